@@ -1,0 +1,47 @@
+# A few verbs; `make help` lists them.
+SHELL := /bin/bash
+VENV := .venv
+UV := $(shell command -v uv 2>/dev/null || echo $(VENV)-uv/bin/uv)
+# Debian's own python3.11 where no other is asked for; uv never fetches one by itself here.
+PYTHON ?= python3.11
+RUN := $(VENV)/bin
+
+.PHONY: help demo dev test lint bench golden clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/.run  ## a month of a simulated fleet, balanced books, invoices, a dashboard
+	$(RUN)/gpuledger up --demo --store chdb://$(CURDIR)/demo/store --out demo/invoices
+
+dev: $(VENV)/.dev  ## prepare .venv with everything, run nothing
+
+test: $(VENV)/.dev  ## the tests, with coverage
+	$(RUN)/pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST)
+
+lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+	$(RUN)/lint-imports
+
+bench: $(VENV)/.dev  ## speed and memory as ratios beside alternatives, in one run
+	$(RUN)/python -m bench
+
+clean:  ## remove the virtual environment and the demo
+	rm -rf $(VENV) $(VENV)-uv demo
+
+$(VENV)/.dev: uv.lock pyproject.toml | uv
+	$(UV) sync --frozen --quiet --python $(PYTHON) --extra all --group dev
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.run: uv.lock pyproject.toml | uv
+	$(UV) sync --frozen --quiet --inexact --python $(PYTHON) --extra all
+	@touch $@
+
+.PHONY: uv
+uv:
+	@command -v uv >/dev/null || test -x $(VENV)-uv/bin/uv || { \
+	  echo "uv is not installed: bootstrapping it with pip into $(VENV)-uv"; \
+	  $(PYTHON) -m pip install --quiet --disable-pip-version-check --target $(VENV)-uv uv || { \
+	    echo "make: $(PYTHON) -m pip cannot install uv. On Debian: apt-get install python3-pip" >&2; exit 2; }; }

@@ -1,0 +1,72 @@
+"""What a command prints: tables for people, JSON and CSV for programs, one line for a mistake."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gpuledger.options import Format
+
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+
+def complain(line: str) -> None:
+    """One line on stderr."""
+    print("gpuledger: " + " ".join(line.split()), file=sys.stderr)  # noqa: T201
+
+
+def say(line: str) -> None:
+    """A line for people, on stderr, so that a pipe gets the data alone."""
+    errors.print(line, markup=False, soft_wrap=True)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON shows it: decimals as strings, instants as UTC with milliseconds."""
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, datetime):
+        return instant(value)
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def instant(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def print_json(document: Any) -> None:
+    sys.stdout.write(json.dumps(plain(document), indent=2, ensure_ascii=False) + "\n")
+
+
+def print_rows(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], fmt: Format, title: str = ""
+) -> None:
+    """Rows in the format asked for; numbers right-aligned in a table, an unknown value is a dash there."""
+    if fmt is Format.json:
+        print_json([{column: row.get(column) for column in columns} for row in rows])
+    elif fmt is Format.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([["" if row.get(c) is None else plain(row[c]) for c in columns] for row in rows])
+    else:
+        table = Table(
+            title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False
+        )
+        for column in columns:
+            numeric = all(isinstance(row.get(column), int | float | Decimal | None) for row in rows) and rows
+            table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*["-" if row.get(c) is None else str(plain(row[c])) for c in columns])
+        console.print(table)

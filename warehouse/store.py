@@ -1,0 +1,361 @@
+"""One client for the store, embedded or served: `chdb:///path`, `chdb://memory`, `clickhouse://user@host:8123/db`.
+
+    with open_store("chdb:///var/lib/gpuledger") as store:
+        rows = store.rows("SELECT count() AS n FROM events WHERE cluster = {cluster:String}", {"cluster": "c1"})
+
+Values go in as typed server-side parameters. SQL lives in .sql files beside the module that runs it (`read_sql`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import socket
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from warehouse.errors import StoreError, StoreHeldError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DEFAULT_STORE = "chdb://" + str(Path.home() / ".local" / "share" / "gpuledger")
+DATABASE = "gpuledger"
+Params = Mapping[str, Any]
+
+
+def read_sql(beside: str, name: str) -> str:
+    """The text of `name`.sql in the folder of the module file `beside` (pass `__file__`)."""
+    return (Path(beside).parent / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def open_store(url: str = "") -> Store:
+    """Opens a store, creating an embedded one that does not exist yet; the schema is `migrate`'s business.
+
+    Errors: StoreHeldError if another process holds the embedded store (it says who), StoreError if the URL or
+    the server is of no use.
+    """
+    url = url or os.environ.get("GPULEDGER_STORE", "") or DEFAULT_STORE
+    parts = urlsplit(url)
+    if parts.scheme == "chdb":
+        if parts.netloc == "memory" and parts.path in ("", "/"):
+            return EmbeddedStore(url, None)
+        if parts.netloc or not parts.path.startswith("/"):
+            raise StoreError(
+                url, "an embedded store needs an absolute path", "Use chdb:///absolute/path or chdb://memory"
+            )
+        return EmbeddedStore(url, Path(parts.path))
+    if parts.scheme in ("clickhouse", "clickhouses"):
+        return ServerStore(url)
+    raise StoreError(
+        url, "not a store", "Use chdb:///path, chdb://memory or clickhouse://user@host:8123/database"
+    )
+
+
+class Store:
+    """A connection to the store; safe to use from several threads (calls on it take turns).
+
+    Columns of times come back as aware UTC datetimes, decimals as Decimal, NULL as None.
+    """
+
+    def __init__(self, url: str, client: Any) -> None:
+        self.url = _without_password(url)
+        self._client = client
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def rows(
+        self, sql: str, params: Params | None = None, settings: Params | None = None
+    ) -> list[dict[str, Any]]:
+        """All rows of a query, a dict each."""
+        with self._lock, _store_errors(self.url):
+            result = self._client.query(
+                sql, parameters=_encode(params), settings=dict(settings or {}), tz_mode="aware"
+            )
+            return list(result.named_results())
+
+    def value(self, sql: str, params: Params | None = None) -> Any:
+        """The first column of the only row."""
+        (row,) = self.rows(sql, params)
+        return next(iter(row.values()))
+
+    def arrow(self, sql: str, params: Params | None = None, settings: Params | None = None) -> pa.Table:
+        """The whole answer as an Arrow table."""
+        with self._lock, _store_errors(self.url):
+            return self._client.query_arrow(sql, parameters=_encode(params), settings=dict(settings or {}))
+
+    def command(self, sql: str, params: Params | None = None, settings: Params | None = None) -> None:
+        """Runs one statement that answers nothing (DDL, INSERT ... SELECT)."""
+        with self._lock, _store_errors(self.url):
+            self._client.command(sql + _settings_clause(sql, settings), parameters=_encode(params))
+
+    def script(self, text: str, params: Params | None = None) -> None:
+        """Runs the statements of a .sql file, separated by semicolons, in order."""
+        for statement in split_statements(text):
+            self.command(statement, params)
+
+    @contextlib.contextmanager
+    def staged(self, batch: pa.Table) -> Iterator[str]:
+        """An Arrow table as something to select from: yields the text to put after FROM.
+
+        Embedded: the engine reads the table where it lies. Served: it travels into a table of its own, dropped after.
+        """
+        raise NotImplementedError
+        yield ""
+
+    def insert(self, table: str, batch: pa.Table, token: str = "") -> None:
+        """Inserts the batch; columns by name. With a token, a second insert of the same batch changes nothing,
+        in the table and in the targets of its views."""
+        columns = ", ".join(f"`{name}`" for name in batch.column_names)
+        settings = {"insert_deduplication_token": token} if token else {}
+        with self.staged(batch) as source:
+            self.command(
+                f"INSERT INTO {identifier(table)} ({columns}) SELECT {columns} FROM {source}",
+                settings=settings,
+            )
+
+    def close(self) -> None:
+        with self._lock:
+            self._client.close()
+
+
+class EmbeddedStore(Store):
+    """ClickHouse inside this process. It belongs to one process at a time; a lock file says which."""
+
+    def __init__(self, url: str, path: Path | None) -> None:
+        import clickhouse_connect
+
+        self._lock_file = None if path is None else _hold(path)
+        try:
+            with _store_errors(url):
+                client = clickhouse_connect.get_client(
+                    interface="chdb", path=":memory:" if path is None else str(path / "engine")
+                )
+                client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+                client.command(f"USE {DATABASE}")
+                client.database = DATABASE
+        except BaseException:
+            _release(self._lock_file)
+            raise
+        super().__init__(url, client)
+
+    @contextlib.contextmanager
+    def staged(self, batch: pa.Table) -> Iterator[str]:
+        # The engine finds the table by looking for a variable of this name in the frames below its call,
+        # so it is bound in this process's globals for as long as the source is in use.
+        name = f"staged_{uuid.uuid4().hex}"
+        globals()[name] = batch
+        try:
+            yield f"Python({name})"
+        finally:
+            del globals()[name]
+
+    def close(self) -> None:
+        super().close()
+        _release(self._lock_file)
+        self._lock_file = None
+
+
+class ServerStore(Store):
+    """A ClickHouse server over HTTP."""
+
+    def __init__(self, url: str) -> None:
+        import clickhouse_connect
+
+        parts = urlsplit(url)
+        database = parts.path.strip("/") or DATABASE
+        connect = {
+            "host": parts.hostname or "localhost",
+            "port": parts.port or (8443 if parts.scheme == "clickhouses" else 8123),
+            "username": parts.username or "default",
+            "password": parts.password or os.environ.get("GPULEDGER_STORE_PASSWORD", ""),
+            "secure": parts.scheme == "clickhouses",
+        }
+        with _store_errors(url):
+            admin = clickhouse_connect.get_client(**connect)
+            admin.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
+            admin.close()
+            client = clickhouse_connect.get_client(**connect, database=database)
+        super().__init__(url, client)
+
+    @contextlib.contextmanager
+    def staged(self, batch: pa.Table) -> Iterator[str]:
+        name = f"staged_{uuid.uuid4().hex}"
+        columns = ", ".join(f"`{field.name}` {_clickhouse_type(field)}" for field in batch.schema)
+        self.command(f"CREATE TABLE {name} ({columns}) ENGINE = Memory")
+        try:
+            with self._lock, _store_errors(self.url):
+                self._client.insert_arrow(name, batch)
+            yield name
+        finally:
+            self.command(f"DROP TABLE IF EXISTS {name}")
+
+
+def migrations() -> Sequence[tuple[int, str, str]]:
+    """The numbered migrations: (number, name, text), in order."""
+    folder = Path(__file__).parent / "migrations"
+    return [
+        (int(path.name[:4]), path.stem, path.read_text(encoding="utf-8"))
+        for path in sorted(folder.glob("*.sql"))
+    ]
+
+
+def migrate(store: Store) -> list[str]:
+    """Creates or upgrades the schema. Answers the names of the migrations it applied; running it again applies none.
+
+    A migration's statements are all IF NOT EXISTS or otherwise repeatable, so one that a kill cut short is run again.
+    """
+    store.command(
+        "CREATE TABLE IF NOT EXISTS schema_migrations (number UInt32, name String, "
+        "applied_at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC')) ENGINE = ReplacingMergeTree ORDER BY number"
+    )
+    done = {row["number"] for row in store.rows("SELECT number FROM schema_migrations")}
+    known = {number for number, _, _ in migrations()}
+    if done - known:
+        raise StoreError(
+            store.url,
+            f"its schema (migration {max(done):04d}) is newer than this gpuledger",
+            "Upgrade gpuledger",
+        )
+    applied = []
+    for number, name, text in migrations():
+        if number not in done:
+            store.script(text)
+            store.command(
+                "INSERT INTO schema_migrations (number, name) VALUES ({number:UInt32}, {name:String})",
+                {"number": number, "name": name},
+            )
+            applied.append(name)
+    return applied
+
+
+def split_statements(text: str) -> list[str]:
+    """Statements of a .sql text, without the semicolons; those in quotes and comments do not count."""
+    token = re.compile(r"--[^\n]*|'(?:[^'\\]|\\.|'')*'|`[^`]*`|;|[^;'`-]+|-", re.S)
+    statements, current = [], ""
+    for match in token.finditer(text):
+        if match.group() == ";":
+            statements.append(current.strip())
+            current = ""
+        elif not match.group().startswith("--"):
+            current += match.group()
+    return [statement for statement in [*statements, current.strip()] if statement]
+
+
+def identifier(name: str) -> str:
+    """The name, if it is a plain identifier; the only text ever put into SQL."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError(f"not an identifier: {name!r}")
+    return name
+
+
+def _hold(path: Path) -> Any:
+    """Takes the lock of an embedded store and writes our name into it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        file = (path / "holder").open("a+", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(
+            str(path), f"cannot be opened ({error.strerror})", "Choose another --store"
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        holder = file.read().strip() or "an unknown process"
+        file.close()
+        raise StoreHeldError(
+            f"chdb://{path}",
+            f"held by {holder}; an embedded store belongs to one process",
+            "Stop that process, or ask it over HTTP, or use a ClickHouse server (clickhouse://host:8123/gpuledger)",
+        ) from None
+    file.seek(0)
+    file.truncate()
+    command = " ".join(
+        Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")[:4]
+    )
+    since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    file.write(f"process {os.getpid()} on {socket.gethostname()} since {since} ({command.strip()})\n")
+    file.flush()
+    return file
+
+
+def _release(file: Any) -> None:
+    if file is not None and not file.closed:
+        file.truncate(0)
+        file.close()
+
+
+@contextlib.contextmanager
+def _store_errors(url: str) -> Iterator[None]:
+    """Turns the client's errors into ours, with the engine's own first line."""
+    from clickhouse_connect.driver.exceptions import ClickHouseError
+
+    try:
+        yield
+    except ClickHouseError as error:
+        message = str(error).strip()
+        raise StoreError(_without_password(url), message[:2000]) from error
+    except OSError as error:
+        raise StoreError(
+            _without_password(url), f"cannot be reached ({error})", "Is the server running?"
+        ) from error
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"(//[^/:@]*):[^/@]*@", r"\1:***@", url)
+
+
+def _encode(params: Params | None) -> dict[str, Any]:
+    """Parameters as the engine reads them: instants as UTC text with milliseconds, whatever the session's zone."""
+    return {name: _encode_value(value) for name, value in (params or {}).items()}
+
+
+def _encode_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"naive time {value!r}: store times are aware")
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    if isinstance(value, list | tuple):
+        return [_encode_value(item) for item in value]
+    return value
+
+
+def _settings_clause(sql: str, settings: Params | None) -> str:
+    """Settings as text behind the statement: given apart, the embedded client would SET them for good."""
+    if not settings:
+        return ""
+    texts = [f"{identifier(name)} = {_literal(value)}" for name, value in settings.items()]
+    return "\nSETTINGS " + ", ".join(texts)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool | int):
+        return str(int(value))
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _clickhouse_type(field: pa.Field) -> str:
+    import pyarrow as pa
+
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    names = {
+        pa.string(): "String", pa.large_string(): "String", pa.float64(): "Float64", pa.float32(): "Float32",
+        pa.int64(): "Int64", pa.uint64(): "UInt64", pa.uint32(): "UInt32", pa.int32(): "Int32", pa.bool_(): "Bool",
+    }  # fmt: skip
+    name = "DateTime64(3, 'UTC')" if pa.types.is_timestamp(kind) else names.get(kind)
+    if name is None:
+        raise ValueError(f"column {field.name}: no ClickHouse type for {field.type}")
+    return f"Nullable({name})"
