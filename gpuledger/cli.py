@@ -6,10 +6,11 @@ import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from gpuledger import __version__
 from gpuledger.commands import COMMANDS
 from gpuledger.output import complain
 from warehouse.errors import LedgerError
@@ -18,9 +19,19 @@ app = typer.Typer(
     name="gpuledger",
     help="Who held the GPUs, who used them, what it cost, and what went wrong.",
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
 
 
 def build() -> typer.Typer:

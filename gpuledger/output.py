@@ -50,9 +50,7 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(plain(document), indent=2, ensure_ascii=False) + "\n")
 
 
-def print_rows(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], fmt: Format, title: str = ""
-) -> None:
+def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], fmt: Format, title: str = "") -> None:
     """Rows in the format asked for; numbers right-aligned in a table, an unknown value is a dash there."""
     if fmt is Format.json:
         print_json([{column: row.get(column) for column in columns} for row in rows])
@@ -61,9 +59,7 @@ def print_rows(
         writer.writerow(columns)
         writer.writerows([["" if row.get(c) is None else plain(row[c]) for c in columns] for row in rows])
     else:
-        table = Table(
-            title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False
-        )
+        table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
         for column in columns:
             numeric = all(isinstance(row.get(column), int | float | Decimal | None) for row in rows) and rows
             table.add_column(column, justify="right" if numeric else "left", overflow="fold")

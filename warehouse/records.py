@@ -31,7 +31,7 @@ class Column:
     """One column of a record type.
 
     `required`: a file without it, or a row in which it is null, is refused.
-    `choices`: the only values allowed.   `minimum`, `maximum`: inclusive.   `default`: what null means in store.
+    `choices`: the only values allowed.   `minimum`, `maximum`: inclusive.
     """
 
     name: str
@@ -58,7 +58,9 @@ class RecordType:
         return tuple(column.name for column in self.columns if column.required)
 
 
-_ratio = {"minimum": 0.0, "maximum": 1.0}
+def _ratio(name: str) -> Column:
+    return Column(name, "float", minimum=0.0, maximum=1.0)
+
 
 SAMPLES = RecordType(
     "samples",
@@ -71,11 +73,11 @@ SAMPLES = RecordType(
         Column("partition_id", "text"),
         Column("workload_id", "text"),
         Column("state", "text", required=True, choices=SAMPLE_STATES),
-        Column("utilization", "float", **_ratio),
+        _ratio("utilization"),
         Column("utilization_source", "text"),
-        Column("sm_active", "float", **_ratio),
-        Column("tensor_active", "float", **_ratio),
-        Column("dram_active", "float", **_ratio),
+        _ratio("sm_active"),
+        _ratio("tensor_active"),
+        _ratio("dram_active"),
         Column("memory_used_bytes", "uint"),
         Column("memory_total_bytes", "uint"),
         Column("power_watts", "float", minimum=0.0),
@@ -139,7 +141,7 @@ SERVICE_LEVELS = RecordType(
         Column("workload_id", "text"),
         Column("tenant", "text"),
         Column("metric", "text", required=True),
-        Column("quantile", "float", **_ratio),
+        _ratio("quantile"),
         Column("value", "float"),
         Column("value_low", "float"),
         Column("value_high", "float"),
@@ -148,6 +150,4 @@ SERVICE_LEVELS = RecordType(
     key=("cluster", "service", "workload_id", "metric", "quantile", "ts"),
 )
 
-RECORD_TYPES: Mapping[str, RecordType] = {
-    record.name: record for record in (SAMPLES, EVENTS, DEVICES, SERVICE_LEVELS)
-}
+RECORD_TYPES: Mapping[str, RecordType] = {record.name: record for record in (SAMPLES, EVENTS, DEVICES, SERVICE_LEVELS)}

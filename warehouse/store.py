@@ -54,9 +54,7 @@ def open_store(url: str = "") -> Store:
         return EmbeddedStore(url, Path(parts.path))
     if parts.scheme in ("clickhouse", "clickhouses"):
         return ServerStore(url)
-    raise StoreError(
-        url, "not a store", "Use chdb:///path, chdb://memory or clickhouse://user@host:8123/database"
-    )
+    raise StoreError(url, "not a store", "Use chdb:///path, chdb://memory or clickhouse://user@host:8123/database")
 
 
 class Store:
@@ -76,14 +74,10 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def rows(
-        self, sql: str, params: Params | None = None, settings: Params | None = None
-    ) -> list[dict[str, Any]]:
+    def rows(self, sql: str, params: Params | None = None, settings: Params | None = None) -> list[dict[str, Any]]:
         """All rows of a query, a dict each."""
         with self._lock, _store_errors(self.url):
-            result = self._client.query(
-                sql, parameters=_encode(params), settings=dict(settings or {}), tz_mode="aware"
-            )
+            result = self._client.query(sql, parameters=_encode(params), settings=dict(settings or {}), tz_mode="aware")
             return list(result.named_results())
 
     def value(self, sql: str, params: Params | None = None) -> Any:
@@ -176,7 +170,7 @@ class ServerStore(Store):
 
         parts = urlsplit(url)
         database = parts.path.strip("/") or DATABASE
-        connect = {
+        connect: dict[str, Any] = {
             "host": parts.hostname or "localhost",
             "port": parts.port or (8443 if parts.scheme == "clickhouses" else 8123),
             "username": parts.username or "default",
@@ -206,10 +200,7 @@ class ServerStore(Store):
 def migrations() -> Sequence[tuple[int, str, str]]:
     """The numbered migrations: (number, name, text), in order."""
     folder = Path(__file__).parent / "migrations"
-    return [
-        (int(path.name[:4]), path.stem, path.read_text(encoding="utf-8"))
-        for path in sorted(folder.glob("*.sql"))
-    ]
+    return [(int(path.name[:4]), path.stem, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.sql"))]
 
 
 def migrate(store: Store) -> list[str]:
@@ -267,9 +258,7 @@ def _hold(path: Path) -> Any:
         path.mkdir(parents=True, exist_ok=True)
         file = (path / "holder").open("a+", encoding="utf-8")
     except OSError as error:
-        raise StoreError(
-            str(path), f"cannot be opened ({error.strerror})", "Choose another --store"
-        ) from error
+        raise StoreError(str(path), f"cannot be opened ({error.strerror})", "Choose another --store") from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -283,9 +272,7 @@ def _hold(path: Path) -> Any:
         ) from None
     file.seek(0)
     file.truncate()
-    command = " ".join(
-        Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")[:4]
-    )
+    command = " ".join(Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")[:4])
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     file.write(f"process {os.getpid()} on {socket.gethostname()} since {since} ({command.strip()})\n")
     file.flush()
@@ -309,9 +296,7 @@ def _store_errors(url: str) -> Iterator[None]:
         message = str(error).strip()
         raise StoreError(_without_password(url), message[:2000]) from error
     except OSError as error:
-        raise StoreError(
-            _without_password(url), f"cannot be reached ({error})", "Is the server running?"
-        ) from error
+        raise StoreError(_without_password(url), f"cannot be reached ({error})", "Is the server running?") from error
 
 
 def _without_password(url: str) -> str:
@@ -319,7 +304,7 @@ def _without_password(url: str) -> str:
 
 
 def _encode(params: Params | None) -> dict[str, Any]:
-    """Parameters as the engine reads them: instants as UTC text with milliseconds, whatever the session's zone."""
+    """Parameters as the engine reads them: instants as UTC text with milliseconds."""
     return {name: _encode_value(value) for name, value in (params or {}).items()}
 
 
@@ -352,9 +337,16 @@ def _clickhouse_type(field: pa.Field) -> str:
 
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     names = {
-        pa.string(): "String", pa.large_string(): "String", pa.float64(): "Float64", pa.float32(): "Float32",
-        pa.int64(): "Int64", pa.uint64(): "UInt64", pa.uint32(): "UInt32", pa.int32(): "Int32", pa.bool_(): "Bool",
-    }  # fmt: skip
+        pa.string(): "String",
+        pa.large_string(): "String",
+        pa.float64(): "Float64",
+        pa.float32(): "Float32",
+        pa.int64(): "Int64",
+        pa.int32(): "Int32",
+        pa.uint64(): "UInt64",
+        pa.uint32(): "UInt32",
+        pa.bool_(): "Bool",
+    }
     name = "DateTime64(3, 'UTC')" if pa.types.is_timestamp(kind) else names.get(kind)
     if name is None:
         raise ValueError(f"column {field.name}: no ClickHouse type for {field.type}")
