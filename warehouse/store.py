@@ -120,6 +120,14 @@ class Store:
                 settings=settings,
             )
 
+    def create_like(self, new: str, table: str) -> None:
+        """An empty table of the same structure; the statement takes no parameters."""
+        self.command(f"CREATE TABLE {identifier(new)} AS {identifier(table)}")
+
+    def exchange(self, one: str, other: str) -> None:
+        """Lets two tables trade places at once; the statement takes no parameters."""
+        self.command(f"EXCHANGE TABLES {identifier(one)} AND {identifier(other)}")
+
     def close(self) -> None:
         with self._lock:
             self._client.close()

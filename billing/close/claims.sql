@@ -1,0 +1,94 @@
+-- One row: an allocation claims units of a device (or of a node, where only that is known) during [start_ms, end_ms).
+-- Units:   ms since the epoch; end_ms = {forever:Int64} while no end is known; units 0 = all of the device.
+-- Shape:   a claim for each device row of started, resized or resumed; cut by what replaces or ends it:
+--          a terminal event, a later full set of rows (resized, resumed with devices), a later row of the same
+--          device; suspended time is taken out, unless a resumption never came.
+-- Traps:   a terminal event in the same millisecond as a start ends that start (a job of no length), except
+--          when an earlier start is still open: then it ends the earlier one (a restart).
+INSERT INTO {claims:Identifier}
+WITH
+    ['preempted', 'finished', 'failed', 'cancelled', 'rejected'] AS terminal,
+    lifecycle AS
+    (
+        SELECT
+            cluster,
+            allocation_id,
+            arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), has(terminal, event))) AS ends,
+            arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), event IN ('started', 'resized', 'resumed'))) AS placings,
+            arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), event = 'resized' OR (event = 'resumed' AND (device_id != '' OR node != '')))) AS replacings,
+            arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), event = 'suspended')) AS suspensions,
+            arraySort(groupUniqArrayIf(toUnixTimestamp64Milli(ts), event = 'resumed')) AS resumptions,
+            min(if(tenant = '', NULL, tenant)) AS some_tenant,
+            min(if(project = '', NULL, project)) AS some_project,
+            min(if(queue = '', NULL, queue)) AS some_queue,
+            min(if(workload_id = '', NULL, workload_id)) AS some_workload,
+            min(if(partition_profile = '', NULL, partition_profile)) AS some_profile,
+            max(preemptible) AS some_preemptible,
+            max(gpus) AS some_gpus
+        FROM events
+        GROUP BY cluster, allocation_id
+        HAVING notEmpty(placings)
+    ),
+    placed AS
+    (
+        SELECT
+            cluster,
+            allocation_id,
+            device_id,
+            partition_id,
+            event,
+            toUnixTimestamp64Milli(ts) AS start_ms,
+            min((tenant, project, queue, workload_id, node, source, partition_profile, ifNull(units, 0), gpus)) AS told,
+            leadInFrame(start_ms, 1, {forever:Int64}) OVER (
+                PARTITION BY cluster, allocation_id, device_id, partition_id ORDER BY start_ms
+                ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS told_again
+        FROM events
+        WHERE event IN ('started', 'resized', 'resumed') AND (device_id != '' OR node != '')
+        GROUP BY cluster, allocation_id, device_id, partition_id, event, start_ms
+    ),
+    ended AS
+    (
+        SELECT
+            placed.*,
+            lifecycle.*,
+            arrayMax(arrayFilter(x -> x < start_ms, placings)) AS placed_before,
+            arrayMax(arrayFilter(x -> x < start_ms, ends)) AS ended_before,
+            event = 'started' AND placed_before > 0 AND ended_before < placed_before AS is_restart,
+            arrayMin(arrayPushBack(arrayFilter(x -> x > start_ms OR (x = start_ms AND NOT is_restart), ends), {forever:Int64})) AS end_event,
+            arrayMin(arrayPushBack(arrayFilter(x -> x > start_ms OR (x = start_ms AND event = 'started'), replacings), {forever:Int64})) AS replaced_at,
+            if(told_again = start_ms, {forever:Int64}, told_again) AS next_row,
+            least(end_event, replaced_at, next_row) AS stop_ms,
+            arrayFilter(x -> x >= start_ms, suspensions) AS pauses,
+            arrayMap(x -> arrayMin(arrayPushBack(arrayFilter(y -> y > x, resumptions), {forever:Int64})), pauses) AS restarts,
+            arrayFilter(
+                piece -> piece.2 > piece.1,
+                arrayMap(
+                    (a, b) -> (greatest(start_ms, a), least(stop_ms, b)),
+                    arrayPushFront(restarts, start_ms),
+                    arrayPushBack(pauses, {forever:Int64}))) AS pieces,
+            notEmpty(ends) AND arrayMax(ends) < arrayMin(placings) AS ends_before_it_starts
+        FROM placed
+        INNER JOIN lifecycle ON placed.cluster = lifecycle.cluster AND placed.allocation_id = lifecycle.allocation_id
+    )
+SELECT
+    cityHash64(cluster, allocation_id, device_id, partition_id, if(device_id = '', told.5, ''), piece.1) AS claim,
+    cluster,
+    told.6 AS source,
+    allocation_id,
+    coalesce(nullIf(told.4, ''), some_workload, allocation_id) AS workload_id,
+    coalesce(nullIf(told.1, ''), some_tenant, '') AS tenant,
+    coalesce(nullIf(told.2, ''), some_project, '') AS project,
+    coalesce(nullIf(told.3, ''), some_queue, '') AS queue,
+    ifNull(some_preemptible, false) AS preemptible,
+    told.5 AS node,
+    device_id,
+    partition_id,
+    coalesce(nullIf(told.7, ''), some_profile, '') AS partition_profile,
+    told.8 AS units,
+    coalesce(told.9, some_gpus, 1) AS gpus,
+    piece.1 AS start_ms,
+    piece.2 AS end_ms,
+    ends_before_it_starts,
+    '' AS estimated
+FROM ended
+ARRAY JOIN pieces AS piece

@@ -1,0 +1,47 @@
+-- One row: an hour before {until_ms:Int64} that has anything to count, and the fingerprint of all that its entries
+-- are computed from: claims and device states as clipped to the hour, prices in force, sample batches that touch it.
+-- Units:   hour = hours since the epoch.
+-- Traps:   fingerprints are sums of hashes, so order does not matter; batches count once (a merge of facts is no change).
+WITH
+    {until_ms:Int64} AS until,
+    facts AS
+    (
+        SELECT start_ms, least(end_ms, until) AS end_ms,
+            cityHash64('claim', claim, cluster, device_id, partition_id, partition_profile, workload_id, allocation_id, tenant, project, queue, preemptible, units, estimated) AS what
+        FROM {settled:Identifier}
+        WHERE start_ms < least(end_ms, until)
+        UNION ALL
+        SELECT start_ms, least(end_ms, until) AS end_ms, cityHash64('state', state_id, node, model, pool, units, available) AS what
+        FROM {states:Identifier}
+        WHERE start_ms < least(end_ms, until)
+    ),
+    priced AS
+    (
+        SELECT greatest(from_ms, first_ms) AS start_ms, least(to_ms, until) AS end_ms,
+            cityHash64('price', model, pool, partition_profile, tenant, sku, list_unit_price, contracted_unit_price, currency) AS what
+        FROM {prices:Identifier}, (SELECT min(start_ms) AS first_ms FROM {states:Identifier}) AS existence
+        WHERE start_ms < end_ms
+    ),
+    clipped AS
+    (
+        SELECT hour, sum(cityHash64(what, greatest(start_ms, toInt64(hour) * 3600000), least(end_ms, toInt64(hour + 1) * 3600000))) AS inputs
+        FROM (SELECT * FROM facts UNION ALL SELECT * FROM priced)
+        ARRAY JOIN range(toUInt32(intDiv(start_ms, 3600000)), toUInt32(intDiv(end_ms - 1, 3600000) + 1)) AS hour
+        GROUP BY hour
+    ),
+    touches AS
+    (
+        SELECT hour_touched AS hour, sum(cityHash64('batch', batch)) AS inputs
+        FROM
+        (
+            SELECT DISTINCT batch, toUInt32(intDiv(toUnixTimestamp(hour), 3600)) - back AS hour_touched
+            FROM touched_hours
+            ARRAY JOIN range(toUInt32(intDiv(reach_ms + 3599999, 3600000)) + 1) AS back
+        )
+        GROUP BY hour
+    )
+SELECT clipped.hour AS hour, clipped.inputs + touches.inputs + {zone_hash:UInt64} AS inputs
+FROM clipped
+LEFT JOIN touches ON clipped.hour = touches.hour
+WHERE toInt64(clipped.hour) * 3600000 < until
+ORDER BY hour

@@ -1,0 +1,9 @@
+-- One row: an allocation held units of a device during [start_at, end_at).
+INSERT INTO {new:Identifier}
+SELECT
+    claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, node, device_id,
+    partition_id, partition_profile, units,
+    fromUnixTimestamp64Milli(start_ms, 'UTC') AS start_at,
+    if(end_ms >= {forever:Int64}, NULL, fromUnixTimestamp64Milli(end_ms, 'UTC')) AS end_at,
+    estimated
+FROM {settled:Identifier}

@@ -1,0 +1,213 @@
+"""Which of several contradictory claims the books believe: pure decisions over a handful of claims.
+
+Claims are admitted in the order in which they start (then by allocation). One that does not fit into what the
+device has left is refused whole, unless an open claim without an end is in its way: that one has lost its end
+event, and is ended at its last sign of life. Where only the node is known, devices are chosen: first those that
+the workload's own samples name, then free ones in order of their id.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+FOREVER = 1 << 62
+"""End of what has no known end, in ms since the epoch."""
+
+DeviceKey = tuple[str, str]
+"""(cluster, device_id)"""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An allocation claims `units` (0: all) of a device during [start_ms, end_ms); device_id '' = any of the node."""
+
+    claim: int
+    cluster: str
+    allocation_id: str
+    workload_id: str
+    tenant: str
+    node: str
+    device_id: str
+    partition_id: str
+    units: int
+    gpus: float
+    start_ms: int
+    end_ms: int
+    estimated: str = ""
+    part: int = 0
+
+    @property
+    def told_as(self) -> int:
+        """The claim that was told; one on a node becomes a `part` for each device it got."""
+        return (self.claim - self.part) % (1 << 64)
+
+    @property
+    def device(self) -> DeviceKey:
+        return self.cluster, self.device_id
+
+    @property
+    def order(self) -> tuple[int, str, str, str]:
+        return self.start_ms, self.allocation_id, self.device_id, self.partition_id
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """A device had `units` and stood in `node` during [start_ms, end_ms)."""
+
+    cluster: str
+    device_id: str
+    node: str
+    units: int
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A claim that the books refuse, with the reason to show."""
+
+    claim: Claim
+    reason: str
+    detail: str
+
+
+@dataclass
+class Resolution:
+    kept: list[Claim] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+
+
+LastSeen = Callable[[Claim, int], int | None]
+"""When the claim's own workload was last sampled on its device, at or before an instant (ms); None: never."""
+
+
+def resolve(
+    claims: Iterable[Claim],
+    states: Sequence[DeviceState],
+    last_seen: LastSeen,
+    named: Mapping[tuple[str, str], Sequence[str]],
+) -> Resolution:
+    """Decides over claims that may contradict each other.
+
+    named: devices on which a workload's own samples were seen, by (cluster, workload_id).
+    """
+    by_device: dict[DeviceKey, list[DeviceState]] = defaultdict(list)
+    for state in sorted(states, key=lambda state: state.start_ms):
+        by_device[state.cluster, state.device_id].append(state)
+    resolution = Resolution()
+    admitted: dict[DeviceKey, list[Claim]] = defaultdict(list)
+    ordered = sorted(claims, key=lambda claim: claim.order)
+    for claim in (claim for claim in ordered if claim.device_id):
+        _admit(claim, by_device[claim.device], admitted[claim.device], resolution, last_seen)
+    for claim in (claim for claim in ordered if not claim.device_id):
+        _place(claim, by_device, admitted, resolution, named)
+    for claims_of_device in admitted.values():
+        resolution.kept.extend(claims_of_device)
+    resolution.kept.sort(key=lambda claim: claim.order)
+    return resolution
+
+
+def _admit(
+    claim: Claim, states: Sequence[DeviceState], admitted: list[Claim], resolution: Resolution, last_seen: LastSeen
+) -> None:
+    if not states:
+        resolution.refused.append(Refusal(claim, "unknown_device", f"no device row names {claim.device_id}"))
+        return
+    capacity = _units_at(states, claim.start_ms)
+    claim = replace(claim, units=claim.units or capacity)
+    if claim.units > capacity:
+        detail = f"claims {claim.units} of {capacity} units"
+        resolution.refused.append(Refusal(claim, "more_units_than_device", detail))
+        return
+    rivals = _rivals(claim, admitted, capacity)
+    for rival in sorted((rival for rival in rivals if rival.end_ms >= FOREVER), key=lambda rival: rival.order):
+        if not _rivals(claim, admitted, capacity):
+            break
+        seen = last_seen(rival, claim.start_ms)
+        end_ms = min(max(rival.start_ms, seen if seen is not None else rival.start_ms), claim.start_ms)
+        admitted[admitted.index(rival)] = replace(
+            rival, end_ms=end_ms, estimated="end lost: last sign of life before the next holder"
+        )
+    blockers = _rivals(claim, admitted, capacity)
+    if blockers:
+        holders = ", ".join(sorted({rival.allocation_id for rival in blockers}))
+        resolution.refused.append(Refusal(claim, "units_already_claimed", f"held by {holders}"))
+        return
+    admitted.append(claim)
+
+
+def _rivals(claim: Claim, admitted: Sequence[Claim], capacity: int) -> list[Claim]:
+    """Claims in the way at the instant in which this one starts; none if it fits."""
+    active = [other for other in admitted if other.start_ms <= claim.start_ms < other.end_ms]
+    same_partition = [other for other in active if claim.partition_id and other.partition_id == claim.partition_id]
+    if same_partition:
+        return same_partition
+    return active if sum(other.units for other in active) + claim.units > capacity else []
+
+
+def _place(
+    claim: Claim,
+    by_device: Mapping[DeviceKey, Sequence[DeviceState]],
+    admitted: dict[DeviceKey, list[Claim]],
+    resolution: Resolution,
+    named: Mapping[tuple[str, str], Sequence[str]],
+) -> None:
+    """Gives a claim on a node its devices; what cannot be placed is refused."""
+    known = set(named.get((claim.cluster, claim.workload_id), ()))
+    on_node = sorted(
+        {
+            device
+            for device, states in by_device.items()
+            if device[0] == claim.cluster and any(_on_node(state, claim) for state in states)
+        },
+        key=lambda device: (device[1] not in known, device[1]),
+    )
+    wanted = max(1, round(claim.gpus)) if claim.gpus >= 1 else 1
+    for device in on_node:
+        if not wanted:
+            break
+        capacity = _units_at(by_device[device], claim.start_ms)
+        units = claim.units or (capacity if claim.gpus >= 1 else max(1, round(claim.gpus * capacity)))
+        taken = max((_taken(admitted[device], instant) for instant in _instants(claim, admitted[device])), default=0)
+        if taken + units > capacity:
+            continue
+        source = "" if device[1] in known else "device unknown: a free one of the node was assumed"
+        admitted[device].append(
+            replace(
+                claim,
+                claim=(claim.claim + wanted) % (1 << 64),
+                part=wanted,
+                device_id=device[1],
+                units=units,
+                estimated=source,
+            )
+        )
+        wanted -= 1
+    if wanted:
+        detail = f"node {claim.node} has no free device for {wanted} of {claim.gpus:g} GPUs"
+        resolution.refused.append(Refusal(claim, "no_free_device", detail))
+
+
+def _on_node(state: DeviceState, claim: Claim) -> bool:
+    return state.node == claim.node and state.start_ms < claim.end_ms and claim.start_ms < state.end_ms
+
+
+def _instants(claim: Claim, admitted: Sequence[Claim]) -> list[int]:
+    """Instants within the claim at which what others hold can be highest."""
+    starts = [other.start_ms for other in admitted if claim.start_ms <= other.start_ms < claim.end_ms]
+    return [claim.start_ms, *starts]
+
+
+def _taken(admitted: Sequence[Claim], instant: int) -> int:
+    return sum(other.units for other in admitted if other.start_ms <= instant < other.end_ms)
+
+
+def _units_at(states: Sequence[DeviceState], instant: int) -> int:
+    """Units of the device at an instant; before it was first seen, those it was first seen with."""
+    units = states[0].units
+    for state in states:
+        if state.start_ms <= instant:
+            units = state.units
+    return units

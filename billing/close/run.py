@@ -1,0 +1,321 @@
+"""The hourly close: from facts to ledger entries, again for exactly the hours whose inputs changed.
+
+Every statement runs in the engine; Python decides only what is small: which claims to believe, what a card's
+prices are, which hours are dirty. A close works in tables of its own and makes its hours visible with one small
+insert at the end of each portion, so a kill at any moment leaves the books as they were or as they shall be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from billing.close.claims import Stage, publish_claims, stage_claims
+from billing.close.resolve import FOREVER
+from billing.rates import AppliedCard, Subject, current_rate_card, cut_instants, price_intervals
+from warehouse.errors import LedgerError
+from warehouse.store import Store, read_sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+GRACE = timedelta(minutes=15)
+"""How long after its end an hour waits for late records before a close without `until` takes it."""
+PORTION_SAMPLES = 12_000_000
+"""Samples that one portion of a close reads at most; bounds its memory (about 100 bytes a sample)."""
+HOUR_MS = 3_600_000
+
+Progress = Callable[[str, int, int], None]
+"""(what is being done, hours done, hours to do)"""
+
+
+@dataclass(frozen=True)
+class CloseReport:
+    """What a close did. Hours are whole hours UTC; `changed` are those whose entries differ from before."""
+
+    run: int
+    closed_until: datetime | None
+    checked: int
+    changed: int
+    refused: int
+    rate_card: str
+
+
+def close(
+    store: Store,
+    until: datetime | None = None,
+    now: datetime | None = None,
+    grace: timedelta = GRACE,
+    on_progress: Progress | None = None,
+) -> CloseReport:
+    """Computes the ledger of all hours before `until` whose facts or prices changed since they were last closed.
+
+    until:  cut to the hour; by default the earlier of `now` less the grace and the last recorded fact.
+    Errors: LedgerError if `until` is naive or lies in the future.
+    """
+    now = now or datetime.now(UTC)
+    limit = _limit(store, until, now, grace)
+    if limit is None:
+        return CloseReport(0, None, 0, 0, 0, "")
+    progress = on_progress or (lambda what, done, total: None)
+    card = current_rate_card(store)
+    stage = Stage(_next_run(store))
+    cutoff = datetime.now(UTC)
+    try:
+        progress("claims", 0, 0)
+        refused = stage_claims(store, stage)
+        _stage_prices(store, stage, card, limit)
+        dirty = _dirty_hours(store, stage, limit, card)
+        changed = 0
+        done = 0
+        for portion in _portions(store, dirty):
+            progress("attributing", done, len(dirty))
+            changed += _close_portion(store, stage, portion, card)
+            done += len(portion)
+        progress("attributing", done, len(dirty))
+        publish_claims(store, stage, refused)
+        if dirty:
+            _record_run(store, stage.run, cutoff, limit, card, len(dirty), changed)
+    finally:
+        _drop_stage(store, stage)
+    return CloseReport(stage.run, limit, len(dirty), changed, len(refused), card.version if card else "")
+
+
+def _limit(store: Store, until: datetime | None, now: datetime, grace: timedelta) -> datetime | None:
+    if until is not None:
+        if until.tzinfo is None:
+            raise LedgerError(
+                "close", f"until {until} has no time zone", "Write it with an offset, e.g. 2026-10-05T00:00Z"
+            )
+        if until > now:
+            raise LedgerError("close", f"until {until.isoformat()} lies in the future", "Close what has happened")
+    facts = [
+        store.rows(f"SELECT maxOrNull(ts) AS last FROM {table}")[0]["last"]
+        for table in ("samples", "events", "devices")
+    ]
+    known = [fact for fact in facts if fact is not None]
+    if not known:
+        return None
+    limit = until or min(now - grace, max(known))
+    return limit.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def _next_run(store: Store) -> int:
+    """A run's number: one later than any before, and its own even if two closes start at once."""
+    last = max(
+        store.value("SELECT max(checked_by) AS last FROM closed_hours"),
+        store.value("SELECT max(run) AS last FROM close_runs"),
+    )
+    return ((int(last) >> 20) + 1 << 20) | random.SystemRandom().getrandbits(20)
+
+
+def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None, limit: datetime) -> None:
+    """The card's prices for every combination of model, pool, profile and tenant that occurs."""
+    import pyarrow as pa
+
+    store.command(read_sql(__file__, "stage_prices"), stage.names("prices"))
+    if card is None:
+        return
+    subjects = [Subject(**row) for row in store.rows(read_sql(__file__, "subjects"), stage.names("settled", "states"))]
+    prices = price_intervals(card.card, subjects)
+    if not prices:
+        return
+    store.insert(
+        stage("prices"),
+        pa.table(
+            {
+                "model": [price.subject.model for price in prices],
+                "pool": [price.subject.pool for price in prices],
+                "partition_profile": [price.subject.partition_profile for price in prices],
+                "tenant": [price.subject.tenant for price in prices],
+                "from_ms": pa.array(
+                    [_ms(price.effective_from) if price.effective_from else 0 for price in prices], pa.int64()
+                ),
+                "to_ms": pa.array(
+                    [_ms(price.effective_to) if price.effective_to else FOREVER for price in prices], pa.int64()
+                ),
+                "sku": [price.sku for price in prices],
+                "list_unit_price": pa.array([price.list_unit_price for price in prices], pa.decimal128(18, 9)),
+                "contracted_unit_price": pa.array(
+                    [price.contracted_unit_price for price in prices], pa.decimal128(18, 9)
+                ),
+                "currency": [card.card.currency] * len(prices),
+            }
+        ),
+    )
+
+
+def _dirty_hours(store: Store, stage: Stage, limit: datetime, card: AppliedCard | None) -> list[tuple[int, int]]:
+    """Hours to compute, as (hours since the epoch, fingerprint of their inputs), in order."""
+    zone = str(card.card.timezone) if card else "UTC"
+    inputs = store.rows(
+        read_sql(__file__, "inputs"),
+        {
+            **stage.names("settled", "states", "prices"),
+            "until_ms": _ms(limit),
+            "zone_hash": int.from_bytes(hashlib.blake2b(zone.encode(), digest_size=8).digest(), "little"),
+        },
+    )
+    known = {
+        row["hour"]: row["inputs"]
+        for row in store.rows(
+            "SELECT toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS hour, argMax(inputs, checked_by) AS inputs "
+            "FROM closed_hours GROUP BY hour"
+        )
+    }
+    dirty = {row["hour"]: row["inputs"] for row in inputs if known.get(row["hour"]) != row["inputs"]}
+    # An hour that has lost everything it was computed from (a device row corrected away) must be emptied.
+    gone = set(known) - {row["hour"] for row in inputs}
+    dirty |= {hour: 0 for hour in gone if hour * HOUR_MS < _ms(limit) and known[hour] != 0}
+    return sorted(dirty.items())
+
+
+def _portions(store: Store, dirty: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """The dirty hours in order, in runs that read at most PORTION_SAMPLES samples (at least an hour each)."""
+    weights = {
+        row["hour"]: row["samples"]
+        for row in store.rows(
+            "SELECT toUInt32(intDiv(toUnixTimestamp(touched_hours.hour), 3600)) AS hour, sum(rows) AS samples "
+            "FROM touched_hours GROUP BY hour"
+        )
+    }
+    portion: list[tuple[int, int]] = []
+    weight = 0
+    for hour, inputs in dirty:
+        if portion and weight + weights.get(hour, 0) > PORTION_SAMPLES:
+            yield portion
+            portion, weight = [], 0
+        portion.append((hour, inputs))
+        weight += weights.get(hour, 0)
+    if portion:
+        yield portion
+
+
+def _close_portion(store: Store, stage: Stage, portion: Sequence[tuple[int, int]], card: AppliedCard | None) -> int:
+    """Attributes, rates and publishes some hours. Answers how many of them changed."""
+    first, last = portion[0][0], portion[-1][0]
+    cuts, midnights = _cuts(card, first, last)
+    names = stage.names(
+        "dirty", "segments", "holdings", "sample_hours", "spans", "metered", "merged", "entries",
+        "settled", "states", "prices",
+    )  # fmt: skip
+    params = {
+        **names,
+        "cuts": cuts,
+        "midnights": midnights,
+        "from_ms": (first - 1) * HOUR_MS,
+        "to_ms": (last + 2) * HOUR_MS,
+    }
+    store.command("CREATE TABLE {dirty:Identifier} (hour UInt32, inputs UInt64) ENGINE = Memory", names)
+    store.insert(stage("dirty"), _hours(portion))
+    for name in ("segments", "holdings", "sample_hours", "spans", "metered", "merged", "entries"):
+        store.command(read_sql(__file__, name), params)
+        for used_up in _NEEDED_LAST_BY.get(name, ()):
+            store.command("DROP TABLE {table:Identifier}", {"table": stage(used_up)})
+    changed = _publish(store, stage, portion)
+    for name in ("dirty", "segments", "holdings", "merged", "entries"):
+        store.command("DROP TABLE {table:Identifier}", {"table": stage(name)})
+    return changed
+
+
+_NEEDED_LAST_BY = {"spans": ("sample_hours",), "merged": ("spans", "metered")}
+
+
+def _publish(store: Store, stage: Stage, portion: Sequence[tuple[int, int]]) -> int:
+    """Writes the entries of the hours that changed, then makes them visible."""
+    import pyarrow as pa
+
+    content = {row["hour"]: row["content"] for row in store.rows(read_sql(__file__, "content"), stage.names("entries"))}
+    in_force = {
+        row["hour"]: (row["run"], row["content"])
+        for row in store.rows(read_sql(__file__, "in_force"), {"first": portion[0][0], "last": portion[-1][0]})
+    }
+    runs = [
+        in_force[hour][0] if hour in in_force and in_force[hour][1] == content.get(hour, 0) else stage.run
+        for hour, _ in portion
+    ]
+    changed = [hour for (hour, _), run in zip(portion, runs, strict=True) if run == stage.run]
+    if changed:
+        store.command(
+            read_sql(__file__, "publish_entries"), {"run": stage.run, "hours": changed, **stage.names("entries")}
+        )
+    store.insert(
+        "closed_hours",
+        pa.table(
+            {
+                "hour": pa.array([hour * HOUR_MS for hour, _ in portion], pa.timestamp("ms", "UTC")),
+                "run": pa.array(runs, pa.uint64()),
+                "checked_by": pa.array([stage.run] * len(portion), pa.uint64()),
+                "inputs": pa.array([inputs for _, inputs in portion], pa.uint64()),
+                "content": pa.array([content.get(hour, 0) for hour, _ in portion], pa.uint64()),
+            }
+        ),
+    )
+    return len(changed)
+
+
+def _cuts(card: AppliedCard | None, first: int, last: int) -> tuple[list[int], list[int]]:
+    """Instants (ms) at which entries are cut besides whole hours: all of them, and the local midnights alone."""
+    if card is None:
+        return [], []
+    zone = ZoneInfo(str(card.card.timezone))
+    start = datetime.fromtimestamp(first * 3600, zone).date()
+    stop = datetime.fromtimestamp((last + 1) * 3600, zone).date()
+    midnights = [
+        at
+        for at in (_ms(_midnight(start + timedelta(days=n), zone)) for n in range((stop - start).days + 1))
+        if at % HOUR_MS
+    ]
+    prices = [_ms(instant) for instant in cut_instants(card.card)]
+    return sorted({*midnights, *prices}), midnights
+
+
+def _midnight(day: date, zone: ZoneInfo) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=zone)
+
+
+def _hours(portion: Sequence[tuple[int, int]]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            "hour": pa.array([hour for hour, _ in portion], pa.uint32()),
+            "inputs": pa.array([inputs for _, inputs in portion], pa.uint64()),
+        }
+    )
+
+
+def _record_run(
+    store: Store, run: int, cutoff: datetime, limit: datetime, card: AppliedCard | None, checked: int, changed: int
+) -> None:
+    store.command(
+        read_sql(__file__, "record_run"),
+        {
+            "run": run,
+            "started": cutoff,
+            "finished": datetime.now(UTC),
+            "until": limit,
+            "card": card.version if card else "",
+            "checked": checked,
+            "changed": changed,
+        },
+    )
+
+
+def _drop_stage(store: Store, stage: Stage) -> None:
+    """Drops this run's working tables, and those that killed runs left behind in an embedded store."""
+    tables = store.rows(
+        "SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})",
+        {"prefix": stage("")},
+    )
+    for row in tables:
+        store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": row["name"]})
+
+
+def _ms(instant: datetime) -> int:
+    return (instant.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

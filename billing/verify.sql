@@ -1,0 +1,73 @@
+-- One row: a device and closed hour whose books do not balance.
+-- Units:   unit-milliseconds; money in price x unit-milliseconds (exact: the divisor is the same for a whole device-hour);
+--          where one price covers the hour the parts' costs are the capacity's cost, else they lie between the extremes.
+-- Reads:   capacity again from the device rows themselves, by another way than the close: from pairs of neighbouring
+--          rows, without the hours' segments.
+WITH
+    closed AS
+    (
+        SELECT hour, toInt64(toUnixTimestamp(hour)) * 1000 AS opens, opens + 3600000 AS ends
+        FROM (SELECT hour FROM closed_hours GROUP BY hour)
+        WHERE hour >= {start:DateTime64(3, 'UTC')} AND hour < {end:DateTime64(3, 'UTC')}
+    ),
+    rows_of_devices AS
+    (
+        SELECT cluster, device_id, toUnixTimestamp64Milli(ts) AS since, max((state, units)) AS told
+        FROM devices
+        GROUP BY cluster, device_id, ts
+    ),
+    lives AS
+    (
+        SELECT cluster, device_id, since,
+            leadInFrame(since, 1, {forever:Int64}) OVER (PARTITION BY cluster, device_id ORDER BY since
+                ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS until,
+            told.1 AS state, told.2 AS units
+        FROM rows_of_devices
+    ),
+    capacity AS
+    (
+        SELECT hour, cluster, device_id,
+            sum(toInt64(units) * greatest(0, least(until, ends) - greatest(since, opens))) AS capacity_unit_ms,
+            sumIf(toInt64(units) * greatest(0, least(until, ends) - greatest(since, opens)), state = 'unavailable') AS down_unit_ms
+        FROM closed
+        CROSS JOIN lives
+        WHERE state != 'removed' AND since < ends AND until > opens
+        GROUP BY hour, cluster, device_id
+    ),
+    booked AS
+    (
+        SELECT hour, cluster, device_id,
+            sum(used_unit_ms) + sum(idle_unit_ms) + sum(unmetered_unit_ms) + sum(unallocated_unit_ms) + sum(unavailable_unit_ms) AS booked_unit_ms,
+            sum(unavailable_unit_ms) AS booked_down_unit_ms,
+            min(least(used_unit_ms, idle_unit_ms, CAST(least(unmetered_unit_ms, unallocated_unit_ms, unavailable_unit_ms) AS Decimal(18, 6)))) AS least_kind,
+            countIf(list_unit_price IS NULL) AS unpriced_entries,
+            min(list_unit_price) AS lowest,
+            max(list_unit_price) AS highest,
+            sum((used_unit_ms + idle_unit_ms + unmetered_unit_ms + unallocated_unit_ms + unavailable_unit_ms)
+                * CAST(list_unit_price AS Nullable(Decimal(38, 9)))) AS cost,
+            max(allocation_id != '' AND toFloat64(used_unit_ms + idle_unit_ms + unmetered_unit_ms)
+                > units * (toUnixTimestamp64Milli(charge_period_end) - toUnixTimestamp64Milli(charge_period_start))) AS longer_than_itself
+        FROM ledger
+        WHERE hour >= {start:DateTime64(3, 'UTC')} AND hour < {end:DateTime64(3, 'UTC')}
+        GROUP BY hour, cluster, device_id
+    )
+SELECT
+    if(capacity.device_id = '', booked.hour, capacity.hour) AS at,
+    if(capacity.device_id = '', booked.cluster, capacity.cluster) AS in_cluster,
+    if(capacity.device_id = '', booked.device_id, capacity.device_id) AS of_device,
+    capacity_unit_ms,
+    booked_unit_ms,
+    multiIf(
+        booked_unit_ms != capacity_unit_ms, 'booked differs from capacity',
+        booked_down_unit_ms != down_unit_ms, 'unavailable time differs from the device rows',
+        least_kind < 0, 'a negative quantity',
+        longer_than_itself, 'an entry longer than its period',
+        unpriced_entries = 0 AND (cost < capacity_unit_ms * CAST(lowest AS Decimal(38, 9)) OR cost > capacity_unit_ms * CAST(highest AS Decimal(38, 9))),
+            'cost differs from capacity at its price',
+        '') AS reason
+FROM capacity
+FULL OUTER JOIN booked
+    ON capacity.hour = booked.hour AND capacity.cluster = booked.cluster AND capacity.device_id = booked.device_id
+WHERE reason != ''
+ORDER BY at, in_cluster, of_device
+LIMIT {most:UInt32}

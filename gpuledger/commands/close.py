@@ -1,0 +1,130 @@
+"""`gpuledger close` and `gpuledger verify`: make the ledger, and prove that it balances."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gpuledger import options
+from gpuledger.output import errors, instant, print_json, print_rows, say
+from warehouse.errors import LedgerError
+from warehouse.store import migrate, open_store
+
+
+def register(app: typer.Typer) -> None:
+    app.command("close")(close)
+    app.command("verify")(verify)
+
+
+def close(
+    store: options.Store = "",
+    until: Annotated[
+        str,
+        typer.Option(
+            help="Close the hours before this instant, e.g. 2026-11-01T00:00Z.",
+            show_default="the last recorded fact, less the grace",
+        ),
+    ] = "",
+    grace_minutes: Annotated[int, typer.Option(min=0, help="How long an hour waits for late records.")] = 15,
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Compute the ledger of every hour whose facts or prices changed; a second run changes nothing."""
+    from billing import close as billing_close
+
+    limit = _instant(until) if until else None
+    with open_store(store) as opened, _progress() as show:
+        migrate(opened)
+        task = show.add_task("claims", total=None)
+        report = billing_close.close(
+            opened,
+            until=limit,
+            now=datetime.now(UTC),
+            grace=timedelta(minutes=grace_minutes),
+            on_progress=lambda what, done, total: show.update(
+                task, description=what, completed=done, total=total or None
+            ),
+        )
+    if fmt is not options.Format.table:
+        row = {
+            "run": str(report.run),
+            "closed_until": report.closed_until,
+            "hours_checked": report.checked,
+            "hours_changed": report.changed,
+            "claims_refused": report.refused,
+            "rate_card": report.rate_card,
+        }
+        if fmt is options.Format.json:
+            print_json(row)
+        else:
+            print_rows([row], list(row), fmt)
+        return
+    if report.closed_until is None:
+        say("nothing to close: no facts yet. Next: gpuledger ingest devices FILE, then events and samples")
+        return
+    say(
+        f"closed until {instant(report.closed_until)}: {report.checked:,} hours computed, {report.changed:,} changed"
+        + (f", {report.refused:,} claims refused (gpuledger doctor shows them)" if report.refused else "")
+        + ("" if report.rate_card else "; no rate card yet, so prices are unknown (gpuledger rates apply FILE)")
+    )
+
+
+def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """Prove that the books balance for every device and closed hour; exit 1 and name the hours that fail."""
+    from billing import verify as billing_verify
+
+    with open_store(store) as opened:
+        migrate(opened)
+        report = billing_verify.verify(opened)
+    failures = [
+        {
+            "hour": failure.hour,
+            "cluster": failure.cluster,
+            "device_id": failure.device_id,
+            "capacity_unit_ms": failure.capacity_unit_ms,
+            "booked_unit_ms": failure.booked_unit_ms,
+            "reason": failure.reason,
+        }
+        for failure in report.failures
+    ]
+    if fmt is options.Format.json:
+        print_json(
+            {
+                "balanced": report.balanced,
+                "hours": report.hours,
+                "device_hours": report.device_hours,
+                "failures": failures,
+            }
+        )
+    elif failures or fmt is options.Format.csv:
+        print_rows(failures, ("hour", "cluster", "device_id", "capacity_unit_ms", "booked_unit_ms", "reason"), fmt)
+    if report.balanced:
+        say(
+            f"the books balance: {report.hours:,} hours, {report.device_hours:,} device-hours, to the last unit-millisecond"
+        )
+        return
+    say(f"the books do not balance: {len(failures):,} device-hours fail")
+    raise typer.Exit(1)
+
+
+def _instant(text: str) -> datetime:
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError:
+        raise LedgerError("--until", f"{text!r} is not an instant", "Write it like 2026-11-01T00:00Z") from None
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("hours"),
+        TimeElapsedColumn(),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
+    )
