@@ -1,6 +1,6 @@
 -- One row: an allocation holds units of an available device during [start_ms, end_ms) of an hour.
--- Shape:   levels = the sample streams that may say how it was used, best first:
---          (level, stream, scale, cap): a utilization x scale = units in use, at most cap of them are this workload's.
+-- Shape:   ways = the sample streams that may say how it was used, best first: (level, stream, scale, cap):
+--          a utilization x scale = units in use, of which at most cap are this workload's.
 --          1 the workload on its partition; 2 everybody on the partition, if the workload is alone on it;
 --          3 the workload on the device;    4 everybody on the device, if the workload is alone on it.
 -- Traps:   a workload with several allocations on the device uses them in proportion, so cap is its units together.
@@ -8,32 +8,32 @@ CREATE TABLE {holdings:Identifier} ENGINE = Memory AS
 SELECT
     holder.1 AS claim,
     hour,
-    start_ms,
-    end_ms,
+    held.start_ms AS start_ms,
+    held.end_ms AS end_ms,
     state_id,
-    device_units,
     holder.2 AS units,
-    claims.tenant AS tenant,
-    claims.partition_profile AS partition_profile,
+    cityHash64(product, payer) AS subject,
     arrayFilter(
-        level -> level.1 > 0,
+        way -> way.1 > 0,
         [
-            (if(claims.partition_id != '' , 1, 0), cityHash64(claims.cluster, claims.device_id, claims.partition_id, toLowCardinality(claims.workload_id)), partition_units, workload_partition_units),
-            (if(claims.partition_id != '' AND length(arrayDistinct(on_partition.3)) = 1, 2, 0), cityHash64(claims.cluster, claims.device_id, claims.partition_id, toLowCardinality('')), partition_units, workload_partition_units),
-            (3, cityHash64(claims.cluster, claims.device_id, toLowCardinality(''), toLowCardinality(claims.workload_id)), toInt64(device_units), workload_units),
-            (if(length(arrayDistinct(active.3)) = 1, 4, 0), cityHash64(claims.cluster, claims.device_id, toLowCardinality(''), toLowCardinality('')), toInt64(device_units), workload_units)
-        ]) AS levels
+            (if(holder.4 != 0, 1, 0), stream_1, partition_units, workload_partition_units),
+            (if(holder.4 != 0 AND alone_on_partition, 2, 0), stream_2, partition_units, workload_partition_units),
+            (3, stream_3, toInt64(device_units), workload_units),
+            (if(alone, 4, 0), stream_4, toInt64(device_units), workload_units)
+        ]) AS ways
 FROM
 (
     SELECT
-        segments.*,
-        arrayFilter(x -> x.4 = holder.4, active) AS on_partition,
+        hour, start_ms, end_ms, state_id, device_units, holder,
+        length(active) = 1 OR length(arrayDistinct(active.3)) = 1 AS alone,
+        if(length(active) = 1, active, arrayFilter(x -> x.4 = holder.4, active)) AS on_partition,
+        length(on_partition) = 1 OR length(arrayDistinct(on_partition.3)) = 1 AS alone_on_partition,
         toInt64(arraySum(on_partition.2)) AS partition_units,
-        toInt64(arraySum(arrayFilter(x -> x.3 = holder.3, on_partition).2)) AS workload_partition_units,
-        toInt64(arraySum(arrayFilter(x -> x.3 = holder.3, active).2)) AS workload_units,
-        holder
-    FROM {segments:Identifier} AS segments
+        toInt64(arraySum(arrayMap(x -> if(x.3 = holder.3, x.2, 0), on_partition))) AS workload_partition_units,
+        toInt64(arraySum(arrayMap(x -> if(x.3 = holder.3, x.2, 0), active))) AS workload_units
+    FROM {segments:Identifier}
     ARRAY JOIN active AS holder
     WHERE available
 ) AS held
-INNER JOIN {settled:Identifier} AS claims ON holder.1 = claims.claim
+INNER JOIN (SELECT claim, payer, stream_1, stream_2, stream_3, stream_4 FROM {settled:Identifier}) AS claims ON holder.1 = claims.claim
+INNER JOIN (SELECT state_id, product FROM {states:Identifier}) AS states ON held.state_id = states.state_id

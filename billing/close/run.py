@@ -139,6 +139,7 @@ def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None, limit: d
                 "to_ms": pa.array(
                     [_ms(price.effective_to) if price.effective_to else FOREVER for price in prices], pa.int64()
                 ),
+                "price": pa.array(range(1, len(prices) + 1), pa.uint64()),
                 "sku": [price.sku for price in prices],
                 "list_unit_price": pa.array([price.list_unit_price for price in prices], pa.decimal128(18, 9)),
                 "contracted_unit_price": pa.array(
@@ -200,30 +201,37 @@ def _close_portion(store: Store, stage: Stage, portion: Sequence[tuple[int, int]
     """Attributes, rates and publishes some hours. Answers how many of them changed."""
     first, last = portion[0][0], portion[-1][0]
     cuts, midnights = _cuts(card, first, last)
-    names = stage.names(
-        "dirty", "segments", "holdings", "sample_hours", "spans", "metered", "merged", "entries",
-        "settled", "states", "prices",
-    )  # fmt: skip
+    names = stage.names("dirty", *_STEPS, "settled", "states", "prices")
     params = {
         **names,
         "cuts": cuts,
         "midnights": midnights,
         "from_ms": (first - 1) * HOUR_MS,
         "to_ms": (last + 2) * HOUR_MS,
+        "uniform_ms": _uniform_interval(store, first, last),
     }
     store.command("CREATE TABLE {dirty:Identifier} (hour UInt32, inputs UInt64) ENGINE = Memory", names)
     store.insert(stage("dirty"), _hours(portion))
-    for name in ("segments", "holdings", "sample_hours", "spans", "metered", "merged", "entries"):
+    for name in _STEPS:
         store.command(read_sql(__file__, name), params)
-        for used_up in _NEEDED_LAST_BY.get(name, ()):
-            store.command("DROP TABLE {table:Identifier}", {"table": stage(used_up)})
     changed = _publish(store, stage, portion)
-    for name in ("dirty", "segments", "holdings", "merged", "entries"):
+    for name in ("dirty", *_STEPS):
         store.command("DROP TABLE {table:Identifier}", {"table": stage(name)})
     return changed
 
 
-_NEEDED_LAST_BY = {"spans": ("sample_hours",), "merged": ("spans", "metered")}
+_STEPS = ("segments", "holdings", "sample_hours", "metered", "several", "entries")
+"""The statements of a portion in order; each fills the working table of its name."""
+
+
+def _uniform_interval(store: Store, first: int, last: int) -> int:
+    """The one length of all samples that can cover the hours, in ms; 0 if they differ."""
+    (row,) = store.rows(
+        "SELECT minOrNull(shortest_ms) AS shortest, maxOrNull(longest_ms) AS longest FROM touched_hours "
+        "WHERE hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND hour <= toDateTime({last:UInt32} * 3600, 'UTC')",
+        {"first": first - 1, "last": last + 2},
+    )
+    return int(row["shortest"]) if row["shortest"] is not None and row["shortest"] == row["longest"] else 0
 
 
 def _publish(store: Store, stage: Stage, portion: Sequence[tuple[int, int]]) -> int:

@@ -2,6 +2,7 @@
 -- Shape:   points = ts within the hour (ms, 1..3,600,000) << 32 | 0xFFFFFFFF - rate, where rate is 0 for an unusable
 --          sample, else 1 + utilization x 1e9; lengths = ts << 32 | 0xFFFFFFFF - interval in ms. Both sorted: of
 --          several records of one instant the usable, highest, longest comes first, and the others cover nothing.
+--          Where all intervals are equally long, {uniform_ms:UInt32} says so and lengths stay empty.
 -- Reads:   each sample once; {from_ms:Int64} to {to_ms:Int64} is what can cover the hours asked for.
 CREATE TABLE {sample_hours:Identifier} ENGINE = Memory AS
 SELECT
@@ -10,9 +11,9 @@ SELECT
     arraySort(groupArray(bitOr(
         bitShiftLeft(toUInt64((toUnixTimestamp64Milli(ts) - 1) % 3600000 + 1), 32),
         4294967295 - if(state <= 'idle', 1 + toUInt64(round(ifNull(utilization, 0) * 1000000000)), 0)))) AS points,
-    arraySort(groupArray(bitOr(
+    arraySort(groupArrayIf(bitOr(
         bitShiftLeft(toUInt64((toUnixTimestamp64Milli(ts) - 1) % 3600000 + 1), 32),
-        4294967295 - toUInt64(round(interval_seconds * 1000))))) AS lengths
+        4294967295 - toUInt64(round(interval_seconds * 1000))), {uniform_ms:UInt32} = 0)) AS lengths
 FROM samples
 WHERE ts > fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') AND ts <= fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
 GROUP BY stream, hour

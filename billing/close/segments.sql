@@ -8,18 +8,18 @@ WITH
     (SELECT max(hour) FROM hours) AS last_hour,
     state_hours AS
     (
-        SELECT cluster, device_id, hour,
+        SELECT device, hour,
             groupArray((greatest(start_ms, toInt64(hour) * 3600000), least(end_ms, toInt64(hour + 1) * 3600000), state_id, units, available)) AS states
         FROM {states:Identifier}
         ARRAY JOIN range(
             toUInt32(greatest(intDiv(start_ms, 3600000), first_hour)),
             toUInt32(least(intDiv(end_ms - 1, 3600000), last_hour) + 1)) AS hour
         WHERE hour IN hours
-        GROUP BY cluster, device_id, hour
+        GROUP BY device, hour
     ),
     claim_hours AS
     (
-        SELECT cluster, device_id, hour,
+        SELECT device, hour,
             groupArray((greatest(start_ms, toInt64(hour) * 3600000), least(end_ms, toInt64(hour + 1) * 3600000), claim, units,
                 cityHash64(workload_id), if(partition_id = '', 0, cityHash64(partition_id)))) AS claims
         FROM {settled:Identifier}
@@ -27,13 +27,12 @@ WITH
             toUInt32(greatest(intDiv(start_ms, 3600000), first_hour)),
             toUInt32(least(intDiv(end_ms - 1, 3600000), last_hour) + 1)) AS hour
         WHERE hour IN hours
-        GROUP BY cluster, device_id, hour
+        GROUP BY device, hour
     ),
     cut AS
     (
         SELECT
-            cluster,
-            device_id,
+            device,
             hour,
             states,
             arraySort(claims) AS claims,
@@ -41,11 +40,10 @@ WITH
                 states.1, states.2, claims.1, claims.2,
                 arrayFilter(x -> intDiv(x, 3600000) = hour, {cuts:Array(Int64)})))) AS points
         FROM state_hours
-        LEFT JOIN claim_hours USING (cluster, device_id, hour)
+        LEFT JOIN claim_hours USING (device, hour)
     )
 SELECT
-    cluster,
-    device_id,
+    device,
     hour,
     stretch.1 AS start_ms,
     stretch.2 AS end_ms,

@@ -1,49 +1,63 @@
 -- The claims that the books believe: those nobody disputes as they are, the decided ones as decided.
+-- Shape:   device, payer and the four streams are hashes of what they name, so that the steps after this compare
+--          integers: stream_1 the workload on its partition, stream_2 everybody on it, stream_3 the workload on the
+--          device, stream_4 everybody on it (as in the table samples).
 -- Units:   units 0 (all of the device) becomes what the device had when the claim started.
 CREATE TABLE {settled:Identifier} ENGINE = Memory AS
 SELECT
-    claim,
-    claims.cluster AS cluster,
-    source,
-    allocation_id,
-    workload_id,
-    tenant,
-    project,
-    queue,
-    preemptible,
-    claims.node AS node,
-    claims.device_id AS device_id,
-    partition_id,
-    partition_profile,
-    if(claims.units > 0, claims.units, if(at_start.units > 0, at_start.units, first.units)) AS units,
-    claims.start_ms AS start_ms,
-    claims.end_ms AS end_ms,
-    estimated
-FROM {claims:Identifier} AS claims
-ASOF LEFT JOIN {states:Identifier} AS at_start
-    ON claims.cluster = at_start.cluster AND claims.device_id = at_start.device_id AND claims.start_ms >= at_start.start_ms
-INNER JOIN (SELECT cluster, device_id, argMin(units, start_ms) AS units FROM {states:Identifier} GROUP BY cluster, device_id) AS first
-    ON claims.cluster = first.cluster AND claims.device_id = first.device_id
-WHERE NOT ends_before_it_starts
-    AND (claims.cluster, claims.device_id) NOT IN (SELECT cluster, device_id FROM {disputed:Identifier})
-UNION ALL
-SELECT
-    decided.claim AS claim,
-    claims.cluster AS cluster,
-    source,
-    allocation_id,
-    workload_id,
-    tenant,
-    project,
-    queue,
-    preemptible,
-    claims.node AS node,
-    decided.device_id AS device_id,
-    partition_id,
-    partition_profile,
-    decided.units AS units,
-    claims.start_ms AS start_ms,
-    decided.end_ms AS end_ms,
-    decided.estimated AS estimated
-FROM {claims:Identifier} AS claims
-INNER JOIN {decided:Identifier} AS decided ON claims.claim = decided.told_as
+    *,
+    cityHash64(cluster, device_id) AS device,
+    cityHash64(partition_profile, tenant) AS payer,
+    cityHash64(cluster, device_id, partition_id, workload_id) AS stream_1,
+    cityHash64(cluster, device_id, partition_id, '') AS stream_2,
+    cityHash64(cluster, device_id, '', workload_id) AS stream_3,
+    cityHash64(cluster, device_id, '', '') AS stream_4
+FROM
+(
+    SELECT
+        claim,
+        claims.cluster AS cluster,
+        source,
+        allocation_id,
+        workload_id,
+        tenant,
+        project,
+        queue,
+        preemptible,
+        claims.node AS node,
+        claims.device_id AS device_id,
+        partition_id,
+        partition_profile,
+        if(claims.units > 0, claims.units, if(at_start.units > 0, at_start.units, first.units)) AS units,
+        claims.start_ms AS start_ms,
+        claims.end_ms AS end_ms,
+        estimated
+    FROM {claims:Identifier} AS claims
+    ASOF LEFT JOIN {states:Identifier} AS at_start
+        ON claims.cluster = at_start.cluster AND claims.device_id = at_start.device_id AND claims.start_ms >= at_start.start_ms
+    INNER JOIN (SELECT cluster, device_id, argMin(units, start_ms) AS units FROM {states:Identifier} GROUP BY cluster, device_id) AS first
+        ON claims.cluster = first.cluster AND claims.device_id = first.device_id
+    WHERE NOT ends_before_it_starts
+        AND (claims.cluster, claims.device_id) NOT IN (SELECT cluster, device_id FROM {disputed:Identifier})
+    UNION ALL
+    SELECT
+        decided.claim AS claim,
+        claims.cluster AS cluster,
+        source,
+        allocation_id,
+        workload_id,
+        tenant,
+        project,
+        queue,
+        preemptible,
+        claims.node AS node,
+        toLowCardinality(decided.device_id) AS device_id,
+        partition_id,
+        partition_profile,
+        decided.units AS units,
+        claims.start_ms AS start_ms,
+        decided.end_ms AS end_ms,
+        toLowCardinality(decided.estimated) AS estimated
+    FROM {claims:Identifier} AS claims
+    INNER JOIN {decided:Identifier} AS decided ON claims.claim = decided.told_as
+)

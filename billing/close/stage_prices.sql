@@ -7,6 +7,8 @@ CREATE TABLE {prices:Identifier}
     tenant                LowCardinality(String),
     from_ms               Int64,
     to_ms                 Int64,
+    price                 UInt64 COMMENT 'from 1',
+    subject               UInt64 MATERIALIZED cityHash64(cityHash64(model, pool), cityHash64(partition_profile, tenant)),
     sku                   LowCardinality(String),
     list_unit_price       Decimal(18, 9),
     contracted_unit_price Decimal(18, 9),

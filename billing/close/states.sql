@@ -1,34 +1,42 @@
--- One row: a device was as told during [start_ms, end_ms). A row of the device table holds until the next one.
+-- One row: a device was as told during [start_ms, end_ms). A row of the device table holds until the next one that
+-- says something else.
 -- Traps:   of two rows of the same device and instant the worse state counts, whichever came first.
 CREATE TABLE {states:Identifier} ENGINE = Memory AS
+WITH
+    told AS
+    (
+        SELECT cluster, device_id, toUnixTimestamp64Milli(ts) AS start_ms, max((state, units, model, pool, node)) AS said
+        FROM devices
+        GROUP BY cluster, device_id, ts
+    ),
+    changes AS
+    (
+        SELECT cluster, device_id, start_ms, said,
+            lagInFrame(said) OVER (PARTITION BY cluster, device_id ORDER BY start_ms ROWS UNBOUNDED PRECEDING) AS said_before,
+            row_number() OVER (PARTITION BY cluster, device_id ORDER BY start_ms) AS place
+        FROM told
+    )
 SELECT
     cityHash64(cluster, device_id, start_ms) AS state_id,
+    cityHash64(cluster, device_id) AS device,
     cluster,
-    node,
+    said.5 AS node,
     device_id,
-    model,
-    pool,
-    units,
-    state = 'available' AS available,
+    said.3 AS model,
+    said.4 AS pool,
+    said.2 AS units,
+    said.1 = 'available' AS available,
+    cityHash64(model, pool) AS product,
     start_ms,
     end_ms
 FROM
 (
     SELECT
         *,
-        toUnixTimestamp64Milli(ts) AS start_ms,
         leadInFrame(start_ms, 1, {forever:Int64}) OVER (
             PARTITION BY cluster, device_id ORDER BY start_ms
             ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS end_ms
-    FROM
-    (
-        SELECT cluster, device_id, ts, told.1 AS state, told.2 AS units, told.3 AS model, told.4 AS pool, told.5 AS node
-        FROM
-        (
-            SELECT cluster, device_id, ts, max((state, units, model, pool, node)) AS told
-            FROM devices
-            GROUP BY cluster, device_id, ts
-        )
-    )
+    FROM changes
+    WHERE place = 1 OR said != said_before
 )
-WHERE state != 'removed'
+WHERE said.1 != 'removed'

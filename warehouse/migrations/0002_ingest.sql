@@ -36,10 +36,12 @@ SETTINGS non_replicated_deduplication_window = 10000;
 -- with the set that it was closed with; no clock is involved.
 CREATE TABLE IF NOT EXISTS touched_hours
 (
-    hour      DateTime('UTC') COMMENT 'hour in which the sample ends (a sample at 10:00:00.000 ends in 09)',
-    batch     UInt64,
-    rows      UInt64,
-    reach_ms  UInt64 COMMENT 'how far the earliest interval reaches back before the hour'
+    hour        DateTime('UTC') COMMENT 'hour in which the sample ends (a sample at 10:00:00.000 ends in 09)',
+    batch       UInt64,
+    rows        UInt64,
+    reach_ms    UInt64 COMMENT 'how far the earliest interval reaches back before the hour',
+    shortest_ms UInt32 COMMENT 'shortest interval',
+    longest_ms  UInt32 COMMENT 'longest interval'
 )
 ENGINE = MergeTree
 ORDER BY (hour, batch)
@@ -50,6 +52,8 @@ SELECT
     toStartOfHour(ts - INTERVAL 1 MILLISECOND) AS hour,
     batch,
     count() AS rows,
-    max(toUInt64(greatest(0, toUnixTimestamp(hour) * 1000 - (toUnixTimestamp64Milli(ts) - interval_seconds * 1000)))) AS reach_ms
+    max(toUInt64(greatest(0, toUnixTimestamp(hour) * 1000 - (toUnixTimestamp64Milli(ts) - interval_seconds * 1000)))) AS reach_ms,
+    min(toUInt32(round(interval_seconds * 1000))) AS shortest_ms,
+    max(toUInt32(round(interval_seconds * 1000))) AS longest_ms
 FROM samples
 GROUP BY hour, batch;
