@@ -1,0 +1,52 @@
+"""Globs as rate cards use them: the shell's `*`, `?` and `[...]`, case-sensitive, over the whole text."""
+
+from __future__ import annotations
+
+import functools
+import re
+from fnmatch import fnmatchcase
+
+_TOKEN = re.compile(r"\*+|\?|\[!?+\]?+[^\]]*\]|.", re.S)
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether the pattern can match anything but itself."""
+    return any(character in pattern for character in "*?[")
+
+
+def can_overlap(left: str, right: str) -> bool:
+    """Whether some text could match both patterns.
+
+    Never says no where such a text exists; may say yes where two character classes share no character.
+    """
+    if not is_glob(left):
+        return fnmatchcase(left, right)
+    if not is_glob(right):
+        return fnmatchcase(right, left)
+    ours, theirs = _tokens(left), _tokens(right)
+
+    @functools.cache
+    def meet(i: int, j: int) -> bool:
+        if i == len(ours) and j == len(theirs):
+            return True
+        if i < len(ours) and ours[i] == "*":
+            return meet(i + 1, j) or (j < len(theirs) and meet(i, j + 1))
+        if j < len(theirs) and theirs[j] == "*":
+            return meet(i, j + 1) or (i < len(ours) and meet(i + 1, j))
+        if i == len(ours) or j == len(theirs):
+            return False
+        return _share_a_character(ours[i], theirs[j]) and meet(i + 1, j + 1)
+
+    return meet(0, 0)
+
+
+def _tokens(pattern: str) -> list[str]:
+    return ["*" if token.startswith("*") else token for token in _TOKEN.findall(pattern)]
+
+
+def _share_a_character(left: str, right: str) -> bool:
+    if len(left) == 1 and left not in "?":
+        return fnmatchcase(left, right) or left == right
+    if len(right) == 1 and right not in "?":
+        return fnmatchcase(right, left)
+    return True
