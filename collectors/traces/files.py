@@ -1,0 +1,63 @@
+"""CSV files of traces, gzipped or not, with errors that say file, row and what fits."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from collectors.errors import CollectorError
+
+T = TypeVar("T")
+
+
+def read_rows(
+    path: Path, columns: Sequence[str], optional: Sequence[str], parse: Callable[[dict[str, str]], T]
+) -> list[T]:
+    """The file's rows, parsed.
+
+    Errors: CollectorError naming the file, and the row (from 1, header not counted) that `parse` refused with ValueError.
+    """
+    return list(_parsed(path, columns, optional, parse))
+
+
+def _parsed(
+    path: Path, columns: Sequence[str], optional: Sequence[str], parse: Callable[[dict[str, str]], T]
+) -> Iterator[T]:
+    reader = csv.DictReader(io.StringIO(_text(path)))
+    missing = [name for name in columns if name not in (reader.fieldnames or ())]
+    if missing:
+        found = ", ".join(reader.fieldnames or ()) or "nothing"
+        raise CollectorError(str(path), f"no column {', '.join(missing)} (found {found})", _expected(columns, optional))
+    number = 0
+    for number, row in enumerate(reader, 1):
+        try:
+            yield parse(row)
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise CollectorError(f"{path}, row {number}", str(error), _expected(columns, optional)) from None
+    if not number:
+        raise CollectorError(str(path), "has a header and no rows", "Is it the whole file?")
+
+
+def _text(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+        return (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise CollectorError(str(path), "no such file", f"Check the path from {Path.cwd()}") from None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise CollectorError(str(path), f"cannot be read ({error})", "Give a CSV file, plain or .gz") from None
+
+
+def _expected(columns: Sequence[str], optional: Sequence[str]) -> str:
+    return f"Expected the columns {', '.join(columns)}" + (f" and may have {', '.join(optional)}" if optional else "")
+
+
+def positive(text: str, what: str) -> int:
+    """A whole number of at least 1."""
+    if not text.strip().isdigit() or int(text) < 1:
+        raise ValueError(f"{what} is {text!r}, not a whole number of at least 1")
+    return int(text)
