@@ -123,7 +123,7 @@ class RateRule(_Part):
 class RateCard(_Part):
     """A whole card. The keys after `rates` exist so that a card that asks for them is refused, not misread."""
 
-    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
+    currency: str
     timezone: str = "UTC"
     rates: Annotated[tuple[RateRule, ...], Field(strict=False)]
     issuer: Issuer = Issuer(name="GPU platform")
@@ -135,6 +135,13 @@ class RateCard(_Part):
     def zone(self) -> ZoneInfo:
         """The billing time zone."""
         return ZoneInfo(self.timezone)
+
+    @field_validator("currency")
+    @classmethod
+    def _currency_is_a_code(cls, value: str) -> str:
+        if not re.fullmatch("[A-Z]{3}", value):
+            raise ValueError("an ISO 4217 code such as EUR fits")
+        return value
 
     @field_validator("timezone")
     @classmethod
@@ -173,7 +180,7 @@ def load_rate_card(path: Path | str) -> RateCard:
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RateError(where, f"not YAML: {error}", "Check the indentation and quotes there") from error
+        raise RateError(where, "not YAML: " + " ".join(str(error).split()), "Check indentation and quotes") from error
     except IsADirectoryError as error:
         raise RateError(where, "a folder, not a rate card") from error
     if not isinstance(content, dict):
@@ -207,6 +214,9 @@ def _rate_error(where: str, error: ValidationError) -> RateError:
 
 
 _SAY: dict[str, Callable[[Any], str]] = {
+    "tuple_type": lambda error: f"found {error['input']!r}; a list fits",
+    "model_type": lambda error: f"found {error['input']!r}; keys fit",
+    "string_type": lambda error: f"found {error['input']!r}; text fits, in quotes if it looks like something else",
     "missing": lambda _: "missing",
     "extra_forbidden": lambda error: (
         f"unknown key, or one that is not implemented yet; known here: {', '.join(_known_keys(error['loc']))}"

@@ -1,0 +1,55 @@
+"""Exact sums of unit-milliseconds and money, rounded once.
+
+A GPU-hour is device_units x 3,600,000 unit-milliseconds, so hours of unlike devices add up as fractions only. Sums are
+kept as integers over one denominator, which is many times faster than adding fractions and just as exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+MICRO = 10**6
+NANO = 10**9
+DIGITS = 9
+"""After the point, in quantities and unrounded costs that are shown."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the integer sums of one answer stand for: an hour is `hour`, a unit of currency `hour * NANO`."""
+
+    device_units: int
+
+    @classmethod
+    def of(cls, device_units: Iterable[int]) -> Scale:
+        """The scale on which devices with these numbers of units add up."""
+        return cls(math.lcm(*device_units))
+
+    @property
+    def hour(self) -> int:
+        return self.device_units * 3_600_000 * MICRO
+
+    def quantity(self, unit_micro_ms: int, device_units: int) -> int:
+        """A millionth of a unit-millisecond, times so many, on a device with so many units."""
+        return unit_micro_ms * (self.device_units // device_units)
+
+    def hours(self, quantity: int) -> Fraction:
+        return Fraction(quantity, self.hour)
+
+    def money(self, cost: int) -> Fraction:
+        """A sum of quantities, each times its price in billionths."""
+        return Fraction(cost, self.hour * NANO)
+
+
+def price_nano(price: Decimal) -> int:
+    """A price of at most nine digits after the point, in billionths."""
+    return int(Fraction(price) * NANO)
+
+
+def rounded(value: Fraction, digits: int = DIGITS) -> Decimal:
+    """The value with so many digits after the point, half to even."""
+    return Decimal(f"{round(value * 10**digits)}e-{digits}")

@@ -1,0 +1,184 @@
+"""The ledger as people ask for it: GPU-hours and cost of a period, by tenant or whatever else.
+
+Rows are of holders; the platform's own time (unallocated, unavailable) stands apart, and all of it is the capacity.
+Quantities and costs are exact sums, rounded once, to nine digits, half to even.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from billing.exact import Scale, price_nano, rounded
+from billing.periods import Period
+from billing.rates import current_rate_card
+from warehouse.errors import LedgerError
+from warehouse.store import Store, read_sql
+
+DIMENSIONS = (
+    "tenant", "project", "queue", "workload", "cluster", "node", "device", "model", "pool", "day", "hour",
+)  # fmt: skip
+"""What a report can be cut by. A day is local to the billing zone, an hour UTC."""
+MEASURES = (
+    "allocated_gpu_hours",
+    "used_gpu_hours",
+    "idle_gpu_hours",
+    "unmetered_gpu_hours",
+    "unpriced_gpu_hours",
+    "list_cost",
+    "billed_cost",
+    "currency",
+    "coverage",
+)
+"""What a row says after its dimensions. A cost is None where no price is known at all; where some are not, it is the
+known part and `unpriced_gpu_hours` says how much is missing. `coverage` is the metered part of the allocated time."""
+
+
+@dataclass(frozen=True)
+class LedgerReport:
+    """The answer. `period` is None when nothing was ever closed; `rows` are one for each value of `by` that held."""
+
+    period: Period | None
+    by: tuple[str, ...]
+    currency: str | None
+    rows: tuple[Mapping[str, Any], ...]
+    total: Mapping[str, Any]
+    platform: Mapping[str, Any]
+    capacity: Mapping[str, Any]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.by, *MEASURES)
+
+    def document(self) -> dict[str, Any]:
+        """The answer in the shape that the command line prints as JSON."""
+        period = {"start": self.period and self.period.start, "end": self.period and self.period.end}
+        return {"period": period, "rows": list(self.rows), "platform": self.platform, "capacity": self.capacity}
+
+
+def billing_timezone(store: Store) -> str:
+    """The zone in which days and months are cut: the rate card's, UTC before there is one."""
+    current = current_rate_card(store)
+    return current.card.timezone if current else "UTC"
+
+
+def closed_period(store: Store) -> Period | None:
+    """From the first to the last closed hour."""
+    (row,) = store.rows(read_sql(__file__, "closed_range"))
+    return Period(row["start"], row["end"]) if row["hours"] else None
+
+
+def check_dimensions(by: Iterable[str]) -> tuple[str, ...]:
+    """The dimensions, each once. Errors: LedgerError naming the one that does not exist."""
+    asked = tuple(dict.fromkeys(by))
+    for name in asked:
+        if name not in DIMENSIONS:
+            raise LedgerError("--by", f"{name!r} is no dimension", f"Choose from {', '.join(DIMENSIONS)}")
+    return asked
+
+
+def ledger_report(store: Store, period: Period | None, by: Sequence[str]) -> LedgerReport:
+    """The ledger of the closed hours of a period (None: all that is closed), cut by the dimensions.
+
+    Errors: LedgerError if `by` names no dimension, or if amounts of two currencies would be added.
+    """
+    dimensions = check_dimensions(by)
+    period = period or closed_period(store)
+    found: list[dict[str, Any]] = []
+    if period is not None:
+        params = {
+            "start": period.start, "end": period.end, "by": list(dimensions), "timezone": billing_timezone(store),
+        }  # fmt: skip
+        found = store.rows(read_sql(__file__, "ledger_report"), params)
+    currency = one_currency(found)
+    scale = Scale.of(row["device_units"] for row in found)
+    holders: dict[tuple[str, ...], _Sum] = {}
+    total, unallocated, unavailable, capacity = (_Sum(scale) for _ in range(4))
+    for row in found:
+        if row["held"]:
+            key = tuple(row[f"by_{name}"] for name in dimensions)
+            holders.setdefault(key, _Sum(scale)).add(row, "used", "idle", "unmetered")
+            total.add(row, "used", "idle", "unmetered")
+        unallocated.add(row, "unallocated")
+        unavailable.add(row, "unavailable")
+        capacity.add(row, "used", "idle", "unmetered", "unallocated", "unavailable")
+    return LedgerReport(
+        period=period,
+        by=dimensions,
+        currency=currency,
+        rows=tuple(
+            {**dict(zip(dimensions, key, strict=True)), **holder.measures(currency)} for key, holder in holders.items()
+        ),
+        total=total.measures(currency),
+        platform={
+            "unallocated_gpu_hours": unallocated.hours(),
+            "unavailable_gpu_hours": unavailable.hours(),
+            "unallocated_cost": unallocated.list_cost(),
+            "unavailable_cost": unavailable.list_cost(),
+        },
+        capacity={
+            "gpu_hours": capacity.hours(),
+            "cost": capacity.list_cost(),
+            "unpriced_gpu_hours": rounded(scale.hours(capacity.unpriced)),
+        },
+    )
+
+
+def one_currency(rows: Iterable[Mapping[str, Any]]) -> str | None:
+    """The currency of the rows' prices; None if none has a price. Errors: LedgerError if there are two."""
+    currencies = sorted({row["billing_currency"] for row in rows if row["list_unit_price"] is not None})
+    if len(currencies) > 1:
+        raise LedgerError(
+            "ledger", f"holds prices in {' and '.join(currencies)}, which do not add up", "Run: gpuledger close"
+        )
+    return currencies[0] if currencies else None
+
+
+class _Sum:
+    """Integer sums of quantities and of quantities times price, over one scale (see `billing.exact`)."""
+
+    def __init__(self, scale: Scale) -> None:
+        self.scale = scale
+        self.kinds = {"used": 0, "idle": 0, "unmetered": 0}
+        self.quantity = self.unpriced = self.listed = self.contracted = 0
+        self.priced = False
+
+    def add(self, row: Mapping[str, Any], *kinds: str) -> None:
+        quantity = 0
+        for kind in kinds:
+            part = self.scale.quantity(row[f"{kind}_micro_ms"], row["device_units"])
+            quantity += part
+            if kind in self.kinds:
+                self.kinds[kind] += part
+        self.quantity += quantity
+        if row["list_unit_price"] is None or row["contracted_unit_price"] is None:
+            self.unpriced += quantity
+        else:
+            self.priced = self.priced or quantity != 0
+            self.listed += quantity * price_nano(row["list_unit_price"])
+            self.contracted += quantity * price_nano(row["contracted_unit_price"])
+
+    def hours(self) -> Decimal:
+        return rounded(self.scale.hours(self.quantity))
+
+    def list_cost(self) -> Decimal | None:
+        return self._cost(self.listed)
+
+    def measures(self, currency: str | None) -> dict[str, Any]:
+        metered = self.quantity - self.kinds["unmetered"]
+        return {
+            "allocated_gpu_hours": self.hours(),
+            **{f"{kind}_gpu_hours": rounded(self.scale.hours(part)) for kind, part in self.kinds.items()},
+            "unpriced_gpu_hours": rounded(self.scale.hours(self.unpriced)),
+            "list_cost": self._cost(self.listed),
+            "billed_cost": self._cost(self.contracted),
+            "currency": currency,
+            "coverage": rounded(Fraction(metered, self.quantity)) if self.quantity else None,
+        }
+
+    def _cost(self, cost: int) -> Decimal | None:
+        """Unknown only where something has no price and nothing has one; nothing at all costs nothing."""
+        return None if self.unpriced and not self.priced else rounded(self.scale.money(cost))

@@ -1,0 +1,98 @@
+"""`gpuledger ledger`: who held, used and wasted how many GPU-hours, and what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import instant, print_json, print_rows, say
+from warehouse.store import migrate, open_store
+
+if TYPE_CHECKING:
+    from billing.ledger_report import LedgerReport
+
+HEADINGS = {
+    "allocated_gpu_hours": "allocated h",
+    "used_gpu_hours": "used h",
+    "idle_gpu_hours": "idle h",
+    "unmetered_gpu_hours": "unmetered h",
+    "list_cost": "list cost",
+    "billed_cost": "billed cost",
+    "coverage": "metered %",
+}
+
+
+def register(app: typer.Typer) -> None:
+    app.command("ledger")(ledger)
+
+
+def ledger(
+    store: options.Store = "",
+    period: Annotated[
+        str,
+        typer.Option(
+            help="A month (2026-10), a day (2026-10-05) or START..END, in the billing time zone.",
+            show_default="all that is closed",
+        ),
+    ] = "",
+    by: Annotated[
+        str,
+        typer.Option(help="Any of tenant, project, queue, workload, cluster, node, device, model, pool, day, hour."),
+    ] = "tenant",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """GPU-hours and cost of the closed hours, by tenant or any other dimension (comma-separated)."""
+    from billing.ledger_report import billing_timezone, ledger_report
+    from billing.periods import parse_period
+
+    with open_store(store) as opened:
+        migrate(opened)
+        asked = parse_period(period, billing_timezone(opened)) if period else None
+        report = ledger_report(opened, asked, [name.strip() for name in by.split(",") if name.strip()])
+    if fmt is options.Format.json:
+        print_json(report.document())
+    elif fmt is options.Format.csv:
+        print_rows(report.rows, report.columns, fmt)
+    else:
+        _print_table(report)
+
+
+def _print_table(report: LedgerReport) -> None:
+    if report.period is None:
+        say("nothing is closed yet. Next: gpuledger close")
+        return
+    currency = report.currency or "no price"
+    title = f"{instant(report.period.start)} to {instant(report.period.end)}, GPU-hours and {currency}"
+    total = {report.by[0]: "total", **report.total} if report.by else report.total
+    rows = [_for_people(row) for row in ((*report.rows, total) if report.by else (total,))]
+    print_rows(rows, (*report.by, *HEADINGS.values()), options.Format.table, title)
+    platform, capacity = report.platform, report.capacity
+    print_rows(
+        [
+            {"platform": "unallocated", **_amount(platform["unallocated_gpu_hours"], platform["unallocated_cost"])},
+            {"platform": "unavailable", **_amount(platform["unavailable_gpu_hours"], platform["unavailable_cost"])},
+            {"platform": "capacity", **_amount(capacity["gpu_hours"], capacity["cost"])},
+        ],
+        ("platform", "h", "list cost"),
+        options.Format.table,
+    )
+    if report.total["unpriced_gpu_hours"]:
+        say(f"{_two(report.total['unpriced_gpu_hours'])} allocated GPU-hours have no price and are in no cost above")
+
+
+def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {HEADINGS.get(name, name): _two(value) for name, value in row.items()}
+    shown["metered %"] = None if row["coverage"] is None else round(row["coverage"] * 100, 1)
+    return shown
+
+
+def _amount(hours: Decimal, cost: Decimal | None) -> dict[str, Any]:
+    return {"h": _two(hours), "list cost": _two(cost)}
+
+
+def _two(value: Any) -> Any:
+    return round(value, 2) if isinstance(value, Decimal) else value

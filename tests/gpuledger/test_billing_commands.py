@@ -1,0 +1,89 @@
+"""`rates`, `ledger` and `invoice` as a user runs them, on a ledger typed here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from gpuledger.cli import build
+from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
+from warehouse.errors import LedgerError
+from warehouse.store import migrate, open_store
+
+CARD = """
+currency: EUR
+timezone: Europe/Berlin
+rates:
+  - {sku: h100, match: {model: "H100"}, price_per_gpu_hour: "2.00", effective_from: 2026-01-01}
+"""
+
+
+class Shell:
+    """The command line on one store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"chdb://{folder}/store"
+        self.app: typer.Typer = build()
+
+    def __call__(self, *arguments: str) -> Result:
+        result = CliRunner().invoke(self.app, [*arguments, "--store", self.url])
+        if isinstance(result.exception, LedgerError):
+            raise result.exception
+        assert result.exception is None, result.exception
+        return result
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """A store with October closed: physics (two projects) and a tenant that tries to be HTML."""
+    (tmp_path / "rates.yaml").write_text(CARD)
+    shell = Shell(tmp_path)
+    noon = at("2026-10-05 12:00")
+    with open_store(shell.url) as opened:
+        migrate(opened)
+        fill(
+            opened,
+            [
+                Row(noon, "physics", "qcd", used=str(HOUR_MS // 2), idle=str(HOUR_MS // 2)),
+                Row(noon, "physics", "bsm", device="gpu-1", unmetered=HOUR_MS),
+                Row(noon, "<script>", "研发一部", device="gpu-2", used=str(HOUR_MS)),
+                Row(noon, device="gpu-3", unallocated=HOUR_MS),
+            ],
+            closed=[at("2026-11-01 00:00")],
+        )
+    return shell
+
+
+def test_the_ledger_prints_json_csv_and_a_table(shell: Shell) -> None:
+    asked = ("ledger", "--period", "2026-10", "--by", "tenant,project")
+    document = json.loads(shell(*asked, "--format", "json").stdout)
+    assert document["period"] == {"start": "2026-10-01T00:00:00.000Z", "end": "2026-11-01T00:00:00.000Z"}
+    assert [row["project"] for row in document["rows"]] == ["研发一部", "bsm", "qcd"]
+    lines = shell(*asked, "--format", "csv").stdout.splitlines()
+    assert lines[0].startswith("tenant,project,allocated_gpu_hours,used_gpu_hours,")
+    assert lines[2].startswith("physics,bsm,1.000000000,")
+    table = shell(*asked).stdout
+    assert "total" in table
+    assert "unallocated" in table
+
+
+def test_a_rate_card_is_applied_once_and_listed(shell: Shell, tmp_path: Path) -> None:
+    applied = shell("rates", "apply", str(tmp_path / "rates.yaml"), "--author", "o'brien", "--reason", "new year")
+    assert "1 rate in EUR. Next: gpuledger close" in applied.stderr
+    assert "in force already" in shell("rates", "apply", str(tmp_path / "rates.yaml")).stderr
+    (rate,) = json.loads(shell("rates", "list", "--format", "json").stdout)
+    assert (rate["sku"], rate["price_per_gpu_hour"], rate["effective_from"]) == (
+        "h100",
+        "2.00",
+        "2025-12-31T23:00:00.000Z",
+    )
+    assert rate["tenant"] is None
+
+
+def test_before_a_rate_card_the_list_says_what_to_do(shell: Shell) -> None:
+    assert "gpuledger rates apply FILE" in shell("rates", "list").stderr
+    assert json.loads(shell("rates", "list", "--format", "json").stdout) == []
