@@ -201,7 +201,7 @@ def _close_portion(store: Store, stage: Stage, portion: Sequence[tuple[int, int]
     """Attributes, rates and publishes some hours. Answers how many of them changed."""
     first, last = portion[0][0], portion[-1][0]
     cuts, midnights = _cuts(card, first, last)
-    names = stage.names("dirty", *_STEPS, "settled", "states", "prices")
+    names = stage.names(*_PORTION_TABLES, "settled", "states", "prices")
     params = {
         **names,
         "cuts": cuts,
@@ -214,14 +214,17 @@ def _close_portion(store: Store, stage: Stage, portion: Sequence[tuple[int, int]
     store.insert(stage("dirty"), _hours(portion))
     for name in _STEPS:
         store.command(read_sql(__file__, name), params)
+        if name == "stage_several" and store.value("SELECT countIf(levels > 1) FROM {metered:Identifier}", names):
+            store.command(read_sql(__file__, "several"), params)
     changed = _publish(store, stage, portion)
-    for name in ("dirty", *_STEPS):
-        store.command("DROP TABLE {table:Identifier}", {"table": stage(name)})
+    for table in _PORTION_TABLES:
+        store.command("DROP TABLE {table:Identifier}", {"table": stage(table)})
     return changed
 
 
-_STEPS = ("segments", "holdings", "sample_hours", "metered", "several", "entries")
-"""The statements of a portion in order; each fills the working table of its name."""
+_STEPS = ("segments", "holdings", "sample_hours", "metered", "stage_several", "entries")
+"""The statements of a portion in order."""
+_PORTION_TABLES = ("dirty", "segments", "holdings", "sample_hours", "metered", "several", "entries")
 
 
 def _uniform_interval(store: Store, first: int, last: int) -> int:

@@ -10,10 +10,10 @@ SELECT
     toUInt32(intDiv(toUnixTimestamp64Milli(ts) - 1, 3600000)) AS hour,
     arraySort(groupArray(bitOr(
         bitShiftLeft(toUInt64((toUnixTimestamp64Milli(ts) - 1) % 3600000 + 1), 32),
-        4294967295 - if(state <= 'idle', 1 + toUInt64(round(ifNull(utilization, 0) * 1000000000)), 0)))) AS points,
-    arraySort(groupArrayIf(bitOr(
+        toUInt64(4294967295 - if(state <= 'idle', 1 + toUInt64(round(ifNull(utilization, 0) * 1000000000)), 0))))) AS points,
+    if({uniform_ms:UInt32} > 0, emptyArrayUInt64(), arraySort(groupArray(bitOr(
         bitShiftLeft(toUInt64((toUnixTimestamp64Milli(ts) - 1) % 3600000 + 1), 32),
-        4294967295 - toUInt64(round(interval_seconds * 1000))), {uniform_ms:UInt32} = 0)) AS lengths
+        toUInt64(4294967295 - toUInt64(round(interval_seconds * 1000))))))) AS lengths
 FROM samples
 WHERE ts > fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') AND ts <= fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
 GROUP BY stream, hour

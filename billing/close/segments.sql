@@ -3,44 +3,38 @@
 -- Params:  cuts = further instants (ms) at which to cut: price changes, local midnights.
 CREATE TABLE {segments:Identifier} ENGINE = Memory AS
 WITH
-    hours AS (SELECT hour FROM {dirty:Identifier}),
-    (SELECT min(hour) FROM hours) AS first_hour,
-    (SELECT max(hour) FROM hours) AS last_hour,
-    state_hours AS
+    (SELECT min(hour) FROM {dirty:Identifier}) AS first_hour,
+    (SELECT max(hour) FROM {dirty:Identifier}) AS last_hour,
+    facts AS
     (
-        SELECT device, hour,
-            groupArray((greatest(start_ms, toInt64(hour) * 3600000), least(end_ms, toInt64(hour + 1) * 3600000), state_id, units, available)) AS states
+        SELECT device, start_ms, end_ms, state_id AS id, units, available, toUInt64(0) AS workload, toUInt64(0) AS part, true AS is_state
         FROM {states:Identifier}
-        ARRAY JOIN range(
-            toUInt32(greatest(intDiv(start_ms, 3600000), first_hour)),
-            toUInt32(least(intDiv(end_ms - 1, 3600000), last_hour) + 1)) AS hour
-        WHERE hour IN hours
-        GROUP BY device, hour
-    ),
-    claim_hours AS
-    (
-        SELECT device, hour,
-            groupArray((greatest(start_ms, toInt64(hour) * 3600000), least(end_ms, toInt64(hour + 1) * 3600000), claim, units,
-                cityHash64(workload_id), if(partition_id = '', 0, cityHash64(partition_id)))) AS claims
+        UNION ALL
+        SELECT device, start_ms, end_ms, claim AS id, units, true AS available, cityHash64(workload_id) AS workload,
+            if(partition_id = '', 0, cityHash64(partition_id)) AS part, false AS is_state
         FROM {settled:Identifier}
-        ARRAY JOIN range(
-            toUInt32(greatest(intDiv(start_ms, 3600000), first_hour)),
-            toUInt32(least(intDiv(end_ms - 1, 3600000), last_hour) + 1)) AS hour
-        WHERE hour IN hours
-        GROUP BY device, hour
     ),
     cut AS
     (
         SELECT
             device,
             hour,
-            states,
-            arraySort(claims) AS claims,
+            groupArrayIf((since, until, id, units, available), is_state) AS states,
+            arraySort(groupArrayIf((since, until, id, units, workload, part), NOT is_state)) AS claims,
             arraySort(arrayDistinct(arrayConcat(
-                states.1, states.2, claims.1, claims.2,
-                arrayFilter(x -> intDiv(x, 3600000) = hour, {cuts:Array(Int64)})))) AS points
-        FROM state_hours
-        LEFT JOIN claim_hours USING (device, hour)
+                groupArray(since), groupArray(until), arrayFilter(x -> intDiv(x, 3600000) = hour, {cuts:Array(Int64)})))) AS points
+        FROM
+        (
+            SELECT device, hour, id, units, available, workload, part, is_state,
+                greatest(start_ms, toInt64(hour) * 3600000) AS since, least(end_ms, toInt64(hour + 1) * 3600000) AS until
+            FROM facts
+            ARRAY JOIN range(
+                toUInt32(greatest(intDiv(start_ms, 3600000), first_hour)),
+                toUInt32(least(intDiv(end_ms - 1, 3600000), last_hour) + 1)) AS hour
+            WHERE hour IN (SELECT hour FROM {dirty:Identifier})
+        )
+        GROUP BY device, hour
+        HAVING notEmpty(states)
     )
 SELECT
     device,

@@ -2,7 +2,7 @@
 -- Units:   covered_ms; used = ms x units x 1e9 of all allocations of the workload that the cap counts.
 -- Shape:   the levels' spans are laid over each other: edges (at, level, +-(1 + rate)) in order; running sums say
 --          which levels cover. Partition and device levels are kept apart: their caps differ.
-CREATE TABLE {several:Identifier} ENGINE = Memory AS
+INSERT INTO {several:Identifier}
 WITH
     wanted AS
     (
@@ -15,29 +15,37 @@ WITH
     placed AS
     (
         SELECT
-            this.stream AS stream,
-            this.hour AS hour,
+            stream,
+            hour,
             arrayMap(x -> toInt32(bitShiftRight(x, 32)), points) AS at,
             arrayMap(x -> toInt64(4294967295 - bitAnd(x, 4294967295)) - 1, points) AS rates,
-            arrayPushFront(arrayPopBack(at), toInt32(if(before.last = 0, -3600000, before.last - 3600000))) AS previous,
+            arrayPushFront(arrayPopBack(at), toInt32(-3600000)) AS previous,
             if({uniform_ms:UInt32} > 0,
                 arrayMap((t, p) -> greatest(t - toInt32({uniform_ms:UInt32}), p), at, previous),
                 arrayMap((t, x, p) -> greatest(t - toInt32(4294967295 - bitAnd(x, 4294967295)), p), at, lengths, previous)) AS since
+        FROM {sample_hours:Identifier}
+        WHERE (stream, hour) IN (SELECT stream, hour FROM wanted)
+    ),
+    spilled AS
+    (
+        SELECT
+            this.stream AS stream,
+            toUInt32(this.hour - 1) AS hour,
+            toInt32(bitShiftRight(points[1], 32)) + 3600000 AS at,
+            greatest(at - toInt64({uniform_ms:UInt32}) - toInt64(if(empty(lengths), 0, 4294967295 - bitAnd(lengths[1], 4294967295))), before.last) AS since,
+            toInt64(4294967295 - bitAnd(points[1], 4294967295)) - 1 AS rate
         FROM {sample_hours:Identifier} AS this
-        LEFT JOIN
+        ANY LEFT JOIN
         (
             SELECT stream, hour + 1 AS hour, toInt32(bitShiftRight(points[-1], 32)) AS last FROM {sample_hours:Identifier}
         ) AS before ON this.stream = before.stream AND this.hour = before.hour
-        WHERE this.stream IN (SELECT stream FROM wanted)
+        WHERE since < 3600000 AND rate >= 0
     ),
-    shifted AS
+    covering AS
     (
-        SELECT stream, toUInt32(hour - back) AS hour,
-            arrayMap(x -> toInt32(x + back * 3600000), at) AS ends,
-            arrayMap(x -> toInt32(x + back * 3600000), since) AS starts,
-            rates
-        FROM placed
-        ARRAY JOIN if(since[1] < 0, [0, 1], [0]) AS back
+        SELECT stream, hour, since AS starts, at AS ends, rates FROM placed
+        UNION ALL
+        SELECT stream, hour, [since] AS starts, [at] AS ends, [rate] AS rates FROM spilled
     ),
     edges AS
     (
@@ -54,8 +62,8 @@ WITH
                     arrayMap(
                         (s, e, r) -> (toInt64(greatest(s, begin)), toInt64(least(e, stop)), least(r * way.3, way.4 * 1000000000)),
                         starts, ends, rates)) AS spans
-            FROM shifted
-            INNER JOIN wanted ON shifted.stream = wanted.stream AND shifted.hour = wanted.hour
+            FROM covering
+            INNER JOIN wanted ON covering.stream = wanted.stream AND covering.hour = wanted.hour
         )
         GROUP BY claim, start_ms
     ),
