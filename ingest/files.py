@@ -1,0 +1,102 @@
+"""A file of records into the store: which reader, and what to say when none can read it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from ingest.csv_files import csv_pieces
+from ingest.errors import IngestError
+from ingest.json_files import json_pieces
+from ingest.parquet_files import parquet_pieces, parquet_rows
+from ingest.pieces import Piece
+from ingest.pipeline import Progress, ingest_pieces
+from ingest.report import IngestReport
+from ingest.text_files import BLOCK_BYTES, is_gzip, open_bytes
+from warehouse.records import RecordType
+from warehouse.store import Store
+
+Reader = Callable[[RecordType, Path, set[str]], Iterator[Piece]]
+
+READERS: dict[str, Reader] = {
+    ".parquet": parquet_pieces,
+    ".csv": csv_pieces,
+    ".jsonl": json_pieces,
+    ".ndjson": json_pieces,
+    ".json": json_pieces,
+}
+UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error)
+
+
+def ingest_file(
+    store: Store, record: RecordType, path: Path, on_progress: Progress | None = None, now: datetime | None = None
+) -> IngestReport:
+    """The rows of a Parquet, CSV or JSON-lines file (the last two also compressed by gzip), never all in memory.
+
+    Sent again, the same file changes nothing. Errors: IngestError if the file cannot be read, lacks a needed column or
+    has a column in another unit; nothing of it is written then, unless it breaks off after whole batches (only a
+    damaged Parquet page can do that), which the message says.
+    """
+    reader = READERS[suffix(path)]
+    found: set[str] = set()
+    done = 0
+
+    def count(rows: int) -> None:
+        nonlocal done
+        done += rows
+        if on_progress is not None:
+            on_progress(rows)
+
+    try:
+        report = ingest_pieces(store, record, str(path), reader(record, path, found), count, now)
+    except UNREADABLE as error:
+        raise _unreadable(path, error, done) from error
+    known = {column.name for column in record.columns}
+    return replace(report, ignored_columns=tuple(sorted(found - known)))
+
+
+def suffix(path: Path) -> str:
+    """The suffix that says how to read the file, without .gz."""
+    last = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if last not in READERS or (last == ".parquet" and path.suffix == ".gz"):
+        raise IngestError(
+            str(path), f"cannot read {path.suffix or 'a file without suffix'}", "Use .parquet, .csv(.gz) or .jsonl(.gz)"
+        )
+    return last
+
+
+def estimated_rows(path: Path) -> int:
+    """About how many rows the file has: exact for Parquet, else from the length of its first lines. For progress."""
+    try:
+        if suffix(path) == ".parquet":
+            return parquet_rows(path)
+        with open_bytes(path) as file:
+            start = file.read(BLOCK_BYTES)
+            if len(start) < BLOCK_BYTES:
+                return start.count(b"\n")
+            # How far the compressed file was read for that much text; a plain one as far as the text.
+            packed = file.fileobj.tell() if is_gzip(path) else BLOCK_BYTES  # type: ignore[attr-defined]
+        return int(start.count(b"\n") * path.stat().st_size / packed)
+    except (*UNREADABLE, AttributeError):
+        return 0
+
+
+def _unreadable(path: Path, error: BaseException, done: int) -> IngestError:
+    if isinstance(error, FileNotFoundError):
+        return IngestError(str(path), "no such file", f"Check the path from {Path.cwd()}")
+    said = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    lines = said.strip().splitlines()
+    kind = suffix(path).removeprefix(".")
+    what = f"cannot be read as {kind} ({lines[0].rstrip('.') if lines else type(error).__name__})"
+    if done:
+        return IngestError(
+            str(path),
+            f"{what}; its first {done:,} rows are in",
+            "Get a whole copy and run it again: those rows count once",
+        )
+    return IngestError(str(path), what, "Get a whole copy of the file; nothing of it was written")

@@ -1,0 +1,19 @@
+-- One row: how many natural keys of a batch the store has from other batches, between two instants.
+-- The tuple keeps a null in the key (a quantile that is none) from making the whole hash null.
+-- $$table, $$key (columns), $$subject (second column of the key), $$staged (the batch).
+-- Parameters: batch UInt64, first_at and last_at DateTime64(3).
+SELECT uniqExact(hash) AS known
+FROM
+(
+    SELECT cityHash64(tuple($key)) AS hash
+    FROM $table
+    WHERE ts >= {first_at:DateTime64(3, 'UTC')} AND ts <= {last_at:DateTime64(3, 'UTC')}
+        AND batch != {batch:UInt64}
+        AND $subject IN (SELECT $subject FROM $staged)
+)
+WHERE hash IN
+(
+    SELECT assumeNotNull(cityHash64(tuple($key)))
+    FROM $staged
+    WHERE ts >= {first_at:DateTime64(3, 'UTC')} AND ts <= {last_at:DateTime64(3, 'UTC')}
+)

@@ -1,0 +1,51 @@
+"""Pieces or tables of records into the store, batch by batch, the next one prepared while one is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from ingest.ahead import ahead
+from ingest.batches import batches
+from ingest.pieces import Piece, table_pieces
+from ingest.report import IngestReport
+from ingest.write import write
+from warehouse.records import RecordType
+from warehouse.store import Store
+
+Progress = Callable[[int], None]
+"""Told after every batch how many more rows of the source are done."""
+
+
+def ingest_tables(
+    store: Store,
+    record: RecordType,
+    source: str,
+    tables: Iterable[pa.Table],
+    on_progress: Progress | None = None,
+    now: datetime | None = None,
+) -> IngestReport:
+    """Tables with the contract's columns, in order and in any chunking; `source` names the sender in the quarantine.
+
+    Sent again, the same rows change nothing. Errors: IngestError if a needed column is missing or in a wrong unit.
+    """
+    return ingest_pieces(store, record, source, table_pieces(record, source, tables), on_progress, now)
+
+
+def ingest_pieces(
+    store: Store,
+    record: RecordType,
+    source: str,
+    pieces: Iterable[Piece],
+    on_progress: Progress | None = None,
+    now: datetime | None = None,
+) -> IngestReport:
+    """As `ingest_tables`, for what a reader found."""
+    report = IngestReport()
+    for batch in ahead(batches(record, source, pieces, now or datetime.now(UTC))):
+        report += write(store, record, source, batch)
+        if on_progress is not None:
+            on_progress(batch.rows)
+    return report

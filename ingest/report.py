@@ -1,0 +1,30 @@
+"""What became of the rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """Counts of rows; read = written + duplicate + everything quarantined.
+
+    written: rows whose natural key was new.   duplicate: the key was in the store or earlier in the same batch.
+    quarantined: by reason.   ignored_columns: in the source, but in no contract.
+    """
+
+    read: int = 0
+    written: int = 0
+    duplicate: int = 0
+    quarantined: dict[str, int] = field(default_factory=dict)
+    ignored_columns: tuple[str, ...] = ()
+
+    def __add__(self, other: IngestReport) -> IngestReport:
+        return IngestReport(
+            self.read + other.read,
+            self.written + other.written,
+            self.duplicate + other.duplicate,
+            dict(sorted((Counter(self.quarantined) + Counter(other.quarantined)).items())),
+            tuple(sorted({*self.ignored_columns, *other.ignored_columns})),
+        )

@@ -1,0 +1,39 @@
+"""What CSV and JSON lines share: a stream of bytes, decompressed if it must be, and proof that it is whole."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import IO
+
+BLOCK_BYTES = 1 << 20
+TAIL_BYTES = 64
+BOM = b"\xef\xbb\xbf"
+
+
+def is_gzip(path: Path) -> bool:
+    """By its first bytes, not by its name."""
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    return gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # type: ignore[return-value]
+
+
+def tail_of_whole(path: Path) -> bytes:
+    """The last bytes of the text. A compressed file is read through, so that one that was cut short or damaged is
+    refused before its first row is written.
+
+    Errors: EOFError, zlib.error or OSError if it is not whole.
+    """
+    if not is_gzip(path):
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES), os.SEEK_SET)
+            return file.read()
+    tail = b""
+    with gzip.open(path, "rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            tail = (tail + block)[-TAIL_BYTES:]
+    return tail
