@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -14,24 +13,10 @@ from billing.periods import Period, parse_period
 from gpuledger.output import plain
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 THIRD = HOUR_MS // 3
 NOON = at("2026-10-05 12:00")
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with open_store(f"chdb://{tmp_path_factory.mktemp('report')}") as opened:
-        migrate(opened)
-        yield opened
-
-
-@pytest.fixture
-def books(shop: Store) -> Store:
-    for table in ("ledger_entries", "closed_hours", "rate_cards", "invoices"):
-        shop.command(f"TRUNCATE TABLE {table}")
-    return shop
 
 
 TWO_TENANTS_AND_A_PLATFORM = [

@@ -1,0 +1,267 @@
+"""Invoices from entries typed here: lines, rounding, numbers, and what refuses to be issued."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from billing.invoice_files import as_csv, as_html, file_stem, write_invoice
+from billing.invoices import Invoice, InvoiceError, draft_all, issue_all, issued
+from billing.money import largest_remainder, minor_digits
+from billing.periods import parse_period
+from billing.rates import apply_rate_card, parse_rate_card
+from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
+from warehouse.store import Store
+
+OCTOBER, NOVEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11"))
+NOON = at("2026-10-05 12:00")
+LAST_HOUR = at("2026-10-31 23:00")
+NOW = at("2026-11-02 09:00")
+
+
+def card(price: str = "2.00", currency: str = "EUR", name: str = "GPU platform", prefix: str = "GL") -> None:
+    return parse_rate_card(
+        {
+            "currency": currency,
+            "rates": [{"sku": "h100", "price_per_gpu_hour": price}],
+            "issuer": {"name": name, "number_prefix": prefix},
+        }
+    )
+
+
+@pytest.fixture
+def october(books: Store) -> Store:
+    """October, closed: physics has a contract price and two projects, o'brien a third of an hour."""
+    apply_rate_card(books, card(), "me", "", NOW)
+    fill(
+        books,
+        [
+            Row(NOON, "physics", "qcd", used=str(HOUR_MS // 2), idle=str(HOUR_MS // 4), unmetered=HOUR_MS // 4),
+            Row(NOON, "physics", "bsm", device="gpu-1", used=str(HOUR_MS), contracted="1.50"),
+            Row(NOON, "physics", "bsm", device="gpu-2", units=7, used=str(HOUR_MS), contracted="1.50"),
+            Row(NOON, "o'brien", "研发一部", device="gpu-3", used=str(HOUR_MS // 3)),
+            Row(NOON, device="gpu-4", unallocated=HOUR_MS),
+        ],
+        closed=[LAST_HOUR],
+    )
+    return books
+
+
+def test_lines_are_by_project_and_sku_and_sum_to_the_total(october: Store) -> None:
+    (invoice,) = draft_all(october, OCTOBER, "physics")
+    names = (
+        "project", "allocated_gpu_hours", "list_unit_price", "contracted_unit_price", "list_cost", "billed_cost", "amount",
+    )  # fmt: skip
+    assert [[line[name] for name in names] for line in invoice.lines] == [
+        ["bsm", "1.142857143", "2.000000000", "1.500000000", "2.285714286", "1.714285714", "1.71"],
+        ["qcd", "1.000000000", "2.000000000", "2.000000000", "2.000000000", "2.000000000", "2.00"],
+    ]
+    assert invoice.document["totals"] == {
+        "allocated_gpu_hours": "2.142857143",
+        "used_gpu_hours": "1.642857143",
+        "idle_gpu_hours": "0.250000000",
+        "unmetered_gpu_hours": "0.250000000",
+        "unpriced_gpu_hours": "0.000000000",
+        "list_cost": "4.285714286",
+        "billed_cost": "3.714285714",
+        "coverage": "0.883333333",
+        "amount": "3.71",
+    }
+    assert (invoice.number, invoice.document["status"], invoice.document["run"]) == (None, "draft", "7")
+    assert invoice.document["notes"] == ["0.25 GPU-hours were held while no telemetry said whether they were used."]
+
+
+def test_a_draft_of_an_open_month_says_so(october: Store) -> None:
+    close(october, [at("2026-11-01 00:00")])
+    fill(october, [Row(at("2026-11-01 01:00"), "physics", used=str(HOUR_MS))])
+    (invoice,) = draft_all(october, NOVEMBER)
+    assert invoice.document["notes"] == [
+        "The books are closed until 2026-11-01T02:00:00.000Z; the month is not complete."
+    ]
+
+
+def test_numbers_have_no_gaps_and_issuing_again_changes_nothing(october: Store) -> None:
+    first = issue_all(october, OCTOBER, NOW)
+    assert [(one.number, one.tenant) for one in first] == [("GL-2026-00001", "o'brien"), ("GL-2026-00002", "physics")]
+    assert issue_all(october, OCTOBER, NOW + timedelta(days=1)) == first
+    assert issue_all(october, OCTOBER, NOW + timedelta(days=1), "physics") == [first[1]]
+    assert issued(october) == first
+    assert issued(october, OCTOBER, "o'brien") == [first[0]]
+    assert issued(october, number="GL-2026-00002") == [first[1]]
+    assert issued(october, NOVEMBER) == []
+
+
+def test_what_was_issued_stays_as_it_was_when_the_ledger_changes(october: Store) -> None:
+    before = issue_all(october, OCTOBER, NOW)
+    fill(october, [Row(NOON, "physics", "late", used=str(HOUR_MS))], run=8)
+    assert issue_all(october, OCTOBER, NOW) == before
+    assert [line["project"] for line in draft_all(october, OCTOBER, "physics")[0].lines] == ["late"]
+
+
+def test_a_later_tenant_gets_the_next_number_and_a_new_year_starts_at_one(october: Store) -> None:
+    issue_all(october, OCTOBER, NOW, "physics")
+    assert [one.number for one in issue_all(october, OCTOBER, NOW)] == ["GL-2026-00002", "GL-2026-00001"]
+    fill(october, [Row(at("2026-11-05 00:00"), "physics", used=str(HOUR_MS))], closed=[at("2026-11-30 23:00")])
+    assert [one.number for one in issue_all(october, NOVEMBER, at("2027-01-03 00:00"))] == ["GL-2027-00001"]
+
+
+def test_another_issuer_needs_another_prefix(october: Store) -> None:
+    issue_all(october, OCTOBER, NOW, "physics")
+    apply_rate_card(october, card(name="Other Ltd"), "me", "", NOW)
+    with pytest.raises(InvoiceError, match="GL-2026- belong to 'GPU platform'"):
+        issue_all(october, OCTOBER, NOW)
+    apply_rate_card(october, card(name="Other Ltd", prefix="OT"), "me", "", NOW)
+    assert [one.number for one in issue_all(october, OCTOBER, NOW)] == ["OT-2026-00001", "GL-2026-00001"]
+
+
+def test_a_month_that_is_not_over_or_not_closed_is_refused(october: Store) -> None:
+    with pytest.raises(InvoiceError, match="the month ends at 2026-11-01T00:00:00"):
+        issue_all(october, OCTOBER, NOVEMBER.start - timedelta(seconds=1))
+    with pytest.raises(InvoiceError, match="closed until 2026-11-01T00:00:00.000Z only. Run: gpuledger close --until"):
+        issue_all(october, NOVEMBER, at("2026-12-02 00:00"))
+
+
+def test_hours_without_a_price_are_refused_before_anything_is_issued(october: Store) -> None:
+    fill(october, [Row(NOON + timedelta(hours=1), "physics", used=str(HOUR_MS), price=None)], closed=[LAST_HOUR])
+    with pytest.raises(InvoiceError, match=r"allocated GPU-hours have no price \(physics 1.00\)"):
+        issue_all(october, OCTOBER, NOW)
+    assert issued(october) == []
+    (draft,) = draft_all(october, OCTOBER, "physics")
+    (unpriced,) = [line for line in draft.lines if line["sku"] == ""]
+    assert (unpriced["contracted_unit_price"], unpriced["billed_cost"], unpriced["amount"]) == (None, None, None)
+    assert "1.00 GPU-hours have no price" in " ".join(draft.document["notes"])
+    assert draft.amount == Decimal("3.71")
+
+
+def test_time_that_nobody_named_held_is_on_no_invoice(october: Store) -> None:
+    rows = [Row(NOON + timedelta(hours=1), "", "orphan", used=str(HOUR_MS))]
+    fill(october, rows, closed=[LAST_HOUR])
+    assert [one.tenant for one in draft_all(october, OCTOBER)] == ["", "o'brien", "physics"]
+    assert [one.tenant for one in issue_all(october, OCTOBER, NOW)] == ["o'brien", "physics"]
+
+
+def test_prices_that_changed_after_the_last_close_are_refused(october: Store) -> None:
+    moment = pa.array([NOW], pa.timestamp("ms", "UTC"))
+    run = {"run": pa.array([7], pa.uint64()), "closed_until": pa.array([NOVEMBER.start], pa.timestamp("ms", "UTC"))}
+    run |= {"started_at": moment, "finished_at": moment, "rate_card": pa.array([card().version], pa.string())}
+    october.insert("close_runs", pa.table(run))
+    apply_rate_card(october, card("3.00"), "me", "", NOW)
+    with pytest.raises(InvoiceError, match=r"changed prices of 'H100' after the last close. Run: gpuledger close"):
+        issue_all(october, OCTOBER, NOW)
+    apply_rate_card(october, card(prefix="XX"), "me", "another prefix, the same prices", NOW)
+    assert len(issue_all(october, OCTOBER, NOW)) == 2
+
+
+def test_a_tenant_that_held_nothing_is_told_so(october: Store) -> None:
+    with pytest.raises(InvoiceError, match="tenant 'physics-lab': held nothing in 2026-10"):
+        draft_all(october, OCTOBER, "physics-lab")
+
+
+def test_a_number_that_two_processes_took_is_an_error(october: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    insert = october.insert
+
+    def twice(table: str, batch: pa.Table, token: str = "") -> None:
+        insert(table, batch, token)
+        rival = batch.set_column(batch.schema.get_field_index("document"), "document", pa.array(["{}"]))
+        insert(table, rival, token)
+
+    monkeypatch.setattr(october, "insert", twice)
+    with pytest.raises(InvoiceError, match="GL-2026-00001: another process issued at the same time"):
+        issue_all(october, OCTOBER, NOW)
+
+
+# --- rounding --------------------------------------------------------------------------------------------------------
+
+
+def test_a_hundred_over_three_lines() -> None:
+    third = Fraction(100, 3)
+    assert largest_remainder([third] * 3, 2) == (
+        [Decimal("33.34"), Decimal("33.33"), Decimal("33.33")],
+        Decimal("100.00"),
+    )
+
+
+def test_currencies_have_their_own_minor_units() -> None:
+    assert [minor_digits(code) for code in ("EUR", "JPY", "KWD")] == [2, 0, 3]
+    assert largest_remainder([Fraction("0.5"), Fraction("0.7")], 0) == ([Decimal(0), Decimal(1)], Decimal(1))
+
+
+@given(st.lists(st.fractions(min_value=0, max_value=10**6), max_size=40), st.sampled_from([0, 2, 3]))
+def test_rounded_lines_sum_to_the_rounded_total_and_stay_near_their_cost(costs: list[Fraction], digits: int) -> None:
+    amounts, total = largest_remainder(costs, digits)
+    assert sum(map(Fraction, amounts), Fraction(0)) == Fraction(total)
+    assert Fraction(total) == Fraction(round(sum(costs, Fraction(0)) * 10**digits), 10**digits)
+    for amount, cost in zip(amounts, costs, strict=True):
+        assert abs(Fraction(amount) - cost) < Fraction(1, 10**digits)
+    assert all(-amount.as_tuple().exponent == digits for amount in amounts)  # type: ignore[operator]
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+class Texts(HTMLParser):
+    """Collects a page's tags and texts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data.strip())
+
+
+def test_the_page_escapes_every_text_and_needs_nothing_from_elsewhere(october: Store) -> None:
+    evil = "<script>alert('&')</script>"
+    fill(october, [Row(NOON, evil, evil, sku=evil, used=str(HOUR_MS))], run=8, closed=[LAST_HOUR])
+    (draft,) = draft_all(october, OCTOBER)
+    page = as_html(draft)
+    seen = Texts(page)
+    assert "script" not in seen.tags
+    assert seen.texts.count(evil) == 3  # tenant, project, sku
+    assert "http" not in page
+    assert "not issued, not a demand for payment" in page
+
+
+def test_files_are_written_over_and_say_the_same(october: Store, tmp_path: Path) -> None:
+    invoice = issue_all(october, OCTOBER, NOW, "o'brien")[0]
+    paths = write_invoice(invoice, tmp_path / "out")
+    assert [path.suffix for path in paths] == [".html", ".json", ".csv"]
+    assert json.loads(paths[1].read_text()) == invoice.document
+    header, line = as_csv(invoice).splitlines()
+    assert dict(zip(header.split(","), line.split(","), strict=True))["project"] == "研发一部"
+    assert "0.67" in line
+    before = [path.read_bytes() for path in paths]
+    assert [path.read_bytes() for path in write_invoice(invoice, tmp_path / "out")] == before
+    assert len(list((tmp_path / "out").iterdir())) == 3
+
+
+@given(st.text(max_size=80), st.text(max_size=80))
+def test_file_names_stay_in_their_folder_and_differ_for_different_tenants(one: str, other: str) -> None:
+    stems = [
+        file_stem(Invoice({"number": None, "tenant": tenant, "period": {"month": "2026-10"}}))
+        for tenant in (one, other)
+    ]
+    assert (stems[0] == stems[1]) == (one == other)
+    for stem in stems:
+        assert stem.startswith("draft-2026-10-")
+        assert not set(stem) & set("/\\:\0.<>|\n")
+        assert len(stem.encode()) < 120
+
+
+def test_a_plain_tenant_keeps_its_name_in_the_file() -> None:
+    named = Invoice({"number": "GL-2026-00001", "tenant": "研发一部", "period": {"month": "2026-10"}})
+    assert file_stem(named) == "GL-2026-00001-研发一部"

@@ -1,0 +1,78 @@
+"""A close or an ingest that is killed at any moment and run again gives the same books."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from tests.billing import fleets
+from tests.billing.fleets import WORLDS, fleet
+from tests.billing.test_books import contents, each, together
+from warehouse.store import open_store
+
+GPULEDGER = Path(sys.executable).with_name("gpuledger")
+WORLD = WORLDS["Asia/Kolkata"]
+KILLS = 3
+"""Of the ingest, and again of the close."""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """Sixty fleets as Parquet, and a rate card."""
+    facts = together(fleet(seed, WORLD) for seed in range(6000, 6060))
+    for name, rows in zip(("devices", "events", "samples"), each(facts), strict=True):
+        pq.write_table(fleets.table(rows), tmp_path / f"{name}.parquet", row_group_size=1000)
+    (tmp_path / "rates.yaml").write_text(yaml.safe_dump(WORLD.rate_card))
+    return tmp_path
+
+
+def run(*arguments: str, kill_after: float | None = None) -> bool:
+    """Runs the command, or kills it (-9) after so many seconds. Was it killed?"""
+    process = subprocess.Popen([GPULEDGER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        output, _ = process.communicate(timeout=kill_after)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        return True
+    assert process.returncode == 0, f"gpuledger {' '.join(arguments)}: {output.decode()}"
+    return False
+
+
+@pytest.mark.slow
+def test_killing_ingest_and_close_and_running_them_again_gives_the_same_books(files: Path) -> None:
+    random, killed = Random(20251121), 0
+    until = fleets.iso(WORLD.until)
+
+    def commands(store: str) -> list[list[str]]:
+        facts = [["ingest", kind, str(files / f"{kind}.parquet")] for kind in ("devices", "events", "samples")]
+        steps = [["init"], *facts, ["rates", "apply", str(files / "rates.yaml")], ["close", "--until", until]]
+        return [[*step, "--store", store] for step in steps]
+
+    undisturbed, disturbed = (f"chdb://{files}/{name}" for name in ("undisturbed", "disturbed"))
+    seconds = {}
+    for command in commands(undisturbed):
+        began = time.monotonic()
+        run(*command)
+        seconds[tuple(command[:2])] = time.monotonic() - began
+    for command in commands(disturbed):
+        if command[:2] in (["ingest", "samples"], ["close", "--until"]):
+            for _ in range(KILLS):
+                killed += run(*command, kill_after=seconds[tuple(command[:2])] * random.uniform(0.3, 0.95))
+        run(*command)
+
+    with open_store(undisturbed) as store:
+        expected, samples = contents(store), store.value("SELECT count() AS n FROM samples FINAL")
+    with open_store(disturbed) as store:
+        assert store.value("SELECT count() AS n FROM samples FINAL") == samples
+        assert contents(store) == expected
+    assert expected
+    assert killed >= KILLS, "the kills came too late to say anything"
