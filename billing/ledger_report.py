@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
-from billing.exact import Scale, price_nano, rounded
+from billing.exact import Scale, rounded
 from billing.periods import Period
 from billing.rates import current_rate_card
+from billing.sums import LedgerSum, one_currency
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
@@ -95,12 +94,12 @@ def ledger_report(store: Store, period: Period | None, by: Sequence[str]) -> Led
         found = store.rows(read_sql(__file__, "ledger_report"), params)
     currency = one_currency(found)
     scale = Scale.of(row["device_units"] for row in found)
-    holders: dict[tuple[str, ...], _Sum] = {}
-    total, unallocated, unavailable, capacity = (_Sum(scale) for _ in range(4))
+    holders: dict[tuple[str, ...], LedgerSum] = {}
+    total, unallocated, unavailable, capacity = (LedgerSum(scale) for _ in range(4))
     for row in found:
         if row["held"]:
             key = tuple(row[f"by_{name}"] for name in dimensions)
-            holders.setdefault(key, _Sum(scale)).add(row, "used", "idle", "unmetered")
+            holders.setdefault(key, LedgerSum(scale)).add(row, "used", "idle", "unmetered")
             total.add(row, "used", "idle", "unmetered")
         unallocated.add(row, "unallocated")
         unavailable.add(row, "unavailable")
@@ -125,60 +124,3 @@ def ledger_report(store: Store, period: Period | None, by: Sequence[str]) -> Led
             "unpriced_gpu_hours": rounded(scale.hours(capacity.unpriced)),
         },
     )
-
-
-def one_currency(rows: Iterable[Mapping[str, Any]]) -> str | None:
-    """The currency of the rows' prices; None if none has a price. Errors: LedgerError if there are two."""
-    currencies = sorted({row["billing_currency"] for row in rows if row["list_unit_price"] is not None})
-    if len(currencies) > 1:
-        raise LedgerError(
-            "ledger", f"holds prices in {' and '.join(currencies)}, which do not add up", "Run: gpuledger close"
-        )
-    return currencies[0] if currencies else None
-
-
-class _Sum:
-    """Integer sums of quantities and of quantities times price, over one scale (see `billing.exact`)."""
-
-    def __init__(self, scale: Scale) -> None:
-        self.scale = scale
-        self.kinds = {"used": 0, "idle": 0, "unmetered": 0}
-        self.quantity = self.unpriced = self.listed = self.contracted = 0
-        self.priced = False
-
-    def add(self, row: Mapping[str, Any], *kinds: str) -> None:
-        quantity = 0
-        for kind in kinds:
-            part = self.scale.quantity(row[f"{kind}_micro_ms"], row["device_units"])
-            quantity += part
-            if kind in self.kinds:
-                self.kinds[kind] += part
-        self.quantity += quantity
-        if row["list_unit_price"] is None or row["contracted_unit_price"] is None:
-            self.unpriced += quantity
-        else:
-            self.priced = self.priced or quantity != 0
-            self.listed += quantity * price_nano(row["list_unit_price"])
-            self.contracted += quantity * price_nano(row["contracted_unit_price"])
-
-    def hours(self) -> Decimal:
-        return rounded(self.scale.hours(self.quantity))
-
-    def list_cost(self) -> Decimal | None:
-        return self._cost(self.listed)
-
-    def measures(self, currency: str | None) -> dict[str, Any]:
-        metered = self.quantity - self.kinds["unmetered"]
-        return {
-            "allocated_gpu_hours": self.hours(),
-            **{f"{kind}_gpu_hours": rounded(self.scale.hours(part)) for kind, part in self.kinds.items()},
-            "unpriced_gpu_hours": rounded(self.scale.hours(self.unpriced)),
-            "list_cost": self._cost(self.listed),
-            "billed_cost": self._cost(self.contracted),
-            "currency": currency,
-            "coverage": rounded(Fraction(metered, self.quantity)) if self.quantity else None,
-        }
-
-    def _cost(self, cost: int) -> Decimal | None:
-        """Unknown only where something has no price and nothing has one; nothing at all costs nothing."""
-        return None if self.unpriced and not self.priced else rounded(self.scale.money(cost))

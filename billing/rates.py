@@ -37,10 +37,12 @@ __all__ = [
     "apply_rate_card",
     "current_rate_card",
     "cut_instants",
+    "first_change",
     "list_rates",
     "load_rate_card",
     "parse_rate_card",
     "price_intervals",
+    "rate_card_of",
 ]
 
 
@@ -146,6 +148,12 @@ def current_rate_card(store: Store) -> AppliedCard | None:
     return _applied(rows[0]) if rows else None
 
 
+def rate_card_of(store: Store, version: str) -> AppliedCard | None:
+    """A card that was applied at some time, by its version."""
+    rows = store.rows(read_sql(__file__, "rate_card_of"), {"version": version})
+    return _applied(rows[0]) if rows else None
+
+
 def list_rates(store: Store) -> list[dict[str, Any]]:
     """The rules of the card in force, in its order, a dict each; none before a card was applied."""
     current = current_rate_card(store)
@@ -205,19 +213,26 @@ def _refuse_changed_invoices(store: Store, old: RateCard, new: RateCard) -> None
         if invoiced and getattr(old, key) != getattr(new, key):
             what = f"found {getattr(new, key)}, but invoices were issued with {getattr(old, key)}"
             raise RateError(f"rate card: {key}", what, "Keep it, or start a store of its own")
-    cuts = sorted({*cut_instants(old), *cut_instants(new)})
     for row in invoiced:
         subject = Subject(row["model"], row["pool"], row["partition_profile"], row["tenant"])
-        before, after = (price_intervals(card, [subject]) for card in (old, new))
-        start, end = row["period_start"], row["period_end"]
-        for at in (start, *(cut for cut in cuts if start < cut < end)):
-            if _price_at(before, at) != _price_at(after, at):
-                raise RateError(
-                    f"rate card: the price of {subject.model!r} for {subject.tenant!r} at {at:%Y-%m-%d %H:%M}Z",
-                    f"would change from {_shown(before, at)} to {_shown(after, at)}, but invoice {row['number']} "
-                    "was computed from it",
-                    "Leave that rule as it was, end it with effective_to, and follow it with a new one",
-                )
+        at = first_change(old, new, subject, row["period_start"], row["period_end"])
+        if at is not None:
+            before, after = (_shown(price_intervals(card, [subject]), at) for card in (old, new))
+            raise RateError(
+                f"rate card: the price of {subject.model!r} for {subject.tenant!r} at {at:%Y-%m-%d %H:%M}Z",
+                f"would change from {before} to {after}, but invoice {row['number']} was computed from it",
+                "Leave that rule as it was, end it with effective_to, and follow it with a new one",
+            )
+
+
+def first_change(old: RateCard, new: RateCard, subject: Subject, start: datetime, end: datetime) -> datetime | None:
+    """The first instant in [start, end) at which the subject's sku or prices differ; None: nowhere."""
+    before, after = (price_intervals(card, [subject]) for card in (old, new))
+    cuts = sorted({*cut_instants(old), *cut_instants(new)})
+    for at in (start, *(cut for cut in cuts if start < cut < end)):
+        if _price_at(before, at) != _price_at(after, at):
+            return at
+    return None
 
 
 def _price_at(intervals: Iterable[PriceInterval], at: datetime) -> tuple[str, Decimal, Decimal] | None:

@@ -87,3 +87,32 @@ def test_a_rate_card_is_applied_once_and_listed(shell: Shell, tmp_path: Path) ->
 def test_before_a_rate_card_the_list_says_what_to_do(shell: Shell) -> None:
     assert "gpuledger rates apply FILE" in shell("rates", "list").stderr
     assert json.loads(shell("rates", "list", "--format", "json").stdout) == []
+
+
+def test_invoices_are_drafted_issued_shown_and_listed(shell: Shell, tmp_path: Path) -> None:
+    october = ("--period", "2026-10")
+    (draft,) = json.loads(shell("invoice", "draft", *october, "--tenant", "physics", "--format", "json").stdout)
+    assert (draft["number"], draft["totals"]["amount"]) == (None, "4.00")
+    with pytest.raises(LedgerError, match="no rate card is in force"):
+        shell("invoice", "issue", *october)
+    shell("rates", "apply", str(tmp_path / "rates.yaml"))
+    assert "2 invoices issued" in shell("invoice", "issue", *october).stderr
+    again = shell("invoice", "issue", *october, "--format", "csv")
+    assert "0 invoices issued, 2 were issued already" in again.stderr
+    assert again.stdout.splitlines()[1].startswith("GL-2026-00001,issued,<script>,")
+    listed = json.loads(shell("invoice", "list", "--format", "json").stdout)
+    assert [(one["number"], one["tenant"], one["total"]) for one in listed] == [
+        ("GL-2026-00001", "<script>", "2.00"),
+        ("GL-2026-00002", "physics", "4.00"),
+    ]
+    page = shell("invoice", "show", "GL-2026-00001", "--format", "html").stdout
+    assert "&lt;script&gt;" in page
+    assert "<script" not in page
+    assert "研发一部" in page
+    table = shell("invoice", "show", "GL-2026-00002").stdout
+    assert "qcd" in table
+    assert "total" in table
+    shell("invoice", "show", *october, "--out", str(tmp_path / "out"))
+    assert len(list((tmp_path / "out").iterdir())) == 6
+    with pytest.raises(LedgerError, match="no such invoice"):
+        shell("invoice", "show", "GL-2026-00003")

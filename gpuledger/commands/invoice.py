@@ -1,0 +1,197 @@
+"""`gpuledger invoice`: draft, issue, show and list what tenants owe for a month."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import print_json, print_rows, say
+from warehouse.errors import LedgerError
+from warehouse.store import Store, migrate, open_store
+
+if TYPE_CHECKING:
+    from billing.drafts import Invoice
+    from billing.periods import Period
+
+invoice = typer.Typer(no_args_is_help=True)
+
+
+class InvoiceFormat(StrEnum):
+    table = "table"
+    json = "json"
+    csv = "csv"
+    html = "html"
+
+
+Month = Annotated[str, typer.Option("--period", help="A month in the billing time zone, like 2026-10.")]
+Tenant = Annotated[str | None, typer.Option(help="This tenant alone.", show_default="all")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="A folder to write to: html, json and csv, or the --format asked for.", file_okay=False),
+]
+Fmt = Annotated[InvoiceFormat, typer.Option("--format", help="How to print the answer.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(invoice, name="invoice", help="Draft, issue, show and list invoices.")
+
+
+@invoice.command("draft")
+def draft(
+    period: Month,
+    tenant: Tenant = None,
+    store: options.Store = "",
+    fmt: Fmt = InvoiceFormat.table,
+    out: Out = None,
+) -> None:
+    """What the ledger says now; changes nothing."""
+    from billing.drafts import draft_all
+
+    with open_store(store) as opened:
+        migrate(opened)
+        drafts = draft_all(opened, _month(opened, period), tenant)
+    if not drafts:
+        say(f"nobody held anything in the closed hours of {period}")
+    _answer(drafts, fmt, out)
+
+
+@invoice.command("issue")
+def issue(
+    period: Month,
+    tenant: Tenant = None,
+    store: options.Store = "",
+    fmt: Fmt = InvoiceFormat.table,
+    out: Out = None,
+) -> None:
+    """Number a closed month's invoices and store them for good; those that were issued already stay as they are."""
+    from billing.invoices import issue_all, issued
+
+    with open_store(store) as opened:
+        migrate(opened)
+        month = _month(opened, period)
+        before = {done.number for done in issued(opened, month, tenant)}
+        invoices = issue_all(opened, month, datetime.now(UTC), tenant)
+        unnamed = _held_by_nobody(opened, month) if tenant is None else Decimal(0)
+    fresh = [one for one in invoices if one.number not in before]
+    already = f", {len(invoices) - len(fresh)} were issued already" if len(fresh) < len(invoices) else ""
+    say(f"{period}: {len(fresh)} invoices issued{already}")
+    if unnamed:
+        say(f"{unnamed:.2f} GPU-hours belong to no tenant and are on no invoice (gpuledger ledger --by project,queue)")
+    _answer(invoices, fmt, out)
+
+
+@invoice.command("show")
+def show(
+    number: Annotated[str, typer.Argument(help="An invoice's number; or say --period and --tenant.")] = "",
+    period: Month = "",
+    tenant: Tenant = None,
+    store: options.Store = "",
+    fmt: Fmt = InvoiceFormat.table,
+    out: Out = None,
+) -> None:
+    """Issued invoices, as they were stored."""
+    if not (number or period or tenant is not None):
+        raise LedgerError("invoice show", "which one?", "Give a number, --period or --tenant (see: invoice list)")
+    found = _issued(store, period, tenant, number)
+    if not found:
+        raise LedgerError("invoice show", "no such invoice", "See: gpuledger invoice list")
+    _answer(found, fmt, out)
+
+
+@invoice.command("list")
+def list_(
+    period: Month = "",
+    tenant: Tenant = None,
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Issued invoices, in the order of their numbers."""
+    found = _issued(store, period, tenant)
+    if not found and fmt is options.Format.table:
+        say("no invoices yet. Next: gpuledger invoice issue --period MONTH")
+        return
+    rows = [
+        {
+            "number": one.number,
+            "tenant": one.tenant,
+            "period": one.month,
+            "total": one.amount,
+            "currency": one.currency,
+            "issued_at": one.document["issued_at"],
+        }
+        for one in found
+    ]
+    print_rows(rows, ("number", "tenant", "period", "total", "currency", "issued_at"), fmt)
+
+
+def _issued(store: str, period: str, tenant: str | None, number: str = "") -> list[Invoice]:
+    from billing.invoices import issued
+
+    with open_store(store) as opened:
+        migrate(opened)
+        return issued(opened, _month(opened, period) if period else None, tenant, number)
+
+
+def _month(store: Store, text: str) -> Period:
+    from billing.ledger_report import billing_timezone
+    from billing.periods import parse_month
+
+    return parse_month(text, billing_timezone(store))
+
+
+def _held_by_nobody(store: Store, month: Period) -> Decimal:
+    from billing.ledger_report import ledger_report
+
+    rows = ledger_report(store, month, ["tenant"]).rows
+    return sum((row["allocated_gpu_hours"] for row in rows if row["tenant"] == ""), Decimal(0))
+
+
+def _answer(invoices: Sequence[Invoice], fmt: InvoiceFormat, out: Path | None) -> None:
+    from billing.invoice_files import COLUMNS, FORMATS, as_html, line_rows, write_invoice
+
+    if out is not None:
+        formats = FORMATS if fmt is InvoiceFormat.table else (fmt.value,)
+        paths = [path for one in invoices for path in write_invoice(one, out, formats)]
+        say(f"{len(paths)} files in {out}")
+    elif fmt is InvoiceFormat.html:
+        if len(invoices) != 1:
+            raise LedgerError(
+                "--format html", f"{len(invoices)} invoices are not one page", "Add --tenant, or --out DIR"
+            )
+        typer.echo(as_html(invoices[0]))
+        return
+    if fmt is InvoiceFormat.json and out is None:
+        print_json([one.document for one in invoices])
+    elif fmt is InvoiceFormat.csv and out is None:
+        print_rows([row for one in invoices for row in line_rows(one)], COLUMNS, options.Format.csv)
+    elif fmt is InvoiceFormat.table:
+        for one in invoices:
+            _print_table(one)
+
+
+def _print_table(one: Invoice) -> None:
+    head = one.number or "draft"
+    title = f"{head}  {one.tenant or '(no tenant)'}  {one.month}  {one.currency}"
+    rows = [{**_for_people(line), "project": line["project"], "sku": line["sku"]} for line in one.lines]
+    total = {**_for_people(one.totals), "project": "total", "sku": None, "price": None}
+    columns = ("project", "sku", "GPU-hours", "used", "idle", "unmetered", "price", "amount")
+    print_rows([*rows, total], columns, options.Format.table, title)
+    for note in one.document["notes"]:
+        say(note)
+
+
+def _for_people(line: Any) -> dict[str, Any]:
+    price = line.get("contracted_unit_price")
+    return {
+        "GPU-hours": round(Decimal(line["allocated_gpu_hours"]), 2),
+        **{kind: round(Decimal(line[f"{kind}_gpu_hours"]), 2) for kind in ("used", "idle", "unmetered")},
+        "price": None if price is None else Decimal(price).normalize(),
+        "amount": None if line["amount"] is None else Decimal(line["amount"]),
+    }
