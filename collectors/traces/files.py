@@ -19,7 +19,7 @@ def read_rows(
 ) -> list[T]:
     """The file's rows, parsed.
 
-    Errors: CollectorError naming the file, and the row (from 1, header not counted) that `parse` refused with ValueError.
+    Errors: CollectorError naming the file, and the row (from 1, without the header) that `parse` refused (ValueError).
     """
     return list(_parsed(path, columns, optional, parse))
 

@@ -52,7 +52,7 @@ class Distributions:
         if (cluster, metric) not in self.at_normal:
             found = ", ".join(sorted({f"{c}/{m}" for c, m in self.at_normal}))
             raise CollectorError(str(self.path), f"no distribution {cluster}/{metric}", f"It has {found}")
-        return np.interp(normal, _NORMAL, self.at_normal[cluster, metric])
+        return np.asarray(np.interp(normal, _NORMAL, self.at_normal[cluster, metric]))
 
 
 def read_distributions(path: Path) -> Distributions:
@@ -69,7 +69,7 @@ def _point(row: dict[str, str]) -> tuple[tuple[str, str], tuple[float, float]]:
 
 def _at_normal(points: Sequence[tuple[float, float]]) -> np.ndarray:
     percent, value = np.array(points).T
-    return np.interp(_PROBABILITY * 100, percent, value)
+    return np.asarray(np.interp(_PROBABILITY * 100, percent, value))
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,15 @@ class Telemetry:
         fitting = (seconds for seconds in INTERVALS if holdings.rows(seconds * 1000) <= MOST_ROWS)
         return next(fitting, INTERVALS[-1])
 
+    def rows(self, schedule: Schedule) -> int:
+        """How many samples there will be."""
+        return _holdings(schedule).rows(self.interval_of(schedule) * 1000)
+
     def note(self, schedule: Schedule) -> str:
         """The sentence to show wherever the samples are shown."""
         seconds = self.interval_of(schedule)
         return (
-            f"telemetry is drawn, not measured: {_holdings(schedule).rows(seconds * 1000):,} samples of {seconds} s; "
+            f"telemetry is drawn, not measured: {self.rows(schedule):,} samples of {seconds} s; "
             f"utilization from the real distribution of {self.utilization_of}; memory, power and temperature from "
             f"{self.others_of} (A100); seed {self.seed}"
         )
@@ -202,7 +206,7 @@ class _Holdings:
         return int((-(-self.end // interval_ms) - self.start // interval_ms).sum())
 
     def points(self, first: int, last: int, interval_ms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Samples whose interval's number is in (first, last]: (entry, end of interval in ms, its length in seconds)."""
+        """Samples of the intervals numbered (first, last]: (entry, end of the interval in ms, length in seconds)."""
         begin = np.maximum(self.start // interval_ms, first)
         counts = np.maximum(np.minimum(-(-self.end // interval_ms), last) - begin, 0)
         which = np.repeat(np.arange(len(counts)), counts)

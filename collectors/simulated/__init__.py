@@ -1,0 +1,18 @@
+"""A fleet that needs no files: a month of shared GPUs with the troubles of real ones, the same for the same seed.
+
+    plan ─▶ fleet (nodes, devices, incidents) ─┐
+        └─▶ jobs (who asks for what, when) ────┴▶ placement (who held what) ─▶ events
+                                                                          └─▶ streams ─▶ samples
+
+Owns:      the demand, its placement, its telemetry and a rate card to go with it.
+Owns not:  anything real; the reference scheduler (scheduler/) is another floor's.
+Words:     a *slot* is what one claim can hold: a device, a share, a replica or a MIG instance. A *holding* is a slot
+           held by a job during [start, end). A *stream* is what an exporter measures of one holder on one device.
+Traps:     one claim is impossible on purpose (allocation id `impossible-claim`): the books must refuse it.
+"""
+
+from collectors.simulated.fleet import FleetPlan
+from collectors.simulated.rates import rate_card
+from collectors.simulated.simulate import simulate
+
+__all__ = ["FleetPlan", "rate_card", "simulate"]

@@ -1,0 +1,344 @@
+"""Who held what: the jobs queue per kind of slot by priority, then first come first served; gangs start whole.
+
+A short job of at most two slots may overtake a blocked one; a job of priority 100 preempts preemptible ones, the
+youngest first. A job that was preempted, or whose device failed, queues again for the time it still needs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from collectors.simulated.fleet import HOUR, L40S_SHARED, MINUTE, Fleet, FleetPlan, Incident, Slot, slots
+from collectors.simulated.jobs import SHARED_SERVICE, SHARES, TENANTS, Job
+
+OVERTAKES_MS = 2 * HOUR
+PREEMPTS_FROM = 100
+IMPOSSIBLE = "impossible-claim"
+"""The allocation that claims a device which another job holds; the books must refuse it."""
+
+
+@dataclass(frozen=True)
+class Lifecycle:
+    """An event of an allocation; `slots` are told for started, resized and resumed."""
+
+    ts_ms: int
+    allocation: Allocation
+    event: str
+    slots: tuple[Slot, ...] = ()
+    reason: str = ""
+    message: str = ""
+    actor: str = ""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A slot held during [start_ms, end_ms) by an allocation that first started at began_ms."""
+
+    allocation: Allocation
+    slot: Slot
+    start_ms: int
+    end_ms: int
+    began_ms: int
+
+
+@dataclass(eq=False)
+class Allocation:
+    """One attempt of a job. since_ms: when it got the slots that it holds now."""
+
+    allocation_id: str
+    workload_id: str
+    job: Job
+    slots: tuple[Slot, ...] = ()
+    began_ms: int = 0
+    since_ms: int = 0
+    active: bool = False
+
+
+@dataclass
+class Placed:
+    """What happened: events in no order, holdings in the order of their ends."""
+
+    events: list[Lifecycle] = field(default_factory=list)
+    holdings: list[Holding] = field(default_factory=list)
+
+
+def place(plan: FleetPlan, fleet: Fleet, jobs: Sequence[Job]) -> Placed:
+    """Runs the plan from its start to its end; what runs then, runs on."""
+    return _Cluster(plan, fleet).run(jobs)
+
+
+class _Free:
+    """Free slots of one kind, by node; devices that are down are not in it."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, list[Slot]] = defaultdict(list)
+        self.count = 0
+
+    def put(self, slot: Slot) -> None:
+        insort(self.nodes[slot.node], slot, key=lambda s: (s.device, s.partition_id))
+        self.count += 1
+
+    def remove_device(self, device: int) -> None:
+        for node, found in self.nodes.items():
+            self.nodes[node] = [slot for slot in found if slot.device != device]
+        self.count = sum(map(len, self.nodes.values()))
+
+    def take(self, size: int) -> tuple[Slot, ...]:
+        """The fullest node that fits them all, else the emptiest nodes."""
+        fitting = [node for node, found in self.nodes.items() if len(found) >= size]
+        if fitting:
+            order = [min(fitting, key=lambda node: (len(self.nodes[node]), node))]
+        else:
+            order = sorted(self.nodes, key=lambda node: (-len(self.nodes[node]), node))
+        taken: list[Slot] = []
+        for node in order:
+            wanted = size - len(taken)
+            taken += self.nodes[node][:wanted]
+            self.nodes[node] = self.nodes[node][wanted:]
+        self.count -= size
+        return tuple(taken)
+
+
+class _Cluster:
+    def __init__(self, plan: FleetPlan, fleet: Fleet) -> None:
+        self.plan, self.fleet, self.out = plan, fleet, Placed()
+        self.free: dict[str, _Free] = defaultdict(_Free)
+        self.waiting: dict[str, list[Allocation]] = defaultdict(list)
+        self.running: dict[str, list[Allocation]] = defaultdict(list)
+        self.held: set[Slot] = set()
+        self.down: set[int] = set()
+        self.slots_of: dict[int, list[Slot]] = defaultdict(list)
+        self.agenda: list[tuple[int, int, Callable[[int], None]]] = []
+        self.numbers = 40_000
+        self.asked = 0
+        for slot in slots(plan, fleet):
+            self.slots_of[slot.device].append(slot)
+            if fleet.devices[slot.device].since_ms == plan.start_ms:
+                self.free[slot.kind].put(slot)
+            else:
+                self.at(fleet.devices[slot.device].since_ms, lambda now, slot=slot: self.appear(slot, now))  # type: ignore[misc]
+
+    def run(self, jobs: Sequence[Job]) -> Placed:
+        self.share()
+        for incident in self.fleet.incidents:
+            self.at(incident.start_ms, lambda now, i=incident: self.incident(i, now))  # type: ignore[misc]
+        for job in jobs:
+            self.at(job.submit_ms, lambda now, job=job: self.submit(job, now))  # type: ignore[misc]
+        while self.agenda and self.agenda[0][0] < self.plan.end_ms:
+            now, _, act = heapq.heappop(self.agenda)
+            act(now)
+        for allocation in [a for running in self.running.values() for a in running]:
+            self.close(allocation, self.plan.end_ms)
+        self.claim_the_impossible()
+        return self.out
+
+    def at(self, ms: int, act: Callable[[int], None]) -> None:
+        self.asked += 1
+        heapq.heappush(self.agenda, (ms, self.asked, act))
+
+    def tell(self, now: int, allocation: Allocation, event: str, **facts: str) -> None:
+        placing = event in ("started", "resized", "resumed")
+        self.out.events.append(Lifecycle(now, allocation, event, allocation.slots if placing else (), **facts))
+
+    # Asking and starting
+
+    def submit(self, job: Job, now: int, message: str = "") -> None:
+        self.numbers += 1
+        uid = self.plan.identifier(f"allocation/{self.numbers}")
+        slurm = self.source(job) == "slurm"
+        allocation = Allocation(
+            str(self.numbers) if slurm else uid, f"slurm-{self.numbers}" if slurm else uid, job, began_ms=now
+        )
+        self.tell(now, allocation, "submitted", message=message, actor=job.actor)
+        if job.rejected:
+            self.tell(now + 1000, allocation, "rejected", reason="QuotaExceeded", message="project quota exceeded")
+            return
+        if job.patience_ms is not None:
+            self.at(now + job.patience_ms, lambda at: self.give_up(allocation, at))
+        insort(self.waiting[job.kind.slot], allocation, key=lambda a: -a.job.kind.priority)
+        self.schedule(job.kind.slot, now)
+
+    def source(self, job: Job) -> str:
+        return "slurm" if job.kind.slot == "h100" else "kubernetes"
+
+    def give_up(self, allocation: Allocation, now: int) -> None:
+        queue = self.waiting[allocation.job.kind.slot]
+        if allocation in queue:
+            queue.remove(allocation)
+            message = "cancelled while pending"
+            self.tell(now, allocation, "cancelled", reason="user", message=message, actor=allocation.job.actor)
+
+    def schedule(self, kind: str, now: int) -> None:
+        blocked = False
+        for allocation in list(self.waiting[kind]):
+            job = allocation.job
+            if blocked and (job.size > 2 or (job.duration_ms or OVERTAKES_MS + 1) > OVERTAKES_MS):
+                continue
+            if self.free[kind].count >= job.size or (not blocked and self.make_room(allocation, now)):
+                self.waiting[kind].remove(allocation)
+                self.start(allocation, now)
+            else:
+                blocked = True
+
+    def make_room(self, allocation: Allocation, now: int) -> bool:
+        job = allocation.job
+        if job.kind.priority < PREEMPTS_FROM:
+            return False
+        missing, victims = job.size - self.free[job.kind.slot].count, []
+        for victim in sorted(self.running[job.kind.slot], key=lambda a: -a.since_ms):
+            if missing > 0 and victim.job.kind.preemptible:
+                victims.append(victim)
+                missing -= len(victim.slots)
+        if missing > 0:
+            return False
+        why = f"made room for {allocation.allocation_id} of {job.tenant} (priority {job.kind.priority})"
+        for victim in victims:
+            self.end(victim, now, "preempted", "HigherPriority", why, job.actor)
+            self.again(victim, now, f"requeued: {why}")
+        return self.free[job.kind.slot].count >= job.size
+
+    def start(self, allocation: Allocation, now: int) -> None:
+        job = allocation.job
+        allocation.slots = self.free[job.kind.slot].take(job.size)
+        allocation.began_ms, allocation.since_ms, allocation.active = now, now, True
+        self.held |= set(allocation.slots)
+        self.running[job.kind.slot].append(allocation)
+        self.tell(now, allocation, "started", actor="scheduler")
+        if job.pause_ms is not None:
+            self.at(now + job.pause_ms[0], lambda at: self.suspend(allocation, at))
+        for after, size in job.sizes_later:
+            self.at(now + after, lambda at, size=size: self.resize(allocation, size, at))  # type: ignore[misc]
+        if job.duration_ms is not None:
+            end = now + job.duration_ms + (job.pause_ms[1] if job.pause_ms else 0)
+            self.at(end, lambda at: self.finish(allocation, at))
+
+    # Changing and ending
+
+    def suspend(self, allocation: Allocation, now: int) -> None:
+        if not allocation.active:
+            return
+        self.hold_until(allocation, now)
+        allocation.active = False
+        self.tell(now, allocation, "suspended", reason="user", actor=allocation.job.actor)
+        assert allocation.job.pause_ms is not None
+        self.at(now + allocation.job.pause_ms[1], lambda at: self.resume(allocation, at))
+
+    def resume(self, allocation: Allocation, now: int) -> None:
+        if allocation not in self.running[allocation.job.kind.slot]:
+            return
+        allocation.since_ms, allocation.active = now, True
+        self.tell(now, allocation, "resumed", reason="user", actor=allocation.job.actor)
+
+    def resize(self, allocation: Allocation, size: int, now: int) -> None:
+        free, more = self.free[allocation.job.kind.slot], size - len(allocation.slots)
+        if not allocation.active or more == 0 or more > free.count:
+            return
+        self.hold_until(allocation, now)
+        before = allocation.slots
+        allocation.slots = before + free.take(more) if more > 0 else before[:size]
+        self.held |= set(allocation.slots)
+        allocation.since_ms = now
+        self.tell(now, allocation, "resized", reason="elastic", actor="autoscaler")
+        self.release(before[size:], now)
+
+    def finish(self, allocation: Allocation, now: int) -> None:
+        if allocation not in self.running[allocation.job.kind.slot]:
+            return
+        job = allocation.job
+        if job.end_is_lost:
+            self.close(allocation, now)  # nobody says so; to the scheduler its slots stay held
+        else:
+            self.end(allocation, now, job.ending, job.reason, job.message, job.actor)
+
+    def end(self, allocation: Allocation, now: int, event: str, reason: str, message: str, actor: str) -> None:
+        self.close(allocation, now)
+        self.tell(now, allocation, event, reason=reason, message=message, actor=actor)
+        self.release(allocation.slots, now)
+
+    def close(self, allocation: Allocation, now: int) -> None:
+        if allocation.active:
+            self.hold_until(allocation, now)
+        allocation.active = False
+        self.running[allocation.job.kind.slot].remove(allocation)
+
+    def hold_until(self, allocation: Allocation, now: int) -> None:
+        if now > allocation.since_ms:
+            self.out.holdings += [
+                Holding(allocation, slot, allocation.since_ms, now, allocation.began_ms) for slot in allocation.slots
+            ]
+
+    def release(self, freed: Sequence[Slot], now: int) -> None:
+        for slot in freed:
+            self.held.discard(slot)
+            if slot.device not in self.down:
+                self.free[slot.kind].put(slot)
+        for kind in {slot.kind for slot in freed}:
+            self.at(now, lambda at, kind=kind: self.schedule(kind, at))  # type: ignore[misc]
+
+    def again(self, allocation: Allocation, now: int, message: str) -> None:
+        job = allocation.job
+        if job.duration_ms is not None and job.kind.name != "notebook":
+            left = max(MINUTE, job.duration_ms - (now - allocation.began_ms))
+            rest = replace(job, submit_ms=now, duration_ms=left, patience_ms=None)
+            self.at(now, lambda at: self.submit(rest, at, message))
+
+    # Incidents
+
+    def incident(self, incident: Incident, now: int) -> None:
+        affected = set(incident.devices)
+        self.down |= affected
+        for device in affected:
+            for kind in {slot.kind for slot in self.slots_of[device]}:
+                self.free[kind].remove_device(device)
+        hit = [a for running in self.running.values() for a in running if affected & {s.device for s in a.slots}]
+        for allocation in hit if incident.fatal else []:
+            self.end(allocation, now, "failed", incident.reason, incident.message, "node-controller")
+            self.again(allocation, now, f"requeued after {incident.reason}")
+        self.at(incident.end_ms, lambda at: self.repaired(incident, at))
+
+    def repaired(self, incident: Incident, now: int) -> None:
+        for device in incident.devices:
+            if self.fleet.devices[device].until_ms > now:
+                self.down.discard(device)
+                for slot in self.slots_of[device]:
+                    if slot not in self.held:
+                        self.appear(slot, now)
+
+    def appear(self, slot: Slot, now: int) -> None:
+        self.free[slot.kind].put(slot)
+        self.schedule(slot.kind, now)
+
+    # What is placed by hand
+
+    def share(self) -> None:
+        """Services that hold shares of the shared devices from the first hour on."""
+        for place, device in enumerate(self.fleet.devices):
+            if device.group.name != L40S_SHARED.name:
+                continue
+            for number, (tenant, project, units) in enumerate(SHARES):
+                start = self.plan.start_ms + (12 + 5 * number) * MINUTE + 250 * place
+                name = f"share-{tenant}-{place}"
+                actor = TENANTS[tenant][1][0]
+                job = Job(name, SHARED_SERVICE, tenant, project, actor, start, None, 1, units=units)
+                uid = self.plan.identifier(name)
+                slot = Slot(place, device.node, SHARED_SERVICE.slot, units=units)
+                allocation = Allocation(uid, uid, job, (slot,), start, start, True)
+                self.running[slot.kind].append(allocation)
+                self.tell(start - 20_000, allocation, "submitted", actor=actor)
+                self.tell(start, allocation, "started", actor="scheduler")
+
+    def claim_the_impossible(self) -> None:
+        """An hour in the middle of the longest gang's first device, for somebody else."""
+        gangs = [h for h in self.out.holdings if h.allocation.job.kind.name == "gang"]
+        if not gangs:
+            return
+        longest = max(gangs, key=lambda h: (h.end_ms - h.start_ms, h.start_ms, h.slot.device))
+        middle = (longest.start_ms + longest.end_ms) // 2
+        job = replace(longest.allocation.job, tenant="platform", project="ci", actor="kim", size=1)
+        claim = Allocation(IMPOSSIBLE, IMPOSSIBLE, job, (longest.slot,))
+        self.tell(middle, claim, "started", message="a claim that contradicts another; refused by the books")
+        self.tell(min(middle + HOUR, longest.end_ms - 1), claim, "finished", reason="Completed")
