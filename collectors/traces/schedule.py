@@ -60,7 +60,11 @@ class Schedule:
         return [allocation for allocation in self.allocations if allocation.start_ms is not None]
 
     def records(self) -> Records:
-        """Devices (available from an hour before the first submission), then events in time order."""
+        """Devices, then events in time order.
+
+        The devices are there from an hour before the first submission to the full hour after the last end, so that
+        a close without --until covers the whole trace.
+        """
         yield DEVICES, _devices(self)
         rows = sorted(row for number, allocation in enumerate(self.allocations) for row in _events(number, allocation))
         for first in range(0, len(rows), TABLE_ROWS):
@@ -86,19 +90,22 @@ class Schedule:
         ]
 
 
+HOUR_MS = 3_600_000
 _SUBMITTED, _ENDED, _STARTED = 0, 1, 2
 _Row = tuple[int, int, int, int]
 """(ts, kind, number of the allocation, device or -1): sorts by time, ends before starts."""
 
 
 def _devices(schedule: Schedule) -> pa.Table:
-    start = min(allocation.submit_ms for allocation in schedule.allocations) - 3_600_000
-    devices = schedule.devices
+    start = min(allocation.submit_ms for allocation in schedule.allocations) - HOUR_MS
+    end = -(-max(allocation.end_ms for allocation in schedule.allocations) // HOUR_MS) * HOUR_MS
+    count = len(schedule.devices)
+    devices = [*schedule.devices, *schedule.devices]
     return table(
         DEVICES,
         len(devices),
         {
-            "ts": pa.repeat(pa.scalar(start, pa.int64()), len(devices)).cast(pa.timestamp("ms", "UTC")),
+            "ts": pa.array([start] * count + [end] * count, pa.int64()).cast(pa.timestamp("ms", "UTC")),
             "cluster": schedule.cluster,
             "node": [device.node for device in devices],
             "device_id": [device.device_id for device in devices],
@@ -107,7 +114,7 @@ def _devices(schedule: Schedule) -> pa.Table:
             "memory_bytes": [device.memory_bytes for device in devices],
             "units": [device.units for device in devices],
             "pool": schedule.cluster,
-            "state": "available",
+            "state": ["available"] * count + ["removed"] * count,
         },
     )
 

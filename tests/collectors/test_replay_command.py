@@ -32,7 +32,7 @@ def test_out_writes_a_file_for_each_record_type(tmp_path: Path) -> None:
     rows = {
         name: pq.read_table(tmp_path / "out" / f"{name}.parquet").num_rows for name in ("devices", "events", "samples")
     }
-    assert rows["devices"] == 10
+    assert rows["devices"] == 20
     assert rows["events"] == 5 + 22 + 5
     assert "5 submitted, 5 started, 5 ended" in said
     assert "drawn, not measured" in said
@@ -47,7 +47,7 @@ def test_a_second_replay_changes_nothing(tmp_path: Path) -> None:
         with open_store(store) as opened:
             counts.append([opened.value(f"SELECT count() FROM {t} FINAL") for t in ("devices", "events", "samples")])
     assert counts[0] == counts[1]
-    assert counts[0][:2] == [10, 32]
+    assert counts[0][:2] == [20, 32]
 
 
 def test_an_interval_over_an_hour_is_refused(tmp_path: Path) -> None:
