@@ -1,0 +1,168 @@
+"""A month of a simulated fleet through the real path: facts, prices, ledger, proof, invoices.
+
+Every step can be done again and changes nothing, so a demo that was cut short carries on where it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain, groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuledger.steps import Steps
+from warehouse.errors import LedgerError
+from warehouse.store import Store, read_sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from billing.invoices import Invoice
+    from billing.ledger_report import LedgerReport
+    from billing.periods import Period
+    from billing.verify import VerifyReport
+    from collectors.simulated import FleetPlan
+
+MONTH = "2026-10"
+START = datetime(2026, 9, 30, 22, tzinfo=UTC)
+"""The month's first instant in the billing zone of the demo's rate card (Europe/Berlin)."""
+END = datetime(2026, 10, 31, 23, tzinfo=UTC)
+"""Its end: an hour more than 31 days, because the clocks go back. Nothing later is recorded."""
+DAYS = 32
+SOURCE = "simulated fleet, seed {seed}"
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demo made: the month's ledger, its proof, the issued invoices and the folder of their files."""
+
+    report: LedgerReport
+    proof: VerifyReport
+    invoices: list[Invoice]
+    folder: Path
+    refused: int
+    quarantined: int
+
+
+def fleet_plan(seed: int) -> FleetPlan:
+    from collectors.simulated import FleetPlan
+
+    return FleetPlan(seed=seed, start=START, days=DAYS)
+
+
+def build(store: Store, seed: int, folder: Path, steps: Steps) -> Demo:
+    """Fills a migrated store with the demo, or with what is missing of it, and writes the invoices into the folder.
+
+    Errors: LedgerError if the store holds the demo of another seed.
+    """
+    from billing.invoices import issued
+    from billing.ledger_report import billing_timezone
+    from billing.periods import parse_month
+
+    _refuse_another(store, seed)
+    plan = fleet_plan(seed)
+    if not issued(store, parse_month(MONTH, billing_timezone(store))):
+        _ingest(store, plan, seed, steps)
+        _price(store, plan, steps)
+        _close(store, steps)
+    proof = _verify(store, steps)
+    period = parse_month(MONTH, billing_timezone(store))
+    invoices = _invoice(store, period, folder, steps)
+    return _summed(store, period, proof, invoices, folder)
+
+
+def _refuse_another(store: Store, seed: int) -> None:
+    ours = SOURCE.format(seed=seed)
+    for row in store.rows(read_sql(__file__, "demo_sources")):
+        if row["source"] != ours:
+            raise LedgerError(store.url, f"holds the {row['source']}", "Take that --seed, or another --store")
+
+
+def _ingest(store: Store, plan: FleetPlan, seed: int, steps: Steps) -> None:
+    from collectors.simulated import simulate
+    from ingest.pipeline import ingest_tables
+
+    with steps.step("Ingest") as step:
+        done = 0
+
+        def progress(rows: int) -> None:
+            nonlocal done
+            done += rows
+            step.update(detail=f"{done:,} records of a simulated fleet")
+
+        for _, group in groupby(simulate(plan), key=lambda pair: pair[0].name):
+            record, first = next(group)
+            tables = (_within_the_month(table) for table in chain([first], (table for _, table in group)))
+            ingest_tables(store, record, SOURCE.format(seed=seed), tables, progress)
+
+
+def _within_the_month(table: pa.Table) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return table.filter(pc.less_equal(table["ts"], pa.scalar(END, pa.timestamp("ms", "UTC"))))
+
+
+def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
+    import yaml
+
+    from billing.rates import apply_rate_card, parse_rate_card
+    from collectors.simulated import rate_card
+
+    with steps.step("Prices") as step:
+        card = parse_rate_card(yaml.safe_load(rate_card(plan)), "the demo's rate card")
+        version = apply_rate_card(store, card, author="demo", reason="the demo's prices", now=datetime.now(UTC))
+        step.update(detail=f"rate card {version}, {len(card.rates)} rates in {card.currency}")
+
+
+def _close(store: Store, steps: Steps) -> None:
+    from billing.close import close
+
+    with steps.step("Close") as step:
+        report = close(
+            store,
+            until=END,
+            now=datetime.now(UTC),
+            on_progress=lambda what, done, total: step.update(done, total, f"{what}: {done:,} of {total:,} hours"),
+        )
+        step.update(detail=f"{report.checked:,} hours attributed and priced")
+
+
+def _verify(store: Store, steps: Steps) -> VerifyReport:
+    from billing.verify import verify
+
+    with steps.step("Verify") as step:
+        step.update(detail="proving that nothing is lost")
+        proof = verify(store)
+        verdict = "balance to the last GPU-second" if proof.balanced else f"FAIL in {len(proof.failures):,} places"
+        step.update(detail=f"{proof.device_hours:,} books of a device and hour {verdict}")
+    return proof
+
+
+def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[Invoice]:
+    from billing.invoice_files import write_invoice
+    from billing.invoices import issue_all
+
+    with steps.step("Invoices") as step:
+        step.update(detail="issuing")
+        invoices = issue_all(store, period, now=datetime.now(UTC))
+        for number, invoice in enumerate(invoices, 1):
+            write_invoice(invoice, folder)
+            step.update(number, len(invoices), f"{number:,} of {len(invoices):,}")
+        step.update(detail=f"{len(invoices):,} issued, as HTML, JSON and CSV")
+    return invoices
+
+
+def _summed(store: Store, period: Period, proof: VerifyReport, invoices: list[Invoice], folder: Path) -> Demo:
+    from billing.ledger_report import ledger_report
+
+    (kept_out,) = store.rows(read_sql(__file__, "kept_out"))
+    return Demo(
+        report=ledger_report(store, period, ["tenant"]),
+        proof=proof,
+        invoices=invoices,
+        folder=folder,
+        refused=kept_out["refused"],
+        quarantined=kept_out["quarantined"],
+    )

@@ -1,0 +1,153 @@
+"""The server process: the web application on one socket, the hourly close beside it, and a clean end."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from gpuledger import __version__
+from warehouse.errors import LedgerError
+from warehouse.store import Store
+
+if TYPE_CHECKING:
+    import uvicorn
+
+log = logging.getLogger(__name__)
+
+FIRST_PORT = 8050
+PORTS_TRIED = 20
+CLOSE_MINUTE = 20
+"""Of every hour; the hour before has had its grace by then."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the address can be reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """A listening socket; without a port the first free one from 8050 on, 0 lets the system choose.
+
+    Errors: LedgerError in one line if the port is taken or the address is not ours.
+    """
+    ports = range(FIRST_PORT, FIRST_PORT + PORTS_TRIED + 1) if port is None else (port,)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for candidate in ports:
+        try:
+            return socket.create_server((host, candidate), family=family)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise LedgerError(f"{host}:{candidate}", f"cannot listen there ({error.strerror})") from error
+    taken = f"port {port}" if port is not None else f"ports {ports[0]} to {ports[-1]}"
+    raise LedgerError(f"{host}", f"{taken} in use", "Choose another --port")
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def serve(store: Store, listener: socket.socket, close_hourly: bool) -> None:
+    """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once."""
+    import uvicorn
+
+    from dashboards.app import DashboardSettings, build_app
+
+    host = listener.getsockname()[0]
+    allowed = ("localhost", "127.0.0.1") if host == "127.0.0.1" else ("*",)
+    app = build_app(store, DashboardSettings(version=__version__, allowed_hosts=allowed))
+    config = uvicorn.Config(app, log_level="warning", workers=1, timeout_graceful_shutdown=3, access_log=False)
+    server = _Server(config)
+    with _signals(server), _closing_hourly(store) if close_hourly else contextlib.nullcontext():
+        server.run(sockets=[listener])
+
+
+def _Server(config: uvicorn.Config) -> uvicorn.Server:  # noqa: N802 (makes the class where uvicorn is imported)
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """Leaves the signals to us: its own way raises them again at the end, so that the process would not exit 0."""
+
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    return Server(config)
+
+
+@contextlib.contextmanager
+def _signals(server: uvicorn.Server) -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        if server.should_exit:
+            os._exit(130)
+        server.should_exit = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _closing_hourly(store: Store) -> Iterator[None]:
+    """Closes what can be closed now and then every hour. A run that was missed is made up for by the next one: what
+    is to be done follows from the store, not from the clock that woke us."""
+    from apscheduler.schedulers.background import BackgroundScheduler
+
+    stop = threading.Event()
+    scheduler = BackgroundScheduler(timezone=UTC)
+    scheduler.add_job(
+        _close,
+        "cron",
+        args=(store, stop),
+        minute=CLOSE_MINUTE,
+        next_run_time=datetime.now(UTC),
+        coalesce=True,
+        max_instances=1,
+        misfire_grace_time=None,
+    )
+    scheduler.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        scheduler.shutdown(wait=True)
+
+
+class _Ending(Exception):  # noqa: N818 (no error)
+    """The server ends; the close carries on the next time."""
+
+
+def _close(store: Store, stop: threading.Event) -> None:
+    from billing.close import close
+
+    def progress(what: str, done: int, total: int) -> None:
+        if stop.is_set():
+            raise _Ending
+
+    try:
+        report = close(store, now=datetime.now(UTC), on_progress=progress)
+    except _Ending:
+        return
+    except LedgerError as error:
+        log.error("the hourly close failed: %s", error)
+    else:
+        if report.changed:
+            log.info("closed until %s: %s hours changed", report.closed_until, report.changed)

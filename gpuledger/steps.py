@@ -1,0 +1,123 @@
+"""Long work, told step by step: live bars on a terminal, a line when each is done elsewhere; and how to stop it.
+
+The embedded engine does not hear Ctrl-C while the main thread sits in a query, so such work runs on a thread of its
+own (`in_worker`), the main thread waits for the signals, and the work stops at its next word of progress.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+Result = TypeVar("Result")
+
+PATIENCE_SECONDS = 20
+"""How long a stop waits for the query that is running; after it the process ends, as a kill would, which is safe."""
+
+
+class Stopped(Exception):  # noqa: N818 (no error)
+    """The work was told to stop and did, between two statements."""
+
+
+class Step:
+    """One step; `detail` is what its line says at the end."""
+
+    def __init__(self, show: Callable[[int, int, str], None], stop: threading.Event) -> None:
+        self._show, self._stop = show, stop
+        self.done = self.total = 0
+        self.detail = ""
+
+    def update(self, done: int | None = None, total: int | None = None, detail: str | None = None) -> None:
+        """Says how far it is; 0 as total: nobody knows. Errors: Stopped, if that was asked for."""
+        if self._stop.is_set():
+            raise Stopped
+        self.done = self.done if done is None else done
+        self.total = self.total if total is None else total
+        self.detail = self.detail if detail is None else detail
+        self._show(self.done, self.total, self.detail)
+
+
+class Steps:
+    """The steps of one piece of work, on a console."""
+
+    def __init__(self, console: Console, stop: threading.Event) -> None:
+        self._console, self._stop = console, stop
+        self._progress: Progress | None = None
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[Steps]:
+        """Shows the bars for as long as the work goes on, where there is a terminal."""
+        if not self._console.is_terminal:
+            yield self
+            return
+        columns = (
+            SpinnerColumn(finished_text="[green]✓"),
+            TextColumn("{task.description:<10}"),
+            BarColumn(bar_width=26),
+            TextColumn("{task.fields[detail]}", style="dim"),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self._console, refresh_per_second=8) as self._progress:
+            yield self
+
+    @contextlib.contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        started = time.monotonic()
+        progress = self._progress
+        if progress is None:
+            step = Step(lambda done, total, detail: None, self._stop)
+            yield step
+            seconds = time.monotonic() - started
+            self._console.print(f"{title:<10} {step.detail} ({seconds:.1f} s)", markup=False, soft_wrap=True)
+            return
+        task = progress.add_task(title, total=None, detail="")
+
+        def show(done: int, total: int, detail: str) -> None:
+            progress.update(task, completed=done, total=total or None, detail=detail)
+
+        step = Step(show, self._stop)
+        yield step
+        progress.update(task, completed=1, total=1, detail=step.detail)
+
+
+def in_worker(work: Callable[[], Result], stop: threading.Event) -> Result:
+    """Runs the work on a thread of its own and answers what it answers.
+
+    On Ctrl-C: sets `stop`, waits for the work to notice, and raises KeyboardInterrupt. A second Ctrl-C, or a query
+    that outlasts the patience, ends the process at once.
+    """
+    outcome: list[Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:  # noqa: BLE001 (handed to the caller below)
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="work", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.2)
+    except KeyboardInterrupt:
+        stop.set()
+        _wait_or_end(thread)
+        raise
+    if errors:
+        raise errors[0]
+    return outcome[0]
+
+
+def _wait_or_end(thread: threading.Thread) -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        thread.join(PATIENCE_SECONDS)
+    if thread.is_alive():
+        os._exit(130)

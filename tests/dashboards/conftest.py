@@ -1,0 +1,74 @@
+"""A store with two days of books whose sums a reader can check, and a server over it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import uvicorn
+
+from dashboards.app import build_app
+from gpuledger.serve import listen, url_of
+from warehouse.store import Store
+
+
+def _books() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("dashboards_books", Path(__file__).with_name("books.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+books = _books()
+OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def make_books() -> ModuleType:
+    return books
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    """48 closed hours of 4 devices, 2 EUR a GPU-hour:
+
+    device a  vision  used 0.75, idle 0.25          device c  nobody
+    device b  speech  used 0.5, unmetered 0.5       device d  down on the first day, else nobody
+    """
+    entry, rows = books.entry, []
+    for number in range(48):
+        hour = OCTOBER + timedelta(hours=number)
+        rows += [
+            entry(hour, "a", tenant="vision", allocation_id="1", used=0.75, idle=0.25),
+            entry(hour, "b", tenant="speech", allocation_id="2", used=0.5, unmetered=0.5),
+            entry(hour, "c", unallocated=1.0),
+            entry(hour, "d", unavailable=1.0) if number < 24 else entry(hour, "d", unallocated=1.0),
+        ]
+    books.fill(store, rows)
+    return store
+
+
+@pytest.fixture
+def served(filled: Store) -> Iterator[str]:
+    """The address of a real server over the filled store."""
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(build_app(filled), log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    until = time.monotonic() + 40
+    while not server.started and time.monotonic() < until:
+        time.sleep(0.05)
+    yield url_of(listener)
+    server.should_exit = True
+    thread.join(20)
+    listener.close()

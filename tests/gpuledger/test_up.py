@@ -1,0 +1,134 @@
+"""`gpuledger up` as a process: it serves, it refuses with one line, it ends cleanly; and the demo it can make."""
+
+from __future__ import annotations
+
+import io
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from rich.console import Console
+
+from collectors.simulated import FleetPlan
+from gpuledger import demo
+from gpuledger.serve import is_loopback, listen
+from gpuledger.steps import Steps, Stopped, in_worker
+from warehouse.errors import LedgerError
+from warehouse.store import Store, open_store
+
+UP = [sys.executable, "-c", "from gpuledger.cli import main; main()", "up"]
+
+
+def up(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*UP, *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """A server on a store of its own: the process, its address, the store's URL."""
+    store = f"chdb://{tmp_path}/held"
+    with subprocess.Popen([*UP, "--store", store, "--port", "0"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = next(line.split()[1] for line in process.stderr if "Dashboard" in line)
+        _wait_for(address)
+        yield process, address, store
+        process.kill()
+
+
+def _wait_for(address: str) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            if httpx.get(f"{address}healthz", timeout=5).status_code == 200:
+                return
+        except httpx.HTTPError:
+            time.sleep(0.1)
+    raise TimeoutError(address)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_and_frees_the_store(
+    running: tuple[subprocess.Popen[str], str, str], number: signal.Signals
+) -> None:
+    process, address, store = running
+    assert "gpuledger" in httpx.get(address).text
+    second = up("--store", store, "--no-serve")
+    assert second.returncode == 2
+    assert f"held by process {process.pid}" in second.stderr
+    assert len(second.stderr.splitlines()) == 1
+
+    process.send_signal(number)
+    assert process.wait(30) == 0
+    with open_store(store) as opened:
+        assert opened.value("SELECT count() FROM closed_hours") == 0
+
+
+def test_an_address_that_others_reach_needs_to_be_asked_for() -> None:
+    refused = up("--store", "chdb://memory", "--host", "0.0.0.0")
+    assert refused.returncode == 2
+    assert "--insecure-no-sign-in" in refused.stderr
+    warned = up("--store", "chdb://memory", "--host", "0.0.0.0", "--insecure-no-sign-in", "--no-serve")
+    assert warned.returncode == 0
+    assert "warning: no sign-in" in warned.stderr
+
+
+def test_a_port_in_use_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(LedgerError, match=f"port {port} in use"):
+            listen("127.0.0.1", port)
+
+
+def test_without_a_port_the_next_free_one_is_taken() -> None:
+    with listen("127.0.0.1", None) as first, listen("127.0.0.1", None) as second:
+        assert first.getsockname()[1] < second.getsockname()[1] <= 8070
+
+
+@pytest.mark.parametrize(
+    ("host", "answer"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("gpu-1", False)]
+)
+def test_loopback_is_known(host: str, answer: bool) -> None:
+    assert is_loopback(host) is answer
+
+
+def test_work_stops_at_its_next_word_of_progress() -> None:
+    stop = threading.Event()
+    steps = Steps(Console(file=io.StringIO()), stop)
+
+    def work() -> None:
+        with steps.step("Close") as step:
+            step.update(1, 2, "half")
+            stop.set()
+            step.update(2, 2, "done")
+
+    with pytest.raises(Stopped):
+        in_worker(work, stop)
+
+
+@pytest.mark.slow
+def test_the_demo_balances_and_a_second_run_changes_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def small(seed: int) -> FleetPlan:
+        return FleetPlan(seed=seed, start=demo.START, days=demo.DAYS, scale=0.2, interval_seconds=600)
+
+    monkeypatch.setattr(demo, "fleet_plan", small)
+    said = io.StringIO()
+    steps = Steps(Console(file=said), threading.Event())
+    first = demo.build(store, 7, tmp_path / "invoices", steps)
+    again = demo.build(store, 7, tmp_path / "invoices", steps)
+    assert first.proof.balanced
+    assert first.report.document() == again.report.document()
+    assert [invoice.document for invoice in first.invoices] == [invoice.document for invoice in again.invoices]
+    assert len(list((tmp_path / "invoices").iterdir())) == 3 * len(first.invoices) > 0
+    assert store.value("SELECT count() FROM closed_hours FINAL") == 745
+    assert said.getvalue().count("Ingest") == 1
+    with pytest.raises(LedgerError, match="seed 7"):
+        demo.build(store, 8, tmp_path / "invoices", steps)
