@@ -11,19 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
-from billing.exact import Scale, rounded
+from billing.exact import Scale
 from billing.money import largest_remainder, minor_digits
 from billing.periods import Period, month_name
 from billing.rates import AppliedCard, RateCard, current_rate_card
-from billing.sums import LedgerSum, one_currency
+from billing.sums import KINDS, LedgerSum, one_currency
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
-
-KINDS = ("used", "idle", "unmetered")
 
 
 class InvoiceError(LedgerError):
@@ -91,6 +88,10 @@ class Books:
     current: AppliedCard | None
 
     @property
+    def any_closed(self) -> bool:
+        return self.closed_until > datetime(1971, 1, 1, tzinfo=UTC)
+
+    @property
     def card(self) -> RateCard | None:
         return self.current.card if self.current else None
 
@@ -156,7 +157,7 @@ def _document(tenant: str, rows: Sequence[Mapping[str, Any]], period: Period, bo
             for number, ((key, line), amount) in enumerate(zip(sums.items(), amounts, strict=True), 1)
         ],
         "totals": {**_measures(total), "amount": _text(amount)},
-        "notes": _notes(total, scale.hours(estimated), period, books),
+        "notes": _notes(total, estimated, period, books),
     }
 
 
@@ -179,17 +180,19 @@ def _measures(line: LedgerSum) -> dict[str, str | None]:
     return {name: _text(value) for name, value in measures.items()}
 
 
-def _notes(total: LedgerSum, estimated: Fraction, period: Period, books: Books) -> list[str]:
+def _notes(total: LedgerSum, estimated: int, period: Period, books: Books) -> list[str]:
     notes = []
     if books.closed_until < period.end:
         notes.append(f"The books are closed until {instant(books.closed_until)}; the month is not complete.")
     if total.unpriced:
-        notes.append(f"{rounded(total.scale.hours(total.unpriced), 2)} GPU-hours have no price and are in no amount.")
+        notes.append(f"{total.scale.hours(total.unpriced, 2)} GPU-hours have no price and are in no amount.")
     if total.kinds["unmetered"]:
-        hours = rounded(total.scale.hours(total.kinds["unmetered"]), 2)
+        hours = total.scale.hours(total.kinds["unmetered"], 2)
         notes.append(f"{hours} GPU-hours were held while no telemetry said whether they were used.")
     if estimated:
-        notes.append(f"{rounded(estimated, 2)} GPU-hours are estimated: the end of the allocation was never reported.")
+        notes.append(
+            f"{total.scale.hours(estimated, 2)} GPU-hours are estimated: the end of the allocation was never reported."
+        )
     return notes
 
 

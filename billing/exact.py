@@ -6,6 +6,7 @@ kept as integers over one denominator, which is many times faster than adding fr
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class Scale:
         """The scale on which devices with these numbers of units add up."""
         return cls(math.lcm(*device_units))
 
-    @property
+    @functools.cached_property
     def hour(self) -> int:
         return self.device_units * 3_600_000 * MICRO
 
@@ -37,14 +38,16 @@ class Scale:
         """A millionth of a unit-millisecond, times so many, on a device with so many units."""
         return unit_micro_ms * (self.device_units // device_units)
 
-    def hours(self, quantity: int) -> Fraction:
-        return Fraction(quantity, self.hour)
+    def hours(self, quantity: int, digits: int = DIGITS) -> Decimal:
+        """A sum of quantities in GPU-hours, rounded."""
+        return quotient(quantity, self.hour, digits)
 
     def money(self, cost: int) -> Fraction:
         """A sum of quantities, each times its price in billionths."""
         return Fraction(cost, self.hour * NANO)
 
 
+@functools.lru_cache(4096)
 def price_nano(price: Decimal) -> int:
     """A price of at most nine digits after the point, in billionths."""
     return int(Fraction(price) * NANO)
@@ -52,4 +55,12 @@ def price_nano(price: Decimal) -> int:
 
 def rounded(value: Fraction, digits: int = DIGITS) -> Decimal:
     """The value with so many digits after the point, half to even."""
-    return Decimal(f"{round(value * 10**digits)}e-{digits}")
+    return quotient(value.numerator, value.denominator, digits)
+
+
+def quotient(numerator: int, denominator: int, digits: int = DIGITS) -> Decimal:
+    """The same of numerator / denominator (positive), without reducing the fraction first."""
+    whole, rest = divmod(numerator * 10**digits, denominator)
+    if 2 * rest > denominator or (2 * rest == denominator and whole % 2):
+        whole += 1
+    return Decimal(f"{whole}e-{digits}")

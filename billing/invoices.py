@@ -56,7 +56,9 @@ def _refuse_open_month(period: Period, books: Books, now: datetime) -> None:
     if books.closed_until < period.end:
         raise InvoiceError(
             month,
-            f"the books are closed until {instant(books.closed_until)} only",
+            f"the books are closed until {instant(books.closed_until)} only"
+            if books.any_closed
+            else "nothing is closed",
             f"Run: gpuledger close --until {instant(period.end)}",
         )
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from billing.exact import Scale, rounded
+from billing.exact import Scale
 from billing.periods import Period
 from billing.rates import current_rate_card
-from billing.sums import LedgerSum, one_currency
+from billing.sums import KINDS, LedgerSum, one_currency
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
@@ -94,16 +94,23 @@ def ledger_report(store: Store, period: Period | None, by: Sequence[str]) -> Led
         found = store.rows(read_sql(__file__, "ledger_report"), params)
     currency = one_currency(found)
     scale = Scale.of(row["device_units"] for row in found)
+    columns = [f"by_{name}" for name in dimensions]
     holders: dict[tuple[str, ...], LedgerSum] = {}
     total, unallocated, unavailable, capacity = (LedgerSum(scale) for _ in range(4))
     for row in found:
         if row["held"]:
-            key = tuple(row[f"by_{name}"] for name in dimensions)
-            holders.setdefault(key, LedgerSum(scale)).add(row, "used", "idle", "unmetered")
-            total.add(row, "used", "idle", "unmetered")
-        unallocated.add(row, "unallocated")
-        unavailable.add(row, "unavailable")
-        capacity.add(row, "used", "idle", "unmetered", "unallocated", "unavailable")
+            key = tuple(row[name] for name in columns)
+            if key not in holders:
+                holders[key] = LedgerSum(scale)
+            holders[key].add(row, *KINDS)
+        if row["unallocated_micro_ms"]:
+            unallocated.add(row, "unallocated")
+        if row["unavailable_micro_ms"]:
+            unavailable.add(row, "unavailable")
+    for holder in holders.values():
+        total.merge(holder)
+    for part in (total, unallocated, unavailable):
+        capacity.merge(part)
     return LedgerReport(
         period=period,
         by=dimensions,
@@ -121,6 +128,6 @@ def ledger_report(store: Store, period: Period | None, by: Sequence[str]) -> Led
         capacity={
             "gpu_hours": capacity.hours(),
             "cost": capacity.list_cost(),
-            "unpriced_gpu_hours": rounded(scale.hours(capacity.unpriced)),
+            "unpriced_gpu_hours": scale.hours(capacity.unpriced),
         },
     )

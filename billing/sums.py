@@ -7,8 +7,11 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from billing.exact import Scale, price_nano, rounded
+from billing.exact import NANO, Scale, price_nano, quotient
 from warehouse.errors import LedgerError
+
+KINDS = ("used", "idle", "unmetered")
+"""Of allocated time."""
 
 
 def one_currency(rows: Iterable[Mapping[str, Any]]) -> str | None:
@@ -29,7 +32,7 @@ class LedgerSum:
 
     def __init__(self, scale: Scale) -> None:
         self.scale = scale
-        self.kinds = {"used": 0, "idle": 0, "unmetered": 0}
+        self.kinds = dict.fromkeys(KINDS, 0)
         self.quantity = self.unpriced = self.listed = self.contracted = 0
         self.priced = False
 
@@ -48,8 +51,18 @@ class LedgerSum:
             self.listed += quantity * price_nano(row["list_unit_price"])
             self.contracted += quantity * price_nano(row["contracted_unit_price"])
 
+    def merge(self, other: LedgerSum) -> None:
+        """Adds another sum on the same scale."""
+        for kind, part in other.kinds.items():
+            self.kinds[kind] += part
+        self.quantity += other.quantity
+        self.unpriced += other.unpriced
+        self.listed += other.listed
+        self.contracted += other.contracted
+        self.priced = self.priced or other.priced
+
     def hours(self) -> Decimal:
-        return rounded(self.scale.hours(self.quantity))
+        return self.scale.hours(self.quantity)
 
     def billed(self) -> Fraction:
         """Unrounded, at the contracted price; without the part that has none."""
@@ -62,14 +75,14 @@ class LedgerSum:
         metered = self.quantity - self.kinds["unmetered"]
         return {
             "allocated_gpu_hours": self.hours(),
-            **{f"{kind}_gpu_hours": rounded(self.scale.hours(part)) for kind, part in self.kinds.items()},
-            "unpriced_gpu_hours": rounded(self.scale.hours(self.unpriced)),
+            **{f"{kind}_gpu_hours": self.scale.hours(part) for kind, part in self.kinds.items()},
+            "unpriced_gpu_hours": self.scale.hours(self.unpriced),
             "list_cost": self._cost(self.listed),
             "billed_cost": self._cost(self.contracted),
             "currency": currency,
-            "coverage": rounded(Fraction(metered, self.quantity)) if self.quantity else None,
+            "coverage": quotient(metered, self.quantity) if self.quantity else None,
         }
 
     def _cost(self, cost: int) -> Decimal | None:
         """Unknown only where something has no price and nothing has one; nothing at all costs nothing."""
-        return None if self.unpriced and not self.priced else rounded(self.scale.money(cost))
+        return None if self.unpriced and not self.priced else quotient(cost, self.scale.hour * NANO)

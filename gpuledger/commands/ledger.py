@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from billing.ledger_report import LedgerReport
 
 HEADINGS = {
-    "allocated_gpu_hours": "allocated h",
-    "used_gpu_hours": "used h",
-    "idle_gpu_hours": "idle h",
-    "unmetered_gpu_hours": "unmetered h",
+    "allocated_gpu_hours": "allocated",
+    "used_gpu_hours": "used",
+    "idle_gpu_hours": "idle",
+    "unmetered_gpu_hours": "unmetered",
     "list_cost": "list cost",
-    "billed_cost": "billed cost",
-    "coverage": "metered %",
+    "billed_cost": "billed",
+    "coverage": "metered",
 }
 
 
@@ -86,7 +86,7 @@ def _print_table(report: LedgerReport) -> None:
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     shown = {HEADINGS.get(name, name): _two(value) for name, value in row.items()}
-    shown["metered %"] = None if row["coverage"] is None else round(row["coverage"] * 100, 1)
+    shown["metered"] = None if row["coverage"] is None else f"{row['coverage'] * 100:.1f} %"
     return shown
 
 

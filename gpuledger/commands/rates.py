@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,16 +50,30 @@ def apply(
 
 @rates.command("list")
 def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """The rates in force, as patterns; a dash matches anything."""
+    """The rates of the card in force: their patterns, price and time (UTC; a dash is open)."""
     from billing.rates import list_rates
 
     with open_store(store) as opened:
         migrate(opened)
         rows = list_rates(opened)
-    if not rows and fmt is options.Format.table:
+    if fmt is not options.Format.table:
+        print_rows(rows, COLUMNS, fmt)
+    elif not rows:
         say("no rate card yet. Next: gpuledger rates apply FILE")
-        return
-    print_rows(rows, COLUMNS, fmt)
+    else:
+        title = f"rate card {rows[0]['version']}, {rows[0]['currency']} per GPU-hour"
+        print_rows([_for_people(row) for row in rows], ("sku", "for", "price", "from", "to"), fmt, title)
+
+
+def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
+    patterns = [f"{key} {row[key]}" for key in ("tenant", "model", "partition_profile", "pool") if row[key] is not None]
+    return {
+        "sku": row["sku"],
+        "for": ", ".join(patterns) or "anything",
+        "price": row["price_per_gpu_hour"],
+        "from": row["effective_from"] and instant(row["effective_from"]).replace("T00:00:00.000Z", ""),
+        "to": row["effective_to"] and instant(row["effective_to"]).replace("T00:00:00.000Z", ""),
+    }
 
 
 def _user() -> str:
