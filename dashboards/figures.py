@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import plotly.graph_objects as go
 
@@ -15,9 +16,11 @@ GRID = "rgba(126,141,166,0.22)"
 def fleet_over_time(buckets: Sequence[Bucket], grain: Grain) -> go.Figure:
     """Average GPUs of each kind, stacked to the capacity; a bucket without closed hours leaves a gap.
 
-    The x axis is local time of the billing zone.
+    The x axis is local time of the billing zone; hours keep the period's first offset, so that the hour which autumn
+    repeats has a place of its own. The hover says every bucket's true local time.
     """
-    at = [bucket.at.replace(tzinfo=None) for bucket in buckets]
+    offset = buckets[0].at.utcoffset() if buckets and grain == "hour" else None
+    at = [_place(bucket, offset) for bucket in buckets]
     figure = go.Figure([_stacked(kind, at, buckets) for kind in KINDS])
     figure.add_scatter(
         x=at,
@@ -25,8 +28,8 @@ def fleet_over_time(buckets: Sequence[Bucket], grain: Grain) -> go.Figure:
         name="Capacity",
         mode="lines",
         line={"width": 0},
-        customdata=[_when(bucket, grain) for bucket in buckets],
-        hovertemplate="%{y:,.1f} GPUs<br><span style='opacity:.8'>%{customdata}</span><extra>Capacity</extra>",
+        customdata=[_said(bucket, grain) for bucket in buckets],
+        hovertemplate="%{y:,.1f}<br><b>%{customdata}</b>",
     )
     figure.update_layout(
         barmode="stack",
@@ -38,7 +41,7 @@ def fleet_over_time(buckets: Sequence[Bucket], grain: Grain) -> go.Figure:
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "Inter, ui-sans-serif, system-ui, sans-serif", "size": 12},
         hoverlabel={"bgcolor": "#182034", "bordercolor": "#2c3753", "font": {"color": "#f1f4fa", "size": 12.5}},
-        xaxis={"showgrid": False, "tickformat": "%-d %b", "hoverformat": _hover_format(grain), "fixedrange": False},
+        xaxis={"showgrid": False, "tickformat": "%-d %b", "unifiedhovertitle": {"text": "GPUs on average"}},
         yaxis={"gridcolor": GRID, "zeroline": False, "rangemode": "tozero", "fixedrange": True, "nticks": 6},
         template="none",
         autosize=True,
@@ -46,7 +49,7 @@ def fleet_over_time(buckets: Sequence[Bucket], grain: Grain) -> go.Figure:
     return figure
 
 
-def _stacked(kind: Kind, at: Sequence[object], buckets: Sequence[Bucket]) -> go.Bar:
+def _stacked(kind: Kind, at: Sequence[datetime], buckets: Sequence[Bucket]) -> go.Bar:
     marker: dict[str, object] = {"color": kind.colour, "line": {"width": 0}}
     if kind.hatch:
         marker["color"] = "rgba(126,141,166,0.14)"
@@ -60,12 +63,15 @@ def _stacked(kind: Kind, at: Sequence[object], buckets: Sequence[Bucket]) -> go.
     )
 
 
-def _when(bucket: Bucket, grain: Grain) -> str:
-    """What the hover says of the bucket's completeness."""
+def _place(bucket: Bucket, offset: timedelta | None) -> datetime:
+    """Where a bucket stands on the axis, which knows no zones: its local time, or its instant at a fixed offset."""
+    if offset is None:
+        return bucket.at.replace(tzinfo=None)
+    return (bucket.at.astimezone(UTC) + offset).replace(tzinfo=None)
+
+
+def _said(bucket: Bucket, grain: Grain) -> str:
+    """What the hover says of when the bucket is, and of how much of it is closed."""
     if grain == "hour":
-        return bucket.at.strftime("%Z")
-    return f"average of {bucket.hours_closed} closed hours"
-
-
-def _hover_format(grain: Grain) -> str:
-    return "%a %-d %b %Y" if grain == "day" else "%a %-d %b, %H:%M"
+        return f"{bucket.at:%a} {bucket.at.day} {bucket.at:%b, %H:%M %Z}"
+    return f"{bucket.at:%a} {bucket.at.day} {bucket.at:%B}, average of {bucket.hours_closed} hours"

@@ -72,6 +72,7 @@ def test_the_hour_that_autumn_repeats_is_counted_twice(store: Store, make_books:
     assert period is not None
     hours = data.fleet_over_time(store, period, "Europe/Berlin", "hour")
     assert [f"{bucket.at:%H:%M %Z}" for bucket in hours] == ["02:00 CEST", "02:00 CET", "03:00 CET"]
+    assert len(set(figures.fleet_over_time(hours, "hour").data[0].x)) == 3
 
 
 def test_a_month_has_the_hours_that_its_zone_gives_it() -> None:
