@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from gpuledger.options import Format
 
@@ -61,8 +62,9 @@ def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], fmt: F
     else:
         table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
         for column in columns:
-            numeric = all(isinstance(row.get(column), int | float | Decimal | None) for row in rows) and rows
-            table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+            numeric = bool(rows) and all(isinstance(row.get(column), int | float | Decimal | None) for row in rows)
+            table.add_column(Text(column), justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
         for row in rows:
-            table.add_row(*["-" if row.get(c) is None else str(plain(row[c])) for c in columns])
+            # Text, not str: a tenant may be called "[red]", and that is a name, not markup.
+            table.add_row(*[Text("-" if row.get(c) is None else str(plain(row[c]))) for c in columns])
         console.print(table)

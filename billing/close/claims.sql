@@ -22,7 +22,6 @@ WITH
             min(if(project = '', NULL, project)) AS some_project,
             min(if(queue = '', NULL, queue)) AS some_queue,
             min(if(workload_id = '', NULL, workload_id)) AS some_workload,
-            min(if(partition_profile = '', NULL, partition_profile)) AS some_profile,
             max(preemptible) AS some_preemptible,
             max(gpus) AS some_gpus
         FROM events
@@ -83,7 +82,7 @@ SELECT
     told.5 AS node,
     device_id,
     partition_id,
-    coalesce(nullIf(told.7, ''), some_profile, '') AS partition_profile,
+    told.7 AS partition_profile,
     told.8 AS units,
     coalesce(told.9, some_gpus, 1) AS gpus,
     piece.1 AS start_ms,

@@ -79,7 +79,7 @@ def close(
             done += len(portion)
         progress("attributing", done, len(dirty))
         publish_claims(store, stage, refused)
-        if dirty:
+        if dirty or (card and card.version != _last_card(store)):
             _record_run(store, stage.run, cutoff, limit, card, len(dirty), changed)
     finally:
         _drop_stage(store, stage)
@@ -316,6 +316,10 @@ def _record_run(
             "changed": changed,
         },
     )
+
+
+def _last_card(store: Store) -> str:
+    return str(store.value("SELECT argMax(rate_card, run) AS card FROM close_runs"))
 
 
 def _drop_stage(store: Store, stage: Stage) -> None:
