@@ -92,7 +92,11 @@ def _prepare(store: Store, demo: bool, seed: int, out: Path) -> Demo | None:
         with Steps(errors, stop).shown() as steps:
             return demonstration.build(store, seed, out, steps)
 
-    return in_worker(work, stop)
+    try:
+        return in_worker(work, stop)
+    except KeyboardInterrupt:
+        say("interrupted; the store is whole, and running the same command again carries on")
+        raise
 
 
 @contextlib.contextmanager
