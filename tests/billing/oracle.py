@@ -186,6 +186,10 @@ def _claims(events: list[Record], until: int) -> list[Claim]:
 
 def _claims_of(life: list[Record], until: int) -> Iterator[Claim]:
     Place = tuple[str, str]  # noqa: N806
+    ends = [event["ts"] for event in life if event["event"] in TERMINAL]
+    starts = [event["ts"] for event in life if event["event"] in ("started", "resized", "resumed")]
+    if ends and starts and max(ends) < min(starts):
+        return  # It ended before it started: impossible, and refused.
     held: dict[Place, tuple[int, Record]] = {}
     suspended: dict[Place, Record] = {}
 
@@ -235,9 +239,11 @@ def _admitted(claims: list[Claim], phases: dict[tuple[str, str], list[Phase]]) -
     """First come, first served; what does not fit when it starts is refused for its whole time."""
     admitted: list[Claim] = []
     for claim in sorted(claims, key=lambda claim: (claim.start, claim.allocation, claim.device, claim.partition)):
-        phase = _phase_at(phases.get((claim.cluster, claim.device), []), claim.start)
-        if phase is None:
+        life = [phase for phase in phases.get((claim.cluster, claim.device), []) if phase.state != "removed"]
+        if not life:
             continue
+        # A holder may be told of before its device is: what the device was first seen with counts until then.
+        phase = max((phase for phase in life if phase.start <= claim.start), key=lambda at: at.start, default=life[0])
         units = phase.units if claim.units is None else claim.units
         there = [
             other

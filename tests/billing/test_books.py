@@ -405,12 +405,15 @@ def test_an_allocation_silent_for_less_than_a_day_is_still_held(store: Store, tm
     assert held(store, facts, tmp_path, until="36:00") == {"a": (27.0, False)}
 
 
-def test_an_end_before_the_start_ends_nothing(store: Store, tmp_path: Path) -> None:
+def test_an_allocation_that_ends_before_it_starts_is_refused(store: Store, tmp_path: Path) -> None:
     facts = Facts(
         [device("00:00", "GPU-0")],
         [event("08:00", "a", "finished"), event("20:00", "a", "started", device_id="GPU-0")],
     )
-    assert held(store, facts, tmp_path) == {"a": (4.0, False)}
+    assert held(store, facts, tmp_path) == {}
+    assert store.rows("SELECT allocation_id, reason FROM refused_claims") == [
+        {"allocation_id": "a", "reason": "ends_before_it_starts"}
+    ]
 
 
 def test_two_claims_on_the_same_units_are_shown_and_the_second_is_not_charged(store: Store, tmp_path: Path) -> None:
