@@ -112,6 +112,8 @@ def _closing_hourly(store: Store) -> Iterator[None]:
     from apscheduler.schedulers.background import BackgroundScheduler
 
     stop = threading.Event()
+    # A connection of its own: pages need not wait for a long close.
+    store = store.another()
     scheduler = BackgroundScheduler(timezone=UTC)
     scheduler.add_job(
         _close,
@@ -129,6 +131,7 @@ def _closing_hourly(store: Store) -> Iterator[None]:
     finally:
         stop.set()
         scheduler.shutdown(wait=True)
+        store.close()
 
 
 class _Ending(Exception):  # noqa: N818 (no error)

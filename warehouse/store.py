@@ -120,6 +120,13 @@ class Store:
                 settings=settings,
             )
 
+    def another(self) -> Store:
+        """A second connection to the same store, so that long and short work need not wait for each other.
+
+        Close it before this one, which holds the embedded store's lock.
+        """
+        raise NotImplementedError
+
     def create_like(self, new: str, table: str) -> None:
         """An empty table of the same structure; the statement takes no parameters."""
         self.command(f"CREATE TABLE {identifier(new)} AS {identifier(table)}")
@@ -136,10 +143,11 @@ class Store:
 class EmbeddedStore(Store):
     """ClickHouse inside this process. It belongs to one process at a time; a lock file says which."""
 
-    def __init__(self, url: str, path: Path | None) -> None:
+    def __init__(self, url: str, path: Path | None, hold: bool = True) -> None:
         import clickhouse_connect
 
-        self._lock_file = None if path is None else _hold(path)
+        self._path = path
+        self._lock_file = _hold(path) if path is not None and hold else None
         try:
             with _store_errors(url):
                 client = clickhouse_connect.get_client(
@@ -152,6 +160,9 @@ class EmbeddedStore(Store):
             _release(self._lock_file)
             raise
         super().__init__(url, client)
+
+    def another(self) -> Store:
+        return EmbeddedStore(self.url, self._path, hold=False)
 
     @contextlib.contextmanager
     def staged(self, batch: pa.Table) -> Iterator[str]:
@@ -185,12 +196,16 @@ class ServerStore(Store):
             "password": parts.password or os.environ.get("GPULEDGER_STORE_PASSWORD", ""),
             "secure": parts.scheme == "clickhouses",
         }
+        self._full_url = url
         with _store_errors(url):
             admin = clickhouse_connect.get_client(**connect)
             admin.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
             admin.close()
             client = clickhouse_connect.get_client(**connect, database=database)
         super().__init__(url, client)
+
+    def another(self) -> Store:
+        return ServerStore(self._full_url)
 
     @contextlib.contextmanager
     def staged(self, batch: pa.Table) -> Iterator[str]:

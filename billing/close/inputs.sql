@@ -1,6 +1,6 @@
 -- One row: an hour before {until_ms:Int64} that has anything to count, and the fingerprint of all that its entries
 -- are computed from: claims and device states as clipped to the hour, prices in force, sample batches that touch it.
--- Units:   hour = hours since the epoch.
+-- Units:   hour = hours since the epoch; facts = claims, device states and prices that lie in it.
 -- Traps:   fingerprints are sums of hashes, so order does not matter; batches count once (a merge of facts is no change).
 WITH
     {until_ms:Int64} AS until,
@@ -24,7 +24,7 @@ WITH
     ),
     clipped AS
     (
-        SELECT hour, sum(cityHash64(what, greatest(start_ms, toInt64(hour) * 3600000), least(end_ms, toInt64(hour + 1) * 3600000))) AS inputs
+        SELECT hour, count() AS facts, sum(cityHash64(what, greatest(start_ms, toInt64(hour) * 3600000), least(end_ms, toInt64(hour + 1) * 3600000))) AS inputs
         FROM (SELECT * FROM facts UNION ALL SELECT * FROM priced)
         ARRAY JOIN range(toUInt32(intDiv(start_ms, 3600000)), toUInt32(intDiv(end_ms - 1, 3600000) + 1)) AS hour
         GROUP BY hour
@@ -40,7 +40,7 @@ WITH
         )
         GROUP BY hour
     )
-SELECT clipped.hour AS hour, clipped.inputs + touches.inputs + {zone_hash:UInt64} AS inputs
+SELECT clipped.hour AS hour, clipped.facts AS facts, clipped.inputs + touches.inputs + {zone_hash:UInt64} AS inputs
 FROM clipped
 LEFT JOIN touches ON clipped.hour = touches.hour
 WHERE toInt64(clipped.hour) * 3600000 < until

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 from billing.close.claims import Stage, publish_claims, stage_claims
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 GRACE = timedelta(minutes=15)
 """How long after its end an hour waits for late records before a close without `until` takes it."""
-PORTION_SAMPLES = 12_000_000
-"""Samples that one portion of a close reads at most; bounds its memory (about 100 bytes a sample)."""
+PORTION_WEIGHT = 16_000_000
+"""Samples, and claims and states six-fold, that one portion of a close takes at most; bounds its memory."""
+FACT_WEIGHT = 6
 HOUR_MS = 3_600_000
 
 Progress = Callable[[str, int, int], None]
@@ -44,6 +45,14 @@ class CloseReport:
     changed: int
     refused: int
     rate_card: str
+
+
+class DirtyHour(NamedTuple):
+    """An hour (since the epoch) to compute, the fingerprint of its inputs, and how much work it is."""
+
+    hour: int
+    inputs: int
+    weight: int
 
 
 def close(
@@ -73,7 +82,7 @@ def close(
         dirty = _dirty_hours(store, stage, limit, card)
         changed = 0
         done = 0
-        for portion in _portions(store, dirty):
+        for portion in _portions(dirty):
             progress("attributing", done, len(dirty))
             changed += _close_portion(store, stage, portion, card)
             done += len(portion)
@@ -151,8 +160,8 @@ def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None, limit: d
     )
 
 
-def _dirty_hours(store: Store, stage: Stage, limit: datetime, card: AppliedCard | None) -> list[tuple[int, int]]:
-    """Hours to compute, as (hours since the epoch, fingerprint of their inputs), in order."""
+def _dirty_hours(store: Store, stage: Stage, limit: datetime, card: AppliedCard | None) -> list[DirtyHour]:
+    """Hours to compute, in order."""
     zone = str(card.card.timezone) if card else "UTC"
     inputs = store.rows(
         read_sql(__file__, "inputs"),
@@ -169,37 +178,39 @@ def _dirty_hours(store: Store, stage: Stage, limit: datetime, card: AppliedCard 
             "FROM closed_hours GROUP BY hour"
         )
     }
-    dirty = {row["hour"]: row["inputs"] for row in inputs if known.get(row["hour"]) != row["inputs"]}
-    # An hour that has lost everything it was computed from (a device row corrected away) must be emptied.
-    gone = set(known) - {row["hour"] for row in inputs}
-    dirty |= {hour: 0 for hour in gone if hour * HOUR_MS < _ms(limit) and known[hour] != 0}
-    return sorted(dirty.items())
-
-
-def _portions(store: Store, dirty: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """The dirty hours in order, in runs that read at most PORTION_SAMPLES samples (at least an hour each)."""
-    weights = {
+    samples = {
         row["hour"]: row["samples"]
         for row in store.rows(
             "SELECT toUInt32(intDiv(toUnixTimestamp(touched_hours.hour), 3600)) AS hour, sum(rows) AS samples "
             "FROM touched_hours GROUP BY hour"
         )
     }
-    portion: list[tuple[int, int]] = []
-    weight = 0
-    for hour, inputs in dirty:
-        if portion and weight + weights.get(hour, 0) > PORTION_SAMPLES:
+    dirty = [
+        DirtyHour(row["hour"], row["inputs"], samples.get(row["hour"], 0) + FACT_WEIGHT * row["facts"])
+        for row in inputs
+        if known.get(row["hour"]) != row["inputs"]
+    ]
+    # An hour that has lost everything it was computed from (a device row corrected away) must be emptied.
+    gone = set(known) - {row["hour"] for row in inputs}
+    dirty += [DirtyHour(hour, 0, 0) for hour in gone if hour * HOUR_MS < _ms(limit) and known[hour] != 0]
+    return sorted(dirty)
+
+
+def _portions(dirty: Sequence[DirtyHour]) -> Iterator[list[DirtyHour]]:
+    """The dirty hours in order, in runs of at most PORTION_WEIGHT (at least an hour each)."""
+    portion: list[DirtyHour] = []
+    for hour in dirty:
+        if portion and sum(other.weight for other in portion) + hour.weight > PORTION_WEIGHT:
             yield portion
-            portion, weight = [], 0
-        portion.append((hour, inputs))
-        weight += weights.get(hour, 0)
+            portion = []
+        portion.append(hour)
     if portion:
         yield portion
 
 
-def _close_portion(store: Store, stage: Stage, portion: Sequence[tuple[int, int]], card: AppliedCard | None) -> int:
+def _close_portion(store: Store, stage: Stage, portion: Sequence[DirtyHour], card: AppliedCard | None) -> int:
     """Attributes, rates and publishes some hours. Answers how many of them changed."""
-    first, last = portion[0][0], portion[-1][0]
+    first, last = portion[0].hour, portion[-1].hour
     cuts, midnights = _cuts(card, first, last)
     names = stage.names(*_PORTION_TABLES, "settled", "states", "prices")
     params = {
@@ -237,20 +248,21 @@ def _uniform_interval(store: Store, first: int, last: int) -> int:
     return int(row["shortest"]) if row["shortest"] is not None and row["shortest"] == row["longest"] else 0
 
 
-def _publish(store: Store, stage: Stage, portion: Sequence[tuple[int, int]]) -> int:
+def _publish(store: Store, stage: Stage, portion: Sequence[DirtyHour]) -> int:
     """Writes the entries of the hours that changed, then makes them visible."""
     import pyarrow as pa
 
     content = {row["hour"]: row["content"] for row in store.rows(read_sql(__file__, "content"), stage.names("entries"))}
     in_force = {
         row["hour"]: (row["run"], row["content"])
-        for row in store.rows(read_sql(__file__, "in_force"), {"first": portion[0][0], "last": portion[-1][0]})
+        for row in store.rows(read_sql(__file__, "in_force"), {"first": portion[0].hour, "last": portion[-1].hour})
     }
+    hours = [hour.hour for hour in portion]
     runs = [
         in_force[hour][0] if hour in in_force and in_force[hour][1] == content.get(hour, 0) else stage.run
-        for hour, _ in portion
+        for hour in hours
     ]
-    changed = [hour for (hour, _), run in zip(portion, runs, strict=True) if run == stage.run]
+    changed = [hour for hour, run in zip(hours, runs, strict=True) if run == stage.run]
     if changed:
         store.command(
             read_sql(__file__, "publish_entries"), {"run": stage.run, "hours": changed, **stage.names("entries")}
@@ -259,11 +271,11 @@ def _publish(store: Store, stage: Stage, portion: Sequence[tuple[int, int]]) -> 
         "closed_hours",
         pa.table(
             {
-                "hour": pa.array([hour * HOUR_MS for hour, _ in portion], pa.timestamp("ms", "UTC")),
+                "hour": pa.array([hour * HOUR_MS for hour in hours], pa.timestamp("ms", "UTC")),
                 "run": pa.array(runs, pa.uint64()),
                 "checked_by": pa.array([stage.run] * len(portion), pa.uint64()),
-                "inputs": pa.array([inputs for _, inputs in portion], pa.uint64()),
-                "content": pa.array([content.get(hour, 0) for hour, _ in portion], pa.uint64()),
+                "inputs": pa.array([hour.inputs for hour in portion], pa.uint64()),
+                "content": pa.array([content.get(hour, 0) for hour in hours], pa.uint64()),
             }
         ),
     )
@@ -290,13 +302,13 @@ def _midnight(day: date, zone: ZoneInfo) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=zone)
 
 
-def _hours(portion: Sequence[tuple[int, int]]) -> pa.Table:
+def _hours(portion: Sequence[DirtyHour]) -> pa.Table:
     import pyarrow as pa
 
     return pa.table(
         {
-            "hour": pa.array([hour for hour, _ in portion], pa.uint32()),
-            "inputs": pa.array([inputs for _, inputs in portion], pa.uint64()),
+            "hour": pa.array([hour.hour for hour in portion], pa.uint32()),
+            "inputs": pa.array([hour.inputs for hour in portion], pa.uint64()),
         }
     )
 

@@ -1,0 +1,127 @@
+"""`gpuledger doctor`: what the store holds, and what was refused on the way in or by the books."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from gpuledger import __version__, options
+from gpuledger.output import console, print_json, print_rows
+from warehouse.records import RECORD_TYPES
+from warehouse.store import Store, identifier, migrations, open_store, read_sql
+
+EXAMPLES = 3
+"""Newest rows shown of each reason."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor")(doctor)
+
+
+def doctor(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """Show the store, its rows, the quarantine with examples, refused claims and the last close; changes nothing."""
+    with open_store(store) as opened:
+        findings = examine(opened)
+    if fmt is options.Format.json:
+        print_json(findings)
+    elif fmt is options.Format.csv:
+        print_rows(_flat(findings), ("section", "name", "reason", "count", "detail"), fmt)
+    else:
+        _print(findings)
+
+
+def examine(store: Store) -> dict[str, Any]:
+    """Everything that `doctor` says."""
+    exists = {row["name"] for row in store.rows("SELECT name FROM system.tables WHERE database = currentDatabase()")}
+    newest = max(number for number, _, _ in migrations())
+
+    def found(table: str, name: str, **params: Any) -> list[dict[str, Any]]:
+        return store.rows(read_sql(__file__, name), params) if table in exists else []
+
+    version = found("schema_migrations", "schema_version")
+    last_close = found("close_runs", "last_close")
+    return {
+        "store": store.url,
+        "gpuledger": __version__,
+        "schema": {"version": version[0]["version"] if version else 0, "newest": newest},
+        "rows": {name: _count(store, name) if name in exists else 0 for name in RECORD_TYPES},
+        "quarantine": [
+            _with_examples(row) for row in found("quarantine", "quarantined_with_examples", examples=EXAMPLES)
+        ],
+        "refused_claims": found("refused_claims", "refused_claims_by_reason"),
+        "last_close": last_close[0] if last_close else None,
+    }
+
+
+def _with_examples(row: Mapping[str, Any]) -> dict[str, Any]:
+    examples = [dict(zip(("source", "row", "detail", "raw"), newest[1:], strict=True)) for newest in row["newest"]]
+    return {"record_type": row["record_type"], "reason": row["reason"], "rows": row["rows"], "examples": examples}
+
+
+def _count(store: Store, table: str) -> int:
+    """Distinct rows: a row that was sent twice and is not merged yet counts once."""
+    return int(store.value(f"SELECT count() AS n FROM {identifier(table)} FINAL"))
+
+
+def _print(findings: Mapping[str, Any]) -> None:
+    schema = findings["schema"]
+    state = "up to date" if schema["version"] == schema["newest"] else "next: gpuledger init"
+    last = findings["last_close"]
+    summary = [
+        {"": "store", "is": findings["store"]},
+        {"": "schema", "is": f"{schema['version']} of {schema['newest']} ({state})"},
+        *({"": name, "is": f"{count:,} rows"} for name, count in findings["rows"].items()),
+        {"": "last close", "is": _last_close(last)},
+    ]
+    print_rows(summary, ("", "is"), options.Format.table)
+    console.print()
+    if findings["quarantine"]:
+        rows = [
+            {**group, "newest": "\n".join(_example(example) for example in group["examples"])}
+            for group in findings["quarantine"]
+        ]
+        print_rows(rows, ("record_type", "reason", "rows", "newest"), options.Format.table, "Quarantine")
+    else:
+        console.print("Quarantine: empty")
+    if findings["refused_claims"]:
+        console.print()
+        columns = ("reason", "claims", "example")
+        print_rows(findings["refused_claims"], columns, options.Format.table, "Claims that the books refuse")
+    else:
+        console.print("Claims that the books refuse: none")
+
+
+def _last_close(run: Mapping[str, Any] | None) -> str:
+    if run is None:
+        return "never (next: gpuledger close)"
+    return f"{run['finished_at']:%F %T}Z, closed until {run['closed_until']:%F %R}Z"
+
+
+def _example(example: Mapping[str, Any]) -> str:
+    return f"{example['source']} row {example['row']}: {example['detail']}\n  {example['raw'][:200]}"
+
+
+def _flat(findings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    last = findings["last_close"]
+    return [
+        {"section": "store", "name": findings["store"]},
+        {"section": "schema", "name": "version", "count": findings["schema"]["version"]},
+        *({"section": "rows", "name": name, "count": count} for name, count in findings["rows"].items()),
+        *(
+            {
+                "section": "quarantine",
+                "name": group["record_type"],
+                "reason": group["reason"],
+                "count": group["rows"],
+                "detail": _example(group["examples"][0]),
+            }
+            for group in findings["quarantine"]
+        ),
+        *(
+            {"section": "refused_claims", "reason": row["reason"], "count": row["claims"], "detail": row["example"]}
+            for row in findings["refused_claims"]
+        ),
+        *([{"section": "last_close", "name": "closed_until", "detail": last["closed_until"]}] if last else []),
+    ]

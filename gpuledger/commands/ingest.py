@@ -1,0 +1,108 @@
+"""`gpuledger ingest`: files of records into the store."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from gpuledger import options
+from gpuledger.output import errors, print_json, print_rows, say
+from warehouse.errors import LedgerError
+from warehouse.records import RECORD_TYPES
+from warehouse.store import migrate, open_store
+
+if TYPE_CHECKING:
+    from ingest import IngestReport
+
+
+class Records(StrEnum):
+    samples = "samples"
+    events = "events"
+    devices = "devices"
+    service_levels = "service-levels"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("ingest")(ingest)
+
+
+def ingest(
+    records: Annotated[Records, typer.Argument(help="What the files hold.", show_default=False)],
+    files: Annotated[
+        list[Path], typer.Argument(help="Parquet, CSV or JSON lines; the last two also .gz.", show_default=False)
+    ],
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Read files into the store; bad rows go to quarantine, a row sent again changes nothing."""
+    from ingest import IngestReport, ingest_file
+    from ingest.files import estimated_rows, suffix
+
+    record = RECORD_TYPES[records.value.replace("-", "_")]
+    for path in files:
+        suffix(path)
+    report = IngestReport()
+    with open_store(store) as opened, _progress() as show:
+        migrate(opened)
+        for path in files:
+            task = show.add_task(path.name, total=estimated_rows(path) or None)
+            try:
+                report += ingest_file(opened, record, path, partial(show.advance, task))
+            except LedgerError:
+                if report.read:
+                    say(closing_line(records.value, report) + " (the files before this one)")
+                raise
+            show.update(task, total=show.tasks[task].completed)
+    _print(records.value, report, fmt)
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rows"),
+        TimeRemainingColumn(),
+        console=errors,
+        transient=True,
+        disable=not errors.is_terminal,
+    )
+
+
+def _print(records: str, report: IngestReport, fmt: options.Format) -> None:
+    document: dict[str, Any] = {
+        "records": records,
+        "read": report.read,
+        "written": report.written,
+        "duplicate": report.duplicate,
+        "quarantined": report.quarantined,
+        "ignored_columns": report.ignored_columns,
+    }
+    if fmt is options.Format.json:
+        print_json(document)
+        return
+    if fmt is options.Format.csv:
+        document["quarantined"] = sum(report.quarantined.values())
+        del document["ignored_columns"]
+        print_rows([document], list(document), fmt)
+        return
+    say(closing_line(records, report))
+
+
+def closing_line(records: str, report: IngestReport) -> str:
+    """What a run did, in one line."""
+    line = (
+        f"{records}: read {report.read:,} · written {report.written:,} · duplicate {report.duplicate:,}"
+        f" · quarantined {sum(report.quarantined.values()):,}"
+    )
+    if report.quarantined:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(report.quarantined.items()))
+        line += f" ({reasons}; gpuledger doctor shows them)"
+    if report.ignored_columns:
+        line += f" · ignored columns: {', '.join(report.ignored_columns)}"
+    return line
