@@ -1,0 +1,64 @@
+"""The same client and the same SQL over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.warehouse.engine_over_http import served
+
+from billing.close import close
+from billing.verify import verify
+from warehouse.errors import StoreError
+from warehouse.store import Store, migrate, open_store
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Iterator[Store]:
+    with served(tmp_path) as url, open_store(url) as store:
+        migrate(store)
+        yield store
+
+
+def test_parameters_rows_and_errors_are_those_of_the_embedded_store(remote: Store) -> None:
+    at = datetime(2026, 10, 1, 12, tzinfo=UTC)
+    assert remote.rows(
+        "SELECT {at:DateTime64(3, 'UTC')} AS at, {name:String} AS name", {"at": at, "name": "o'brien"}
+    ) == [{"at": at, "name": "o'brien"}]
+    with pytest.raises(StoreError, match="nope"):
+        remote.rows("SELECT nope")
+
+
+def test_a_batch_sent_again_changes_nothing(remote: Store) -> None:
+    batch = pa.table(
+        {
+            "ts": pa.array([1_790_000_000_000], pa.timestamp("ms", "UTC")),
+            "interval_seconds": [60.0],
+            "device_id": ["GPU-0"],
+            "state": ["ok"],
+            "utilization": [0.25],
+            "batch": pa.array([7], pa.uint64()),
+        }
+    )
+    for _ in range(2):
+        remote.insert("samples", batch, token="seven")
+    assert remote.rows("SELECT count() AS n, any(utilization) AS u FROM samples") == [{"n": 1, "u": 0.25}]
+    assert remote.value("SELECT count() AS n FROM system.tables WHERE name LIKE 'staged_%'") == 0
+
+
+def test_the_close_runs_there_too(remote: Store) -> None:
+    remote.command(
+        "INSERT INTO devices (ts, cluster, node, device_id, model, units, state) "
+        "VALUES ('2026-10-01 00:00:00', 'c', 'n', 'GPU-0', 'NVIDIA L4', 2, 'available')"
+    )
+    remote.command(
+        "INSERT INTO events (ts, cluster, allocation_id, event, tenant, node, device_id, units) VALUES "
+        "('2026-10-01 01:00:00', 'c', 'a', 'started', 't', 'n', 'GPU-0', 1), ('2026-10-01 02:30:00', 'c', 'a', 'finished', 't', '', '', NULL)"
+    )
+    report = close(remote, until=datetime(2026, 10, 1, 4, tzinfo=UTC))
+    assert (report.checked, report.changed) == (4, 4)
+    assert verify(remote).balanced
+    assert remote.value("SELECT sum(unmetered_unit_ms) AS ms FROM ledger") == 90 * 60_000

@@ -1,0 +1,146 @@
+"""The store: one client, typed parameters, one holder, a schema that can be applied again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from warehouse.errors import StoreError, StoreHeldError
+from warehouse.records import RECORD_TYPES
+from warehouse.store import Store, identifier, migrate, migrations, open_store, split_statements
+
+NASTY = 'o\'brien \\ "研发" \t\n -- ; DROP TABLE samples {x:String} %s'
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    assert [number for number, _, _ in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+def test_migrating_again_applies_nothing(store: Store) -> None:
+    assert migrate(store) == []
+
+
+def test_a_migration_cut_short_is_run_again(tmp_path: Path) -> None:
+    with open_store(f"chdb://{tmp_path}/store") as store:
+        first = split_statements(migrations()[0][2])
+        store.command(first[0])  # A kill after the first statement: the number is not yet noted.
+        assert migrate(store) == [name for _, name, _ in migrations()]
+
+
+def test_a_schema_newer_than_the_program_is_refused(store: Store) -> None:
+    store.command("INSERT INTO schema_migrations (number, name) VALUES (9999, 'of_tomorrow')")
+    with pytest.raises(StoreError, match=r"migration 9999.*newer.*Upgrade gpuledger"):
+        migrate(store)
+
+
+def test_every_fact_has_a_table_with_the_columns_of_its_record_type(store: Store) -> None:
+    for record in RECORD_TYPES.values():
+        columns = [row["name"] for row in store.rows(f"DESCRIBE {identifier(record.name)}")]
+        assert [column.name for column in record.columns] == columns[: len(record.columns)]
+
+
+def test_values_travel_as_parameters_whatever_they_contain(store: Store) -> None:
+    at = datetime(2026, 10, 25, 0, 59, 59, 999000, tzinfo=UTC)
+    (row,) = store.rows(
+        "SELECT {text:String} AS text, {at:DateTime64(3, 'UTC')} AS at, {many:Array(String)} AS many, "
+        "{price:Decimal(18, 9)} AS price, {none:Nullable(String)} AS none",
+        {"text": NASTY, "at": at, "many": [NASTY, ""], "price": Decimal("2.123456789"), "none": None},
+    )
+    assert row == {"text": NASTY, "at": at, "many": [NASTY, ""], "price": Decimal("2.123456789"), "none": None}
+
+
+def test_a_naive_time_is_refused(store: Store) -> None:
+    with pytest.raises(ValueError, match="naive"):
+        store.rows("SELECT {at:DateTime64(3, 'UTC')}", {"at": datetime(2026, 10, 1)})  # noqa: DTZ001
+
+
+def sample(at: list[int], batch: int) -> pa.Table:
+    return pa.table(
+        {
+            "ts": pa.array([1_790_000_000_000 + second * 1000 for second in at], pa.timestamp("ms", "UTC")),
+            "interval_seconds": [60.0] * len(at),
+            "device_id": [NASTY] * len(at),
+            "state": ["ok"] * len(at),
+            "utilization": [0.5] * len(at),
+            "batch": pa.array([batch] * len(at), pa.uint64()),
+        }
+    )
+
+
+def test_a_batch_sent_again_changes_nothing_in_the_table_and_its_view_target(store: Store) -> None:
+    for _ in range(3):
+        store.insert("samples", sample([0, 60, 7200], batch=1), token="one")
+    assert store.value("SELECT count() AS n FROM samples") == 3
+    assert store.rows("SELECT sum(rows) AS n, uniqExact(hour) AS hours FROM touched_hours") == [{"n": 3, "hours": 2}]
+
+
+def test_samples_that_differ_in_content_are_both_kept_and_equal_ones_collapse(store: Store) -> None:
+    store.insert("samples", sample([0, 0, 60], batch=1))
+    store.insert("samples", sample([60, 120], batch=2))
+    store.command("OPTIMIZE TABLE samples FINAL")
+    assert store.value("SELECT count() AS n FROM samples") == 3
+
+
+def test_a_sample_on_the_hour_touches_the_hour_that_it_ends(store: Store) -> None:
+    hour = 1_790_000_000 // 3600 * 3600 + 3600
+    store.insert("samples", sample([hour - 1_790_000_000], batch=1))
+    (row,) = store.rows("SELECT toUnixTimestamp(hour) AS hour, reach_ms, shortest_ms, longest_ms FROM touched_hours")
+    assert row == {"hour": hour - 3600, "reach_ms": 0, "shortest_ms": 60000, "longest_ms": 60000}
+
+
+def test_a_second_process_is_told_who_holds_the_store(tmp_path: Path) -> None:
+    url = f"chdb://{tmp_path}/store"
+    with open_store(url):
+        result = subprocess.run(
+            [sys.executable, "-m", "gpuledger", "init", "--store", url], capture_output=True, text=True, check=False
+        )
+    assert result.returncode == 2
+    assert f"held by process {os.getpid()} on " in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    with open_store(url):  # The lock went with its holder.
+        pass
+
+
+def test_a_store_held_by_this_process_is_held_for_it_too(tmp_path: Path) -> None:
+    with open_store(f"chdb://{tmp_path}/store"), pytest.raises(StoreHeldError, match="held by process"):
+        open_store(f"chdb://{tmp_path}/store")
+
+
+def test_another_connection_sees_the_same_store_and_does_not_wait(store: Store) -> None:
+    with store.another() as other:
+        store.insert("samples", sample([0], batch=1))
+        assert other.value("SELECT count() AS n FROM samples") == 1
+    assert store.value("SELECT count() AS n FROM samples") == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("sqlite:///x", "not a store"),
+        ("chdb://relative/path", "absolute path"),
+        ("clickhouse://user:secret@127.0.0.1:1/db", "cannot be reached|refused"),
+    ],
+)
+def test_a_url_that_cannot_be_opened_says_so_without_the_password(url: str, says: str) -> None:
+    with pytest.raises(StoreError, match=says) as caught:
+        open_store(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_statements_are_split_where_semicolons_count() -> None:
+    text = "SELECT ';' -- a comment; not an end\n; SELECT `a;b`, 'it''s; \\'', 5 - 3 ;\n-- done;\n"
+    assert split_statements(text) == ["SELECT ';'", "SELECT `a;b`, 'it''s; \\'', 5 - 3"]
+
+
+@pytest.mark.parametrize("name", ["x; DROP TABLE y", "a b", "", "1a", "a-b"])
+def test_only_a_plain_identifier_becomes_sql(name: str) -> None:
+    with pytest.raises(ValueError, match="not an identifier"):
+        identifier(name)
