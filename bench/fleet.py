@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from warehouse.store import Store, read_sql
+
+MINUTES_A_DAY = 1440
 
 
 @dataclass(frozen=True)
@@ -18,11 +21,11 @@ class BenchFleet:
 
     @property
     def samples(self) -> int:
-        return self.devices * self.days * 1440
+        return self.devices * self.days * MINUTES_A_DAY
 
     @property
     def end(self) -> datetime:
-        return datetime.fromtimestamp(self.start.timestamp() + self.days * 86400, UTC)
+        return self.start + timedelta(days=self.days)
 
 
 def fill(store: Store, fleet: BenchFleet) -> None:
@@ -32,3 +35,27 @@ def fill(store: Store, fleet: BenchFleet) -> None:
     store.command(read_sql(__file__, "fleet_events"), {**params, "days": fleet.days})
     for day in range(fleet.days):
         store.command(read_sql(__file__, "fleet_samples"), {**params, "day": day})
+
+
+def export_days(store: Store, fleet: BenchFleet, folder: Path) -> list[Path]:
+    """The samples as Parquet, a file a day, in order of time."""
+    paths = []
+    for day in range(fleet.days):
+        path = folder / f"samples-{day:03}.parquet"
+        since = fleet.start + timedelta(days=day)
+        export_samples(store, path, since, since + timedelta(days=1))
+        paths.append(path)
+    return paths
+
+
+def export_samples(store: Store, path: Path, first_at: datetime, last_at: datetime, most: int = 1 << 62) -> None:
+    """The samples that end in (first_at, last_at], `most` at most, as one Parquet file in order of time."""
+    store.command(
+        read_sql(__file__, "export_samples"),
+        {"path": str(path), "first_at": first_at, "last_at": last_at, "most": most},
+    )
+
+
+def export_events(store: Store, path: Path) -> None:
+    """All events as one Parquet file."""
+    store.command(read_sql(__file__, "export_events"), {"path": str(path)})

@@ -1,0 +1,105 @@
+"""A function in a process of its own: chDB takes one path per process, and a peak of memory belongs to a process."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+POLL_SECONDS = 0.2
+
+
+class BenchError(Exception):
+    """The run is of no use: a piece broke, or two pieces that must agree do not."""
+
+
+@dataclass
+class Watch:
+    seconds: float = 0.0
+
+
+@contextmanager
+def stopwatch() -> Iterator[Watch]:
+    """Seconds of the block, by the wall clock."""
+    watch = Watch()
+    start = time.perf_counter()
+    try:
+        yield watch
+    finally:
+        watch.seconds = time.perf_counter() - start
+
+
+def peak_bytes() -> int:
+    """The most memory this process had resident since it started, or since `reset_peak`."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def reset_peak() -> None:
+    """Lets the peak start again from what is resident now; without the right to do so it keeps the old one."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return
+
+
+def run_apart(function: Callable[..., dict[str, Any]], most_bytes: int, **arguments: Any) -> dict[str, Any] | None:
+    """What the function answers in a process of its own; None if it needs more memory than `most_bytes`.
+
+    Arguments and answer travel as JSON. Errors: BenchError if the process fails in another way.
+    """
+    name = f"{function.__module__}:{function.__qualname__}"
+    with tempfile.TemporaryDirectory(prefix="gpuledger-bench-") as folder:
+        answer = Path(folder) / "answer.json"
+        command = [sys.executable, "-m", "bench.child", name, str(answer), json.dumps(arguments)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr)
+        too_large = _wait(process, most_bytes)
+        if too_large or process.returncode == -signal.SIGKILL:
+            return None
+        if process.returncode != 0 or not answer.exists():
+            raise BenchError(f"{name} failed (exit {process.returncode}); its message is above")
+        result: dict[str, Any] | None = json.loads(answer.read_text(encoding="utf-8"))
+        return result
+
+
+def needed(result: dict[str, Any] | None, what: str) -> dict[str, Any]:
+    """The answer of a piece that the run cannot do without."""
+    if result is None:
+        raise BenchError(f"{what} ran out of memory; try fewer --devices or --days")
+    return result
+
+
+def _wait(process: subprocess.Popen[bytes], most_bytes: int) -> bool:
+    """Waits for the end, or ends the process when it is too large. Answers whether it was."""
+    try:
+        while process.poll() is None:
+            if _resident_bytes(process.pid) > most_bytes:
+                process.kill()
+                process.wait()
+                return True
+            time.sleep(POLL_SECONDS)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    return False
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError):
+        return 0
+    return pages * resource.getpagesize()
