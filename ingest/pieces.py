@@ -66,6 +66,8 @@ def table_pieces(record: RecordType, source: str, tables: Iterable[pa.Table]) ->
     """Tables with the contract's columns as pieces; the raw text of a row is JSON."""
     first = 1
     for table in tables:
+        if not len(table):
+            continue
         check_columns(record, source, table.column_names)
         check_time_type(source, table.schema.field("ts").type)
         numbers = np.arange(first, first + len(table), dtype=np.int64)

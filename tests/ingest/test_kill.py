@@ -1,0 +1,66 @@
+"""kill -9 at any moment, then the same command again: the same rows and touched hours as without the kill."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.conftest import REPO
+from tests.ingest.rows import content, facts, samples, save
+from warehouse.store import open_store
+
+KILLS = 4
+CHILD = """
+import sys
+from pathlib import Path
+from ingest import batches, ingest_file
+from tests.ingest.rows import NOW
+from warehouse.records import SAMPLES
+from warehouse.store import migrate, open_store
+batches.BATCH_ROWS = 4000
+with open_store(sys.argv[1]) as store:
+    migrate(store)
+    print("open", flush=True)
+    ingest_file(store, SAMPLES, Path(sys.argv[2]), lambda rows: print(rows, flush=True), now=NOW)
+"""
+
+
+def ingest_in_a_process(url: str, path: Path, batches: int | None = None, seconds: float = 0.0) -> None:
+    """Runs it to the end, or kills it so long after so many batches were acknowledged."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CHILD, url, str(path)], cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        if batches is None:
+            process.communicate(timeout=120)
+            assert process.returncode == 0
+            return
+        for _ in range(batches + 1):
+            process.stdout.readline()
+        time.sleep(seconds)
+        process.kill()
+        process.wait()
+
+
+def test_an_ingest_that_was_killed_and_run_again_leaves_the_same_store(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    # Shuffled over a week, so that a batch goes to many partitions and a kill can leave a part of it.
+    order = chance.sample(range(40_000), 40_000)
+    path = save(samples(40_000, devices=4).take(order), tmp_path / "samples.csv")
+    with path.open("a") as file:
+        file.write("bad\n" * 10)
+    ingest_in_a_process(f"chdb://{tmp_path}/whole", path)
+    for _ in range(KILLS):
+        ingest_in_a_process(f"chdb://{tmp_path}/killed", path, chance.randrange(4), chance.uniform(0.0, 0.1))
+    ingest_in_a_process(f"chdb://{tmp_path}/killed", path)
+
+    with open_store(f"chdb://{tmp_path}/whole") as store:
+        whole, expected = content(store), facts(store)
+    with open_store(f"chdb://{tmp_path}/killed") as store:
+        assert content(store) == whole
+        assert facts(store) == expected
+    assert whole[0]["n"] == 40_000

@@ -1,0 +1,105 @@
+"""Delivery is at least once: what was sent before changes nothing, whatever the file, the order or the chunks."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ingest import batches as cutting
+from ingest import ingest_file, ingest_tables
+from ingest.csv_files import csv_pieces
+from ingest.pieces import table_pieces
+from tests.ingest.rows import HEADER, NOW, content, facts, samples, save
+from warehouse.records import SAMPLES, SERVICE_LEVELS
+from warehouse.store import Store
+
+FORMATS = ["s.parquet", "s.csv", "s.csv.gz", "s.jsonl", "s.ndjson.gz"]
+
+
+def test_every_format_gives_the_same_rows_and_even_the_same_batch(store: Store, tmp_path: Path) -> None:
+    table = samples(5000)
+    first = ingest_file(store, SAMPLES, save(table, tmp_path / FORMATS[0]), now=NOW)
+    assert (first.read, first.written, first.duplicate) == (5000, 5000, 0)
+    before, held = content(store), facts(store)
+    assert before[0]["n"] == 5000 and before[0]["bytes"] == 1024 * 5000 * 4999 // 2
+    for name in FORMATS[1:]:
+        report = ingest_file(store, SAMPLES, save(table, tmp_path / name), now=NOW)
+        assert (report.read, report.written, report.duplicate, report.quarantined) == (5000, 0, 5000, {})
+    assert facts(store) == held
+
+
+def test_the_same_rows_in_another_order_and_cut_count_as_duplicates(store: Store) -> None:
+    table = samples(2000)
+    ingest_tables(store, SAMPLES, "a", [table], now=NOW)
+    before = content(store)
+    backwards = table.take(list(range(1999, -1, -1)))
+    report = ingest_tables(store, SAMPLES, "b", [backwards.slice(0, 900), backwards.slice(900)], now=NOW)
+    assert (report.written, report.duplicate) == (0, 2000)
+    overlapping = ingest_tables(store, SAMPLES, "c", [samples(100, first=1950)], now=NOW)
+    assert (overlapping.written, overlapping.duplicate) == (50, 50)
+    assert before[0]["n"] + 50 == content(store)[0]["n"] == content(store)[0]["keys"]
+
+
+def test_rows_that_repeat_within_a_batch_count_once(store: Store) -> None:
+    table = samples(300)
+    report = ingest_tables(store, SAMPLES, "a", [pa.concat_tables([table, table.slice(0, 120)])], now=NOW)
+    assert (report.read, report.written, report.duplicate) == (420, 300, 120)
+    assert store.value("SELECT count() FROM samples") == 300
+
+
+def test_a_service_level_without_quantile_has_a_key_all_the_same(store: Store) -> None:
+    table = pa.table(
+        {
+            "ts": ["2026-10-01T00:01:00Z", "2026-10-01T00:01:00Z", "2026-10-01T00:01:00Z"],
+            "interval_seconds": [60, 60, 60],
+            "service": ["chat"] * 3,
+            "metric": ["ttft"] * 3,
+            "quantile": pa.array([None, 0.5, None]),
+            "value": [1.0, 2.0, 1.0],
+        }
+    )
+    first = ingest_tables(store, SERVICE_LEVELS, "a", [table], now=NOW)
+    assert (first.written, first.duplicate) == (2, 1)
+    again = ingest_tables(store, SERVICE_LEVELS, "b", [table.slice(0, 2)], now=NOW)
+    assert (again.written, again.duplicate) == (0, 2)
+
+
+def test_a_file_that_spans_more_days_than_the_engine_takes_partitions_goes_in(store: Store) -> None:
+    table = samples(2000, devices=1)
+    days = pa.array([1_750_000_000_000 + 86_400_000 * (i % 400) for i in range(2000)], pa.timestamp("ms", "UTC"))
+    report = ingest_tables(store, SAMPLES, "a", [table.set_column(0, "ts", days)], now=NOW)
+    assert report.read == 2000 and not report.quarantined
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.integers(0, 500), max_size=6))
+def test_batches_do_not_depend_on_how_the_source_is_chunked(monkeypatch: pytest.MonkeyPatch, cuts: list[int]) -> None:
+    monkeypatch.setattr(cutting, "BATCH_ROWS", 130)
+    table = samples(500)
+    bounds = sorted({0, 500, *cuts})
+    parts = [table.slice(a, b - a) for a, b in pairwise(bounds)]
+
+    def ids(tables: list[pa.Table]) -> list[tuple[int, int, int]]:
+        pieces = table_pieces(SAMPLES, "s", tables)
+        return [(batch.id, batch.first_row, batch.rows) for batch in cutting.batches(SAMPLES, "s", pieces, NOW)]
+
+    assert ids(parts) == ids([table])
+    assert [rows for _, _, rows in ids(parts)] == [130, 130, 130, 110]
+
+
+@pytest.mark.parametrize("block_bytes", [150, 400, 1 << 20])
+def test_row_numbers_of_a_csv_do_not_depend_on_the_size_of_its_blocks(tmp_path: Path, block_bytes: int) -> None:
+    lines = [f"2026-10-01T00:{i:02}:00Z,60,g,ok,0.5" if i % 4 else "too,short" for i in range(60)]
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join([HEADER, *lines]) + "\n")
+    numbers, rejected = [], []
+    for piece in csv_pieces(SAMPLES, path, set(), block_bytes):
+        numbers += piece.numbers.tolist()
+        rejected += [reject.row for reject in piece.rejects]
+    assert rejected == [i + 1 for i in range(60) if i % 4 == 0]
+    assert numbers == [i + 1 for i in range(60) if i % 4]
