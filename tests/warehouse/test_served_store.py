@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.warehouse.engine_over_http import served
 
 from billing.close import close
 from billing.verify import verify
+from tests.warehouse.engine_over_http import served
 from warehouse.errors import StoreError
 from warehouse.store import Store, migrate, open_store
 
@@ -56,7 +56,8 @@ def test_the_close_runs_there_too(remote: Store) -> None:
     )
     remote.command(
         "INSERT INTO events (ts, cluster, allocation_id, event, tenant, node, device_id, units) VALUES "
-        "('2026-10-01 01:00:00', 'c', 'a', 'started', 't', 'n', 'GPU-0', 1), ('2026-10-01 02:30:00', 'c', 'a', 'finished', 't', '', '', NULL)"
+        "('2026-10-01 01:00:00', 'c', 'a', 'started', 't', 'n', 'GPU-0', 1), "
+        "('2026-10-01 02:30:00', 'c', 'a', 'finished', 't', '', '', NULL)"
     )
     report = close(remote, until=datetime(2026, 10, 1, 4, tzinfo=UTC))
     assert (report.checked, report.changed) == (4, 4)
