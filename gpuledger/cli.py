@@ -55,6 +55,9 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
     except FileNotFoundError as error:
         complain(f"{error.filename}: no such file. Check the path from {Path.cwd()}")
         sys.exit(2)
+    except ModuleNotFoundError as error:
+        complain(f"this installation has no {error.name}: it is an agent's. Next: pip install 'gpuledger[server]'")
+        sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
