@@ -5,6 +5,10 @@ UV := $(shell command -v uv 2>/dev/null || echo $(VENV)-uv/bin/uv)
 # Debian's own python3.11 where no other is asked for; uv never fetches one by itself here.
 PYTHON ?= python3.11
 RUN := $(VENV)/bin
+# A site's own certificate authority is among the system's; uv brings its own list otherwise.
+ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
+export UV_SYSTEM_CERTS ?= 1
+endif
 
 .PHONY: help demo dev test lint bench golden clean
 
