@@ -39,6 +39,13 @@ def stopwatch() -> Iterator[Watch]:
         watch.seconds = time.perf_counter() - start
 
 
+def load_libraries() -> None:
+    """Imports now what the store's client imports at its first use (pandas, by way of pyarrow), outside any watch."""
+    import pyarrow as pa
+
+    pa.table({"x": pa.array([0])})
+
+
 def peak_bytes() -> int:
     """The most memory this process had resident since it started, or since `reset_peak`."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():

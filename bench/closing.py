@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.apart import BenchError, needed, peak_bytes, reset_peak, run_apart, stopwatch
+from bench.apart import BenchError, load_libraries, needed, peak_bytes, reset_peak, run_apart, stopwatch
 from bench.by_hand import by_duckdb, by_polars
 from bench.fleet import BenchFleet, export_days, export_events, fill
 from bench.report import Line, Spread
@@ -58,6 +58,7 @@ def scan_and_close(folder: str, devices: int, days: int) -> dict[str, Any]:
     """In a process of its own: warm scans, then the close on the same machine at the same time."""
     fleet = BenchFleet(devices, days)
     result: dict[str, Any] = {}
+    load_libraries()
     with open_store(f"chdb://{folder}/store") as store:
         scan = read_sql(__file__, "scan")
         store.value(scan)  # cold

@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from bench.apart import BenchError, needed, peak_bytes, reset_peak, run_apart, stopwatch
+from bench.apart import BenchError, load_libraries, needed, peak_bytes, reset_peak, run_apart, stopwatch
 from bench.fleet import MINUTES_A_DAY, BenchFleet, export_samples, fill
 from bench.report import Line, Spread
 from ingest import ingest_file
@@ -75,6 +75,7 @@ def by_ingest(path: str, store: str) -> dict[str, Any]:
 
 
 def _measured(url: str, work: Callable[[Store], object]) -> dict[str, Any]:
+    load_libraries()
     with open_store(url) as store:
         migrate(store)
         reset_peak()
