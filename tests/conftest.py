@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from warehouse.store import Store, migrate, open_store
+
+# How long an example takes is the machine's business; what it finds is ours.
+settings.register_profile("gpuledger", deadline=None)
+settings.load_profile("gpuledger")
 
 REPO = Path(__file__).resolve().parent.parent
 SHARED = REPO.parent / "shared"
