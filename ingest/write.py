@@ -1,13 +1,18 @@
 """A batch into the store: rows, rejects and, last, the acknowledgement.
 
 Killed anywhere, the batch has no acknowledgement; sent again it is the same batch under the same token, and the
-engine adds exactly what is missing, in the table and in the targets of its views. For that the rows of a batch must
-always be the same ones: rows that other batches have brought already are written again (the table collapses them)
-and only *counted* as duplicates.
+engine adds what is missing, in the table and in the targets of its views. For that the rows of a batch must always be
+the same ones: rows that other batches have brought already are written again (the table collapses them) and only
+*counted* as duplicates.
+
+The token alone is not enough: the engine notes it on disk just before it moves a part into place, so that a kill
+between the two loses the part for good, and a second try is taken for a duplicate. So a batch is looked for before it
+is acknowledged, and one that is not all there is taken out and written anew.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from string import Template
 from typing import Any
@@ -41,8 +46,10 @@ def write(store: Store, record: RecordType, source: str, batch: Batch) -> Ingest
     written = 0
     if len(batch.table):
         with store.staged(batch.table) as staged:
-            written = _new_keys(store, record, batch, staged)
-            _insert(store, record.name, batch, staged)
+            keys, known = _counted(store, record, batch, staged)
+            written = keys - known
+            _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}")
+            _complete(store, record, batch, staged, keys)
     if batch.rejects:
         _quarantine(store, record, source, batch)
     duplicate = len(batch.table) - written
@@ -61,28 +68,50 @@ def write(store: Store, record: RecordType, source: str, batch: Batch) -> Ingest
     return IngestReport(batch.rows, written, duplicate, reasons)
 
 
-def _new_keys(store: Store, record: RecordType, batch: Batch, staged: str) -> int:
-    """How many natural keys of the batch no other batch has brought."""
-    texts = {
+def _counted(store: Store, record: RecordType, batch: Batch, staged: str) -> tuple[int, int]:
+    """How many natural keys the batch has, and how many of them other batches have brought."""
+    (row,) = store.rows(_filled("count_batch", _names(record, staged)), _where(batch))
+    if not row["nearby"]:
+        return int(row["keys"]), 0
+    nearby = {**_where(batch), "first_at": row["earliest"], "last_at": row["latest"], "own": False}
+    return int(row["keys"]), int(store.value(_filled("known_keys", _names(record, staged)), nearby))
+
+
+def _complete(store: Store, record: RecordType, batch: Batch, staged: str, keys: int) -> None:
+    """Writes the batch anew, under a token of its own, unless all of it is there."""
+    names = _names(record, staged)
+    (row,) = store.rows(_filled("arrived", names), _where(batch))
+    noted = row["touched"] > 0 or record.name != "samples"
+    if noted and row["rows"] == len(batch.table) == keys:
+        return
+    # Fewer rows also if the engine collapsed equal ones, within the batch or with another's: then the keys are there.
+    if noted and store.value(_filled("known_keys", names), {**_where(batch), "own": True}) == keys:
+        return
+    for table in (record.name, *(["touched_hours"] if record.name == "samples" else [])):
+        store.command(_filled("forget_batch", {"table": identifier(table)}), {"batch": batch.id})
+    _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}-{uuid.uuid4().hex}")
+
+
+def _names(record: RecordType, staged: str) -> dict[str, str]:
+    return {
         "table": identifier(record.name),
         "key": ", ".join(identifier(name) for name in record.key),
         "subject": identifier(record.key[1]),
         "staged": staged,
     }
+
+
+def _where(batch: Batch) -> dict[str, Any]:
     span = pc.min_max(batch.table["ts"])
-    params: dict[str, Any] = {"batch": batch.id, "first_at": span["min"].as_py(), "last_at": span["max"].as_py()}
-    (row,) = store.rows(_filled("count_batch", texts), params)
-    if not row["nearby"]:
-        return int(row["keys"])
-    params |= {"first_at": row["earliest"], "last_at": row["latest"]}
-    return int(row["keys"]) - int(store.value(_filled("known_keys", texts), params))
+    return {"batch": batch.id, "first_at": span["min"].as_py(), "last_at": span["max"].as_py()}
 
 
-def _insert(store: Store, table: str, batch: Batch, staged: str) -> None:
+def _insert(store: Store, table: str, batch: Batch, staged: str, token: str) -> None:
+    """Without a token nothing is dropped as a duplicate."""
     columns = ", ".join(identifier(name) for name in batch.table.column_names)
     sql = _filled("insert_batch", {"table": identifier(table), "columns": columns, "staged": staged})
-    token = f"{table}-{batch.id:016x}"
-    store.command(sql, {"batch": batch.id}, {**ONE_BLOCK, "insert_deduplication_token": token})
+    dedup = {"insert_deduplication_token": token} if token else {"insert_deduplicate": 0}
+    store.command(sql, {"batch": batch.id}, {**ONE_BLOCK, **dedup})
 
 
 def _quarantine(store: Store, record: RecordType, source: str, batch: Batch) -> None:
@@ -99,7 +128,8 @@ def _quarantine(store: Store, record: RecordType, source: str, batch: Batch) -> 
     )
     quarantined = Batch(batch.id, batch.first_row, len(rejects), table, ())
     with store.staged(table) as staged:
-        _insert(store, "quarantine", quarantined, staged)
+        # No token: it could lose them (see above), and rejects that are written twice collapse.
+        _insert(store, "quarantine", quarantined, staged, "")
 
 
 def _storable(text: str) -> str:

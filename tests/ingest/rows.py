@@ -61,7 +61,8 @@ def _iso(table: pa.Table) -> pa.Array:
 def content(store: Store, table: str = "samples") -> list[dict[str, Any]]:
     """Count and sums of what a table holds, merged."""
     return store.rows(
-        f"SELECT count() AS n, uniqExact(cluster, device_id, workload_id, ts) AS keys, sum(toInt64(round(utilization * 1e9))) AS used, "
+        "SELECT count() AS n, uniqExact(cluster, device_id, workload_id, ts) AS keys, "
+        "sum(toInt64(round(utilization * 1e9))) AS used, "
         f"sum(memory_used_bytes) AS bytes, sum(toUnixTimestamp64Milli(ts)) AS clock FROM {table} FINAL"
     )
 
