@@ -23,18 +23,7 @@ import pyarrow.compute as pc
 from ingest.batches import Batch
 from ingest.report import IngestReport
 from warehouse.records import RecordType
-from warehouse.store import Store, identifier, read_sql
-
-ONE_BLOCK = {
-    "max_insert_threads": 1,
-    "min_insert_block_size_rows": 1_000_000_000,
-    "min_insert_block_size_bytes": 1_000_000_000_000,
-    "max_partitions_per_insert_block": 0,
-    "insert_deduplicate": 1,
-    "deduplicate_blocks_in_dependent_materialized_views": 1,
-    "optimize_on_insert": 1,
-}
-"""A batch is one block: the engine numbers blocks under a token, and which rows fall in which of several is chance."""
+from warehouse.store import ONE_BLOCK, Store, identifier, read_sql
 
 
 def write(store: Store, record: RecordType, source: str, batch: Batch) -> IngestReport:

@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "chdb://" + str(Path.home() / ".local" / "share" / "gpuledger")
 DATABASE = "gpuledger"
+ONE_BLOCK: Mapping[str, Any] = {
+    "max_insert_threads": 1,
+    "min_insert_block_size_rows": 1_000_000_000,
+    "min_insert_block_size_bytes": 1_000_000_000_000,
+    "max_partitions_per_insert_block": 0,
+    "insert_deduplicate": 1,
+    "deduplicate_blocks_in_dependent_materialized_views": 1,
+    "optimize_on_insert": 1,
+}
+"""A batch is one block: the engine numbers blocks under a token, and which rows fall in which of several is chance."""
 Params = Mapping[str, Any]
 
 
@@ -110,10 +120,12 @@ class Store:
         yield ""
 
     def insert(self, table: str, batch: pa.Table, token: str = "") -> None:
-        """Inserts the batch; columns by name. With a token, a second insert of the same batch changes nothing,
-        in the table and in the targets of its views."""
+        """Inserts the batch as one block; columns by name. With a token, a second insert of the same batch changes
+        nothing, in the table and in the targets of its views."""
         columns = ", ".join(f"`{name}`" for name in batch.column_names)
-        settings = {"insert_deduplication_token": token} if token else {}
+        settings = {**ONE_BLOCK, "insert_deduplicate": int(bool(token))}
+        if token:
+            settings["insert_deduplication_token"] = token
         with self.staged(batch) as source:
             self.command(
                 f"INSERT INTO {identifier(table)} ({columns}) SELECT {columns} FROM {source}",

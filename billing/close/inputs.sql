@@ -1,7 +1,8 @@
 -- One row: an hour before {until_ms:Int64} that has anything to count, and the fingerprint of all that its entries
 -- are computed from: claims and device states as clipped to the hour, prices in force, sample batches that touch it.
 -- Units:   hour = hours since the epoch; facts = claims, device states and prices that lie in it.
--- Traps:   fingerprints are sums of hashes, so order does not matter; batches count once (a merge of facts is no change).
+-- Traps:   fingerprints are sums of hashes, so order does not matter; batches count once (a merge of facts is no change),
+--          and again when they are acknowledged: what a killed ingest left may be completed.
 WITH
     {until_ms:Int64} AS until,
     facts AS
@@ -31,7 +32,7 @@ WITH
     ),
     touches AS
     (
-        SELECT hour_touched AS hour, sum(cityHash64('batch', batch)) AS inputs
+        SELECT hour_touched AS hour, sum(cityHash64('batch', batch, batch IN (SELECT batch FROM ingest_batches))) AS inputs
         FROM
         (
             SELECT DISTINCT batch, toUInt32(intDiv(toUnixTimestamp(hour), 3600)) - back AS hour_touched

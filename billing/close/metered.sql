@@ -1,5 +1,7 @@
--- One row: what the streams say of one holding, where one level of them alone speaks; else `levels` > 1 (see several.sql).
+-- One row: what the streams say of one holding, where no two levels of them speak of the same
+-- time; else `levels` > 1 (see several.sql).
 -- Units:   covered_ms; used = ms x units x 1e9, at most cap units in use at any time.
+-- Shape:   two levels that speak of different times, one after the other, count as one.
 -- Traps:   a sample covers from the later of ts - interval and the previous sample of its stream, usable or not. Only the
 --          first sample of an hour can begin in the hour before; that part of it is laid over that hour (spilled).
 CREATE TABLE {metered:Identifier} ENGINE = Memory AS
@@ -42,7 +44,7 @@ WITH
 SELECT
     claim,
     start_ms,
-    uniqExact(level) AS levels,
+    if(count() = 2 AND max(begins) >= min(ends) AND min(cap) = max(cap), 1, uniqExact(level)) AS levels,
     any(cap) AS cap_of_level,
     sum(covered) AS covered_ms,
     sum(usage) AS used
@@ -53,6 +55,8 @@ FROM
         start_ms,
         way.1 AS level,
         way.4 AS cap,
+        greatest(since[1], begin) AS begins,
+        least(at[-1], stop) AS ends,
         arrayMap((s, e, r) -> if(r < 0, 0, toInt64(greatest(0, least(e, stop) - greatest(s, begin)))), since, at, rates) AS lengths,
         arraySum(lengths) AS covered,
         arraySum(arrayMap((l, r) -> l * least(r * way.3, way.4 * 1000000000), lengths, rates)) AS usage
@@ -65,6 +69,8 @@ FROM
         start_ms,
         way.1 AS level,
         way.4 AS cap,
+        greatest(since, begin) AS begins,
+        least(at, stop) AS ends,
         emptyArrayInt64() AS lengths,
         toInt64(greatest(0, least(at, stop) - greatest(since, begin))) AS covered,
         covered * least(rate * way.3, way.4 * 1000000000) AS usage

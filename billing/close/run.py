@@ -265,7 +265,9 @@ def _publish(store: Store, stage: Stage, portion: Sequence[DirtyHour]) -> int:
     changed = [hour for hour, run in zip(hours, runs, strict=True) if run == stage.run]
     if changed:
         store.command(
-            read_sql(__file__, "publish_entries"), {"run": stage.run, "hours": changed, **stage.names("entries")}
+            read_sql(__file__, "publish_entries"),
+            {"run": stage.run, "hours": changed, **stage.names("entries")},
+            {"max_partitions_per_insert_block": 0},
         )
     store.insert(
         "closed_hours",

@@ -39,7 +39,7 @@ WITH
         (
             SELECT stream, hour + 1 AS hour, toInt32(bitShiftRight(points[-1], 32)) AS last FROM {sample_hours:Identifier}
         ) AS before ON this.stream = before.stream AND this.hour = before.hour
-        WHERE since < 3600000 AND rate >= 0
+        WHERE since < 3600000 AND rate >= 0 AND (stream, toUInt32(this.hour - 1)) IN (SELECT stream, hour FROM wanted)
     ),
     covering AS
     (

@@ -373,9 +373,14 @@ class _Fleet:
             event("finished", start + random.randint(1, HOUR))
         if random.random() < 0.1:
             event = self._writer(self._name("uid"))
-            early = devices[0].changes[0]["ts"] - random.randint(1, HOUR)
-            event("started", early, devices[0].id, units=1)
-            event("finished", early + random.randint(1, 30 * HOUR))
+            first = devices[0]
+            early = first.changes[0]["ts"] - random.randint(1, HOUR)
+            end = early + random.randint(1, 30 * HOUR)
+            _, era_end, units = first.eras[0]
+            if end <= era_end and first.free(early, end, units) >= 1:  # it holds, from the device's first row on
+                event("started", early, first.id, units=1)
+                event("finished", end)
+                first.shares.append(_Share(early, end, first.id, "", 1, "uid-early"))
         if random.random() < 0.2:
             event = self._writer(self._name("uid"))
             start = self._moment(self.start)

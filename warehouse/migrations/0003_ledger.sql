@@ -78,8 +78,7 @@ CREATE TABLE IF NOT EXISTS ledger_entries
 )
 ENGINE = MergeTree
 PARTITION BY toYYYYMM(hour)
-ORDER BY (hour, run, cluster, device_id, tenant, allocation_id, charge_period_start)
-SETTINGS non_replicated_deduplication_window = 10000;
+ORDER BY (hour, run, cluster, device_id, tenant, allocation_id, charge_period_start);
 
 -- One row: from this run on, the hour's entries are those of `run`. The newest row of an hour wins.
 CREATE TABLE IF NOT EXISTS closed_hours

@@ -1,0 +1,208 @@
+"""The close: cases that a random fleet does not make."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from billing.close import close
+from billing.close.resolve import FOREVER, Claim, DeviceState, resolve
+from billing.verify import verify
+from warehouse.errors import LedgerError
+from warehouse.store import Store
+
+DAY = datetime(2026, 10, 1, tzinfo=UTC)
+HOUR = 3_600_000
+START = 1_790_812_800_000  # 2026-10-01T00:00Z
+
+
+def at(hour: float) -> datetime:
+    return datetime.fromtimestamp(START / 1000 + hour * 3600, UTC)
+
+
+def put(store: Store, table: str, rows: list[dict[str, Any]], batch: int = 1) -> None:
+    """Rows with ts as hours of the day, other columns as they are."""
+    names = [name for name in dict.fromkeys(key for row in rows for key in row) if name != "ts"]
+    columns: dict[str, Any] = {
+        "ts": pa.array([START + round(row["ts"] * HOUR) for row in rows], pa.timestamp("ms", "UTC")),
+        **{name: [row.get(name) for row in rows] for name in names},
+        "batch": pa.array([batch] * len(rows), pa.uint64()),
+    }
+    store.insert(table, pa.table(columns))
+
+
+def device(name: str, units: int = 1, hour: float = 0, **more: Any) -> dict[str, Any]:
+    return {"ts": hour, "device_id": name, "node": "n1", "model": "L4", "state": "available", "units": units, **more}
+
+
+def event(hour: float, name: str, kind: str, **more: Any) -> dict[str, Any]:
+    return {"ts": hour, "allocation_id": name, "workload_id": f"w-{name}", "event": kind, "tenant": "t", **more}
+
+
+def sample(hour: float, name: str, utilization: float, workload: str = "") -> dict[str, Any]:
+    return {
+        "ts": hour,
+        "interval_seconds": 3600.0,
+        "device_id": name,
+        "workload_id": workload,
+        "state": "ok",
+        "utilization": utilization,
+    }
+
+
+def held(store: Store) -> dict[tuple[str, str], float]:
+    """Hours held by allocation and device."""
+    rows = store.rows(
+        "SELECT allocation_id, device_id, "
+        "sum(toFloat64(used_unit_ms + idle_unit_ms + unmetered_unit_ms) / device_units) / 3600000 AS hours FROM ledger WHERE allocation_id != '' GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    return {(row["allocation_id"], row["device_id"]): round(row["hours"], 6) for row in rows}
+
+
+def test_where_only_the_node_is_known_the_workloads_samples_name_the_device(store: Store) -> None:
+    put(store, "devices", [device("GPU-0"), device("GPU-1"), device("GPU-2"), device("GPU-9", node="n2")])
+    put(
+        store,
+        "events",
+        [
+            event(1, "a", "started", node="n1", device_id="", gpus=2.0),
+            event(3, "a", "finished", node="", device_id="", gpus=None),
+            event(2, "b", "started", node="n1", device_id="GPU-0", gpus=1.0),
+            event(4, "b", "finished", node="", device_id="", gpus=None),
+        ],
+    )
+    put(store, "samples", [sample(2, "GPU-2", 0.5, "w-a")])
+    close(store, until=at(6))
+    # GPU-2 by name; GPU-0 is somebody's from 02:00, so GPU-1 is assumed.
+    assert held(store) == {("a", "GPU-1"): 2, ("a", "GPU-2"): 2, ("b", "GPU-0"): 2}
+    estimated = store.rows(
+        "SELECT DISTINCT device_id, estimated != '' AS guessed FROM ledger WHERE allocation_id = 'a'"
+    )
+    assert sorted((row["device_id"], row["guessed"]) for row in estimated) == [("GPU-1", 1), ("GPU-2", 0)]
+    assert store.value("SELECT sum(toFloat64(used_unit_ms)) / 3600000 AS used FROM ledger") == 0.5
+    assert verify(store).balanced
+
+
+def test_what_no_device_of_the_node_can_hold_is_refused_and_shown(store: Store) -> None:
+    put(store, "devices", [device("GPU-0")])
+    put(store, "events", [event(1, "a", "started", node="n1", gpus=3.0), event(2, "a", "failed", node="", gpus=None)])
+    close(store, until=at(3))
+    assert held(store) == {("a", "GPU-0"): 1}
+    assert store.rows("SELECT allocation_id, reason, detail FROM refused_claims") == [
+        {
+            "allocation_id": "a",
+            "reason": "no_free_device",
+            "detail": "node n1 has no free device for 2 of 3 GPUs",
+        }
+    ]
+
+
+def test_a_batch_completed_after_a_close_reopens_its_hours(store: Store) -> None:
+    put(store, "devices", [device("GPU-0")])
+    put(store, "events", [event(0, "a", "started", device_id="GPU-0"), event(3, "a", "finished", device_id="")])
+    put(store, "samples", [sample(1, "GPU-0", 1.0)], batch=7)  # The sender was killed before the second row.
+    assert close(store, until=at(3)).changed == 3
+    put(store, "samples", [sample(2, "GPU-0", 1.0)], batch=7)
+    store.command("INSERT INTO ingest_batches (batch, record_type) VALUES (7, 'samples')")
+    assert close(store, until=at(3)).changed == 1
+    assert store.value("SELECT sum(toFloat64(used_unit_ms)) / 3600000 AS used FROM ledger") == 2.0
+
+
+def test_units_left_out_are_all_that_the_device_has(store: Store) -> None:
+    put(store, "devices", [device("GPU-0", units=7)])
+    put(store, "events", [event(1, "a", "started", device_id="GPU-0"), event(2, "a", "finished", device_id="")])
+    close(store, until=at(3))
+    assert held(store) == {("a", "GPU-0"): 1}
+
+
+def test_a_workload_with_two_shares_of_a_device_uses_them_together(store: Store) -> None:
+    put(store, "devices", [device("GPU-0", units=4)])
+    rows = []
+    for name, units in (("a", 1), ("b", 2)):
+        rows += [event(0, name, "started", device_id="GPU-0", units=units), event(1, name, "finished", device_id="")]
+    for row in rows:
+        row["workload_id"] = "w"
+    put(store, "events", rows)
+    put(store, "samples", [sample(1, "GPU-0", 0.5, "w")])
+    close(store, until=at(1))
+    used = store.rows(
+        "SELECT allocation_id, toFloat64(sum(used_unit_ms)) / 3600000 AS units FROM ledger GROUP BY 1 ORDER BY 1"
+    )
+    # Half of four units, in proportion to what each holds.
+    assert {row["allocation_id"]: round(row["units"], 6) for row in used} == {"": 0, "a": 0.666667, "b": 1.333333}
+
+
+def test_a_close_with_nothing_to_do_leaves_no_record(store: Store) -> None:
+    put(store, "devices", [device("GPU-0")])
+    close(store, until=at(2))
+    first = store.value("SELECT count() AS n FROM close_runs")
+    close(store, until=at(2))
+    assert store.value("SELECT count() AS n FROM close_runs") == first
+
+
+@pytest.mark.parametrize("until", [datetime(2026, 10, 1), datetime(2999, 1, 1, tzinfo=UTC)])  # noqa: DTZ001
+def test_a_close_needs_an_instant_that_has_been(store: Store, until: datetime) -> None:
+    with pytest.raises(LedgerError, match=r"time zone|in the future"):
+        close(store, until=until)
+
+
+def test_nothing_to_close_is_no_error(store: Store) -> None:
+    assert close(store).closed_until is None
+
+
+# --- the decision alone ---------------------------------------------------------------------------------------------
+
+
+def claim(name: str, start: int, end: int = FOREVER, units: int = 1, partition: str = "") -> Claim:
+    return Claim(hash(name) % 1000, "c", name, name, "t", "n", "d", partition, units, 1.0, start, end)
+
+
+STATES = [DeviceState("c", "d", "n", 4, 0, FOREVER)]
+
+
+def test_first_come_first_served_and_refused_whole() -> None:
+    resolution = resolve(
+        [claim("late", 5, 20, units=2), claim("early", 0, 10, units=3), claim("after", 10, 20, units=4)],
+        STATES,
+        lambda *_: None,
+        {},
+    )
+    assert [kept.allocation_id for kept in resolution.kept] == ["early", "after"]
+    assert [(refused.claim.allocation_id, refused.reason) for refused in resolution.refused] == [
+        ("late", "units_already_claimed")
+    ]
+
+
+def test_an_open_claim_gives_way_at_its_last_sign_of_life() -> None:
+    resolution = resolve([claim("open", 0, units=4), claim("next", 50, 60, units=4)], STATES, lambda *_: 30, {})
+    assert [(kept.allocation_id, kept.end_ms, bool(kept.estimated)) for kept in resolution.kept] == [
+        ("open", 30, True),
+        ("next", 60, False),
+    ]
+
+
+def test_an_open_claim_in_the_way_that_was_never_seen_ends_where_it_started() -> None:
+    resolution = resolve([claim("open", 0, units=4), claim("next", 50, 60, units=4)], STATES, lambda *_: None, {})
+    assert resolution.kept[0].end_ms == 0
+
+
+def test_more_units_than_the_device_has_are_refused() -> None:
+    (refused,) = resolve([claim("a", 0, 1, units=5)], STATES, lambda *_: None, {}).refused
+    assert (refused.reason, refused.detail) == ("more_units_than_device", "claims 5 of 4 units")
+
+
+def test_a_partition_has_one_holder() -> None:
+    resolution = resolve(
+        [
+            claim("a", 0, 10, partition="MIG-1"),
+            claim("b", 5, 10, partition="MIG-1"),
+            claim("c", 5, 10, partition="MIG-2"),
+        ],
+        STATES,
+        lambda *_: None,
+        {},
+    )
+    assert [kept.allocation_id for kept in resolution.kept] == ["a", "c"]
