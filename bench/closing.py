@@ -22,8 +22,10 @@ TOLERANCE = 1e-6
 Say = Callable[[str], None]
 
 
-def measure_close(folder: Path, fleet: BenchFleet, cores: int, most_bytes: int, say: Say) -> Iterator[Line]:
-    """Scan, close, close again, verify; by hand; growth.
+def measure_close(
+    folder: Path, fleet: BenchFleet, growth: bool, cores: int, most_bytes: int, say: Say
+) -> Iterator[Line]:
+    """Scan, close, close again, verify; by hand; and, if asked for, growth.
 
     Errors: BenchError if the books do not balance or the hand-written attributions differ from them.
     """
@@ -33,6 +35,8 @@ def measure_close(folder: Path, fleet: BenchFleet, cores: int, most_bytes: int, 
     full = _closed(folder / "full", fleet, most_bytes)
     yield from _close_lines(full, made, fleet)
     yield from _by_hand_lines(folder / "full", fleet, full, cores, most_bytes, say)
+    if not growth:
+        return
     quarter = BenchFleet(max(1, fleet.devices // 4), fleet.days)
     say(f"growth: {quarter.devices} devices")
     _fleet_store(folder / "quarter", quarter, False, most_bytes)
