@@ -121,20 +121,18 @@ def _admit(
         detail = f"claims {claim.units} of {capacity} units"
         resolution.refused.append(Refusal(claim, "more_units_than_device", detail))
         return
-    rivals = _rivals(claim, admitted, capacity)
-    for rival in sorted((rival for rival in rivals if rival.end_ms >= FOREVER), key=lambda rival: rival.order):
-        if not _rivals(claim, admitted, capacity):
-            break
-        seen = last_seen(rival, claim.start_ms)
-        end_ms = min(max(rival.start_ms, seen if seen is not None else rival.start_ms), claim.start_ms)
-        admitted[admitted.index(rival)] = replace(
-            rival, end_ms=end_ms, estimated="end lost: last sign of life before the next holder"
-        )
-    blockers = _rivals(claim, admitted, capacity)
-    if blockers:
+    # Open claims give way only if the claim fits once they have: else it is the one that cannot be true.
+    with_ends = [other for other in admitted if other.end_ms < FOREVER]
+    if blockers := _rivals(claim, with_ends, capacity):
         holders = ", ".join(sorted({rival.allocation_id for rival in blockers}))
         resolution.refused.append(Refusal(claim, "units_already_claimed", f"held by {holders}"))
         return
+    while rivals := [rival for rival in _rivals(claim, admitted, capacity) if rival.end_ms >= FOREVER]:
+        rival = min(rivals, key=lambda rival: rival.order)
+        seen = last_seen(rival, claim.start_ms)
+        end_ms = min(max(rival.start_ms, seen if seen is not None else rival.start_ms), claim.start_ms)
+        estimated = "end lost: last sign of life before the next holder"
+        admitted[admitted.index(rival)] = replace(rival, end_ms=end_ms, estimated=estimated)
     admitted.append(claim)
 
 

@@ -57,7 +57,8 @@ def held(store: Store) -> dict[tuple[str, str], float]:
     """Hours held by allocation and device."""
     rows = store.rows(
         "SELECT allocation_id, device_id, "
-        "sum(toFloat64(used_unit_ms + idle_unit_ms + unmetered_unit_ms) / device_units) / 3600000 AS hours FROM ledger WHERE allocation_id != '' GROUP BY 1, 2 ORDER BY 1, 2"
+        "sum(toFloat64(used_unit_ms + idle_unit_ms + unmetered_unit_ms) / device_units) / 3600000 AS hours "
+        "FROM ledger WHERE allocation_id != '' GROUP BY 1, 2 ORDER BY 1, 2"
     )
     return {(row["allocation_id"], row["device_id"]): round(row["hours"], 6) for row in rows}
 
@@ -187,6 +188,17 @@ def test_an_open_claim_gives_way_at_its_last_sign_of_life() -> None:
 def test_an_open_claim_in_the_way_that_was_never_seen_ends_where_it_started() -> None:
     resolution = resolve([claim("open", 0, units=4), claim("next", 50, 60, units=4)], STATES, lambda *_: None, {})
     assert resolution.kept[0].end_ms == 0
+
+
+def test_an_open_claim_stays_if_the_next_would_not_fit_even_without_it() -> None:
+    resolution = resolve(
+        [claim("bounded", 0, 99, units=2), claim("open", 10, units=1), claim("next", 50, 60, units=3)],
+        STATES,
+        lambda *_: 30,
+        {},
+    )
+    assert [(kept.allocation_id, kept.end_ms) for kept in resolution.kept] == [("bounded", 99), ("open", FOREVER)]
+    assert [refused.claim.allocation_id for refused in resolution.refused] == ["next"]
 
 
 def test_more_units_than_the_device_has_are_refused() -> None:
