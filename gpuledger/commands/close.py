@@ -101,9 +101,7 @@ def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format
     elif failures or fmt is options.Format.csv:
         print_rows(failures, ("hour", "cluster", "device_id", "capacity_unit_ms", "booked_unit_ms", "reason"), fmt)
     if report.balanced:
-        say(
-            f"the books balance: {report.hours:,} hours, {report.device_hours:,} device-hours, to the millisecond"
-        )
+        say(f"the books balance: {report.hours:,} hours, {report.device_hours:,} device-hours, to the millisecond")
         return
     say(f"the books do not balance: {len(failures):,} device-hours fail")
     raise typer.Exit(1)
