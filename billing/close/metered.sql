@@ -2,7 +2,6 @@
 -- time; else `levels` > 1 (see several.sql).
 -- Units:   covered_ms; used = ms x units x 1e9, at most cap units in use at any time.
 -- Shape:   two levels that speak of different times, one after the other, count as one.
---          A holding of its whole hour whose cap cannot bind takes the hour's digest; only cut hours are laid out.
 -- Traps:   a sample covers from the later of ts - interval and the previous sample of its stream, usable or not. Only the
 --          first sample of an hour can begin in the hour before; that part of it is laid over that hour (spilled).
 CREATE TABLE {metered:Identifier} ENGINE = Memory AS
@@ -10,27 +9,9 @@ WITH
     wanted AS
     (
         SELECT claim, hour, start_ms, way, way.2 AS stream,
-            toInt32(start_ms - toInt64(hour) * 3600000) AS begin, toInt32(end_ms - toInt64(hour) * 3600000) AS stop,
-            begin = 0 AND stop = 3600000 AND way.3 <= way.4 AS whole
+            toInt32(start_ms - toInt64(hour) * 3600000) AS begin, toInt32(end_ms - toInt64(hour) * 3600000) AS stop
         FROM {holdings:Identifier}
         ARRAY JOIN ways AS way
-    ),
-    digests AS
-    (
-        SELECT
-            stream,
-            hour,
-            arrayMap(x -> toInt32(bitShiftRight(x, 32)), points) AS at,
-            arrayMap(x -> toInt64(4294967295 - bitAnd(x, 4294967295)), points) AS weights,
-            arrayPushFront(arrayPopBack(at), toInt32(0)) AS previous,
-            if({uniform_ms:UInt32} > 0,
-                arrayMap((t, p) -> least(t - p, toInt32({uniform_ms:UInt32})), at, previous),
-                arrayMap((t, x, p) -> toInt32(least(t - p, toInt32(4294967295 - bitAnd(x, 4294967295)))), at, lengths, previous)) AS reach,
-            arrayDotProduct(reach, arrayMap(w -> toInt64(w > 0), weights)) AS covered,
-            arrayDotProduct(reach, weights) - covered AS usage,
-            at[1] - reach[1] AS since,
-            at[-1] AS until
-        FROM {sample_hours:Identifier}
     ),
     placed AS
     (
@@ -44,7 +25,6 @@ WITH
                 arrayMap((t, p) -> greatest(t - toInt32({uniform_ms:UInt32}), p), at, previous),
                 arrayMap((t, x, p) -> greatest(t - toInt32(4294967295 - bitAnd(x, 4294967295)), p), at, lengths, previous)) AS since
         FROM {sample_hours:Identifier}
-        WHERE (stream, hour) IN (SELECT stream, hour FROM wanted WHERE NOT whole)
     ),
     spilled AS
     (
@@ -54,11 +34,7 @@ WITH
             toInt32(bitShiftRight(points[1], 32)) + 3600000 AS at,
             greatest(at - toInt64({uniform_ms:UInt32}) - toInt64(if(empty(lengths), 0, 4294967295 - bitAnd(lengths[1], 4294967295))), before.last) AS since,
             toInt64(4294967295 - bitAnd(points[1], 4294967295)) - 1 AS rate
-        FROM
-        (
-            SELECT * FROM {sample_hours:Identifier}
-            WHERE bitShiftRight(points[1], 32) < if({uniform_ms:UInt32} > 0, {uniform_ms:UInt32}, 4294967295 - lengths[1])
-        ) AS this
+        FROM {sample_hours:Identifier} AS this
         ANY LEFT JOIN
         (
             SELECT stream, hour + 1 AS hour, toInt32(bitShiftRight(points[-1], 32)) AS last FROM {sample_hours:Identifier}
@@ -79,26 +55,13 @@ FROM
         start_ms,
         way.1 AS level,
         way.4 AS cap,
-        since AS begins,
-        until AS ends,
-        emptyArrayInt64() AS lengths,
-        toInt64(digests.covered) AS covered,
-        digests.usage * way.3 AS usage
-    FROM (SELECT stream, hour, covered, usage, since, until FROM digests WHERE covered > 0) AS digests
-    INNER JOIN (SELECT * FROM wanted WHERE whole) AS wanted ON digests.stream = wanted.stream AND digests.hour = wanted.hour
-    UNION ALL
-    SELECT
-        claim,
-        start_ms,
-        way.1 AS level,
-        way.4 AS cap,
         greatest(since[1], begin) AS begins,
         least(at[-1], stop) AS ends,
         arrayMap((s, e, r) -> if(r < 0, 0, toInt64(greatest(0, least(e, stop) - greatest(s, begin)))), since, at, rates) AS lengths,
         arraySum(lengths) AS covered,
         arraySum(arrayMap((l, r) -> l * least(r * way.3, way.4 * 1000000000), lengths, rates)) AS usage
     FROM placed
-    INNER JOIN (SELECT * FROM wanted WHERE NOT whole) AS wanted ON placed.stream = wanted.stream AND placed.hour = wanted.hour
+    INNER JOIN wanted ON placed.stream = wanted.stream AND placed.hour = wanted.hour
     WHERE covered > 0
     UNION ALL
     SELECT
