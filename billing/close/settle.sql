@@ -4,60 +4,48 @@
 --          device, stream_4 everybody on it (as in the table samples).
 -- Units:   units 0 (all of the device) becomes what the device had when the claim started.
 CREATE TABLE {settled:Identifier} ENGINE = Memory AS
+WITH
+    first AS
+    (
+        SELECT cluster, device_id, argMin(units, start_ms) AS units FROM {states:Identifier} GROUP BY cluster, device_id
+    ),
+    believed AS
+    (
+        SELECT claim AS told_as, claim, claims.device_id AS device_id,
+            multiIf(claims.units > 0, claims.units, at_start.units > 0, at_start.units, first.units) AS units,
+            claims.end_ms AS end_ms, estimated
+        FROM {claims:Identifier} AS claims
+        ASOF LEFT JOIN {states:Identifier} AS at_start
+            ON claims.cluster = at_start.cluster AND claims.device_id = at_start.device_id AND claims.start_ms >= at_start.start_ms
+        INNER JOIN first ON claims.cluster = first.cluster AND claims.device_id = first.device_id
+        WHERE NOT ends_before_it_starts
+            AND (claims.cluster, claims.device_id) NOT IN (SELECT cluster, device_id FROM {disputed:Identifier})
+        UNION ALL
+        SELECT told_as, claim, device_id, units, end_ms, estimated FROM {decided:Identifier}
+    )
 SELECT
-    *,
-    cityHash64(cluster, device_id) AS device,
+    believed.claim AS claim,
+    cluster,
+    source,
+    allocation_id,
+    workload_id,
+    tenant,
+    project,
+    queue,
+    preemptible,
+    node,
+    believed.device_id AS device_id,
+    partition_id,
+    partition_profile,
+    believed.units AS units,
+    start_ms,
+    believed.end_ms AS end_ms,
+    believed.estimated AS estimated,
+    cityHash64(cluster, believed.device_id) AS device,
     cityHash64(partition_profile, tenant) AS payer,
-    cityHash64(cluster, device_id, partition_id, workload_id) AS stream_1,
-    cityHash64(cluster, device_id, partition_id, '') AS stream_2,
-    cityHash64(cluster, device_id, '', workload_id) AS stream_3,
-    cityHash64(cluster, device_id, '', '') AS stream_4
-FROM
-(
-    SELECT
-        claim,
-        claims.cluster AS cluster,
-        source,
-        allocation_id,
-        workload_id,
-        tenant,
-        project,
-        queue,
-        preemptible,
-        claims.node AS node,
-        claims.device_id AS device_id,
-        partition_id,
-        partition_profile,
-        if(claims.units > 0, claims.units, if(at_start.units > 0, at_start.units, first.units)) AS units,
-        claims.start_ms AS start_ms,
-        claims.end_ms AS end_ms,
-        estimated
-    FROM {claims:Identifier} AS claims
-    ASOF LEFT JOIN {states:Identifier} AS at_start
-        ON claims.cluster = at_start.cluster AND claims.device_id = at_start.device_id AND claims.start_ms >= at_start.start_ms
-    INNER JOIN (SELECT cluster, device_id, argMin(units, start_ms) AS units FROM {states:Identifier} GROUP BY cluster, device_id) AS first
-        ON claims.cluster = first.cluster AND claims.device_id = first.device_id
-    WHERE NOT ends_before_it_starts
-        AND (claims.cluster, claims.device_id) NOT IN (SELECT cluster, device_id FROM {disputed:Identifier})
-    UNION ALL
-    SELECT
-        decided.claim AS claim,
-        claims.cluster AS cluster,
-        source,
-        allocation_id,
-        workload_id,
-        tenant,
-        project,
-        queue,
-        preemptible,
-        claims.node AS node,
-        toLowCardinality(decided.device_id) AS device_id,
-        partition_id,
-        partition_profile,
-        decided.units AS units,
-        claims.start_ms AS start_ms,
-        decided.end_ms AS end_ms,
-        toLowCardinality(decided.estimated) AS estimated
-    FROM {claims:Identifier} AS claims
-    INNER JOIN {decided:Identifier} AS decided ON claims.claim = decided.told_as
-)
+    cityHash64(cluster, believed.device_id, partition_id, workload_id) AS stream_1,
+    cityHash64(cluster, believed.device_id, partition_id, '') AS stream_2,
+    cityHash64(cluster, believed.device_id, '', workload_id) AS stream_3,
+    cityHash64(cluster, believed.device_id, '', '') AS stream_4
+FROM {claims:Identifier} AS claims
+INNER JOIN believed ON claims.claim = believed.told_as

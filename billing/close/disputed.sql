@@ -1,0 +1,40 @@
+-- One row: a device whose claims cannot simply be believed: more claimed than it has, one partition claimed twice, or in
+-- a node that somebody holds GPUs of without saying which.
+-- Units:   the comparison is with the fewest units that the device ever had, so it errs on the side of looking.
+CREATE TABLE {disputed:Identifier} ENGINE = Memory AS
+WITH
+    fewest AS
+    (
+        SELECT cluster, device_id, min(units) AS units FROM {states:Identifier} GROUP BY cluster, device_id
+    ),
+    claimed AS
+    (
+        SELECT claims.cluster AS cluster, claims.device_id AS device_id, partition_id, start_ms, end_ms,
+            toInt64(if(claims.units = 0, fewest.units, claims.units)) AS taken, toInt64(fewest.units) AS fewest_units
+        FROM {claims:Identifier} AS claims
+        INNER JOIN fewest ON claims.cluster = fewest.cluster AND claims.device_id = fewest.device_id
+        WHERE NOT ends_before_it_starts
+    ),
+    steps AS
+    (
+        SELECT cluster, device_id, '' AS part, fewest_units AS most, step.1 AS at, step.2 AS delta
+        FROM claimed
+        ARRAY JOIN [(start_ms, taken), (end_ms, -taken)] AS step
+        UNION ALL
+        SELECT cluster, device_id, partition_id AS part, toInt64(1) AS most, step.1 AS at, step.2 AS delta
+        FROM claimed
+        ARRAY JOIN [(start_ms, toInt64(1)), (end_ms, toInt64(-1))] AS step
+        WHERE partition_id != ''
+    )
+SELECT DISTINCT cluster, device_id
+FROM
+(
+    SELECT cluster, device_id, most,
+        sum(delta) OVER (PARTITION BY cluster, device_id, part ORDER BY at, delta ROWS UNBOUNDED PRECEDING) AS held
+    FROM steps
+)
+WHERE held > most
+UNION DISTINCT
+SELECT cluster, device_id
+FROM {states:Identifier}
+WHERE (cluster, node) IN (SELECT cluster, node FROM {claims:Identifier} WHERE device_id = '' AND NOT ends_before_it_starts)
