@@ -2,7 +2,8 @@
 
 Claims are admitted in the order in which they start (then by allocation). One that does not fit into what the
 device has left is refused whole, unless an open claim without an end is in its way: that one has lost its end
-event, and is ended at its last sign of life. Where only the node is known, devices are chosen: first those that
+event, and is ended at its last sign of life. What no longer fits when a device comes to have fewer units ends there.
+Where only the node is known, devices are chosen: first those that
 the workload's own samples name, then free ones in order of their id.
 """
 
@@ -100,9 +101,12 @@ def resolve(
     admitted: dict[DeviceKey, list[Claim]] = defaultdict(list)
     ordered = sorted(claims, key=lambda claim: claim.order)
     for claim in (claim for claim in ordered if claim.device_id):
+        _cut_to_fit(admitted[claim.device], by_device[claim.device], claim.start_ms, resolution)
         _admit(claim, by_device[claim.device], admitted[claim.device], resolution, last_seen)
     for claim in (claim for claim in ordered if not claim.device_id):
         _place(claim, by_device, admitted, resolution, named)
+    for device, claims_of_device in admitted.items():
+        _cut_to_fit(claims_of_device, by_device[device], FOREVER, resolution)
     for claims_of_device in admitted.values():
         resolution.kept.extend(claims_of_device)
     resolution.kept.sort(key=lambda claim: claim.order)
@@ -134,6 +138,23 @@ def _admit(
         estimated = "end lost: last sign of life before the next holder"
         admitted[admitted.index(rival)] = replace(rival, end_ms=end_ms, estimated=estimated)
     admitted.append(claim)
+
+
+def _cut_to_fit(admitted: list[Claim], states: Sequence[DeviceState], until_ms: int, resolution: Resolution) -> None:
+    """Ends claims where their device comes to have fewer units than are held; the first to start keep theirs, what
+    the others claim from then on is refused."""
+    for state in (state for state in states if state.start_ms <= until_ms):
+        free = state.units
+        for claim in sorted(admitted, key=lambda claim: claim.order):
+            if not claim.start_ms < state.start_ms < claim.end_ms:
+                continue
+            if claim.units <= free:
+                free -= claim.units
+            else:
+                admitted[admitted.index(claim)] = replace(claim, end_ms=state.start_ms)
+                rest = replace(claim, start_ms=state.start_ms)
+                detail = f"the device has {state.units} units from then on"
+                resolution.refused.append(Refusal(rest, "more_units_than_device", detail))
 
 
 def _rivals(claim: Claim, admitted: Sequence[Claim], capacity: int) -> list[Claim]:

@@ -236,9 +236,26 @@ def _claim(row: Record, start: int, end: int) -> Claim:
 
 
 def _admitted(claims: list[Claim], phases: dict[tuple[str, str], list[Phase]]) -> list[Claim]:
-    """First come, first served; what does not fit when it starts is refused for its whole time."""
+    """First come, first served; what does not fit when it starts is refused for its whole time, what no longer fits
+    once the device has fewer units from then on."""
     admitted: list[Claim] = []
+
+    def shrink(until: float) -> None:
+        for device, life in phases.items():
+            for phase in life:
+                if phase.state == "removed" or phase.start > until:
+                    continue
+                free = phase.units
+                for number, claim in enumerate(admitted):
+                    if (claim.cluster, claim.device) != device or not claim.start < phase.start < claim.end:
+                        continue
+                    if (claim.units or 0) <= free:
+                        free -= claim.units or 0
+                    else:
+                        admitted[number] = Claim(**{**vars(claim), "end": phase.start})
+
     for claim in sorted(claims, key=lambda claim: (claim.start, claim.allocation, claim.device, claim.partition)):
+        shrink(claim.start)
         life = [phase for phase in phases.get((claim.cluster, claim.device), []) if phase.state != "removed"]
         if not life:
             continue
@@ -253,6 +270,7 @@ def _admitted(claims: list[Claim], phases: dict[tuple[str, str], list[Phase]]) -
         taken = any(claim.partition and other.partition == claim.partition for other in there)
         if not taken and sum(other.units or 0 for other in there) + units <= phase.units:
             admitted.append(Claim(**{**vars(claim), "units": units}))
+    shrink(float("inf"))
     return admitted
 
 

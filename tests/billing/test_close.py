@@ -154,6 +154,26 @@ def test_nothing_to_close_is_no_error(store: Store) -> None:
     assert close(store).closed_until is None
 
 
+def test_a_share_ends_where_its_device_comes_to_have_fewer_units(store: Store) -> None:
+    put(store, "devices", [device("GPU-0", units=7), device("GPU-0", units=2, hour=3)])
+    put(
+        store,
+        "events",
+        [
+            event(0, "a", "started", device_id="GPU-0", units=2),
+            event(1, "b", "started", device_id="GPU-0", units=4),
+            event(5, "a", "finished", device_id=""),
+            event(5, "b", "finished", device_id=""),
+        ],
+    )
+    close(store, until=at(6))
+    assert held(store) == {("a", "GPU-0"): round(3 * 2 / 7 + 2, 6), ("b", "GPU-0"): round(2 * 4 / 7, 6)}
+    assert store.rows("SELECT allocation_id, toHour(start_at) AS hour, detail FROM refused_claims") == [
+        {"allocation_id": "b", "hour": 3, "detail": "the device has 2 units from then on"}
+    ]
+    assert verify(store).balanced
+
+
 # --- the decision alone ---------------------------------------------------------------------------------------------
 
 
