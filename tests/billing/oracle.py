@@ -240,22 +240,21 @@ def _admitted(claims: list[Claim], phases: dict[tuple[str, str], list[Phase]]) -
     once the device has fewer units from then on."""
     admitted: list[Claim] = []
 
-    def shrink(until: float) -> None:
-        for device, life in phases.items():
-            for phase in life:
-                if phase.state == "removed" or phase.start > until:
+    def shrink(device: tuple[str, str], until: float) -> None:
+        for phase in phases.get(device, []):
+            if phase.state == "removed" or phase.start > until:
+                continue
+            free = phase.units
+            for number, claim in enumerate(admitted):
+                if (claim.cluster, claim.device) != device or not claim.start < phase.start < claim.end:
                     continue
-                free = phase.units
-                for number, claim in enumerate(admitted):
-                    if (claim.cluster, claim.device) != device or not claim.start < phase.start < claim.end:
-                        continue
-                    if (claim.units or 0) <= free:
-                        free -= claim.units or 0
-                    else:
-                        admitted[number] = Claim(**{**vars(claim), "end": phase.start})
+                if (claim.units or 0) <= free:
+                    free -= claim.units or 0
+                else:
+                    admitted[number] = Claim(**{**vars(claim), "end": phase.start})
 
     for claim in sorted(claims, key=lambda claim: (claim.start, claim.allocation, claim.device, claim.partition)):
-        shrink(claim.start)
+        shrink((claim.cluster, claim.device), claim.start)
         life = [phase for phase in phases.get((claim.cluster, claim.device), []) if phase.state != "removed"]
         if not life:
             continue
@@ -270,7 +269,8 @@ def _admitted(claims: list[Claim], phases: dict[tuple[str, str], list[Phase]]) -
         taken = any(claim.partition and other.partition == claim.partition for other in there)
         if not taken and sum(other.units or 0 for other in there) + units <= phase.units:
             admitted.append(Claim(**{**vars(claim), "units": units}))
-    shrink(float("inf"))
+    for device in phases:
+        shrink(device, float("inf"))
     return admitted
 
 
