@@ -8,11 +8,12 @@ insert at the end of each portion, so a kill at any moment leaves the books as t
 from __future__ import annotations
 
 import hashlib
-import random
+import importlib.metadata
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from billing.close.claims import Stage, publish_claims, stage_claims
@@ -20,9 +21,6 @@ from billing.close.resolve import FOREVER
 from billing.rates import AppliedCard, Subject, current_rate_card, cut_instants, price_intervals
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 GRACE = timedelta(minutes=15)
 """How long after its end an hour waits for late records before a close without `until` takes it."""
@@ -78,7 +76,7 @@ def close(
     try:
         progress("claims", 0, 0)
         refused = stage_claims(store, stage)
-        _stage_prices(store, stage, card, limit)
+        _stage_prices(store, stage, card)
         dirty = _dirty_hours(store, stage, limit, card)
         changed = 0
         done = 0
@@ -103,11 +101,8 @@ def _limit(store: Store, until: datetime | None, now: datetime, grace: timedelta
             )
         if until > now:
             raise LedgerError("close", f"until {until.isoformat()} lies in the future", "Close what has happened")
-    facts = [
-        store.rows(f"SELECT maxOrNull(ts) AS last FROM {table}")[0]["last"]
-        for table in ("samples", "events", "devices")
-    ]
-    known = [fact for fact in facts if fact is not None]
+    facts = store.rows(read_sql(__file__, "last_facts"))
+    known = [fact["last"] for fact in facts if fact["facts"]]
     if not known:
         return None
     limit = until or min(now - grace, max(known))
@@ -120,10 +115,10 @@ def _next_run(store: Store) -> int:
         store.value("SELECT max(checked_by) AS last FROM closed_hours"),
         store.value("SELECT max(run) AS last FROM close_runs"),
     )
-    return ((int(last) >> 20) + 1 << 20) | random.SystemRandom().getrandbits(20)
+    return ((int(last) >> 20) + 1 << 20) | secrets.randbits(20)
 
 
-def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None, limit: datetime) -> None:
+def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None) -> None:
     """The card's prices for every combination of model, pool, profile and tenant that occurs."""
     import pyarrow as pa
 
@@ -199,17 +194,21 @@ def _dirty_hours(store: Store, stage: Stage, limit: datetime, card: AppliedCard 
 def _portions(dirty: Sequence[DirtyHour]) -> Iterator[list[DirtyHour]]:
     """The dirty hours in order, in runs of at most PORTION_WEIGHT (at least an hour each)."""
     portion: list[DirtyHour] = []
+    weight = 0
     for hour in dirty:
-        if portion and sum(other.weight for other in portion) + hour.weight > PORTION_WEIGHT:
+        if portion and weight + hour.weight > PORTION_WEIGHT:
             yield portion
-            portion = []
+            portion, weight = [], 0
         portion.append(hour)
+        weight += hour.weight
     if portion:
         yield portion
 
 
 def _close_portion(store: Store, stage: Stage, portion: Sequence[DirtyHour], card: AppliedCard | None) -> int:
     """Attributes, rates and publishes some hours. Answers how many of them changed."""
+    import pyarrow as pa
+
     first, last = portion[0].hour, portion[-1].hour
     cuts, midnights = _cuts(card, first, last)
     names = stage.names(*_PORTION_TABLES, "settled", "states", "prices")
@@ -221,8 +220,8 @@ def _close_portion(store: Store, stage: Stage, portion: Sequence[DirtyHour], car
         "to_ms": (last + 2) * HOUR_MS,
         "uniform_ms": _uniform_interval(store, first, last),
     }
-    store.command("CREATE TABLE {dirty:Identifier} (hour UInt32, inputs UInt64) ENGINE = Memory", names)
-    store.insert(stage("dirty"), _hours(portion))
+    store.command("CREATE TABLE {dirty:Identifier} (hour UInt32) ENGINE = Memory", names)
+    store.insert(stage("dirty"), pa.table({"hour": pa.array([hour.hour for hour in portion], pa.uint32())}))
     for name in _STEPS:
         store.command(read_sql(__file__, name), params)
         if name == "stage_several" and store.value("SELECT countIf(levels > 1) FROM {metered:Identifier}", names):
@@ -304,17 +303,6 @@ def _midnight(day: date, zone: ZoneInfo) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=zone)
 
 
-def _hours(portion: Sequence[DirtyHour]) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.table(
-        {
-            "hour": pa.array([hour.hour for hour in portion], pa.uint32()),
-            "inputs": pa.array([hour.inputs for hour in portion], pa.uint64()),
-        }
-    )
-
-
 def _record_run(
     store: Store, run: int, cutoff: datetime, limit: datetime, card: AppliedCard | None, checked: int, changed: int
 ) -> None:
@@ -328,6 +316,7 @@ def _record_run(
             "card": card.version if card else "",
             "checked": checked,
             "changed": changed,
+            "software": f"gpuledger {importlib.metadata.version('gpuledger')}",
         },
     )
 
@@ -337,12 +326,8 @@ def _last_card(store: Store) -> str:
 
 
 def _drop_stage(store: Store, stage: Stage) -> None:
-    """Drops this run's working tables, and those that killed runs left behind in an embedded store."""
-    tables = store.rows(
-        "SELECT name FROM system.tables WHERE database = currentDatabase() AND startsWith(name, {prefix:String})",
-        {"prefix": stage("")},
-    )
-    for row in tables:
+    """Drops this run's working tables, and those that a killed run left behind (none works for a day)."""
+    for row in store.rows(read_sql(__file__, "working_tables"), {"prefix": stage("")}):
         store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": row["name"]})
 
 
