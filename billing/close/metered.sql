@@ -3,7 +3,7 @@
 -- Units:   covered_ms; used = ms x units x 1e9, at most cap units in use at any time.
 -- Shape:   two levels that speak of different times, one after the other, count as one.
 -- Traps:   a sample covers from the later of ts - interval and the previous sample of its stream, usable or not. Only the
---          first sample of an hour can begin in the hour before; that part of it is laid over that hour (spilled).
+--          first sample of an hour can begin in the hour before; that part of it is in spilled.
 CREATE TABLE {metered:Identifier} ENGINE = Memory AS
 WITH
     wanted AS
@@ -25,21 +25,6 @@ WITH
                 arrayMap((t, p) -> greatest(t - toInt32({uniform_ms:UInt32}), p), at, previous),
                 arrayMap((t, x, p) -> greatest(t - toInt32(4294967295 - bitAnd(x, 4294967295)), p), at, lengths, previous)) AS since
         FROM {sample_hours:Identifier}
-    ),
-    spilled AS
-    (
-        SELECT
-            this.stream AS stream,
-            toUInt32(this.hour - 1) AS hour,
-            toInt32(bitShiftRight(points[1], 32)) + 3600000 AS at,
-            greatest(at - toInt64({uniform_ms:UInt32}) - toInt64(if(empty(lengths), 0, 4294967295 - bitAnd(lengths[1], 4294967295))), before.last) AS since,
-            toInt64(4294967295 - bitAnd(points[1], 4294967295)) - 1 AS rate
-        FROM {sample_hours:Identifier} AS this
-        ANY LEFT JOIN
-        (
-            SELECT stream, hour + 1 AS hour, toInt32(bitShiftRight(points[-1], 32)) AS last FROM {sample_hours:Identifier}
-        ) AS before ON this.stream = before.stream AND this.hour = before.hour
-        WHERE since < 3600000 AND rate >= 0
     )
 SELECT
     claim,
@@ -74,7 +59,7 @@ FROM
         emptyArrayInt64() AS lengths,
         toInt64(greatest(0, least(at, stop) - greatest(since, begin))) AS covered,
         covered * least(rate * way.3, way.4 * 1000000000) AS usage
-    FROM spilled
+    FROM {spilled:Identifier} AS spilled
     INNER JOIN wanted ON spilled.stream = wanted.stream AND spilled.hour = wanted.hour
     WHERE covered > 0
 )

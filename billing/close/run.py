@@ -232,9 +232,9 @@ def _close_portion(store: Store, stage: Stage, portion: Sequence[DirtyHour], car
     return changed
 
 
-_STEPS = ("segments", "holdings", "sample_hours", "metered", "stage_several", "entries")
+_STEPS = ("segments", "holdings", "sample_hours", "spilled", "metered", "stage_several", "entries")
 """The statements of a portion in order."""
-_PORTION_TABLES = ("dirty", "segments", "holdings", "sample_hours", "metered", "several", "entries")
+_PORTION_TABLES = ("dirty", "segments", "holdings", "sample_hours", "spilled", "metered", "several", "entries")
 
 
 def _uniform_interval(store: Store, first: int, last: int) -> int:

@@ -26,26 +26,11 @@ WITH
         FROM {sample_hours:Identifier}
         WHERE (stream, hour) IN (SELECT stream, hour FROM wanted)
     ),
-    spilled AS
-    (
-        SELECT
-            this.stream AS stream,
-            toUInt32(this.hour - 1) AS hour,
-            toInt32(bitShiftRight(points[1], 32)) + 3600000 AS at,
-            greatest(at - toInt64({uniform_ms:UInt32}) - toInt64(if(empty(lengths), 0, 4294967295 - bitAnd(lengths[1], 4294967295))), before.last) AS since,
-            toInt64(4294967295 - bitAnd(points[1], 4294967295)) - 1 AS rate
-        FROM {sample_hours:Identifier} AS this
-        ANY LEFT JOIN
-        (
-            SELECT stream, hour + 1 AS hour, toInt32(bitShiftRight(points[-1], 32)) AS last FROM {sample_hours:Identifier}
-        ) AS before ON this.stream = before.stream AND this.hour = before.hour
-        WHERE since < 3600000 AND rate >= 0 AND (stream, toUInt32(this.hour - 1)) IN (SELECT stream, hour FROM wanted)
-    ),
     covering AS
     (
         SELECT stream, hour, since AS starts, at AS ends, rates FROM placed
         UNION ALL
-        SELECT stream, hour, [since] AS starts, [at] AS ends, [rate] AS rates FROM spilled
+        SELECT stream, hour, [since] AS starts, [at] AS ends, [rate] AS rates FROM {spilled:Identifier}
     ),
     edges AS
     (
