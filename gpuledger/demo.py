@@ -18,7 +18,7 @@ from warehouse.store import Store, read_sql
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from billing.invoices import Invoice
+    from billing.invoicing.invoices import Invoice
     from billing.ledger_report import LedgerReport
     from billing.periods import Period
     from billing.verify import VerifyReport
@@ -56,7 +56,7 @@ def build(store: Store, seed: int, folder: Path, steps: Steps) -> Demo:
 
     Errors: LedgerError if the store holds the demo of another seed.
     """
-    from billing.invoices import issued
+    from billing.invoicing.invoices import issued
     from billing.ledger_report import billing_timezone
     from billing.periods import parse_month
 
@@ -141,8 +141,8 @@ def _verify(store: Store, steps: Steps) -> VerifyReport:
 
 
 def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[Invoice]:
-    from billing.invoice_files import write_invoice
-    from billing.invoices import issue_all
+    from billing.documents.invoice_files import write_invoice
+    from billing.invoicing.invoices import issue_all
 
     with steps.step("Invoices") as step:
         step.update(detail="issuing")

@@ -17,7 +17,7 @@ from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
 
 if TYPE_CHECKING:
-    from billing.drafts import Invoice
+    from billing.invoicing.drafts import Invoice
     from billing.periods import Period
 
 invoice = typer.Typer(no_args_is_help=True)
@@ -52,7 +52,7 @@ def draft(
     out: Out = None,
 ) -> None:
     """What the ledger says now; changes nothing."""
-    from billing.drafts import draft_all
+    from billing.invoicing.drafts import draft_all
 
     with open_store(store) as opened:
         migrate(opened)
@@ -71,7 +71,7 @@ def issue(
     out: Out = None,
 ) -> None:
     """Number a closed month's invoices and store them for good; those that were issued already stay as they are."""
-    from billing.invoices import issue_all, issued
+    from billing.invoicing.invoices import issue_all, issued
 
     with open_store(store) as opened:
         migrate(opened)
@@ -132,7 +132,7 @@ def list_(
 
 
 def _issued(store: str, period: str, tenant: str | None, number: str = "") -> list[Invoice]:
-    from billing.invoices import issued
+    from billing.invoicing.invoices import issued
 
     with open_store(store) as opened:
         migrate(opened)
@@ -154,7 +154,7 @@ def _held_by_nobody(store: Store, month: Period) -> Decimal:
 
 
 def _answer(invoices: Sequence[Invoice], fmt: InvoiceFormat, out: Path | None) -> None:
-    from billing.invoice_files import COLUMNS, FORMATS, as_html, line_rows, write_invoice
+    from billing.documents.invoice_files import COLUMNS, FORMATS, as_html, line_rows, write_invoice
 
     if out is not None:
         formats = FORMATS if fmt is InvoiceFormat.table else (fmt.value,)

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.invoice_files import as_csv, as_html, file_stem, write_invoice
-from billing.invoices import Invoice, InvoiceError, draft_all, issue_all, issued
+from billing.documents.invoice_files import as_csv, as_html, file_stem, write_invoice
+from billing.invoicing.invoices import Invoice, InvoiceError, draft_all, issue_all, issued
 from billing.money import largest_remainder, minor_digits
 from billing.periods import parse_period
 from billing.rates import RateCard, apply_rate_card, parse_rate_card

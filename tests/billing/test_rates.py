@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.globs import can_overlap
 from billing.rates import RateCard, RateError, Subject, cut_instants, parse_rate_card, price_intervals
+from billing.rates.globs import can_overlap
 
 H100 = "NVIDIA H100 80GB HBM3"
 START = datetime(2026, 10, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from billing.invoices import issue_all
+from billing.invoicing.invoices import issue_all
 from billing.periods import parse_period
 from billing.rates import (
     RateCard,

@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from billing.drafts import Invoice
+from billing.invoicing.drafts import Invoice
 from billing.money import minor_digits
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from billing.drafts import Books, Invoice, InvoiceError, books_of, draft_all, drafts_of, instant, span, whom
+from billing.invoicing.drafts import Books, Invoice, InvoiceError, books_of, draft_all, drafts_of, instant, span, whom
 from billing.periods import Period, month_name
 from billing.rates import Subject, first_change, rate_card_of
 from warehouse.store import Store, read_sql

@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_serializer, field_validator
 
-from billing.globs import can_overlap, is_glob
+from billing.rates.globs import can_overlap, is_glob
 from warehouse.errors import LedgerError
 
 MATCH_KEYS = ("tenant", "partition_profile", "pool", "model")

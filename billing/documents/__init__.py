@@ -1,0 +1,1 @@
+"""Invoices as files: HTML, JSON, CSV."""

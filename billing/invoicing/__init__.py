@@ -1,0 +1,1 @@
+"""What tenants owe: drafts from the ledger, adjustments, issued invoices and their corrections."""
