@@ -22,9 +22,21 @@ from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_serializer, field_validator
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_serializer, field_validator
 
 from billing.rates.globs import can_overlap, is_glob
+from billing.rates.policies import (
+    Commitment,
+    Component,
+    Discount,
+    ExchangeRate,
+    InvoiceCurrency,
+    Part,
+    SharedCost,
+    Tax,
+    Tier,
+    Usage,
+)
 from warehouse.errors import LedgerError
 
 MATCH_KEYS = ("tenant", "partition_profile", "pool", "model")
@@ -35,11 +47,7 @@ class RateError(LedgerError):
     """A rate card that cannot be used, or not now."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class Match(_Part):
+class Match(Part):
     """What a rule prices: a glob for each; None = anything. An empty partition_profile is the whole device."""
 
     model: str | None = None
@@ -48,7 +56,7 @@ class Match(_Part):
     tenant: str | None = None
 
 
-class Issuer(_Part):
+class Issuer(Part):
     """Who sends the invoices. `logo` is a data: URI, so that a document stays one file."""
 
     name: Annotated[str, Field(min_length=1)]
@@ -58,7 +66,7 @@ class Issuer(_Part):
     logo: Annotated[str, Field(pattern=r"^(data:image/[a-z+.-]+;base64,[A-Za-z0-9+/=]+)?$")] = ""
 
 
-class RateRule(_Part):
+class RateRule(Part):
     """One price per GPU-hour, in force during [effective_from, effective_to); None = open."""
 
     sku: Annotated[str, Field(min_length=1)]
@@ -120,16 +128,22 @@ class RateRule(_Part):
         )
 
 
-class RateCard(_Part):
-    """A whole card. The keys after `rates` exist so that a card that asks for them is refused, not misread."""
+class RateCard(Part):
+    """A whole card: prices, and the policies of `billing.rates.policies`."""
 
     currency: str
     timezone: str = "UTC"
     rates: Annotated[tuple[RateRule, ...], Field(strict=False)]
     issuer: Issuer = Issuer(name="GPU platform")
-    minimum_seconds: Literal[0] = 0
-    discounts: Annotated[tuple[object, ...], Field(strict=False, max_length=0)] = ()
-    idle_policy: Literal["platform"] = "platform"
+    minimum_seconds: Annotated[int, Field(ge=0, le=86_400)] = 60
+    grace_days: Annotated[int, Field(ge=0, le=90)] = 0
+    discounts: Annotated[tuple[Discount, ...], Field(strict=False)] = ()
+    commitments: Annotated[tuple[Commitment, ...], Field(strict=False)] = ()
+    components: Annotated[tuple[Component, ...], Field(strict=False)] = ()
+    idle_policy: Literal["platform"] | Annotated[tuple[SharedCost, ...], Field(strict=False)] = "platform"
+    taxes: Annotated[tuple[Tax, ...], Field(strict=False)] = ()
+    invoice_currencies: Annotated[tuple[InvoiceCurrency, ...], Field(strict=False)] = ()
+    exchange_rates: Annotated[tuple[ExchangeRate, ...], Field(strict=False)] = ()
 
     @property
     def zone(self) -> ZoneInfo:
@@ -166,7 +180,12 @@ class RateCard(_Part):
 
     def canonical(self) -> str:
         """The card as JSON that depends on its content alone, not on how the YAML was laid out."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(
+            self.model_dump(mode="json", exclude_defaults=True),
+            sort_keys=True,
+            ensure_ascii=False,
+            separators=(",", ":"),
+        )
 
     @property
     def version(self) -> str:
@@ -203,13 +222,7 @@ def _rate_error(where: str, error: ValidationError) -> RateError:
         key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else str(step)
     found = "" if isinstance(first["input"], dict | list | tuple) else f"found {first['input']!r}; "
     say = _SAY.get(first["type"])
-    if say is not None:
-        what = say(first)
-    elif key.split("[")[0] in ("minimum_seconds", "discounts", "idle_policy"):
-        fits = {"minimum_seconds": "0", "discounts": "an empty list", "idle_policy": '"platform"'}[key.split("[")[0]]
-        what = f"{found}not implemented yet, only {fits} is"
-    else:
-        what = found + first["msg"].removeprefix("Value error, ")
+    what = say(first) if say else found + first["msg"].removeprefix("Value error, ")
     return RateError(f"{where}: {key}", what)
 
 
@@ -226,8 +239,23 @@ _SAY: dict[str, Callable[[Any], str]] = {
 
 def _known_keys(location: Sequence[int | str]) -> Sequence[str]:
     parents = [step for step in location[:-1] if isinstance(step, str)]
-    parts: dict[str, type[BaseModel]] = {"rates": RateRule, "match": Match, "issuer": Issuer}
-    return list(parts.get(parents[-1] if parents else "", RateCard).model_fields)
+    return list(
+        _PARTS.get(parents[0] if parents else "", {}).get(parents[-1] if parents else "", RateCard).model_fields
+    )
+
+
+_PARTS: dict[str, dict[str, type[BaseModel]]] = {
+    "rates": {"rates": RateRule, "match": Match},
+    "issuer": {"issuer": Issuer},
+    "discounts": {"discounts": Discount, "match": Usage, "tiers": Tier},
+    "commitments": {"commitments": Commitment},
+    "components": {"components": Component, "match": Usage},
+    "idle_policy": {"idle_policy": SharedCost, "tuple[SharedCost, ...]": SharedCost},
+    "taxes": {"taxes": Tax},
+    "invoice_currencies": {"invoice_currencies": InvoiceCurrency},
+    "exchange_rates": {"exchange_rates": ExchangeRate},
+}
+"""The parts of a card by the keys that lead to them."""
 
 
 def _refuse_ties(rules: Sequence[RateRule]) -> None:

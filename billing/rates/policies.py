@@ -1,0 +1,171 @@
+"""What a rate card says besides prices: minimum, discounts, commitments, components, shared cost, taxes, currencies.
+
+A policy holds for whole months of the billing zone, [effective_from, effective_to), so that a month is computed by one
+set of them. Amounts, percentages and quantities are decimal strings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+
+def _decimal(value: object) -> Decimal:
+    if not isinstance(value, str):
+        raise ValueError(f'write it in quotes, such as "{value}", so that no digit of it is lost')
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
+        raise ValueError('a decimal such as "2.50", not negative, with at most 9 digits each side')
+    return Decimal(value)
+
+
+DecimalText = Annotated[
+    Decimal, BeforeValidator(_decimal), PlainSerializer(lambda value: format(value, "f"), return_type=str)
+]
+"""A decimal of at most nine digits each side of the point, written in quotes."""
+Percent = Annotated[DecimalText, Field(le=100)]
+MonthText = Annotated[str, Field(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$")]
+"""A month of the billing zone, such as 2026-10."""
+Name = Annotated[str, Field(min_length=1)]
+Currency = Annotated[str, Field(pattern="^[A-Z]{3}$")]
+
+
+class Part(BaseModel):
+    """A part of a rate card: unknown keys are refused, nothing is converted silently."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Policy(Part):
+    """In force during the months [effective_from, effective_to); None = open."""
+
+    effective_from: MonthText | None = None
+    effective_to: MonthText | None = None
+
+    def in_force(self, month: str) -> bool:
+        return (self.effective_from or month) <= month and (self.effective_to is None or month < self.effective_to)
+
+    @model_validator(mode="after")
+    def _starts_before_it_ends(self) -> Self:
+        if self.effective_from and self.effective_to and self.effective_to <= self.effective_from:
+            raise ValueError(f"effective_to {self.effective_to} is not after effective_from {self.effective_from}")
+        return self
+
+
+class Usage(Part):
+    """What usage a policy is about: a glob for each; None = any."""
+
+    tenant: str | None = None
+    project: str | None = None
+    queue: str | None = None
+    sku: str | None = None
+    preemptible: bool | None = None
+
+    def matches(self, row: Any) -> bool:
+        """Whether it fits a row that gives these names as keys."""
+        return (self.preemptible is None or bool(row["preemptible"]) == self.preemptible) and all(
+            pattern is None or fnmatchcase(row[key], pattern)
+            for key, pattern in (
+                ("tenant", self.tenant),
+                ("project", self.project),
+                ("queue", self.queue),
+                ("sku", self.sku),
+            )
+        )
+
+
+class Tier(Part):
+    """Above so many hours, so many percent."""
+
+    above: DecimalText
+    percent: Percent
+
+
+class Discount(Policy):
+    """Percent off the cost of usage: at once (`percent`), or by tiers of what was used.
+
+    per month:    tiers of the GPU-hours of a tenant in the month.
+    per session:  tiers of each allocation's GPU-hours (`measure: gpu_hours`) or of its length (`measure: hours`).
+    graduated:    each hour gets its own tier's percentage; whole: all get that of the tier that is reached.
+    Discounts follow each other in the card's order, each on what the ones before left.
+    """
+
+    name: Name
+    match: Usage = Usage()
+    percent: Percent | None = None
+    per: Literal["month", "session"] = "month"
+    measure: Literal["gpu_hours", "hours"] = "gpu_hours"
+    mode: Literal["graduated", "whole"] = "graduated"
+    tiers: Annotated[tuple[Tier, ...], Field(strict=False)] = ()
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.percent is None) == (not self.tiers):
+            raise ValueError("either percent or tiers, and not both")
+        if [tier.above for tier in self.tiers] != sorted({tier.above for tier in self.tiers}):
+            raise ValueError("tiers rise, each above another number of hours")
+        if self.measure == "hours" and self.per == "month":
+            raise ValueError("measure: hours is a session's length; per month count gpu_hours")
+        return self
+
+
+class Commitment(Policy):
+    """A quota of GPUs that a tenant pays for in every hour, used or not; what it holds beyond costs the usual price."""
+
+    name: Name
+    tenant: Name
+    sku: str = "*"
+    gpus: DecimalText
+    price_per_gpu_hour: DecimalText
+
+
+class Component(Policy):
+    """A price for measured energy (kWh times PUE) or held memory (GiB-hours) besides that of the GPU-hour."""
+
+    sku: Name
+    kind: Literal["energy", "memory"]
+    price: DecimalText
+    pue: DecimalText = Decimal(1)
+    match: Usage = Usage()
+
+
+class SharedCost(Policy):
+    """Who bears the cost of a pool's unallocated time: the first rule whose glob fits it; without one the platform."""
+
+    pool: str = "*"
+    share: Literal["platform", "allocated_cost", "evenly", "guaranteed"]
+
+
+class Tax(Policy):
+    """Percent on a tenant's net amount; of one name the first whose glob fits."""
+
+    name: Name
+    percent: Percent
+    tenant: str = "*"
+
+
+class InvoiceCurrency(Policy):
+    """A tenant is invoiced in another currency than the card's, at the month's exchange rate."""
+
+    tenant: Name
+    currency: Currency
+
+
+class ExchangeRate(Part):
+    """Units of `currency` for one of the card's, frozen for the month."""
+
+    month: MonthText
+    currency: Currency
+    rate: DecimalText
+
+
+P = TypeVar("P", bound=Policy)
+
+
+def in_force(policies: Sequence[P], month: str) -> list[P]:
+    """Those that hold in the month, in the card's order."""
+    return [policy for policy in policies if policy.in_force(month)]
