@@ -1,0 +1,37 @@
+"""Lines of an invoice before they are rounded: what each step of the rating adds (docs/billing.md has the order)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+KINDS = ("usage", "minimum", "energy", "memory", "commitment", "discount", "shared", "credit", "tax")
+"""In the order in which they stand on an invoice."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a tenant's month. Costs are exact; None = the price is unknown, which is not a cost of zero.
+
+    quantity x contracted_unit_price = cost where both are given. `measures` are the ledger's, of usage lines alone.
+    `rule` names the policy that made the line, `description` says it in words with its figures.
+    """
+
+    tenant: str
+    kind: str
+    project: str = ""
+    sku: str = ""
+    description: str = ""
+    quantity: Fraction | None = None
+    unit: str = ""
+    list_unit_price: Decimal | None = None
+    contracted_unit_price: Decimal | None = None
+    list_cost: Fraction | None = None
+    cost: Fraction | None = None
+    rule: str = ""
+    measures: Mapping[str, Any] | None = None
+    charge_class: str | None = None
+    reference: Mapping[str, str] | None = None
