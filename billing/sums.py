@@ -71,6 +71,13 @@ class LedgerSum:
     def list_cost(self) -> Decimal | None:
         return self._cost(self.listed)
 
+    def exact_hours(self) -> Fraction:
+        return Fraction(self.quantity, self.scale.hour)
+
+    def list_billed(self) -> Fraction:
+        """Unrounded, at the list price; without the part that has none."""
+        return self.scale.money(self.listed)
+
     def measures(self, currency: str | None) -> dict[str, Any]:
         metered = self.quantity - self.kinds["unmetered"]
         return {

@@ -1,82 +1,31 @@
-"""Invoices that are not issued: what the ledger says now that a tenant owes for a month.
+"""Invoices that are not issued: what the ledger and the rate card say now that a tenant owes for a month.
 
-Lines are by project, sku and price; their costs are exact, and rounding happens once: the total is the exact sum
-rounded half to even, shared out to the lines by largest remainder.
+docs/billing.md has the order of the steps. Costs are exact until all lines stand; then the net total is their sum
+rounded half to even, shared out to the lines by largest remainder, and taxes are rounded on that.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import groupby
+from fnmatch import fnmatchcase
+from fractions import Fraction
 from typing import Any
 
-from billing.exact import Scale
+from billing.exact import Scale, rounded
+from billing.invoicing.adjustments import SessionLength, commitment_lines, discount_lines, minimum_lines
+from billing.invoicing.documents import Invoice, InvoiceError, instant, text
+from billing.invoicing.lines import KINDS, Line
+from billing.invoicing.shared import PoolCost, pool_costs, shared_lines
+from billing.invoicing.usage import MEASURES, MonthUsage, month_usage
 from billing.money import largest_remainder, minor_digits
 from billing.periods import Period, month_name
 from billing.rates import AppliedCard, RateCard, current_rate_card
-from billing.sums import KINDS, LedgerSum, one_currency
-from warehouse.errors import LedgerError
+from billing.rates.policies import Commitment, Discount, in_force
+from billing.sums import LedgerSum, one_currency
 from warehouse.store import Store, read_sql
-
-
-class InvoiceError(LedgerError):
-    """An invoice that cannot be drafted, issued or found."""
-
-
-@dataclass(frozen=True)
-class Invoice:
-    """A statement for a tenant and a month.
-
-    `document` is all of it, as JSON holds it: decimals and instants as strings, the unknown as None.
-    """
-
-    document: Mapping[str, Any]
-
-    @property
-    def number(self) -> str | None:
-        """None for a draft."""
-        number: str | None = self.document["number"]
-        return number
-
-    @property
-    def tenant(self) -> str:
-        return str(self.document["tenant"])
-
-    @property
-    def month(self) -> str:
-        """Like 2026-10."""
-        return str(self.document["period"]["month"])
-
-    @property
-    def currency(self) -> str:
-        return str(self.document["currency"])
-
-    @property
-    def lines(self) -> Sequence[Mapping[str, Any]]:
-        lines: Sequence[Mapping[str, Any]] = self.document["lines"]
-        return lines
-
-    @property
-    def totals(self) -> Mapping[str, Any]:
-        totals: Mapping[str, Any] = self.document["totals"]
-        return totals
-
-    @property
-    def amount(self) -> Decimal:
-        """What is to be paid."""
-        return Decimal(self.totals["amount"])
-
-    @property
-    def unpriced_gpu_hours(self) -> Decimal:
-        return Decimal(self.totals["unpriced_gpu_hours"])
-
-    def canonical(self) -> str:
-        """The document as JSON that depends on its content alone."""
-        return json.dumps(self.document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
@@ -100,12 +49,17 @@ class Books:
         return self.card.timezone if self.card else "UTC"
 
 
-def draft_all(store: Store, period: Period, tenant: str | None = None) -> list[Invoice]:
-    """What the ledger says now: a draft for each tenant that held something in the month (or for one of them).
+@dataclass(frozen=True)
+class Month:
+    """A month's lines before they are rounded, by tenant; taxes and corrections are not among them."""
 
-    Errors: InvoiceError if `tenant` held nothing.
-    """
-    return drafts_of(store, period, tenant, books_of(store))
+    period: Period
+    name: str
+    currency: str
+    books_run: str
+    usage: MonthUsage
+    lines: Mapping[str, Sequence[Line]]
+    pools: Sequence[PoolCost]
 
 
 def books_of(store: Store) -> Books:
@@ -113,71 +67,222 @@ def books_of(store: Store) -> Books:
     return Books(state["closed_until"], state["rate_card"], current_rate_card(store))
 
 
+def draft_all(store: Store, period: Period, tenant: str | None = None) -> list[Invoice]:
+    """What the ledger says now: a draft for each tenant that owes something for the month (or for one of them).
+
+    Errors: InvoiceError if `tenant` owes nothing.
+    """
+    return drafts_of(store, period, tenant, books_of(store))
+
+
 def drafts_of(store: Store, period: Period, tenant: str | None, books: Books) -> list[Invoice]:
-    rows = store.rows(read_sql(__file__, "invoice_lines"), {**span(period), **whom(tenant)})
-    one_currency(rows)
-    if tenant is not None and not rows:
-        raise InvoiceError(
-            f"tenant {tenant!r}", f"held nothing in {month_name(period, books.timezone)}", "See: gpuledger ledger"
-        )
+    from billing.invoicing.corrections import correction_lines
+
+    month = month_of(store, period, tenant, books)
+    corrections = correction_lines(store, period, tenant, books)
+    owing = sorted({*month.lines, *corrections})
+    if tenant is not None and not owing:
+        raise InvoiceError(f"tenant {tenant!r}", f"held nothing in {month.name}", "See: gpuledger ledger")
+    return [document_of(name, month, books, corrections.get(name, ())) for name in owing]
+
+
+def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> Month:
+    """The lines of a month, of all tenants or of one."""
+    name = month_name(period, books.timezone)
+    card = books.card
+    discounts = in_force(card.discounts, name) if card else []
+    by_session = any(discount.per == "session" and discount.tiers for discount in discounts)
+    what = {**span(period), **whom(tenant), "by_session": int(by_session)}
+    rows = store.rows(read_sql(__file__, "usage"), what)
+    minimum = card.minimum_seconds if card else 0
+    short = store.rows(read_sql(__file__, "minimum"), {**what, "minimum_ms": 1000 * minimum}) if minimum else []
+    scale = Scale.of(row["device_units"] for row in (*rows, *short))
+    usage = month_usage(rows, scale)
+    lines = [*usage.lines, *minimum_lines(short, minimum, scale)]
+    pools: list[PoolCost] = []
+    if card is not None:
+        commitments = in_force(card.commitments, name)
+        lines += _commitments(store, period, tenant, books, commitments, usage, by_session)
+        lines += _discounts(store, what, discounts, usage)
+        if not isinstance(card.idle_policy, str):
+            pools = pool_costs(store.rows(read_sql(__file__, "pools"), span(period)), card, name)
+            lines += shared_lines(pools)
+    by_tenant: dict[str, list[Line]] = {}
+    for line in sorted(lines, key=lambda line: KINDS.index(line.kind)):
+        if tenant is None or line.tenant == tenant:
+            by_tenant.setdefault(line.tenant, []).append(line)
+    currency = one_currency(rows) or (card.currency if card else "")
+    books_run = str(store.value(read_sql(__file__, "books_run"), span(period)))
+    return Month(period, name, currency, books_run, usage, by_tenant, pools)
+
+
+def platform_costs(store: Store, period: Period) -> list[PoolCost]:
+    """What the month's unallocated time cost, by pool, and who bears it; none before a rate card is applied."""
+    books = books_of(store)
+    if books.card is None:
+        return []
+    rows = store.rows(read_sql(__file__, "pools"), span(period))
+    return pool_costs(rows, books.card, month_name(period, books.timezone))
+
+
+def _commitments(
+    store: Store,
+    period: Period,
+    tenant: str | None,
+    books: Books,
+    commitments: Sequence[Commitment],
+    usage: MonthUsage,
+    by_session: bool,
+) -> list[Line]:
+    """Quotas run from the start of the month until its end, or until the books are closed."""
+    until = min(period.end, books.closed_until)
+    lines: list[Line] = []
+    for commitment in commitments:
+        if (tenant is not None and commitment.tenant != tenant) or until <= period.start:
+            continue
+        usages = usage.by_tenant.get(commitment.tenant, ())
+        params = {
+            "start": period.start,
+            "end": until,
+            "tenant": commitment.tenant,
+            "skus": sorted({one.sku for one in usages if one.sku and fnmatchcase(one.sku, commitment.sku)}),
+            "scale_units": usage.scale.device_units,
+            "quota_micro_ms": int(commitment.gpus * usage.scale.hour),
+            "by_session": int(by_session),
+        }
+        covered = store.rows(read_sql(__file__, "covered"), params)
+        hours = Fraction(int((until - period.start).total_seconds() * 1000), 3_600_000)
+        lines += commitment_lines(commitment, usages, covered, hours, usage.scale)
+    return lines
+
+
+def _discounts(store: Store, what: Mapping[str, Any], discounts: Sequence[Discount], usage: MonthUsage) -> list[Line]:
+    sessions = {}
+    if what["by_session"]:
+        rows = store.rows(read_sql(__file__, "sessions"), {**what, "scale_units": usage.scale.device_units})
+        sessions = {
+            (row["session_cluster"], row["session"]): SessionLength(
+                row["before_ms"], row["after_ms"], row["before_micro_ms"], row["after_micro_ms"]
+            )
+            for row in rows
+        }
     return [
-        Invoice(_document(name, list(entries), period, books)) for name, entries in groupby(rows, lambda r: r["tenant"])
+        line for usages in usage.by_tenant.values() for line in discount_lines(discounts, usages, sessions, usage.scale)
     ]
 
 
-def _document(tenant: str, rows: Sequence[Mapping[str, Any]], period: Period, books: Books) -> dict[str, Any]:
-    scale = Scale.of(row["device_units"] for row in rows)
-    currency = one_currency(rows) or (books.card.currency if books.card else "")
-    sums: dict[tuple[Any, ...], LedgerSum] = {}
-    total, estimated = LedgerSum(scale), 0
-    for row in rows:
-        key = tuple(row[name] for name in ("project", "sku", "list_unit_price", "contracted_unit_price"))
-        sums.setdefault(key, LedgerSum(scale)).add(row, *KINDS)
-        total.add(row, *KINDS)
-        estimated += scale.quantity(row["estimated_micro_ms"], row["device_units"])
-    sums = {key: line for key, line in sums.items() if line.quantity}
-    amounts, amount = largest_remainder([line.billed() for line in sums.values()], minor_digits(currency))
-    return {
-        "number": None,
-        "status": "draft",
-        "issued_at": None,
-        "issuer": books.card.issuer.model_dump(mode="json") if books.card else None,
-        "tenant": tenant,
-        "period": {
-            "month": month_name(period, books.timezone),
-            "start": instant(period.start),
-            "end": instant(period.end),
-            "timezone": books.timezone,
-        },
-        "currency": currency,
-        "run": str(max(row["last_run"] for row in rows)),
-        "rate_card": books.closed_with or (books.current.version if books.current else ""),
-        "lines": [
-            _line(number, key, line, None if line.unpriced else amount)
-            for number, ((key, line), amount) in enumerate(zip(sums.items(), amounts, strict=True), 1)
-        ],
-        "totals": {**_measures(total), "amount": _text(amount)},
-        "notes": _notes(total, estimated, period, books),
-    }
+def document_of(tenant: str, month: Month, books: Books, corrections: Sequence[Line] = ()) -> Invoice:
+    """The tenant's month as a draft."""
+    card, digits = books.card, minor_digits(month.currency)
+    lines = [*month.lines.get(tenant, ()), *corrections]
+    untaxed = [line for line in lines if line.kind != "tax"]
+    known = [line for line in untaxed if line.cost is not None]
+    amounts, net = largest_remainder([line.cost for line in known if line.cost is not None], digits)
+    amount_of = {id(line): amount for line, amount in zip(known, amounts, strict=True)}
+    own_net = sum((amount_of[id(line)] for line in known if line.charge_class is None), Decimal(0))
+    taxes = [line for line in lines if line.kind == "tax"] + _taxes(tenant, own_net, card, month.name, digits)
+    amount_of |= {id(line): rounded(line.cost or Fraction(0), digits) for line in taxes}
+    tax = sum((amount_of[id(line)] for line in taxes), Decimal(0)).quantize(net)
+    total = month.usage.totals.get(tenant, LedgerSum(month.usage.scale))
+    notes = _notes(total, month.usage.estimated.get(tenant, 0), month.period, books)
+    payable = _payable(tenant, card, month.name, net + tax, notes)
+    return Invoice(
+        {
+            "document_type": "invoice",
+            "number": None,
+            "status": "draft",
+            "issued_at": None,
+            "issuer": card.issuer.model_dump(mode="json") if card else None,
+            "tenant": tenant,
+            "period": {
+                "month": month.name,
+                "start": instant(month.period.start),
+                "end": instant(month.period.end),
+                "timezone": books.timezone,
+            },
+            "currency": month.currency,
+            "books_run": month.books_run,
+            "run": str(month.usage.last_run.get(tenant, 0)),
+            "rate_card": books.closed_with or (books.current.version if books.current else ""),
+            "lines": [
+                _line(number, line, amount_of.get(id(line))) for number, line in enumerate([*untaxed, *taxes], 1)
+            ],
+            "totals": {
+                **_measures(total),
+                "net": text(net),
+                "tax": text(tax),
+                "amount": text(net + tax),
+                "prepaid": text(0 * net),
+                "due": text(net + tax),
+            },
+            "prepaid_draws": [],
+            "payable": payable,
+            "notes": notes,
+        }
+    )
 
 
-def _line(number: int, key: tuple[Any, ...], line: LedgerSum, amount: Decimal | None) -> dict[str, Any]:
-    project, sku, list_price, contracted_price = key
+def _taxes(tenant: str, net: Decimal, card: RateCard | None, month: str, digits: int) -> list[Line]:
+    lines: dict[str, Line] = {}
+    for tax in in_force(card.taxes, month) if card else []:
+        if fnmatchcase(tenant, tax.tenant) and tax.name not in lines:
+            percent = f"{tax.percent.normalize():f}"
+            lines[tax.name] = Line(
+                tenant,
+                "tax",
+                description=f"{tax.name} {percent} % of {net:,}",
+                cost=Fraction(net) * Fraction(tax.percent) / 100,
+                rule=f"{tax.name} {percent} %",
+            )
+    return list(lines.values())
+
+
+def _payable(
+    tenant: str, card: RateCard | None, month: str, due: Decimal, notes: list[str]
+) -> dict[str, str | None] | None:
+    """What is due in the tenant's own currency, at the month's rate; None where that is the card's."""
+    wanted = [one for one in in_force(card.invoice_currencies, month) if one.tenant == tenant] if card else []
+    if card is None or not wanted or wanted[0].currency == card.currency:
+        return None
+    currency = wanted[0].currency
+    rates = [one.rate for one in card.exchange_rates if one.month == month and one.currency == currency]
+    if not rates:
+        notes.append(f"The rate card has no exchange rate from {card.currency} to {currency} for {month}.")
+        return {"currency": currency, "rate": None, "amount": None}
+    amount = rounded(Fraction(due) * Fraction(rates[0]), minor_digits(currency))
+    return {"currency": currency, "rate": text(rates[0]), "amount": text(amount)}
+
+
+def _line(number: int, line: Line, amount: Decimal | None) -> dict[str, Any]:
+    measures = line.measures or dict.fromkeys(MEASURES)
     return {
         "line": number,
-        "project": project,
-        "sku": sku,
-        "list_unit_price": _text(list_price),
-        "contracted_unit_price": _text(contracted_price),
-        **_measures(line),
-        "amount": _text(amount),
+        "kind": line.kind,
+        "project": line.project,
+        "sku": line.sku,
+        "description": line.description,
+        "quantity": _exact(line.quantity),
+        "unit": line.unit,
+        "list_unit_price": text(line.list_unit_price),
+        "contracted_unit_price": text(line.contracted_unit_price),
+        **{name: text(value) for name, value in measures.items()},
+        "list_cost": _exact(line.list_cost),
+        "billed_cost": _exact(line.cost),
+        "amount": text(amount),
+        "rule": line.rule,
+        "charge_class": line.charge_class,
+        "reference": line.reference,
     }
+
+
+def _exact(value: Fraction | None) -> str | None:
+    return None if value is None else text(rounded(value))
 
 
 def _measures(line: LedgerSum) -> dict[str, str | None]:
     measures = line.measures(None)
     del measures["currency"]
-    return {name: _text(value) for name, value in measures.items()}
+    return {name: text(value) for name, value in measures.items()}
 
 
 def _notes(total: LedgerSum, estimated: int, period: Period, books: Books) -> list[str]:
@@ -202,11 +307,3 @@ def span(period: Period) -> dict[str, datetime]:
 
 def whom(tenant: str | None) -> dict[str, Any]:
     return {"all_tenants": int(tenant is None), "tenant": tenant or ""}
-
-
-def instant(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _text(value: Decimal | None) -> str | None:
-    return None if value is None else format(value, "f")

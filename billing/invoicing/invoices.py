@@ -7,34 +7,57 @@ the stored document.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
 
-from billing.invoicing.drafts import Books, Invoice, InvoiceError, books_of, draft_all, drafts_of, instant, span, whom
+from billing import audit
+from billing.invoicing.credit_notes import credit_note
+from billing.invoicing.documents import Invoice, InvoiceError, instant
+from billing.invoicing.drafts import Books, books_of, draft_all, drafts_of, span, whom
+from billing.money import minor_digits
 from billing.periods import Period, month_name
 from billing.rates import Subject, first_change, rate_card_of
 from warehouse.store import Store, read_sql
 
-__all__ = ["Invoice", "InvoiceError", "draft_all", "issue_all", "issued"]
+__all__ = ["Invoice", "InvoiceError", "credit", "draft_all", "issue_all", "issued", "standing", "void"]
 
 ALWAYS = Period(datetime(1971, 1, 1, tzinfo=UTC), datetime(2299, 1, 1, tzinfo=UTC))
 
 
 def issued(store: Store, period: Period | None = None, tenant: str | None = None, number: str = "") -> list[Invoice]:
-    """The issued invoices whose period touches `period`, in the order of their numbers."""
+    """The issued invoices and credit notes whose period touches `period`, in the order of their numbers.
+
+    One that was made void since has the status `void` and says when, by whom and why; else it is what was stored.
+    """
     params = {**span(period or ALWAYS), **whom(tenant), "number": number}
-    return [Invoice(json.loads(row["document"])) for row in store.rows(read_sql(__file__, "issued_invoices"), params)]
+    return [_as_it_stands(row) for row in store.rows(read_sql(__file__, "issued_invoices"), params)]
 
 
-def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = None) -> list[Invoice]:
+def standing(store: Store, period: Period | None = None, tenant: str | None = None) -> list[Invoice]:
+    """The same without those that are void."""
+    return [one for one in issued(store, period, tenant) if not one.is_void]
+
+
+def _as_it_stands(row: Mapping[str, Any]) -> Invoice:
+    document = json.loads(row["document"])
+    if row["void"]:
+        why = {"at": instant(row["voided_at"]), "author": row["voided_by"], "reason": row["void_reason"]}
+        document |= {"status": "void", "void": why}
+    return Invoice(document)
+
+
+def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = None, actor: str = "") -> list[Invoice]:
     """Issues the month's invoices (or one tenant's) that were not issued yet, and answers all of them.
 
     What nobody named held ('' as tenant) is on no invoice. Each invoice is one row, written whole: a kill leaves some
-    of them issued, and running it again issues the rest with the numbers that follow.
-    Errors: InvoiceError, before anything is issued, if the month is not over or not closed, if allocated time has no
-    price, or if prices changed since the last close.
+    of them issued, and running it again issues the rest with the numbers that follow. An invoice that was made void
+    is issued again, under the next number.
+    Errors: InvoiceError, before anything is issued, if the month is not over (and its grace) or not closed, if
+    allocated time has no price, if a tenant's currency has no exchange rate, or if prices changed since the close.
     """
-    done = {invoice.tenant: invoice for invoice in issued(store, period, tenant)}
+    done = {one.tenant: one for one in standing(store, period, tenant) if not one.is_credit_note}
     if tenant is not None and tenant in done:
         return [done[tenant]]
     books = books_of(store)
@@ -44,15 +67,82 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
     ]
     if drafts:
         _refuse_unknown_prices(drafts)
+        _refuse_unknown_exchange_rates(drafts)
         _refuse_stale_prices(store, period, books)
-    fresh = [_issue(store, draft, now, books) for draft in drafts]
+    fresh = [_issue(store, draft, now, books, actor) for draft in drafts]
     return sorted([*done.values(), *fresh], key=lambda invoice: invoice.tenant)
+
+
+def void(store: Store, number: str, now: datetime, actor: str, reason: str) -> Invoice:
+    """Makes an issued invoice or credit note void; its number stays taken. Doing it again changes nothing.
+
+    Errors: InvoiceError if there is none, if no reason is given, or if a later one that stands refers to it.
+    """
+    invoice = _one(store, number)
+    if invoice.is_void:
+        return invoice
+    if not reason:
+        raise InvoiceError(f"invoice {number}", "is not made void without a reason", "Add --reason")
+    for later in standing(store, None, invoice.tenant):
+        if any((line.get("reference") or {}).get("invoice") == number for line in later.lines):
+            raise InvoiceError(f"invoice {number}", f"{later.number} refers to it", f"Void {later.number} first")
+    store.command(
+        "INSERT INTO voided_invoices (number, at, author, reason) "
+        "VALUES ({number:String}, {at:DateTime64(3, 'UTC')}, {author:String}, {reason:String})",
+        {"number": number, "at": now, "author": actor, "reason": reason},
+    )
+    audit.record(store, now, actor, "invoice.void", number, reason)
+    return issued(store, number=number)[0]
+
+
+def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str, reason: str) -> Invoice:
+    """Issues a credit note: an amount in the tenant's favour on an issued invoice, under the next number.
+
+    amount: net, in whole minor units; the invoice's taxes are credited with it, in proportion.
+    Errors: InvoiceError if there is no such invoice, if it is void, or if more would be credited than it asks for.
+    """
+    invoice = _one(store, number)
+    if invoice.is_credit_note:
+        raise InvoiceError(f"credit note {number}", "is no invoice", "A credit note is taken back with: invoice void")
+    if invoice.is_void:
+        raise InvoiceError(f"invoice {number}", "is void; nothing is owed on it")
+    if not reason:
+        raise InvoiceError(f"invoice {number}", "is not credited without a reason", "Add --reason")
+    digits = minor_digits(invoice.currency)
+    if amount <= 0 or amount != round(amount, digits):
+        raise InvoiceError("--amount", f"found {amount}", f"An amount of {invoice.currency} above zero fits")
+    notes = [
+        one
+        for one in standing(store, None, invoice.tenant)
+        if one.is_credit_note and one.document["references"] == number
+    ]
+    net = Decimal(invoice.totals.get("net", invoice.totals["amount"]))
+    left = net + sum((Decimal(note.totals["net"]) for note in notes), Decimal(0))
+    if amount > left:
+        raise InvoiceError(f"invoice {number}", f"{left} {invoice.currency} of it can still be credited")
+    books = books_of(store)
+    document = credit_note(invoice, amount, reason)
+    return _store(store, document, now, books, actor, "invoice.credit", reason)
+
+
+def _one(store: Store, number: str) -> Invoice:
+    found = issued(store, number=number)
+    if not number or not found:
+        raise InvoiceError(f"invoice {number!r}", "was never issued", "See: gpuledger invoice list")
+    return found[0]
 
 
 def _refuse_open_month(period: Period, books: Books, now: datetime) -> None:
     month = month_name(period, books.timezone)
     if now < period.end:
         raise InvoiceError(month, f"the month ends at {instant(period.end)}", "Until then: gpuledger invoice draft")
+    grace = timedelta(days=books.card.grace_days if books.card else 0)
+    if now < period.end + grace:
+        raise InvoiceError(
+            month,
+            f"late records are waited for until {instant(period.end + grace)} (grace_days in the rate card)",
+            "Until then: gpuledger invoice draft",
+        )
     if books.closed_until < period.end:
         raise InvoiceError(
             month,
@@ -74,6 +164,17 @@ def _refuse_unknown_prices(drafts: Sequence[Invoice]) -> None:
         )
 
 
+def _refuse_unknown_exchange_rates(drafts: Sequence[Invoice]) -> None:
+    for draft in drafts:
+        payable = draft.document["payable"]
+        if payable and payable["rate"] is None:
+            raise InvoiceError(
+                f"{draft.month}, tenant {draft.tenant!r}",
+                f"is invoiced in {payable['currency']}, and the rate card has no exchange rate for the month",
+                f"Add exchange_rates: [{{month: {draft.month}, currency: {payable['currency']}, rate: ...}}]",
+            )
+
+
 def _refuse_stale_prices(store: Store, period: Period, books: Books) -> None:
     """The ledger must have been rated at the prices in force, or the next close would contradict the invoice."""
     if books.card is None or not books.closed_with or books.current is None:
@@ -90,12 +191,18 @@ def _refuse_stale_prices(store: Store, period: Period, books: Books) -> None:
             )
 
 
-def _issue(store: Store, draft: Invoice, now: datetime, books: Books) -> Invoice:
-    """Stores the draft under the issuer's next number of the year. Errors: InvoiceError if another took it too."""
+def _issue(store: Store, draft: Invoice, now: datetime, books: Books, actor: str) -> Invoice:
+    return _store(store, draft.document, now, books, actor, "invoice.issue", "")
+
+
+def _store(
+    store: Store, draft: Mapping[str, Any], now: datetime, books: Books, actor: str, action: str, reason: str
+) -> Invoice:
+    """Stores a document under the issuer's next number of the year. Errors: InvoiceError if another took it too."""
     import pyarrow as pa
 
     if books.card is None:
-        raise InvoiceError(draft.month, "no rate card is in force", "Run: gpuledger rates apply FILE")
+        raise InvoiceError(draft["period"]["month"], "no rate card is in force", "Run: gpuledger rates apply FILE")
     issuer = books.card.issuer
     year = now.astimezone(books.card.zone).year
     prefix = f"{issuer.number_prefix}-{year}-"
@@ -107,9 +214,7 @@ def _issue(store: Store, draft: Invoice, now: datetime, books: Books) -> Invoice
             "Give issuer.number_prefix another value in the rate card",
         )
     sequence = last["sequence"] + 1
-    invoice = Invoice(
-        {**draft.document, "number": f"{prefix}{sequence:05d}", "status": "issued", "issued_at": instant(now)}
-    )
+    invoice = Invoice({**draft, "number": f"{prefix}{sequence:05d}", "status": "issued", "issued_at": instant(now)})
     period = invoice.document["period"]
     columns = {
         "number": pa.array([invoice.number], pa.string()),
@@ -131,4 +236,6 @@ def _issue(store: Store, draft: Invoice, now: datetime, books: Books) -> Invoice
         raise InvoiceError(
             f"invoice {invoice.number}", "another process issued at the same time", "Run the same command again"
         )
+    inputs = {name: invoice.document.get(name) for name in ("tenant", "run", "books_run", "rate_card", "references")}
+    audit.record(store, now, actor, action, str(invoice.number), reason, inputs)
     return invoice

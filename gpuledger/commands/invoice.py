@@ -17,7 +17,7 @@ from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
 
 if TYPE_CHECKING:
-    from billing.invoicing.drafts import Invoice
+    from billing.invoicing.documents import Invoice
     from billing.periods import Period
 
 invoice = typer.Typer(no_args_is_help=True)

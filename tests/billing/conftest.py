@@ -19,6 +19,16 @@ def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.fixture
 def books(shared_store: Store) -> Store:
     """A store with empty books."""
-    for table in ("ledger_entries", "closed_hours", "close_runs", "rate_cards", "invoices"):
+    for table in (
+        "ledger_entries",
+        "closed_hours",
+        "close_runs",
+        "rate_cards",
+        "invoices",
+        "voided_invoices",
+        "credits",
+        "audit",
+        "allocations",
+    ):
         shared_store.command(f"TRUNCATE TABLE {table}")
     return shared_store

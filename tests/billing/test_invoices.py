@@ -73,7 +73,11 @@ def test_lines_are_by_project_and_sku_and_sum_to_the_total(october: Store) -> No
         "list_cost": "4.285714286",
         "billed_cost": "3.714285714",
         "coverage": "0.883333333",
+        "net": "3.71",
+        "tax": "0.00",
         "amount": "3.71",
+        "prepaid": "0.00",
+        "due": "3.71",
     }
     assert (invoice.number, invoice.document["status"], invoice.document["run"]) == (None, "draft", "7")
     assert invoice.document["notes"] == ["0.25 GPU-hours were held while no telemetry said whether they were used."]

@@ -1,0 +1,181 @@
+"""What the rate card's policies make of a tenant's usage: minimum, commitments, discounts. Pure, on integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from billing.exact import NANO, Scale, price_nano, rounded
+from billing.invoicing.lines import Line
+from billing.invoicing.usage import Session, Usage
+from billing.rates.policies import Commitment, Discount
+
+HOUR_MS = 3_600_000
+HUNDRED = 100 * NANO
+"""The whole, where percentages are counted in billionths of one."""
+
+
+@dataclass(frozen=True)
+class SessionLength:
+    """How long an allocation had lasted (ms) and what it had held (on the scale) when the month began and ended."""
+
+    before_ms: int
+    after_ms: int
+    before: int
+    after: int
+
+
+def minimum_lines(rows: Iterable[Mapping[str, Any]], minimum_seconds: int, scale: Scale) -> list[Line]:
+    """A line for each row of minimum.sql that has a price; sessions of unlike devices at one price are one line."""
+    lacking: dict[tuple[Any, ...], tuple[int, int]] = {}
+    for row in rows:
+        if row["contracted_unit_price"] is not None:
+            key = tuple(row[name] for name in ("tenant", "project", "sku", "list_unit_price", "contracted_unit_price"))
+            sessions, quantity = lacking.get(key, (0, 0))
+            more = scale.quantity(row["lacking_micro_ms"], row["device_units"])
+            lacking[key] = (sessions + row["sessions"], quantity + more)
+    return [
+        _priced(
+            scale,
+            Line(
+                tenant,
+                "minimum",
+                project,
+                sku,
+                f"{sessions} {'session' if sessions == 1 else 'sessions'} shorter than {minimum_seconds} s, "
+                f"charged as {minimum_seconds} s",
+                list_unit_price=list_price,
+                contracted_unit_price=price,
+                rule=f"minimum_seconds {minimum_seconds}",
+            ),
+            quantity,
+        )
+        for (tenant, project, sku, list_price, price), (sessions, quantity) in lacking.items()
+    ]
+
+
+def commitment_lines(
+    commitment: Commitment, usages: Sequence[Usage], covered: Iterable[Mapping[str, Any]], hours: Fraction, scale: Scale
+) -> list[Line]:
+    """The quota's price, used and unused apart, and what it covers of the usage, taken off at the usual price.
+
+    covered: the rows of covered.sql.   hours: how long the quota ran.
+    """
+    by_key = {usage.key: usage for usage in usages}
+    taken: dict[tuple[Any, ...], int] = {}
+    for row in covered:
+        names = ("project", "queue", "sku", "preemptible", "list_unit_price", "contracted_unit_price")
+        session = (row["session_cluster"], row["session"])
+        by_key[*(row[name] for name in names), session].cover(row["covered_micro_ms"])
+        key = tuple(row[name] for name in ("project", "sku", "list_unit_price", "contracted_unit_price"))
+        taken[key] = taken.get(key, 0) + row["covered_micro_ms"]
+    bought = int(Fraction(commitment.gpus) * hours * scale.hour)
+    used = sum(taken.values())
+    quota = Line(
+        commitment.tenant,
+        "commitment",
+        sku=commitment.sku,
+        contracted_unit_price=commitment.price_per_gpu_hour,
+        rule=commitment.name,
+    )
+    text = f"{_plain(commitment.gpus)} GPUs for {_plain(rounded(hours, 2))} h"
+    lines = [
+        _priced(scale, replace(quota, description=f"Quota of {text}, used"), used),
+        _priced(scale, replace(quota, description=f"Quota of {text}, unused"), bought - used),
+    ]
+    for (project, sku, list_price, price), quantity in taken.items():
+        line = replace(
+            quota,
+            project=project,
+            sku=sku,
+            description=f"Covered by {commitment.name}",
+            list_unit_price=list_price,
+            contracted_unit_price=price,
+        )
+        lines.append(_priced(scale, line, -quantity))
+    return lines
+
+
+def discount_lines(
+    discounts: Sequence[Discount], usages: Sequence[Usage], sessions: Mapping[Session, SessionLength], scale: Scale
+) -> list[Line]:
+    """A line for each discount and project, each taken off what the ones before left."""
+    lines = []
+    for discount in discounts:
+        matched = [usage for usage in usages if usage.cost_left > 0 and discount.match.matches(vars(usage))]
+        base: dict[str, int] = {}
+        off: dict[str, int] = {}
+        held = sum(usage.left for usage in matched)
+        for usage in matched:
+            part, whole = _percentage(discount, usage, held, sessions, scale)
+            cut = usage.cost_left * part // whole if whole else 0
+            base[usage.project] = base.get(usage.project, 0) + usage.cost_left
+            off[usage.project] = off.get(usage.project, 0) + cut
+            usage.cost_left -= cut
+        how = _in_words(discount, held, scale)
+        lines += [
+            Line(
+                matched[0].tenant,
+                "discount",
+                project,
+                description=f"{discount.name}: {how}, off {rounded(scale.money(base[project]), 2):,}",
+                cost=-scale.money(cut),
+                rule=discount.name,
+            )
+            for project, cut in off.items()
+            if cut
+        ]
+    return lines
+
+
+def _percentage(
+    discount: Discount, usage: Usage, held: int, sessions: Mapping[Session, SessionLength], scale: Scale
+) -> tuple[int, int]:
+    """What part of the usage's cost is taken off, as a fraction of integers; (0, 0) where nothing was held."""
+    if discount.percent is not None:
+        return price_nano(discount.percent), HUNDRED
+    if discount.per == "month":
+        return _earned(discount, 0, held, scale.hour), held * HUNDRED
+    length = sessions[usage.session]
+    if discount.measure == "hours":
+        return _earned(discount, length.before_ms, length.after_ms, HOUR_MS), (
+            length.after_ms - length.before_ms
+        ) * HUNDRED
+    return _earned(discount, length.before, length.after, scale.hour), (length.after - length.before) * HUNDRED
+
+
+def _earned(discount: Discount, before: int, after: int, hour: int) -> int:
+    """Percent (in billionths) times what lies in [before, after): by tier, or all at the tier that `after` reaches."""
+    steps = [(int(tier.above * hour), price_nano(tier.percent)) for tier in discount.tiers]
+    if discount.mode == "whole":
+        reached = [percent for above, percent in steps if after > above]
+        return (after - before) * reached[-1] if reached else 0
+    ends = [above for above, _ in steps[1:]]
+    return sum(
+        percent * max(0, min(after, after if end is None else end) - max(before, above))
+        for (above, percent), end in zip(steps, [*ends, None], strict=True)
+    )
+
+
+def _in_words(discount: Discount, held: int, scale: Scale) -> str:
+    if discount.percent is not None:
+        return f"{_plain(discount.percent)} %"
+    unit = "GPU-hours" if discount.measure == "gpu_hours" else "h"
+    tiers = ", ".join(f"{_plain(tier.percent)} % above {_plain(tier.above)}" for tier in discount.tiers)
+    each = f"of {scale.hours(held, 2):,} in the month" if discount.per == "month" else "of each session"
+    return f"{tiers} {unit} {each} ({discount.mode})"
+
+
+def _priced(scale: Scale, line: Line, quantity: int) -> Line:
+    """The line with a quantity on the scale, and what it costs at its prices."""
+    hours = Fraction(quantity, scale.hour)
+    prices = (line.list_unit_price, line.contracted_unit_price)
+    list_cost, cost = (None if price is None else hours * Fraction(price) for price in prices)
+    return replace(line, quantity=hours, unit="GPU-hours", list_cost=list_cost, cost=cost)
+
+
+def _plain(value: Decimal) -> str:
+    return f"{value.normalize():f}"

@@ -1,0 +1,86 @@
+"""An invoice as a document: all of it, as JSON holds it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from warehouse.errors import LedgerError
+
+
+class InvoiceError(LedgerError):
+    """An invoice that cannot be drafted, issued or found."""
+
+
+@dataclass(frozen=True)
+class Invoice:
+    """A statement for a tenant and a month.
+
+    `document` is all of it, as JSON holds it: decimals and instants as strings, the unknown as None.
+    """
+
+    document: Mapping[str, Any]
+
+    @property
+    def number(self) -> str | None:
+        """None for a draft."""
+        number: str | None = self.document["number"]
+        return number
+
+    @property
+    def tenant(self) -> str:
+        return str(self.document["tenant"])
+
+    @property
+    def month(self) -> str:
+        """Like 2026-10."""
+        return str(self.document["period"]["month"])
+
+    @property
+    def currency(self) -> str:
+        return str(self.document["currency"])
+
+    @property
+    def lines(self) -> Sequence[Mapping[str, Any]]:
+        lines: Sequence[Mapping[str, Any]] = self.document["lines"]
+        return lines
+
+    @property
+    def totals(self) -> Mapping[str, Any]:
+        totals: Mapping[str, Any] = self.document["totals"]
+        return totals
+
+    @property
+    def amount(self) -> Decimal:
+        """What is to be paid."""
+        return Decimal(self.totals["amount"])
+
+    @property
+    def is_void(self) -> bool:
+        return bool(self.document["status"] == "void")
+
+    @property
+    def is_credit_note(self) -> bool:
+        return bool(self.document.get("document_type") == "credit_note")
+
+    @property
+    def unpriced_gpu_hours(self) -> Decimal:
+        return Decimal(self.totals["unpriced_gpu_hours"])
+
+    def canonical(self) -> str:
+        """The document as JSON that depends on its content alone."""
+        return json.dumps(self.document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def instant(at: datetime) -> str:
+    """An instant as documents hold it: UTC, with milliseconds."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def text(value: Decimal | None) -> str | None:
+    """A decimal as documents hold it."""
+    return None if value is None else format(value, "f")
