@@ -1,0 +1,258 @@
+"""What policies make of a month, by hand: minimum, commitments, discounts, shared cost, taxes, currencies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from billing.invoicing.drafts import platform_costs
+from billing.invoicing.invoices import Invoice, InvoiceError, draft_all, issue_all
+from billing.periods import parse_period
+from billing.rates import apply_rate_card, parse_rate_card
+from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
+from warehouse.store import Store
+
+OCTOBER = parse_period("2026-10", "UTC")
+NOW = at("2026-11-02 09:00")
+LAST_HOUR = at("2026-10-31 23:00")
+
+
+def apply(store: Store, **policies: Any) -> None:
+    card = {
+        "currency": "EUR",
+        "minimum_seconds": 0,
+        "rates": [{"sku": "h100", "price_per_gpu_hour": "2.00"}],
+        **policies,
+    }
+    apply_rate_card(store, parse_rate_card(card), "me", "", NOW)
+
+
+def hours(tenant: str, count: int, start: str = "2026-10-05 00:00", **more: Any) -> list[Row]:
+    """So many whole device-hours, one after the other, all used."""
+    first = at(start)
+    return [Row(first + timedelta(hours=n), tenant, used=str(HOUR_MS), **more) for n in range(count)]
+
+
+def lines(invoice: Invoice, kind: str, *names: str) -> list[list[Any]]:
+    return [[line[name] for name in names] for line in invoice.lines if line["kind"] == kind]
+
+
+def allocate(store: Store, lives: Mapping[str, tuple[datetime, datetime | None]]) -> None:
+    """Writes when allocations started and ended."""
+    store.insert(
+        "allocations",
+        pa.table(
+            {
+                "claim": pa.array(range(len(lives)), pa.uint64()),
+                "allocation_id": list(lives),
+                "tenant": [name.split("/")[0] for name in lives],
+                "start_at": pa.array([start for start, _ in lives.values()], pa.timestamp("ms", "UTC")),
+                "end_at": pa.array([end for _, end in lives.values()], pa.timestamp("ms", "UTC")),
+            }
+        ),
+    )
+
+
+def test_a_session_shorter_than_the_minimum_is_charged_as_if_it_lasted_so_long(books: Store) -> None:
+    noon = at("2026-10-05 12:00")
+    apply(books, minimum_seconds=60)
+    # Fifteen seconds of one GPU lack 45, ninety seconds lack nothing: 45 / 3600 x 2.00 = 0.025.
+    fill(
+        books,
+        [Row(noon, "chem", "a", used="15000"), Row(noon, "chem", "b", device="gpu-1", used="90000")],
+        closed=[LAST_HOUR],
+    )
+    allocate(books, {"chem/a": (noon, noon + timedelta(seconds=15)), "chem/b": (noon, noon + timedelta(seconds=90))})
+    (invoice,) = draft_all(books, OCTOBER)
+    assert lines(invoice, "minimum", "project", "quantity", "billed_cost", "rule") == [
+        ["a", "0.012500000", "0.025000000", "minimum_seconds 60"]
+    ]
+    assert invoice.lines[-1]["description"] == "1 session shorter than 60 s, charged as 60 s"
+
+
+def test_a_session_that_is_still_open_or_ended_in_another_month_owes_no_minimum(books: Store) -> None:
+    start = at("2026-10-31 23:59") + timedelta(seconds=50)
+    apply(books, minimum_seconds=60)
+    fill(
+        books,
+        [Row(start, "chem", "a", used="10000"), Row(start, "chem", "b", device="g1", used="10000")],
+        closed=[LAST_HOUR],
+    )
+    allocate(books, {"chem/a": (start, None), "chem/b": (start, OCTOBER.end + timedelta(seconds=20))})
+    (invoice,) = draft_all(books, OCTOBER)
+    assert lines(invoice, "minimum", "project") == []
+
+
+# 600 GPU-hours at 2.00 = 1200.00.
+@pytest.mark.parametrize(
+    ("mode", "off"),
+    [("graduated", "-120.000000000"), ("whole", "-240.000000000")],
+)  # graduated: 400 h at 10 % and 100 h at 20 % are 60 hours = 120.00; whole: 20 % of all
+def test_volume_discounts_of_a_month(books: Store, mode: str, off: str) -> None:
+    tiers = [{"above": "100", "percent": "10"}, {"above": "500", "percent": "20"}, {"above": "1000", "percent": "30"}]
+    apply(books, discounts=[{"name": "volume", "mode": mode, "tiers": tiers}])
+    fill(books, hours("chem", 600) + hours("small", 100, device="gpu-1"), closed=[LAST_HOUR])
+    chem, small = draft_all(books, OCTOBER)
+    assert lines(chem, "discount", "billed_cost", "rule") == [[off, "volume"]]
+    assert lines(small, "discount", "billed_cost") == []
+
+
+def test_discounts_follow_each_other_and_name_what_they_match(books: Store) -> None:
+    apply(
+        books,
+        discounts=[{"name": "a", "percent": "50", "match": {"project": "x*"}}, {"name": "b", "percent": "10"}],
+    )
+    fill(books, hours("chem", 10, project="x1") + hours("chem", 10, project="y", device="g1"), closed=[LAST_HOUR])
+    (invoice,) = draft_all(books, OCTOBER)
+    assert lines(invoice, "discount", "rule", "project", "amount", "description") == [
+        ["a", "x1", "-10.00", "a: 50 %, off 20.00"],
+        ["b", "x1", "-1.00", "b: 10 %, off 10.00"],
+        ["b", "y", "-2.00", "b: 10 %, off 20.00"],
+    ]
+    assert invoice.totals["amount"] == "27.00"
+
+
+def test_a_session_earns_its_tier_by_its_own_length_over_months(books: Store) -> None:
+    tiers = [{"above": "100", "percent": "10"}]
+    apply(books, discounts=[{"name": "long", "per": "session", "measure": "hours", "tiers": tiers}])
+    start = at("2026-09-29 00:00")  # 48 hours lie in September
+    fill(books, hours("chem", 120, "2026-09-29 00:00", project="p"), closed=[LAST_HOUR])
+    allocate(books, {"chem/p": (start, start + timedelta(hours=120))})
+    (invoice,) = draft_all(books, OCTOBER)
+    # Of the 72 hours in October the last 20 lie beyond 100: 20 x 2.00 x 10 %.
+    assert lines(invoice, "discount", "amount", "rule") == [["-4.00", "long"]]
+    (september,) = draft_all(books, parse_period("2026-09", "UTC"))
+    assert lines(september, "discount", "amount") == []
+
+
+def test_a_commitment_half_used_is_paid_whole_and_covers_what_was_held(books: Store) -> None:
+    apply(books, commitments=[{"name": "c1", "tenant": "chem", "gpus": "2", "price_per_gpu_hour": "1.00"}])
+    # In one hour three GPUs: two covered, one on demand. In another one GPU. Quota: 744 x 2 = 1488 GPU-hours.
+    first = [Row(at("2026-10-05 12:00"), "chem", device=f"gpu-{n}", used=str(HOUR_MS)) for n in range(3)]
+    fill(books, [*first, *hours("chem", 1, "2026-10-06 00:00")], closed=[LAST_HOUR])
+    (invoice,) = draft_all(books, OCTOBER)
+    assert lines(invoice, "commitment", "description", "quantity", "contracted_unit_price", "amount") == [
+        ["Quota of 2 GPUs for 744 h, used", "3.000000000", "1.00", "3.00"],
+        ["Quota of 2 GPUs for 744 h, unused", "1485.000000000", "1.00", "1485.00"],
+        ["Covered by c1", "-3.000000000", "2.000000000", "-6.00"],
+    ]
+    assert invoice.totals["amount"] == "1490.00"  # 4 x 2.00 - 6.00 + 1488.00
+
+
+def test_a_commitment_is_owed_by_a_tenant_that_held_nothing(books: Store) -> None:
+    apply(books, commitments=[{"name": "c1", "tenant": "chem", "gpus": "1", "price_per_gpu_hour": "1.00"}])
+    fill(books, hours("other", 1), closed=[LAST_HOUR])
+    chem, _ = draft_all(books, OCTOBER)
+    assert (chem.tenant, chem.totals["amount"]) == ("chem", "744.00")
+
+
+def test_discounts_are_on_what_a_commitment_leaves(books: Store) -> None:
+    apply(
+        books,
+        commitments=[{"name": "c1", "tenant": "chem", "gpus": "1", "price_per_gpu_hour": "1.00"}],
+        discounts=[{"name": "d", "percent": "50"}],
+    )
+    fill(books, hours("chem", 2) + hours("chem", 2, device="g1", project="q"), closed=[LAST_HOUR])
+    (invoice,) = draft_all(books, OCTOBER)
+    assert sum(Decimal(amount) for (amount,) in lines(invoice, "discount", "amount")) == Decimal("-2.00")
+
+
+@pytest.mark.parametrize(
+    ("share", "expected", "kept"),
+    [
+        ("allocated_cost", {"a": "25.00", "b": "75.00"}, "0.00"),
+        ("evenly", {"a": "50.00", "b": "50.00"}, "0.00"),
+        ("guaranteed", {"a": "100.00"}, "0.00"),
+        ("platform", {}, "100.00"),
+    ],
+)
+def test_unallocated_cost_is_shared_as_the_policy_says(
+    books: Store, share: str, expected: Mapping[str, str], kept: str
+) -> None:
+    apply(
+        books,
+        idle_policy=[{"pool": "*", "share": share}],
+        commitments=[{"name": "g", "tenant": "a", "gpus": "1", "price_per_gpu_hour": "0"}],
+    )
+    idle = [Row(at("2026-10-05 00:00") + timedelta(hours=n), device="gpu-9", unallocated=HOUR_MS) for n in range(50)]
+    fill(books, hours("a", 1) + hours("b", 3, device="g1") + idle, closed=[LAST_HOUR])
+    found = {one.tenant: lines(one, "shared", "amount") for one in draft_all(books, OCTOBER)}
+    assert {tenant: amounts[0][0] for tenant, amounts in found.items() if amounts} == expected
+    (pool,) = platform_costs(books, OCTOBER)
+    assert (str(pool.unallocated), str(pool.kept)) == ("100.00", kept)
+    assert sum(pool.shared.values()) + pool.kept == pool.unallocated
+
+
+def test_a_hundred_over_three_tenants_loses_no_cent(books: Store) -> None:
+    apply(books, idle_policy=[{"share": "evenly"}])
+    idle = [Row(at("2026-10-05 00:00") + timedelta(hours=n), device="gpu-9", unallocated=HOUR_MS) for n in range(50)]
+    rows = [row for n, name in enumerate("abc") for row in hours(name, 1, device=f"g{n}")]
+    fill(books, rows + idle, closed=[LAST_HOUR])
+    drafts = draft_all(books, OCTOBER)
+    assert [lines(one, "shared", "amount")[0][0] for one in drafts] == ["33.34", "33.33", "33.33"]
+
+
+def test_idle_that_nobody_could_bear_stays_the_platforms(books: Store) -> None:
+    apply(books, idle_policy=[{"share": "allocated_cost"}])
+    fill(books, [Row(at("2026-10-05 00:00"), device="gpu-9", unallocated=HOUR_MS)], closed=[LAST_HOUR])
+    assert draft_all(books, OCTOBER) == []
+    (pool,) = platform_costs(books, OCTOBER)
+    assert (pool.unallocated, pool.kept) == (Decimal("2.00"), Decimal("2.00"))
+
+
+def test_taxes_are_the_first_of_a_name_that_fits_and_stand_apart(books: Store) -> None:
+    apply(
+        books,
+        taxes=[
+            {"name": "VAT", "percent": "0", "tenant": "public-*"},
+            {"name": "VAT", "percent": "19"},
+            {"name": "levy", "percent": "1.5"},
+        ],
+    )
+    fill(books, hours("chem", 3) + hours("public-lab", 1, device="g1"), closed=[LAST_HOUR])
+    chem, public = draft_all(books, OCTOBER)
+    assert lines(chem, "tax", "rule", "amount") == [["VAT 19 %", "1.14"], ["levy 1.5 %", "0.09"]]
+    assert [chem.totals[name] for name in ("net", "tax", "amount", "due")] == ["6.00", "1.23", "7.23", "7.23"]
+    assert lines(public, "tax", "rule", "amount") == [["VAT 0 %", "0.00"], ["levy 1.5 %", "0.03"]]
+
+
+def test_a_tenant_is_invoiced_in_its_currency_at_the_months_rate(books: Store) -> None:
+    currencies = [{"tenant": "kyoto", "currency": "JPY"}]
+    apply(books, invoice_currencies=currencies)
+    fill(books, hours("kyoto", 3), closed=[LAST_HOUR])
+    (draft,) = draft_all(books, OCTOBER)
+    assert "no exchange rate from EUR to JPY for 2026-10" in draft.document["notes"][-1]
+    with pytest.raises(InvoiceError, match="is invoiced in JPY, and the rate card has no exchange rate"):
+        issue_all(books, OCTOBER, NOW)
+    apply(
+        books, invoice_currencies=currencies, exchange_rates=[{"month": "2026-10", "currency": "JPY", "rate": "163.25"}]
+    )
+    (invoice,) = issue_all(books, OCTOBER, NOW)
+    assert invoice.document["payable"] == {
+        "currency": "JPY",
+        "rate": "163.25",
+        "amount": "980",
+    }  # 6.00 x 163.25 = 979.5
+
+
+def test_policies_hold_for_the_months_they_name(books: Store) -> None:
+    apply(books, discounts=[{"name": "d", "percent": "50", "effective_from": "2026-11"}])
+    fill(books, hours("chem", 1), closed=[LAST_HOUR])
+    assert lines(draft_all(books, OCTOBER)[0], "discount", "amount") == []
+
+
+def test_the_lines_sum_to_the_net_total(books: Store) -> None:
+    apply(
+        books,
+        discounts=[{"name": "third", "percent": "33.333333333"}],
+        rates=[{"sku": "h100", "price_per_gpu_hour": "0.333333333"}],
+    )
+    rows: Sequence[Row] = [row for n in range(7) for row in hours("chem", 1 + n, device=f"g{n}", project=f"p{n}")]
+    fill(books, rows, closed=[LAST_HOUR])
+    (invoice,) = draft_all(books, OCTOBER)
+    assert sum(Decimal(line["amount"]) for line in invoice.lines) == Decimal(invoice.totals["net"])
