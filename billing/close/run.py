@@ -10,15 +10,18 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from billing.close.claims import Stage, publish_claims, stage_claims
-from billing.close.resolve import FOREVER
-from billing.rates import AppliedCard, Subject, current_rate_card, cut_instants, price_intervals
+from billing.close.payers import stage_payers
+from billing.energy import attribution
+from billing.rates import AppliedCard, current_rate_card, cut_instants
+from billing.rates.staging import stage_prices, subject_params
+from billing.tenants import AppliedMapping, current_mapping
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
@@ -43,6 +46,13 @@ class CloseReport:
     changed: int
     refused: int
     rate_card: str
+
+
+class Rules(NamedTuple):
+    """Versions of what people decide: the rate card and the tenants' mapping; '' = none was applied."""
+
+    card: str
+    mapping: str
 
 
 class DirtyHour(NamedTuple):
@@ -70,13 +80,14 @@ def close(
     if limit is None:
         return CloseReport(0, None, 0, 0, 0, "")
     progress = on_progress or (lambda what, done, total: None)
-    card = current_rate_card(store)
+    card, mapping = current_rate_card(store), current_mapping(store)
     stage = Stage(_next_run(store))
     cutoff = datetime.now(UTC)
     try:
         progress("claims", 0, 0)
         refused = stage_claims(store, stage)
-        _stage_prices(store, stage, card)
+        stage_payers(store, stage, mapping, card)
+        _stage_prices(store, stage, card, limit)
         dirty = _dirty_hours(store, stage, limit, card)
         changed = 0
         done = 0
@@ -86,8 +97,9 @@ def close(
             done += len(portion)
         progress("attributing", done, len(dirty))
         publish_claims(store, stage, refused)
-        if dirty or (card and card.version != _last_card(store)):
-            _record_run(store, stage.run, cutoff, limit, card, len(dirty), changed)
+        rules = Rules(card.version if card else "", mapping.version if mapping else "")
+        if dirty or rules != _last_rules(store):
+            _record_run(store, stage.run, cutoff, limit, rules, len(dirty), changed)
     finally:
         _drop_stage(store, stage)
     return CloseReport(stage.run, limit, len(dirty), changed, len(refused), card.version if card else "")
@@ -118,46 +130,18 @@ def _next_run(store: Store) -> int:
     return ((int(last) >> 20) + 1 << 20) | secrets.randbits(20)
 
 
-def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None) -> None:
-    """The card's prices for every combination of model, pool, profile and tenant that occurs."""
-    import pyarrow as pa
-
-    store.command(read_sql(__file__, "stage_prices"), stage.names("prices"))
-    if card is None:
-        return
-    subjects = [Subject(**row) for row in store.rows(read_sql(__file__, "subjects"), stage.names("settled", "states"))]
-    prices = price_intervals(card.card, subjects)
-    if not prices:
-        return
-    store.insert(
-        stage("prices"),
-        pa.table(
-            {
-                "model": [price.subject.model for price in prices],
-                "pool": [price.subject.pool for price in prices],
-                "partition_profile": [price.subject.partition_profile for price in prices],
-                "tenant": [price.subject.tenant for price in prices],
-                "from_ms": pa.array(
-                    [_ms(price.effective_from) if price.effective_from else 0 for price in prices], pa.int64()
-                ),
-                "to_ms": pa.array(
-                    [_ms(price.effective_to) if price.effective_to else FOREVER for price in prices], pa.int64()
-                ),
-                "price": pa.array(range(1, len(prices) + 1), pa.uint64()),
-                "sku": [price.sku for price in prices],
-                "list_unit_price": pa.array([price.list_unit_price for price in prices], pa.decimal128(18, 9)),
-                "contracted_unit_price": pa.array(
-                    [price.contracted_unit_price for price in prices], pa.decimal128(18, 9)
-                ),
-                "currency": [card.card.currency] * len(prices),
-            }
-        ),
-    )
+def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None, limit: datetime) -> None:
+    """The card's prices for every combination of what prices depend on that occurs, from the first device on."""
+    first = store.value("SELECT min(start_ms) AS first_ms FROM {states:Identifier}", stage.names("states"))
+    kept = subject_params(card.card if card else None)
+    subjects = store.rows(read_sql(__file__, "subjects"), {**stage.names("settled", "states"), **kept})
+    tables = stage.names("prices", "price_subjects", "price_schedules")
+    stage_prices(store, tables, card.card if card else None, subjects, datetime.fromtimestamp(first / 1000, UTC), limit)
 
 
 def _dirty_hours(store: Store, stage: Stage, limit: datetime, card: AppliedCard | None) -> list[DirtyHour]:
     """Hours to compute, in order."""
-    zone = str(card.card.timezone) if card else "UTC"
+    zone = f"{card.card.timezone if card else 'UTC'} {attribution.rules_in_force(store)}"
     inputs = store.rows(
         read_sql(__file__, "inputs"),
         {
@@ -226,9 +210,10 @@ def _close_portion(store: Store, stage: Stage, portion: Sequence[DirtyHour], car
         store.command(read_sql(__file__, name), params)
         if name == "stage_several" and store.value("SELECT countIf(levels > 1) FROM {metered:Identifier}", names):
             store.command(read_sql(__file__, "several"), params)
-    changed = _publish(store, stage, portion)
-    for table in _PORTION_TABLES:
-        store.command("DROP TABLE {table:Identifier}", {"table": stage(table)})
+    energy = attribution.attribute_energy(store, stage, params, first, last)
+    changed = _publish(store, stage, portion, energy)
+    for table in (*_PORTION_TABLES, *attribution.TABLES):
+        store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": stage(table)})
     return changed
 
 
@@ -247,11 +232,16 @@ def _uniform_interval(store: Store, first: int, last: int) -> int:
     return int(row["shortest"]) if row["shortest"] is not None and row["shortest"] == row["longest"] else 0
 
 
-def _publish(store: Store, stage: Stage, portion: Sequence[DirtyHour]) -> int:
-    """Writes the entries of the hours that changed, then makes them visible."""
+def _publish(store: Store, stage: Stage, portion: Sequence[DirtyHour], energy: Mapping[int, int]) -> int:
+    """Writes the entries of the hours that changed, then makes them visible.
+
+    energy: fingerprints of the hours' energy entries, which are published with the ledger's.
+    """
     import pyarrow as pa
 
     content = {row["hour"]: row["content"] for row in store.rows(read_sql(__file__, "content"), stage.names("entries"))}
+    for hour, fingerprint in energy.items():
+        content[hour] = (content.get(hour, 0) + fingerprint) % 2**64
     in_force = {
         row["hour"]: (row["run"], row["content"])
         for row in store.rows(read_sql(__file__, "in_force"), {"first": portion[0].hour, "last": portion[-1].hour})
@@ -268,6 +258,8 @@ def _publish(store: Store, stage: Stage, portion: Sequence[DirtyHour]) -> int:
             {"run": stage.run, "hours": changed, **stage.names("entries")},
             {"max_partitions_per_insert_block": 0},
         )
+        if energy:
+            attribution.publish_energy(store, stage, stage.run, changed)
     store.insert(
         "closed_hours",
         pa.table(
@@ -295,8 +287,9 @@ def _cuts(card: AppliedCard | None, first: int, last: int) -> tuple[list[int], l
         for at in (_ms(_midnight(start + timedelta(days=n), zone)) for n in range((stop - start).days + 1))
         if at % HOUR_MS
     ]
-    prices = [_ms(instant) for instant in cut_instants(card.card)]
-    return sorted({*midnights, *prices}), midnights
+    begin, end = (datetime.fromtimestamp(hour * 3600, UTC) for hour in (first, last + 1))
+    prices = [_ms(instant) for instant in cut_instants(card.card, begin, end)]
+    return sorted({*midnights, *(at for at in prices if at % HOUR_MS)}), midnights
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
@@ -304,7 +297,7 @@ def _midnight(day: date, zone: ZoneInfo) -> datetime:
 
 
 def _record_run(
-    store: Store, run: int, cutoff: datetime, limit: datetime, card: AppliedCard | None, checked: int, changed: int
+    store: Store, run: int, cutoff: datetime, limit: datetime, rules: Rules, checked: int, changed: int
 ) -> None:
     store.command(
         read_sql(__file__, "record_run"),
@@ -313,7 +306,8 @@ def _record_run(
             "started": cutoff,
             "finished": datetime.now(UTC),
             "until": limit,
-            "card": card.version if card else "",
+            "card": rules.card,
+            "mapping": rules.mapping,
             "checked": checked,
             "changed": changed,
             "software": f"gpuledger {importlib.metadata.version('gpuledger')}",
@@ -321,8 +315,11 @@ def _record_run(
     )
 
 
-def _last_card(store: Store) -> str:
-    return str(store.value("SELECT argMax(rate_card, run) AS card FROM close_runs"))
+def _last_rules(store: Store) -> Rules:
+    (row,) = store.rows(
+        "SELECT argMax(rate_card, run) AS card, argMax(tenant_mapping, run) AS mapping FROM close_runs"
+    )
+    return Rules(**row)
 
 
 def _drop_stage(store: Store, stage: Stage) -> None:

@@ -1,0 +1,88 @@
+"""Whose energy and memory it was: a step of the close, over the same hours, published with the same run.
+
+It reads the samples of the dirty hours once, and only if any of them says something of power or memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+from billing.energy.settings import EnergySettings, current_energy_settings
+from warehouse.store import Store, read_sql
+
+TABLES = ("readings", "measured", "idle_power", "energy")
+"""The working tables of a portion that this step makes."""
+RULES = "energy 1"
+"""Which rules these are: a change recomputes every hour."""
+FOREVER_MS = 1 << 62
+
+
+def rules_in_force(store: Store) -> str:
+    """What besides facts and prices the energy of an hour is computed from; part of the hour's fingerprint."""
+    current = current_energy_settings(store)
+    return f"{RULES} {current.settings.idle_version if current else ''}"
+
+
+def attribute_energy(
+    store: Store, table: Callable[[str], str], params: Mapping[str, Any], first: int, last: int
+) -> dict[int, int]:
+    """Divides the energy and memory of a portion's hours (from `first` to `last`, since the epoch).
+
+    table:  names of the close's working tables; segments, holdings, metered, several and prices are filled.
+    Answers the fingerprint of each hour's entries; an hour that has none is absent.
+    """
+    if not store.rows(read_sql(__file__, "any_readings"), {"first": first, "last": last}):
+        return {}
+    names = {**params, **{name: table(name) for name in TABLES}}
+    _stage_idle_power(store, table, names)
+    for step in ("readings", "measured", "attributed"):
+        store.command(read_sql(__file__, step), names)
+    rows = store.rows(read_sql(__file__, "content"), {"energy": table("energy")})
+    return {row["hour"]: row["content"] for row in rows}
+
+
+def publish_energy(store: Store, table: Callable[[str], str], run: int, hours: Sequence[int]) -> None:
+    """Writes the energy entries of some hours; to be called where `attribute_energy` found any."""
+    names = {"run": run, "hours": list(hours), "energy": table("energy")}
+    store.command(read_sql(__file__, "publish"), names, {"max_partitions_per_insert_block": 0})
+
+
+def _stage_idle_power(store: Store, table: Callable[[str], str], names: Mapping[str, Any]) -> None:
+    import pyarrow as pa
+
+    store.command(read_sql(__file__, "stage_idle_power"), names)
+    current = current_energy_settings(store)
+    if current is None or not current.settings.idle_power:
+        return
+    models = [row["model"] for row in store.rows("SELECT DISTINCT model FROM {states:Identifier}", names)]
+    spans = list(_idle_power(current.settings, models))
+    store.insert(
+        table("idle_power"),
+        pa.table(
+            {
+                "model": pa.array([span[0] for span in spans], pa.string()),
+                "from_ms": pa.array([span[1] for span in spans], pa.int64()),
+                "to_ms": pa.array([span[2] for span in spans], pa.int64()),
+                "microwatts": pa.array([span[3] for span in spans], pa.int64()),
+            }
+        ),
+    )
+
+
+def _idle_power(settings: EnergySettings, models: Sequence[str]) -> Iterable[tuple[str, int, int, int]]:
+    """(model, from, to in ms, microwatts) without overlap: at each time the first rule that fits."""
+    edges = {_ms(at) for rule in settings.idle_power for at in (rule.effective_from, rule.effective_to) if at}
+    starts = sorted({0, *edges})
+    for model in models:
+        rules = [rule for rule in settings.idle_power if fnmatchcase(model, rule.model)]
+        for start, end in zip(starts, [*starts[1:], FOREVER_MS], strict=True):
+            at = datetime.fromtimestamp(start / 1000, UTC)
+            if rule := next((rule for rule in rules if rule.covers(at)), None):
+                yield model, start, end, int(rule.watts * 1_000_000)
+
+
+def _ms(instant: datetime) -> int:
+    return round(instant.timestamp() * 1000)
