@@ -150,7 +150,7 @@ def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[I
         for number, invoice in enumerate(invoices, 1):
             write_invoice(invoice, folder)
             step.update(number, len(invoices), f"{number:,} of {len(invoices):,}")
-        step.update(detail=f"{len(invoices):,} issued, as HTML, JSON and CSV")
+        step.update(detail=f"{len(invoices):,} issued, as PDF, HTML, JSON and CSV")
     return invoices
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from billing.documents.csv import COLUMNS, as_csv, line_rows
 from billing.documents.html import as_html
 from billing.documents.pdf import as_pdf
-from billing.invoicing.drafts import Invoice
+from billing.invoicing.documents import Invoice
 
 __all__ = [
     "COLUMNS", "FORMATS", "as_csv", "as_html", "as_json", "as_pdf", "file_stem", "line_rows", "write_file",

@@ -28,13 +28,16 @@ class InvoiceFormat(StrEnum):
     json = "json"
     csv = "csv"
     html = "html"
+    pdf = "pdf"
 
 
 Month = Annotated[str, typer.Option("--period", help="A month in the billing time zone, like 2026-10.")]
 Tenant = Annotated[str | None, typer.Option(help="This tenant alone.", show_default="all")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="A folder to write to: html, json and csv, or the --format asked for.", file_okay=False),
+    typer.Option(
+        "--out", help="A folder to write to: html, json, csv and pdf, or the --format asked for.", file_okay=False
+    ),
 ]
 Fmt = Annotated[InvoiceFormat, typer.Option("--format", help="How to print the answer.")]
 
@@ -154,18 +157,18 @@ def _held_by_nobody(store: Store, month: Period) -> Decimal:
 
 
 def _answer(invoices: Sequence[Invoice], fmt: InvoiceFormat, out: Path | None) -> None:
-    from billing.documents.invoice_files import COLUMNS, FORMATS, as_html, line_rows, write_invoice
+    from billing.documents.invoice_files import COLUMNS, FORMATS, RENDER, line_rows, write_invoice
 
     if out is not None:
         formats = FORMATS if fmt is InvoiceFormat.table else (fmt.value,)
         paths = [path for one in invoices for path in write_invoice(one, out, formats)]
         say(f"{len(paths)} files in {out}")
-    elif fmt is InvoiceFormat.html:
+    elif fmt in (InvoiceFormat.html, InvoiceFormat.pdf):
         if len(invoices) != 1:
             raise LedgerError(
-                "--format html", f"{len(invoices)} invoices are not one page", "Add --tenant, or --out DIR"
+                f"--format {fmt}", f"{len(invoices)} invoices are not one document", "Add --tenant, or --out DIR"
             )
-        typer.echo(as_html(invoices[0]))
+        typer.echo(RENDER[fmt.value](invoices[0]), nl=fmt is InvoiceFormat.html)
         return
     if fmt is InvoiceFormat.json and out is None:
         print_json([one.document for one in invoices])

@@ -242,14 +242,14 @@ def test_the_page_escapes_every_text_and_needs_nothing_from_elsewhere(october: S
 def test_files_are_written_over_and_say_the_same(october: Store, tmp_path: Path) -> None:
     invoice = issue_all(october, OCTOBER, NOW, "o'brien")[0]
     paths = write_invoice(invoice, tmp_path / "out")
-    assert [path.suffix for path in paths] == [".html", ".json", ".csv"]
+    assert [path.suffix for path in paths] == [".html", ".json", ".csv", ".pdf"]
     assert json.loads(paths[1].read_text()) == invoice.document
     header, line = as_csv(invoice).splitlines()
     assert dict(zip(header.split(","), line.split(","), strict=True))["project"] == "研发一部"
     assert "0.67" in line
     before = [path.read_bytes() for path in paths]
     assert [path.read_bytes() for path in write_invoice(invoice, tmp_path / "out")] == before
-    assert len(list((tmp_path / "out").iterdir())) == 3
+    assert len(list((tmp_path / "out").iterdir())) == 4
 
 
 @given(st.text(max_size=80), st.text(max_size=80))

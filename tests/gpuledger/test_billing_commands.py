@@ -113,6 +113,6 @@ def test_invoices_are_drafted_issued_shown_and_listed(shell: Shell, tmp_path: Pa
     assert "qcd" in table
     assert "total" in table
     shell("invoice", "show", *october, "--out", str(tmp_path / "out"))
-    assert len(list((tmp_path / "out").iterdir())) == 6
+    assert len(list((tmp_path / "out").iterdir())) == 8
     with pytest.raises(LedgerError, match="no such invoice"):
         shell("invoice", "show", "GL-2026-00003")

@@ -1,0 +1,65 @@
+"""An invoice as CSV: a row for each line, with what identifies its invoice."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from billing.documents.page import completed
+from billing.invoicing.documents import Invoice
+
+COLUMNS = (
+    "number",
+    "status",
+    "tenant",
+    "period_start",
+    "period_end",
+    "currency",
+    "line",
+    "kind",
+    "project",
+    "sku",
+    "description",
+    "quantity",
+    "unit",
+    "allocated_gpu_hours",
+    "used_gpu_hours",
+    "idle_gpu_hours",
+    "unmetered_gpu_hours",
+    "unpriced_gpu_hours",
+    "list_unit_price",
+    "contracted_unit_price",
+    "list_cost",
+    "billed_cost",
+    "amount",
+    "rule",
+    "charge_class",
+    "reference_invoice",
+    "reference_month",
+    "document_type",
+)
+"""Costs are exact to nine digits, amounts are what is paid; what is unknown or does not apply is empty."""
+
+
+def line_rows(invoice: Invoice) -> list[dict[str, Any]]:
+    """The lines, each with what identifies its invoice."""
+    document = invoice.document
+    shared = {name: document[name] for name in ("number", "status", "tenant", "currency")}
+    shared["document_type"] = document.get("document_type") or "invoice"
+    shared |= {"period_start": document["period"]["start"], "period_end": document["period"]["end"]}
+    return [{**shared, **completed(line), **_reference(line)} for line in invoice.lines]
+
+
+def as_csv(invoice: Invoice) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(line_rows(invoice))
+    return text.getvalue()
+
+
+def _reference(line: Mapping[str, Any]) -> dict[str, Any]:
+    found = line.get("reference") or {}
+    return {f"reference_{name}": found.get(name) for name in ("invoice", "month")}

@@ -1,0 +1,366 @@
+"""What the page of an invoice or credit note says, in words and figures: HTML and PDF set the same.
+
+It reads the document that was stored (docs/billing.md, "A line" and "Totals") and computes no amount that is owed: sums
+of lines are shown beside the document's own totals. Documents of before there were kinds of lines have usage alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from billing.documents.figures import (
+    DASH,
+    Part,
+    bar,
+    day_in_words,
+    days_in_words,
+    hours,
+    local_day,
+    money,
+    month_in_words,
+    percent,
+    price,
+)
+from billing.invoicing.documents import Invoice
+from billing.money import minor_digits
+
+HELD_KINDS = ("usage", "energy", "memory")
+"""Lines of what was held and measured, shown by project; the others are adjustments."""
+TITLES = {
+    "usage": "GPU time",
+    "minimum": "Minimum duration",
+    "energy": "Energy",
+    "memory": "Memory",
+    "commitment": "Commitments",
+    "discount": "Discounts",
+    "shared": "Shared cost",
+    "credit": "Credits",
+    "tax": "Tax",
+}
+"""Of the kinds of lines, in their order. A kind that is not here yet is shown under its own name."""
+UNKNOWN = "unknown"
+PRINCIPLE = (
+    "Who holds a GPU pays for it, from start to end, to the millisecond; telemetry only says how it was used. "
+    "Prices times exact quantities, rounded once on the total, which is shared out to the lines by largest remainder."
+)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Something at the head of a page; `more` is set smaller."""
+
+    label: str
+    text: str
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the document. `bar` is None where nothing was measured; `discounted` where list and price differ."""
+
+    title: str
+    more: str
+    bar: list[Part] | None
+    used: str
+    quantity: str
+    unit: str
+    list_price: str
+    price: str
+    discounted: bool
+    amount: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows under one heading (a project, a kind of adjustment, a corrected invoice) and what they sum to."""
+
+    title: str
+    hours: str
+    amount: str
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A step from list prices to what is due. `style` is '', 'sum' or 'total'."""
+
+    label: str
+    amount: str
+    style: str = ""
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """The page. `look` is draft, issued or void; `issued` the day that the document is of, None for a draft."""
+
+    title: str
+    number: str
+    look: str
+    badge: str
+    watermark: str
+    lang: str
+    issuer: Mapping[str, Any]
+    tenant_label: str
+    tenant: str
+    tenant_address: Sequence[str]
+    month: str
+    facts: list[Fact]
+    hero_label: str
+    hero_amount: str
+    hero_more: str
+    currency: str
+    issued: tuple[int, int, int] | None
+    allocated: str
+    parts: list[Part]
+    sums: list[Sum]
+    projects: list[Group]
+    adjustments: list[Group]
+    corrections: list[Group]
+    notes: list[str]
+    small_print: str
+
+
+def page_of(invoice: Invoice) -> Page:
+    document = invoice.document
+    look = _look(document)
+    credit = document.get("document_type") == "credit_note"
+    kind = "Credit note" if credit else "Invoice"
+    period, totals = document["period"], invoice.totals
+    issued = local_day(document["issued_at"], period["timezone"]) if document.get("issued_at") else None
+    lines = [completed(line) for line in invoice.lines]
+    corrections = [line for line in lines if line["charge_class"] and line["kind"] != "tax"]
+    charged = [line for line in lines if not line["charge_class"] or line["kind"] == "tax"]
+    held = [line for line in charged if line["kind"] in HELD_KINDS]
+    others = [line for line in charged if line["kind"] not in HELD_KINDS]
+    due = totals.get("due") or totals["amount"]
+    return Page(
+        title=f"Draft {kind.lower()}" if look == "draft" else kind,
+        number=invoice.number or "",
+        look=look,
+        badge={"draft": "not issued, not a demand for payment", "void": _void(document)}.get(look, ""),
+        watermark={"draft": "DRAFT", "void": "VOID"}.get(look, ""),
+        lang="en",
+        issuer=_issuer(document.get("issuer")),
+        tenant_label="Billed to",
+        tenant=invoice.tenant or "(no tenant)",
+        tenant_address=list(document.get("tenant_address") or ()),
+        month=month_in_words(period["month"]),
+        facts=_facts(document, issued and day_in_words(issued)),
+        hero_label=_hero_label(look, credit),
+        hero_amount=money(due),
+        hero_more=_payable(document.get("payable"), invoice.currency),
+        currency=invoice.currency,
+        issued=(issued.year, issued.month, issued.day) if issued else None,
+        allocated=hours(totals["allocated_gpu_hours"]),
+        parts=bar(totals) if Decimal(totals["allocated_gpu_hours"]) else [],
+        sums=_sums(invoice, held, others, corrections),
+        projects=_grouped(held, lambda line: str(line["project"]) or "(no project)"),
+        adjustments=[replace(group, title=_title(group.title)) for group in _grouped(others, _kind)],
+        corrections=_grouped(corrections, _corrected),
+        notes=list(document.get("notes") or ()),
+        small_print=f"{PRINCIPLE} Period {period['start']} to {period['end']} (exclusive); "
+        f"ledger run {document.get('run') or DASH}.",
+    )
+
+
+def line_kind(line: Mapping[str, Any]) -> str:
+    """A line's kind; documents of before there were kinds have usage alone."""
+    return str(line.get("kind") or "usage")
+
+
+def completed(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The line with every key of the model, whatever its document's age."""
+    absent: dict[str, Any] = dict.fromkeys(
+        ("project", "sku", "description", "rule", "charge_class", "reference", "quantity", "list_unit_price",
+         "contracted_unit_price", "list_cost", "billed_cost", "amount", "allocated_gpu_hours")
+    )  # fmt: skip
+    full = {**absent, **line, "kind": line_kind(line)}
+    if full["kind"] == "usage":
+        full["quantity"] = full["quantity"] or full["allocated_gpu_hours"]
+    full["unit"] = line.get("unit") or ("GPU-hours" if full["kind"] == "usage" else "")
+    return full
+
+
+def _look(document: Mapping[str, Any]) -> str:
+    if document.get("void") or str(document["status"]).startswith("void"):
+        return "void"
+    return "draft" if document["status"] == "draft" else "issued"
+
+
+def _void(document: Mapping[str, Any]) -> str:
+    void = document.get("void")
+    reason = void.get("reason") if isinstance(void, Mapping) else None
+    return "void, nothing is due" + (f": {reason}" if reason else "")
+
+
+def _issuer(issuer: Mapping[str, Any] | None) -> dict[str, Any]:
+    name = str((issuer or {}).get("name") or "GPU platform")
+    return {
+        "name": name,
+        "address": list((issuer or {}).get("address") or ()),
+        "contact": str((issuer or {}).get("contact") or ""),
+        "logo": str((issuer or {}).get("logo") or ""),
+        "monogram": name[:1].upper(),
+    }
+
+
+def _facts(document: Mapping[str, Any], issued: str | None) -> list[Fact]:
+    period = document["period"]
+    facts = [
+        Fact("Issued", issued or "not issued"),
+        Fact("Period", month_in_words(period["month"]), f"{days_in_words(period)}, {period['timezone']}"),
+        Fact("Rate card", str(document.get("rate_card") or "none")[:16]),
+    ]
+    references = _references(document.get("references"))
+    return [*facts, Fact("Refers to", ", ".join(references))] if references else facts
+
+
+def _references(found: Any) -> list[str]:
+    """Numbers of the documents referred to, however they are written: one or several, a number or {invoice, month}."""
+    if not found:
+        return []
+    several = [found] if isinstance(found, str | Mapping) else list(found)
+    return [str(one.get("invoice") or one.get("number")) if isinstance(one, Mapping) else str(one) for one in several]
+
+
+def _hero_label(look: str, credit: bool) -> str:
+    if look == "void":
+        return "Was due"
+    if credit:
+        return "To be credited" if look == "draft" else "Credited to you"
+    return "Amount so far" if look == "draft" else "Amount due"
+
+
+def _payable(payable: Mapping[str, Any] | None, currency: str) -> str:
+    if not payable:
+        return ""
+    if payable["rate"] is None:
+        return f"payable in {payable['currency']}; the exchange rate is not known yet"
+    paid = f"{money(payable['amount'])} {payable['currency']}"
+    return f"payable as {paid} (1 {currency} = {price(payable['rate'])} {payable['currency']})"
+
+
+def _sums(
+    invoice: Invoice,
+    held: Sequence[Mapping[str, Any]],
+    others: Sequence[Mapping[str, Any]],
+    corrections: Sequence[Mapping[str, Any]],
+) -> list[Sum]:
+    """From list prices to what is due, in the order of the rating."""
+    totals = invoice.totals
+    sums = _usage_sums([line for line in held if line["kind"] == "usage"], invoice.currency)
+    later = [*[line for line in held if line["kind"] != "usage"], *others]
+    order = {kind: number for number, kind in enumerate(TITLES)}
+    for kind in sorted({_kind(line) for line in later}, key=lambda kind: (order.get(kind, len(order)), kind)):
+        if kind != "tax":
+            sums.append(Sum(_title(kind), _amount_of([line for line in later if line["kind"] == kind])))
+    if corrections:
+        sums.append(Sum("Corrections of earlier months", _amount_of(corrections)))
+    taxes = [line for line in others if line["kind"] == "tax"]
+    if taxes:
+        net = totals.get("net")
+        sums.append(Sum("Net", money(net) if net is not None else UNKNOWN, "sum"))
+        sums += [Sum(line["description"] or line["rule"] or "Tax", _amount_of([line])) for line in taxes]
+    sums.append(Sum("Total", money(totals["amount"]), "total"))
+    if Decimal(totals.get("prepaid") or 0):
+        sums.append(Sum("Paid from the prepaid balance", money(-Decimal(totals["prepaid"]))))
+        sums.append(Sum("Due", money(totals["due"]), "total"))
+    return sums
+
+
+def _usage_sums(usage: Sequence[Mapping[str, Any]], currency: str) -> list[Sum]:
+    """What the usage costs, and how much of its list price the contract takes off."""
+    if not usage:
+        return []
+    listed = [line["list_cost"] for line in usage if line["amount"] is not None]
+    if None not in listed:
+        full = round(sum((Decimal(cost) for cost in listed), Decimal(0)), minor_digits(currency))
+        charged = sum((Decimal(line["amount"]) for line in usage if line["amount"] is not None), Decimal(0))
+        if full != charged:
+            return [Sum("GPU time at list prices", money(full)), Sum("Contract prices", money(charged - full))]
+    return [Sum(_title("usage"), _amount_of(usage))]
+
+
+def _grouped(lines: Iterable[Mapping[str, Any]], heading: Any) -> list[Group]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for line in lines:
+        groups.setdefault(heading(line), []).append(line)
+    order = {kind: number for number, kind in enumerate(TITLES)}
+    for members in groups.values():
+        members.sort(key=lambda line: (order.get(line["kind"], len(order)), line["kind"], line["sku"] or ""))
+    return [
+        Group(title, _hours_of(members), _amount_of(members), [_row(line) for line in members])
+        for title, members in groups.items()
+    ]
+
+
+def _row(line: Mapping[str, Any]) -> Row:
+    listed, charged = line["list_unit_price"], line["contracted_unit_price"]
+    measured = line["allocated_gpu_hours"] is not None
+    used = line.get("used_gpu_hours")
+    return Row(
+        title=_row_title(line),
+        more=_row_more(line),
+        bar=bar(line) if measured and used is not None else None,
+        used=percent(Decimal(used), Decimal(line["allocated_gpu_hours"])) if measured and used is not None else "",
+        quantity=hours(line["quantity"]) if line["quantity"] is not None else "",
+        unit=line["unit"],
+        list_price=price(listed) if listed is not None else "",
+        price=price(charged) if charged is not None else UNKNOWN if line["amount"] is None else "",
+        discounted=None not in (listed, charged) and Decimal(listed) != Decimal(charged),
+        amount=money(line["amount"]) if line["amount"] is not None else UNKNOWN,
+    )
+
+
+def _row_title(line: Mapping[str, Any]) -> str:
+    if line["kind"] == "usage":
+        return str(line["sku"] or "(no rate)")
+    return str(line["description"] or line["sku"] or _title(line["kind"]))
+
+
+def _row_more(line: Mapping[str, Any]) -> str:
+    """What made the line, and whom it is about, under its title."""
+    said = []
+    if line["kind"] == "usage":
+        said.append(line["description"])
+    elif line["kind"] in HELD_KINDS or line["charge_class"]:
+        said.append(_title(line["kind"]))
+    if line["project"] and (line["kind"] not in HELD_KINDS or line["charge_class"]):
+        said.append(f"project {line['project']}")
+    if line["rule"]:
+        said.append(f"rule {line['rule']}")
+    if line["reference"] and (line["kind"] == "tax" or not line["charge_class"]):
+        said.append(f"invoice {line['reference']['invoice']}")
+    return " · ".join(str(part) for part in said if part)
+
+
+def _kind(line: Mapping[str, Any]) -> str:
+    return str(line["kind"])
+
+
+def _title(kind: str) -> str:
+    return TITLES.get(kind, kind.replace("_", " ").capitalize())
+
+
+def _corrected(line: Mapping[str, Any]) -> str:
+    reference = line["reference"]
+    if not reference:
+        return "Corrections"
+    if not isinstance(reference, Mapping):
+        return f"Corrects {reference}"
+    month = f", {month_in_words(reference['month'])}" if reference.get("month") else ""
+    return f"Corrects invoice {reference.get('invoice')}{month}"
+
+
+def _hours_of(lines: Iterable[Mapping[str, Any]]) -> str:
+    held = [Decimal(line["allocated_gpu_hours"]) for line in lines if line["allocated_gpu_hours"] is not None]
+    return hours(sum(held, Decimal(0))) if held else ""
+
+
+def _amount_of(lines: Iterable[Mapping[str, Any]]) -> str:
+    known = [Decimal(line["amount"]) for line in lines if line["amount"] is not None]
+    return money(sum(known, Decimal(0))) if known else UNKNOWN
