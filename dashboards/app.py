@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from billing.ledger_report import billing_timezone
-from dashboards import data, figures, overview, shell, states
+from dashboards import data, figures, opencost_api, overview, shell, states
 from dashboards.periods import asked, choose
 from warehouse.errors import LedgerError
 from warehouse.store import Store
@@ -48,6 +48,8 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     async def healthz() -> dict[str, str]:
         await asyncio.to_thread(store.value, "SELECT 1 AS one")
         return {"status": "ok", "version": settings.version}
+
+    opencost_api.add_routes(server, store)
 
     app = Dash(
         name="gpuledger",

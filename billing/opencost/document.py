@@ -1,0 +1,124 @@
+"""The JSON of OpenCost's AllocationJSON: its field names, its rounding done later and finer.
+
+What the ledger does not measure (CPU, memory, volumes, network) is 0, as OpenCost has it where it finds nothing; what
+the ledger knows to be unknown (no price, no telemetry) is null. `gpuledger` holds the exact figures as text.
+Source: core/pkg/opencost/allocation_json.go, allocationprops.go and allocation.go of opencost/opencost (2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from billing.exact import rounded
+from billing.opencost.allocation import Allocation, Allocations
+from billing.opencost.words import LABELS, PROPERTIES
+
+NOT_MEASURED = dict.fromkeys(
+    (
+        "cpuCores", "cpuCoreRequestAverage", "cpuCoreLimitAverage", "cpuCoreUsageAverage", "cpuCoreHours", "cpuCost",
+        "cpuCostAdjustment", "cpuCostIdle", "cpuEfficiency", "networkTransferBytes", "networkReceiveBytes",
+        "networkCost", "networkCrossZoneCost", "networkCrossRegionCost", "networkInternetCost",
+        "networkCostAdjustment", "loadBalancerCost", "loadBalancerCostAdjustment", "pvBytes", "pvByteHours", "pvCost",
+        "pvCostAdjustment", "ramBytes", "ramByteRequestAverage", "ramByteLimitAverage", "ramByteUsageAverage",
+        "ramByteHours", "ramCost", "ramCostAdjustment", "ramCostIdle", "ramEfficiency", "externalCost", "sharedCost",
+    ),
+    0.0,
+)  # fmt: skip
+
+
+def response(answer: Allocations) -> dict[str, Any]:
+    """The whole answer; `warning`, where there is one, is OpenCost's own field for it."""
+    document: dict[str, Any] = {
+        "code": 200,
+        "status": "success",
+        "data": [{name: allocation_json(found, answer.currency) for name, found in one.items()} for one in answer.sets],
+    }
+    return {**document, "warning": "; ".join(answer.warnings)} if answer.warnings else document
+
+
+def error(code: int, message: str) -> dict[str, Any]:
+    """A failure, as OpenCost says it."""
+    return {"code": code, "data": None, "message": f"Error: {message}"}
+
+
+def allocation_json(found: Allocation, currency: str | None) -> dict[str, Any]:
+    """One allocation. Costs are in the rate card's currency; `gpuCost` at list price with the share of idle time,
+    `gpuCostAdjustment` brings it to the contracted price, `totalCost` is both."""
+    held = found.held
+    minutes = Fraction(int((found.end - found.start).total_seconds() * 1000), 60_000)
+    hours = Fraction(held.quantity, held.scale.hour)
+    count = hours * 60 / minutes
+    metered = 0 if found.is_platform else held.quantity - held.kinds["unmetered"]
+    efficiency = Fraction(held.kinds["used"], metered) if metered else None
+    priced = held.priced or not held.unpriced
+    listed = held.scale.money(held.listed)
+    cost = listed + found.idle_cost if priced else None
+    adjustment = held.billed() - listed if priced else None
+    total = None if cost is None or adjustment is None else cost + adjustment
+    return {
+        "name": found.name,
+        "properties": _properties(found.properties),
+        "window": {"start": _instant(found.window.start), "end": _instant(found.window.end)},
+        "start": _instant(found.start),
+        "end": _instant(found.end),
+        "minutes": _number(minutes),
+        **NOT_MEASURED,
+        "gpuCount": _number(count),
+        "gpuHours": _number(hours),
+        "gpuCost": _number(cost),
+        "gpuCostAdjustment": _number(adjustment),
+        "gpuCostIdle": _number(found.idle_cost),
+        "gpuEfficiency": _number(efficiency),
+        "pvs": None,
+        "lbAllocations": None,
+        "totalCost": _number(total),
+        "totalEfficiency": _number(efficiency),
+        "gpuAllocation": None if found.is_platform else _gpu(found, count, efficiency),
+        "gpuledger": _exact(found, total, currency),
+    }
+
+
+def _gpu(found: Allocation, count: Fraction, efficiency: Fraction | None) -> dict[str, Any]:
+    """`gpuUsageAverage` is of the metered time, as an average over samples is; in GPUs, so that usage / request is the
+    efficiency also of a pod with eight."""
+    named = {"gpuModel": found.properties["model"], "gpuUUID": found.properties["device"]}
+    return {
+        **{key: value for key, value in named.items() if value},
+        "isGPUShared": found.shared,
+        "gpuUsageAverage": _number(None if efficiency is None else count * efficiency),
+        "gpuRequestAverage": _number(count),
+    }
+
+
+def _exact(found: Allocation, total: Fraction | None, currency: str | None) -> dict[str, Any]:
+    """Exact to nine digits. Hours of the platform's own time are neither used nor idle: nobody held them."""
+    held = found.held
+    kinds = {} if found.is_platform else {kind: held.scale.hours(part) for kind, part in held.kinds.items()}
+    amounts: dict[str, Decimal | None] = {
+        "gpuHours": held.hours(),
+        **{f"{kind}GpuHours": hours for kind, hours in kinds.items()},
+        "unpricedGpuHours": held.scale.hours(held.unpriced),
+        "totalCost": None if total is None else rounded(total),
+    }
+    texts = {key: None if value is None else format(value, "f") for key, value in amounts.items()}
+    return {**texts, "currency": currency}
+
+
+def _properties(known: Mapping[str, str | None]) -> dict[str, Any]:
+    """Without what is unknown or differs, as OpenCost leaves out what is empty."""
+    properties: dict[str, Any] = {key: known[key] for key in PROPERTIES if known[key]}
+    labels = {key: known[key] for key in LABELS if known[key]}
+    return {**properties, "labels": labels} if labels else properties
+
+
+def _number(value: Fraction | None) -> float | None:
+    return None if value is None else float(rounded(value))
+
+
+def _instant(at: datetime) -> str:
+    text = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return text.replace(".000Z", "Z")

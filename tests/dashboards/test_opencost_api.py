@@ -1,0 +1,87 @@
+"""OpenCost's allocation API over HTTP, as the server serves it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from dashboards.app import DashboardSettings, build_app
+from warehouse.store import Store
+
+WINDOW = "2026-10-01T00:00:00Z,2026-10-03T00:00:00Z"
+
+
+def get(store: Store, path: str, allowed: tuple[str, ...] = ("*",), **params: str) -> httpx.Response:
+    app = build_app(store, DashboardSettings(allowed_hosts=allowed))
+
+    async def run() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            return await client.get(path, params=params)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", ["/allocation", "/allocation/compute"])
+def test_two_days_in_two_sets(filled: Store, path: str) -> None:
+    answer = get(filled, path, window=WINDOW, aggregate="label:tenant", step="1d", includeIdle="true")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    document = answer.json()
+    assert (document["code"], document["status"]) == (200, "success")
+    first, second = document["data"]
+    # vision and speech hold a GPU each; c lies idle; d is down on the first day and idle on the second
+    assert {name: one["gpuHours"] for name, one in first.items()} == {
+        "__idle__": 24.0, "__unavailable__": 24.0, "speech": 24.0, "vision": 24.0,
+    }  # fmt: skip
+    assert {name: one["gpuHours"] for name, one in second.items()} == {"__idle__": 48.0, "speech": 24.0, "vision": 24.0}
+    assert first["vision"]["gpuEfficiency"] == 0.75
+    assert first["speech"]["gpuEfficiency"] == 1.0  # of what was metered; the other half is unknown
+    assert first["speech"]["gpuledger"]["unmeteredGpuHours"] == "12.000000000"
+    assert first["vision"]["totalCost"] == 48.0
+    assert second["vision"]["window"] == {"start": "2026-10-02T00:00:00Z", "end": "2026-10-03T00:00:00Z"}
+
+
+def test_accumulate_makes_one_set(filled: Store) -> None:
+    document = get(filled, "/allocation", window=WINDOW, aggregate="cluster", step="1d", accumulate="true").json()
+    assert [{name: one["gpuHours"] for name, one in found.items()} for found in document["data"]] == [
+        {"__unallocated__": 96.0}
+    ]
+
+
+def test_hours_that_are_not_closed_are_a_warning_and_not_zero(filled: Store) -> None:
+    document = get(filled, "/allocation", window="2026-10-02..2026-10-04", aggregate="label:tenant", step="1d").json()
+    assert document["data"][1] == {}
+    assert document["warning"] == "24 of 48 hours of the window are closed; the others are in no figure"
+
+
+def test_a_bad_parameter_is_a_400_that_says_which_and_what_fits(filled: Store) -> None:
+    answer = get(filled, "/allocation/compute", window="soon")
+    assert answer.status_code == 400
+    document = answer.json()
+    assert document["code"] == 400
+    assert document["message"].startswith("Error: window: illegal window: 'soon'. Write it like 1d")
+
+
+def test_an_unknown_parameter_is_named_and_does_no_harm(filled: Store) -> None:
+    answer = get(filled, "/allocation", window=WINDOW, resolution="1m", costUnit="cumulative")
+    assert answer.status_code == 200
+    assert answer.json()["warning"] == "not known and without effect: costunit"
+
+
+def test_a_broken_store_is_a_500_with_its_line(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from warehouse.errors import StoreError
+
+    def fail(*_: object) -> None:
+        raise StoreError("chdb:///x", "cannot be reached", "Is the server running?")
+
+    monkeypatch.setattr("dashboards.opencost_api.allocations", fail)
+    answer = get(filled, "/allocation", window=WINDOW)
+    assert (answer.status_code, answer.json()["message"]) == (
+        500, "Error: chdb:///x: cannot be reached. Is the server running?",
+    )  # fmt: skip
+
+
+def test_a_stranger_host_is_refused(filled: Store) -> None:
+    assert get(filled, "/allocation", allowed=("ledger.example",), window=WINDOW).status_code == 400
