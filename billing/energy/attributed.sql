@@ -4,6 +4,7 @@
 --          somebody's use is not known, by share held. The use of a segment is that of its covered time.
 -- Units:   nanojoules by segment, cut down; then whole millijoules by device and hour: what is missing to the device's
 --          energy goes, one each, to those who lost most. So the rows of a device and hour sum to its energy.
+--          The platform has no sku.
 -- Params:  midnights = local midnights (ms) inside an hour, for billing zones that are not whole hours from UTC.
 CREATE TABLE {energy:Identifier} ENGINE = Memory AS
 WITH
@@ -55,11 +56,10 @@ WITH
         UNION ALL
         SELECT
             hour, start_ms, end_ms, state_id, toUInt64(0) AS claim,
-            toInt64(device_units) - if(segments.available, toInt64(held_units), 0) AS units, states.subject AS subject,
+            toInt64(device_units) - if(available, toInt64(held_units), 0) AS units, toUInt64(0) AS subject,
             true AS use_known, toInt128(0) AS micro_units, toInt64(0) AS memory_ms, toInt64(0) AS byte_ms
-        FROM (SELECT * FROM {segments:Identifier} WHERE NOT available OR held_units != device_units) AS segments
-        INNER JOIN (SELECT state_id, cityHash64(product, cityHash64('', '')) AS subject FROM {states:Identifier}) AS states
-            ON segments.state_id = states.state_id
+        FROM {segments:Identifier}
+        WHERE NOT available OR held_units != device_units
     ),
     use AS
     (
