@@ -1,0 +1,394 @@
+"""What could be held cheaper, with the evidence and the amount; never from what is not known.
+
+    ledger, samples ─▶ holders ─▶ judged? ─▶ proposals ─▶ the best for each workload ─▶ recommendations
+                                     └─ no ─▶ not judged, with the reason
+
+A workload gets its best recommendation alone, so that amounts add up to what could be saved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from itertools import groupby
+from typing import Any
+
+from billing.exact import quotient, rounded
+from billing.insights.holders import HOUR_MS, MICRO, Holder, Rules, read_holders
+from billing.insights.proposals import (
+    ProfilePrice,
+    Proposal,
+    fewer_gpus,
+    fewer_replicas,
+    reclaim,
+    smaller_profile,
+    smallest_fit,
+    time_slicing,
+)
+from billing.ledger_report import closed_period
+from billing.money import minor_digits
+from billing.periods import Period
+from billing.rates import RateCard, current_rate_card
+from billing.rates.prices import Subject, price_intervals
+from warehouse.errors import LedgerError
+from warehouse.store import Store, read_sql
+
+NO_RULES = Rules()
+ROW_COLUMNS = (
+    "id", "kind", "tenant", "project", "workload", "devices", "what", "hours", "p50", "p95", "p99", "max_memory_bytes",
+    "coverage", "monthly_amount", "past_amount", "currency", "confidence", "still_held", "priced_by",
+)  # fmt: skip
+"""Of a recommendation as a flat row (CSV)."""
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """Something to do, what it saves and what it rests on.
+
+    id: the same whenever the same is recommended for the same workload and devices.
+    workloads, devices: whom it concerns; devices are {cluster, node, device_id, partition_id}.
+    evidence: {window, hours, p50, p95, p99, max_memory_bytes, memory_total_bytes, coverage, samples, sources, idle,
+        devices}; of several devices the sums of hours and the highest of the rest (coverage: the lowest); `devices`
+        has the same of each. Hours are hours of the clock x devices. None: not known.
+    monthly_amount, past_amount: what a month would cost less, what the period would have; None: a price is missing.
+    reproduce: a statement that computes the evidence again, as text.
+    """
+
+    id: str
+    kind: str
+    tenant: str
+    project: str
+    workloads: tuple[str, ...]
+    devices: tuple[Mapping[str, str], ...]
+    what: str
+    evidence: Mapping[str, Any]
+    monthly_amount: Decimal | None
+    past_amount: Decimal | None
+    currency: str | None
+    priced_by: str
+    confidence: str
+    still_held: bool
+    reproduce: str
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "tenant": self.tenant,
+            "project": self.project,
+            "workload": self.workloads[0] if len(self.workloads) == 1 else None,
+            "workloads": list(self.workloads),
+            "devices": list(self.devices),
+            "what": self.what,
+            "monthly_amount": self.monthly_amount,
+            "past_amount": self.past_amount,
+            "currency": self.currency,
+            "priced_by": self.priced_by,
+            "confidence": self.confidence,
+            "still_held": self.still_held,
+            "evidence": self.evidence,
+            "reproduce": self.reproduce,
+        }
+
+    def row(self) -> dict[str, Any]:
+        """Flat, for CSV."""
+        own = {name: getattr(self, name) for name in ROW_COLUMNS if hasattr(self, name)}
+        shown = {name: self.evidence[name] for name in ROW_COLUMNS if name in self.evidence}
+        texts = {
+            "workload": " ".join(self.workloads),
+            "devices": " ".join(device["partition_id"] or device["device_id"] for device in self.devices),
+        }
+        return {**own, **shown, **texts}
+
+
+@dataclass(frozen=True)
+class NotJudged:
+    """An allocation of which too little is known; hours x devices, cost as held (None: a price is missing)."""
+
+    tenant: str
+    project: str
+    workload: str
+    allocation_id: str
+    devices: int
+    hours: Decimal
+    coverage: Decimal
+    cost: Decimal | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class TenantSavings:
+    """Sums of a tenant's recommendations; those without an amount are in `unpriced`."""
+
+    tenant: str
+    recommendations: int
+    unpriced: int
+    monthly_amount: Decimal
+    past_amount: Decimal
+
+
+@dataclass(frozen=True)
+class SavingsReport:
+    """The answer: the greatest monthly amount first, unknown amounts last. `period` is None if nothing is closed."""
+
+    period: Period | None
+    currency: str | None
+    rules: Rules
+    recommendations: tuple[Recommendation, ...]
+    by_tenant: tuple[TenantSavings, ...]
+    not_judged: tuple[NotJudged, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The answer in the shape that the command line prints as JSON."""
+        return {
+            "period": {"start": self.period and self.period.start, "end": self.period and self.period.end},
+            "currency": self.currency,
+            "rules": vars(self.rules),
+            "recommendations": [one.document() for one in self.recommendations],
+            "by_tenant": [vars(one) for one in self.by_tenant],
+            "not_judged": [vars(one) for one in self.not_judged],
+        }
+
+
+def savings(store: Store, period: Period | None = None, rules: Rules = NO_RULES) -> SavingsReport:
+    """What could be held cheaper, judged by the closed hours of a period (None: all that is closed).
+
+    Errors: LedgerError if prices of two currencies would be added.
+    """
+    closed = closed_period(store)
+    if closed is None:
+        return SavingsReport(None, None, rules, (), (), ())
+    if period is None:
+        period = closed
+    period = Period(max(period.start, closed.start), min(period.end, closed.end))
+    if period.end <= period.start:
+        return SavingsReport(period, None, rules, (), (), ())
+    holders, currencies = read_holders(store, period, rules)
+    if len(currencies) > 1:
+        what = f"holds prices in {' and '.join(currencies)}, which do not add up"
+        raise LedgerError("ledger", what, "Choose a --period with one of them")
+    currency = currencies[0] if currencies else None
+    card = current_rate_card(store)
+    price_of = _profile_prices(card.card if card else None, period)
+    allocations = [
+        tuple(group) for _, group in groupby(holders, key=lambda holder: (holder.cluster, holder.allocation_id))
+    ]
+    judged, not_judged = [], []
+    for allocation in allocations:
+        reason = _unknown(allocation, rules)
+        if reason:
+            not_judged.append(_not_judged(allocation, reason, currency))
+        else:
+            judged.append(allocation)
+    chosen = best_of_each(list(_proposals(judged, rules, period, price_of)))
+    told = {holder.allocation_id for proposal in chosen for holder in proposal.holders}
+    for allocation in judged:
+        reason = _half_known(allocation, rules) if allocation[0].allocation_id not in told else ""
+        if reason:
+            not_judged.append(_not_judged(allocation, reason, currency))
+    recommendations = tuple(_recommendation(proposal, currency, rules, period) for proposal in chosen)
+    not_judged.sort(key=lambda one: (-(one.cost or 0), -one.hours, one.allocation_id))
+    return SavingsReport(period, currency, rules, recommendations, _by_tenant(recommendations), tuple(not_judged))
+
+
+def best_of_each(proposals: Sequence[Proposal]) -> list[Proposal]:
+    """The proposals with the greatest monthly saving such that no workload is in two; unknown amounts come last."""
+
+    def rank(proposal: Proposal) -> tuple[Any, ...]:
+        return (proposal.monthly is None, -(proposal.monthly or 0), proposal.kind, _identity(proposal))
+
+    taken: set[tuple[str, str, str]] = set()
+    chosen = []
+    for proposal in sorted(proposals, key=rank):
+        workloads = {(holder.cluster, holder.tenant, holder.workload_id) for holder in proposal.holders}
+        if not workloads & taken:
+            taken |= workloads
+            chosen.append(proposal)
+    return chosen
+
+
+def _proposals(
+    allocations: Sequence[Sequence[Holder]], rules: Rules, period: Period, price_of: ProfilePrice
+) -> Iterator[Proposal]:
+    hours = Fraction((period.end - period.start).total_seconds()) / 3600
+    singles: list[Holder] = []
+    for allocation in allocations:
+        found = [reclaim(allocation, rules, hours, period.end)]
+        if all(_well_sampled(holder, rules) for holder in allocation):
+            found += [smaller_profile(allocation, rules, hours, price_of), fewer_gpus(allocation, rules, hours)]
+            singles += allocation if len(allocation) == 1 else ()
+        yield from (proposal for proposal in found if proposal is not None and proposal.monthly != 0)
+    yield from fewer_replicas(singles, rules, hours)
+    yield from time_slicing(singles, rules, hours)
+
+
+def _unknown(allocation: Sequence[Holder], rules: Rules) -> str:
+    """Why nothing can be said of the allocation; empty if it can."""
+    coverage = _coverage(allocation)
+    if coverage < rules.min_coverage:
+        return f"metered for {coverage * 100:.1f} % of the time held, less than {rules.min_coverage * 100:f} %"
+    return ""
+
+
+def _half_known(allocation: Sequence[Holder], rules: Rules) -> str:
+    """Why quantiles or memory say nothing of it, although it is metered; empty if they do, or nothing is missing."""
+    if max(holder.clock_hours for holder in allocation) < rules.least_hours:
+        return ""
+    if any(holder.sampled() < rules.min_coverage for holder in allocation):
+        return f"no single stream of samples speaks of {rules.min_coverage * 100:f} % of the time held"
+    (first, *more) = allocation
+    if not more and first.use and first.use.max_memory_bytes is None and smallest_fit(first, first.use, rules):
+        return "memory is not known, and it might not fit a smaller MIG instance"
+    return ""
+
+
+def _well_sampled(holder: Holder, rules: Rules) -> bool:
+    return holder.clock_hours >= rules.least_hours and holder.sampled() >= rules.min_coverage
+
+
+def _coverage(holders: Sequence[Holder]) -> Decimal:
+    held = sum((holder.clock_hours for holder in holders), Fraction(0))
+    metered = sum(((holder.used + holder.idle) / holder.share for holder in holders), Fraction(0))
+    return rounded(metered / held, 6) if held else Decimal(0)
+
+
+def _profile_prices(card: RateCard | None, period: Period) -> ProfilePrice:
+    """Finds a price that the card in force has for a MIG profile by name, at the period's end."""
+
+    def price_of(holder: Holder, profile: str) -> tuple[Decimal, str] | None:
+        if card is None:
+            return None
+        own = {
+            rule.sku
+            for rule in card.rates
+            if rule.match.partition_profile and fnmatchcase(profile, rule.match.partition_profile)
+        }
+        subject = Subject(holder.model, holder.pool, profile, holder.tenant)
+        for interval in price_intervals(card, [subject]):
+            starts = interval.effective_from is None or interval.effective_from < period.end
+            ends = interval.effective_to is not None and interval.effective_to < period.end
+            if starts and not ends and interval.sku in own:
+                return interval.contracted_unit_price, interval.sku
+        return None
+
+    return price_of
+
+
+def _identity(proposal: Proposal) -> str:
+    parts = sorted(f"{h.cluster}\n{h.workload_id}\n{h.device_id}\n{h.partition_id}" for h in proposal.holders)
+    return hashlib.blake2b("\n\n".join([proposal.kind, *parts]).encode(), digest_size=6).hexdigest()
+
+
+def _recommendation(proposal: Proposal, currency: str | None, rules: Rules, period: Period) -> Recommendation:
+    holders = proposal.holders
+    words = ("cluster", "node", "device_id", "partition_id")
+    return Recommendation(
+        id=_identity(proposal),
+        kind=proposal.kind,
+        tenant=holders[0].tenant,
+        project=holders[0].project,
+        workloads=tuple(dict.fromkeys(holder.workload_id for holder in holders)),
+        devices=tuple({name: getattr(holder, name) for name in words} for holder in holders),
+        what=proposal.what,
+        evidence={**_evidence(holders), "devices": [_evidence([holder]) for holder in holders]},
+        monthly_amount=_amount(proposal.monthly, currency),
+        past_amount=_amount(proposal.past, currency),
+        currency=currency,
+        priced_by=proposal.priced_by,
+        confidence=proposal.confidence,
+        still_held=all(holder.still_held for holder in holders),
+        reproduce=_statement(holders, rules, period),
+    )
+
+
+def _evidence(holders: Sequence[Holder]) -> dict[str, Any]:
+    uses = [holder.use for holder in holders]
+
+    def highest(name: str) -> Any:
+        values: list[Any] = [None if use is None else getattr(use, name) for use in uses]
+        return None if None in values else max(values)
+
+    idle = [holder.stretches for holder in holders if holder.stretches]
+    return {
+        "device_id": holders[0].device_id if len(holders) == 1 else None,
+        "window": {"start": min(h.start_at for h in holders), "end": max(h.end_at for h in holders)},
+        "hours": rounded(sum((holder.clock_hours for holder in holders), Fraction(0)), 3),
+        **{name: highest(name) for name in ("p50", "p95", "p99", "max_memory_bytes", "memory_total_bytes")},
+        "coverage": min(_coverage([holder]) for holder in holders),
+        "samples": sum(use.samples for use in uses if use),
+        "sources": sorted({source for use in uses if use for source in use.sources}),
+        "idle": {
+            "hours": sum(one.clock_hours for one in idle),
+            "longest_hours": max(one.longest_hours for one in idle),
+            "stretches": sum(one.stretches for one in idle),
+            "since": min(one.since for one in idle),
+            "until": max(one.until for one in idle),
+        }
+        if idle
+        else None,
+    }
+
+
+def _statement(holders: Sequence[Holder], rules: Rules, period: Period) -> str:
+    """The statement in reproduce.sql with its values in it, to be pasted; we never run it in this form."""
+    values = {
+        "{cluster:String}": _quoted(holders[0].cluster),
+        "{allocations:Array(String)}": f"[{', '.join(sorted({_quoted(h.allocation_id) for h in holders}))}]",
+        "{start:DateTime64(3, 'UTC')}": f"toDateTime64('{period.start:%Y-%m-%d %H:%M:%S}', 3, 'UTC')",
+        "{end:DateTime64(3, 'UTC')}": f"toDateTime64('{period.end:%Y-%m-%d %H:%M:%S}', 3, 'UTC')",
+        "{idle_below:UInt32}": str(int(rules.idle_below * MICRO)),
+        "{min_coverage:UInt32}": str(int(rules.min_coverage * MICRO)),
+        "{hour_ms:UInt32}": str(HOUR_MS),
+    }
+    lines = [line for line in read_sql(__file__, "reproduce").splitlines() if not line.startswith("--")]
+    text = "\n".join(lines)
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _amount(value: Fraction | None, currency: str | None) -> Decimal | None:
+    return None if value is None or currency is None else rounded(value, minor_digits(currency))
+
+
+def _not_judged(allocation: Sequence[Holder], reason: str, currency: str | None) -> NotJudged:
+    hours = sum((holder.clock_hours for holder in allocation), Fraction(0))
+    costs = [holder.cost for holder in allocation]
+    known = None if None in costs else sum((cost for cost in costs if cost is not None), Fraction(0))
+    return NotJudged(
+        tenant=allocation[0].tenant,
+        project=allocation[0].project,
+        workload=allocation[0].workload_id,
+        allocation_id=allocation[0].allocation_id,
+        devices=len(allocation),
+        hours=quotient(hours.numerator, hours.denominator, 3),
+        coverage=_coverage(allocation),
+        cost=_amount(known, currency),
+        reason=reason,
+    )
+
+
+def _by_tenant(recommendations: Sequence[Recommendation]) -> tuple[TenantSavings, ...]:
+    found: dict[str, list[Recommendation]] = defaultdict(list)
+    for one in recommendations:
+        found[one.tenant].append(one)
+    sums = [
+        TenantSavings(
+            tenant=tenant,
+            recommendations=len(own),
+            unpriced=sum(one.monthly_amount is None for one in own),
+            monthly_amount=sum((one.monthly_amount or Decimal(0) for one in own), Decimal(0)),
+            past_amount=sum((one.past_amount or Decimal(0) for one in own), Decimal(0)),
+        )
+        for tenant, own in found.items()
+    ]
+    return tuple(sorted(sums, key=lambda one: (-one.monthly_amount, one.tenant)))

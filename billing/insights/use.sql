@@ -1,0 +1,65 @@
+-- One row: how an allocation used one device or partition in a period, by the stream that speaks of most of it.
+-- Units:   utilization in per mille of what the stream names, rounded up; quantiles weighted by the time that a sample
+--          covers, exact; covered_ms: time that usable samples cover (the ledger's own coverage is exact, this one may
+--          count a sample that was sent twice); idle_memory_bytes: the most that was held while utilization was at most
+--          {idle_below} (millionths).
+-- Reads:   samples once; of allocations that hold whole devices or MIG instances for {least_ms} of the period or longer.
+-- Traps:   whoever holds the whole of what a stream names is alone on it, so both streams speak of this workload:
+--          the one under its name, and everybody's.
+WITH
+    spoken AS
+    (
+        SELECT
+            claim, cluster, allocation_id, device_id, partition_id,
+            greatest(start_at, {start:DateTime64(3, 'UTC')}) AS since,
+            least(ifNull(end_at, {end:DateTime64(3, 'UTC')}), {end:DateTime64(3, 'UTC')}) AS until,
+            named,
+            if(named,
+                cityHash64(cluster, device_id, partition_id, workload_id),
+                cityHash64(cluster, device_id, partition_id, '')) AS stream
+        FROM allocations
+        ARRAY JOIN [true, false] AS named
+        WHERE start_at < {end:DateTime64(3, 'UTC')} AND (end_at IS NULL OR end_at > {start:DateTime64(3, 'UTC')})
+            AND (partition_profile != '' OR (cluster, device_id, units) IN (SELECT cluster, device_id, units FROM devices))
+            AND dateDiff('millisecond', since, until) >= {least_ms:Int64}
+    ),
+    measured AS
+    (
+        SELECT
+            spoken.claim AS claim,
+            spoken.named AS named,
+            toUInt16(ceil(ifNull(utilization, 0) * 1000 - 0.000001)) AS per_mille,
+            toUInt32(least(toInt64(round(interval_seconds * 1000)), dateDiff('millisecond', spoken.since, ts))) AS weight,
+            memory_used_bytes,
+            memory_total_bytes,
+            utilization_source,
+            utilization * 1000000 <= {idle_below:UInt32} AS is_idle
+        FROM
+        (
+            SELECT stream, ts, interval_seconds, utilization, memory_used_bytes, memory_total_bytes, utilization_source
+            FROM samples
+            WHERE ts > {start:DateTime64(3, 'UTC')} AND ts <= {end:DateTime64(3, 'UTC')} AND state <= 'idle'
+                AND stream IN (SELECT stream FROM spoken)
+        ) AS samples
+        ASOF INNER JOIN spoken ON samples.stream = spoken.stream AND samples.ts > spoken.since
+        WHERE ts <= spoken.until
+    ),
+    by_stream AS
+    (
+        SELECT
+            cluster, allocation_id, device_id, partition_id, measured.named AS named,
+            sum(weight) AS covered_ms,
+            count() AS samples,
+            quantilesExactWeighted(0.5, 0.95, 0.99)(per_mille, weight) AS quantiles,
+            max(memory_used_bytes) AS max_memory_bytes,
+            max(memory_total_bytes) AS memory_total_bytes,
+            maxIf(memory_used_bytes, is_idle) AS idle_memory_bytes,
+            arraySort(groupUniqArray(toString(utilization_source))) AS sources
+        FROM measured
+        INNER JOIN (SELECT * FROM spoken WHERE named) AS claims ON measured.claim = claims.claim
+        GROUP BY cluster, allocation_id, device_id, partition_id, named
+    )
+SELECT *
+FROM by_stream
+ORDER BY cluster, allocation_id, device_id, partition_id, covered_ms DESC, named DESC
+LIMIT 1 BY cluster, allocation_id, device_id, partition_id

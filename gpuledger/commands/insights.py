@@ -1,0 +1,239 @@
+"""`gpuledger efficiency`, `savings` and `anomalies`: what the ledger advises."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import instant, print_json, print_rows, say
+from warehouse.errors import LedgerError
+from warehouse.store import Store, migrate, open_store
+
+if TYPE_CHECKING:
+    from billing.insights.anomalies import AnomalyReport
+    from billing.insights.efficiency import EfficiencyReport
+    from billing.insights.savings import SavingsReport
+    from billing.periods import Period
+
+PeriodText = Annotated[
+    str,
+    typer.Option(
+        "--period",
+        help="A month (2026-10), a day (2026-10-05) or START..END, in the billing time zone.",
+        show_default="all that is closed",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("efficiency")(efficiency)
+    app.command("savings")(savings)
+    app.command("anomalies")(anomalies)
+
+
+def efficiency(
+    store: options.Store = "",
+    period: PeriodText = "",
+    by: Annotated[
+        str,
+        typer.Option(help="Any of tenant, project, queue, workload, cluster, node, device, model, pool, day, hour."),
+    ] = "tenant",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """How well what was held was used, and what idle and unmetered time cost, by tenant or any other dimension."""
+    from billing.insights.efficiency import efficiency as compute
+
+    with open_store(store) as opened:
+        migrate(opened)
+        report = compute(opened, _period(opened, period), [name.strip() for name in by.split(",") if name.strip()])
+    if fmt is options.Format.json:
+        print_json(report.document())
+    elif fmt is options.Format.csv:
+        print_rows(report.rows, report.columns, fmt)
+    else:
+        _print_efficiency(report)
+
+
+def savings(
+    store: options.Store = "",
+    period: PeriodText = "",
+    min_coverage: Annotated[
+        str, typer.Option(help="Least metered part (0-1) of the time held; below it nothing is judged.")
+    ] = "0.9",
+    idle_hours: Annotated[int, typer.Option(min=1, help="Least consecutive idle hours to reclaim a device.")] = 6,
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """What could be held cheaper, with the evidence and the amount; never from what is not known."""
+    from billing.insights.holders import Rules
+    from billing.insights.savings import ROW_COLUMNS
+    from billing.insights.savings import savings as compute
+
+    rules = Rules(min_coverage=_part("--min-coverage", min_coverage), idle_hours=idle_hours)
+    with open_store(store) as opened:
+        migrate(opened)
+        report = compute(opened, _period(opened, period), rules)
+    if fmt is options.Format.json:
+        print_json(report.document())
+    elif fmt is options.Format.csv:
+        print_rows([one.row() for one in report.recommendations], ROW_COLUMNS, fmt)
+    else:
+        _print_savings(report)
+
+
+def anomalies(
+    store: options.Store = "",
+    period: PeriodText = "",
+    score: Annotated[
+        str, typer.Option(help="Robust standard deviations from what is expected, to flag a day.")
+    ] = "3.5",
+    check: Annotated[bool, typer.Option("--check", help="Exit 1 if a day is flagged.")] = False,
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Days on which a tenant, or the unallocated capacity, cost more or less than its own past lets expect."""
+    from billing.insights.anomalies import ANOMALY_COLUMNS
+    from billing.insights.anomalies import anomalies as compute
+
+    with open_store(store) as opened:
+        migrate(opened)
+        report = compute(opened, _period(opened, period), threshold=_positive("--score", score))
+    if fmt is options.Format.json:
+        print_json(report.document())
+    elif fmt is options.Format.csv:
+        print_rows([one.row() for one in report.flagged], ANOMALY_COLUMNS, fmt)
+    else:
+        _print_anomalies(report)
+    if check and report.flagged:
+        raise typer.Exit(1)
+
+
+def _period(store: Store, text: str) -> Period | None:
+    from billing.ledger_report import billing_timezone
+    from billing.periods import parse_period
+
+    return parse_period(text, billing_timezone(store)) if text else None
+
+
+def _part(name: str, text: str) -> Decimal:
+    value = _positive(name, text)
+    if value > 1:
+        raise LedgerError(name, f"{text!r} is not a part of 1", "Write it like 0.9")
+    return value
+
+
+def _positive(name: str, text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except ArithmeticError:
+        value = Decimal("NaN")
+    if not value.is_finite() or value <= 0:
+        raise LedgerError(name, f"{text!r} is not a number above 0", "Write it like 0.9")
+    return value
+
+
+def _nothing_closed() -> None:
+    say("nothing is closed yet. Next: gpuledger close")
+
+
+def _title(period: Period, what: str) -> str:
+    return f"{instant(period.start)} to {instant(period.end)}, {what}"
+
+
+def _print_efficiency(report: EfficiencyReport) -> None:
+    if report.period is None:
+        _nothing_closed()
+        return
+    names = {
+        "allocated_gpu_hours": "allocated",
+        "used_gpu_hours": "used",
+        "idle_gpu_hours": "idle",
+        "unmetered_gpu_hours": "unmetered",
+        "efficiency": "efficiency",
+        "coverage": "metered",
+        "idle_cost": "idle cost",
+        "unmetered_cost": "unmetered cost",
+        "billed_cost": "billed",
+    }
+    total = {report.by[0]: "total", **report.total} if report.by else report.total
+    rows = [
+        {
+            **{name: row.get(name) for name in report.by},
+            **{shown: _two(row[name]) for name, shown in names.items()},
+            "efficiency": _percent(row["efficiency"]),
+            "metered": _percent(row["coverage"]),
+        }
+        for row in ((*report.rows, total) if report.by else (total,))
+    ]
+    title = _title(report.period, f"GPU-hours and {report.currency or 'no price'}")
+    print_rows(rows, (*report.by, *names.values()), options.Format.table, title)
+    if report.total["unpriced_gpu_hours"]:
+        say(f"{_two(report.total['unpriced_gpu_hours'])} allocated GPU-hours have no price and are in no cost above")
+
+
+def _print_savings(report: SavingsReport) -> None:
+    if report.period is None:
+        _nothing_closed()
+        return
+    rows = [
+        {
+            "id": one.id,
+            "a month": one.monthly_amount,
+            "so far": one.past_amount,
+            "tenant": one.tenant,
+            "project": one.project,
+            "workload": " ".join(one.workloads),
+            "what": one.what,
+            "metered": _percent(one.evidence["coverage"]),
+            "confidence": one.confidence,
+        }
+        for one in report.recommendations
+    ]
+    columns = ("id", "a month", "so far", "tenant", "project", "workload", "what", "metered", "confidence")
+    print_rows(rows, columns, options.Format.table, _title(report.period, report.currency or "no price"))
+    sums = [
+        {"tenant": one.tenant, "a month": one.monthly_amount, "so far": one.past_amount, "n": one.recommendations}
+        for one in report.by_tenant
+    ]
+    print_rows(sums, ("tenant", "a month", "so far", "n"), options.Format.table)
+    if unpriced := sum(one.unpriced for one in report.by_tenant):
+        say(f"{unpriced} recommendations have no price and are in no sum above")
+    if report.not_judged:
+        hours = sum((one.hours for one in report.not_judged), Decimal(0))
+        say(
+            f"not judged: {len(report.not_judged)} allocations with {hours:.0f} GPU-hours, of which too little is "
+            "known (--format json lists them with the reason)"
+        )
+
+
+def _print_anomalies(report: AnomalyReport) -> None:
+    if report.period is None:
+        _nothing_closed()
+        return
+    rows = [
+        {
+            "day": one.day,
+            "who": one.tenant if one.subject == "tenant" else one.subject,
+            "cost": _two(one.cost),
+            "expected": _two(one.expected),
+            "from": _two(one.low),
+            "to": _two(one.high),
+            "score": one.score,
+            "most of it": ", ".join(f"{part.name} {_two(part.cost)}" for part in one.contributors[:3]),
+        }
+        for one in report.flagged
+    ]
+    columns = ("day", "who", "cost", "expected", "from", "to", "score", "most of it")
+    print_rows(rows, columns, options.Format.table, _title(report.period, report.currency or "no price"))
+    say(f"{report.judged} days of a tenant or the platform judged, {len(report.flagged)} flagged")
+    for reason, count in report.reasons().items():
+        say(f"not judged: {count} ({reason})")
+
+
+def _percent(part: Decimal | None) -> str | None:
+    return None if part is None else f"{part * 100:.1f} %"
+
+
+def _two(value: Any) -> Any:
+    return round(value, 2) if isinstance(value, Decimal) else value
