@@ -7,7 +7,7 @@ of lines are shown beside the document's own totals. Documents of before there w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -41,6 +41,8 @@ TITLES = {
     "tax": "Tax",
 }
 """Of the kinds of lines, in their order. A kind that is not here yet is shown under its own name."""
+RANKED = 5
+"""How many projects the summary compares."""
 UNKNOWN = "unknown"
 PRINCIPLE = (
     "Who holds a GPU pays for it, from start to end, to the millisecond; telemetry only says how it was used. "
@@ -84,6 +86,15 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Rank:
+    """One of the largest of several, `percent` of the largest as text that CSS and typst read."""
+
+    title: str
+    amount: str
+    percent: str
+
+
+@dataclass(frozen=True)
 class Sum:
     """A step from list prices to what is due. `style` is '', 'sum' or 'total'."""
 
@@ -116,12 +127,13 @@ class Page:
     issued: tuple[int, int, int] | None
     allocated: str
     parts: list[Part]
-    sums: list[Sum]
-    projects: list[Group]
-    adjustments: list[Group]
-    corrections: list[Group]
-    notes: list[str]
     small_print: str
+    notes: list[str]
+    sums: list[Sum] = field(default_factory=list)
+    ranking: list[Rank] = field(default_factory=list)
+    projects: list[Group] = field(default_factory=list)
+    adjustments: list[Group] = field(default_factory=list)
+    corrections: list[Group] = field(default_factory=list)
 
 
 def page_of(invoice: Invoice) -> Page:
@@ -144,12 +156,12 @@ def page_of(invoice: Invoice) -> Page:
         badge={"draft": "not issued, not a demand for payment", "void": _void(document)}.get(look, ""),
         watermark={"draft": "DRAFT", "void": "VOID"}.get(look, ""),
         lang="en",
-        issuer=_issuer(document.get("issuer")),
+        issuer=issuer_of(document.get("issuer")),
         tenant_label="Billed to",
         tenant=invoice.tenant or "(no tenant)",
         tenant_address=list(document.get("tenant_address") or ()),
         month=month_in_words(period["month"]),
-        facts=_facts(document, issued and day_in_words(issued)),
+        facts=_facts(document, day_in_words(issued) if issued else None),
         hero_label=_hero_label(look, credit),
         hero_amount=money(due),
         hero_more=_payable(document.get("payable"), invoice.currency),
@@ -158,7 +170,8 @@ def page_of(invoice: Invoice) -> Page:
         allocated=hours(totals["allocated_gpu_hours"]),
         parts=bar(totals) if Decimal(totals["allocated_gpu_hours"]) else [],
         sums=_sums(invoice, held, others, corrections),
-        projects=_grouped(held, lambda line: str(line["project"]) or "(no project)"),
+        ranking=_ranking(held),
+        projects=_grouped(held, _project),
         adjustments=[replace(group, title=_title(group.title)) for group in _grouped(others, _kind)],
         corrections=_grouped(corrections, _corrected),
         notes=list(document.get("notes") or ()),
@@ -197,7 +210,7 @@ def _void(document: Mapping[str, Any]) -> str:
     return "void, nothing is due" + (f": {reason}" if reason else "")
 
 
-def _issuer(issuer: Mapping[str, Any] | None) -> dict[str, Any]:
+def issuer_of(issuer: Mapping[str, Any] | None) -> dict[str, Any]:
     name = str((issuer or {}).get("name") or "GPU platform")
     return {
         "name": name,
@@ -298,6 +311,16 @@ def _grouped(lines: Iterable[Mapping[str, Any]], heading: Any) -> list[Group]:
     ]
 
 
+def _ranking(held: Iterable[Mapping[str, Any]]) -> list[Rank]:
+    """The projects that cost most, the dearest first."""
+    costs: dict[str, Decimal] = {}
+    for line in held:
+        if line["amount"] is not None:
+            costs[_project(line)] = costs.get(_project(line), Decimal(0)) + Decimal(line["amount"])
+    first = sorted(costs.items(), key=lambda item: (-item[1], item[0]))[:RANKED]
+    return [Rank(title, money(cost), f"{100 * cost / first[0][1]:.3f}") for title, cost in first if cost > 0]
+
+
 def _row(line: Mapping[str, Any]) -> Row:
     listed, charged = line["list_unit_price"], line["contracted_unit_price"]
     measured = line["allocated_gpu_hours"] is not None
@@ -336,6 +359,10 @@ def _row_more(line: Mapping[str, Any]) -> str:
     if line["reference"] and (line["kind"] == "tax" or not line["charge_class"]):
         said.append(f"invoice {line['reference']['invoice']}")
     return " · ".join(str(part) for part in said if part)
+
+
+def _project(line: Mapping[str, Any]) -> str:
+    return str(line["project"]) or "(no project)"
 
 
 def _kind(line: Mapping[str, Any]) -> str:

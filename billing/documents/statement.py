@@ -1,0 +1,223 @@
+"""A month's statement: what a tenant's invoice says, day by day and by workload; and the platform's own time, by pool.
+
+A statement asks for nothing and is not stored: it reads the invoice as it stands (or the draft) and the ledger as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from billing.exact import DIGITS, NANO, Scale, quotient
+from billing.invoicing.documents import Invoice, InvoiceError, instant, text
+from billing.invoicing.drafts import books_of, draft_all, platform_costs, span, whom
+from billing.invoicing.invoices import standing
+from billing.ledger_report import billing_timezone, closed_period
+from billing.periods import Period, month_name
+from warehouse.store import Store, read_sql
+
+TOP = 10
+"""How many workloads are named."""
+HELD = ("used", "idle", "unmetered")
+FLEET = ("allocated", "unallocated", "unavailable")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """`document` is all of it, as JSON holds it: decimals and instants as strings, the unknown as None.
+
+    A tenant's has the keys of its invoice besides `days` and `workloads`, the platform's (`document_type`
+    platform_statement) `pools` and `days`.
+    """
+
+    document: Mapping[str, Any]
+
+    @property
+    def is_platform(self) -> bool:
+        return bool(self.document["document_type"] == "platform_statement")
+
+    @property
+    def tenant(self) -> str:
+        """Empty for time that nobody named held, and for the platform's."""
+        return str(self.document.get("tenant") or "")
+
+    @property
+    def month(self) -> str:
+        """Like 2026-10."""
+        return str(self.document["period"]["month"])
+
+
+def tenant_statements(store: Store, period: Period, tenant: str | None = None) -> list[Statement]:
+    """The statement of each tenant that owes something for the month, or of one.
+
+    Errors: InvoiceError if `tenant` owes nothing.
+    """
+    month = month_name(period, billing_timezone(store))
+    invoices = [one for one in standing(store, period, tenant) if not one.is_credit_note and one.month == month]
+    found = {one.tenant: one for one in invoices}
+    if tenant is None or tenant not in found:
+        for draft in draft_all(store, period, tenant):
+            found.setdefault(draft.tenant, draft)
+    return [_tenant_statement(store, period, found[name]) for name in sorted(found)]
+
+
+def platform_statement(store: Store, period: Period) -> Statement:
+    """What of the fleet's time nobody could be charged for in the month, by pool and day.
+
+    Errors: InvoiceError if nothing of the month is closed.
+    """
+    books = books_of(store)
+    month = month_name(period, books.timezone)
+    rows = store.rows(read_sql(__file__, "statement_pools"), span(period))
+    if not rows:
+        raise InvoiceError(month, "nothing of it is closed", f"Run: gpuledger close --until {instant(period.end)}")
+    borne = {cost.pool: cost for cost in platform_costs(store, period)}
+    pools = []
+    for row in rows:
+        cost = borne.get(row["pool"])
+        pools.append(
+            _pool(row)
+            | {
+                "idle_policy": cost.share if cost else None,
+                "shared": text(sum(cost.shared.values(), Decimal(0))) if cost else None,
+                "kept": text(cost.kept) if cost else None,
+            }
+        )
+    names = [name for name in pools[0] if name.endswith(("_gpu_hours", "_cost", "shared", "kept"))]
+    return Statement(
+        {
+            "document_type": "platform_statement",
+            "issuer": books.card.issuer.model_dump(mode="json") if books.card else None,
+            "period": {
+                "month": month,
+                "start": instant(period.start),
+                "end": instant(period.end),
+                "timezone": books.timezone,
+            },
+            "currency": books.card.currency if books.card else "",
+            "rate_card": books.closed_with or (books.current.version if books.current else ""),
+            "pools": pools,
+            "totals": {name: _total(pool[name] for pool in pools) for name in names},
+            "days": _days(store, period, None),
+            "notes": _missing(period, books.closed_until),
+        }
+    )
+
+
+def _tenant_statement(store: Store, period: Period, invoice: Invoice) -> Statement:
+    days = _days(store, period, invoice.tenant)
+    params = {**span(period), "tenant": invoice.tenant, "top": TOP}
+    rows = store.rows(read_sql(__file__, "statement_workloads"), params)
+    notes = list(invoice.document["notes"])
+    now = _total(day["allocated_gpu_hours"] for day in days)
+    invoiced = Decimal(invoice.totals["allocated_gpu_hours"])
+    if invoice.number and now is not None and abs(Decimal(now) - invoiced) > _SLACK:
+        notes.append(
+            f"The ledger says {Decimal(now):,.2f} GPU-hours now: what was known too late for invoice {invoice.number} "
+            "is a correction on a later one."
+        )
+    return Statement(
+        {
+            **invoice.document,
+            "document_type": "statement",
+            "days": days,
+            "workloads": [_workload(row) for row in rows],
+            "workloads_in_all": rows[0]["workloads"] if rows else 0,
+            "notes": notes,
+        }
+    )
+
+
+_SLACK = Decimal("0.000001")
+"""GPU-hours that a month's sum may differ from the sum of its days, each rounded to nine digits."""
+
+
+def _days(store: Store, period: Period, tenant: str | None) -> list[dict[str, Any]]:
+    """Every day of the period. What is not closed is None; a closed day in which nothing was held is zero."""
+    kinds = HELD if tenant is not None else FLEET
+    timezone = billing_timezone(store)
+    params = {**span(period), **whom(tenant), "timezone": timezone}
+    rows = {row["day"]: row for row in store.rows(read_sql(__file__, "statement_days"), params)}
+    closed = closed_period(store)
+    days = []
+    for start, end in _local_days(period, timezone):
+        name = start.astimezone(ZoneInfo(timezone)).date().isoformat()
+        known = closed is not None and start < closed.end and closed.start < end
+        days.append({"day": name, **_day_measures(rows.get(name), kinds, known)})
+    return days
+
+
+def _day_measures(row: Mapping[str, Any] | None, kinds: Sequence[str], known: bool) -> dict[str, str | None]:
+    names = [f"{kind}_gpu_hours" for kind in (kinds if "allocated" in kinds else ("allocated", *kinds))]
+    if row is None:
+        return dict.fromkeys(names, text(Decimal(0).quantize(Decimal(1).scaleb(-DIGITS))) if known else None)
+    return {name: text(value) for name, value in _measures(row).items() if name in names}
+
+
+def _measures(row: Mapping[str, Any]) -> dict[str, Decimal]:
+    """GPU-hours of every kind that the row has, and of the allocated time."""
+    scale = Scale(row["scale_units"])
+    parts = {name.removesuffix("_micro_ms"): value for name, value in row.items() if name.endswith("_micro_ms")}
+    parts.setdefault("allocated", sum(parts[kind] for kind in HELD if kind in parts))
+    return {f"{kind}_gpu_hours": scale.hours(part) for kind, part in parts.items()}
+
+
+def _workload(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Efficiency is used time as a part of the metered; None where nothing was metered."""
+    held = sum(row[f"{kind}_micro_ms"] for kind in HELD)
+    metered = row["used_micro_ms"] + row["idle_micro_ms"]
+    priced = held != row["unpriced_micro_ms"]
+    return {
+        "workload": row["workload_id"],
+        "project": row["project"],
+        **{name: text(value) for name, value in _measures(row).items()},
+        "billed_cost": text(_money(row["cost"], row["scale_units"])) if priced else None,
+        "efficiency": text(quotient(row["used_micro_ms"], metered)) if metered else None,
+    }
+
+
+def _pool(row: Mapping[str, Any]) -> dict[str, Any]:
+    scale = Scale(row["scale_units"])
+    return {
+        "pool": row["pool"],
+        "capacity_gpu_hours": text(scale.hours(sum(row[f"{kind}_micro_ms"] for kind in FLEET))),
+        **{name: text(value) for name, value in _measures(row).items()},
+        "unpriced_gpu_hours": text(scale.hours(row["unallocated_unpriced"] + row["unavailable_unpriced"])),
+        **{
+            f"{kind}_cost": text(_money(row[f"{kind}_cost"], scale.device_units))
+            if not row[f"{kind}_unpriced"] or row[f"{kind}_unpriced"] != row[f"{kind}_micro_ms"]
+            else None
+            for kind in ("unallocated", "unavailable")
+        },
+    }
+
+
+def _money(cost: int, scale_units: int) -> Decimal:
+    return quotient(cost, Scale(scale_units).hour * NANO)
+
+
+def _total(values: Any) -> str | None:
+    """The sum of what is known; None where nothing is."""
+    known = [Decimal(value) for value in values if value is not None]
+    return text(sum(known, Decimal(0))) if known else None
+
+
+def _local_days(period: Period, timezone: str) -> list[tuple[datetime, datetime]]:
+    """[start, end) of each local day, as instants; a day has 23, 24 or 25 hours."""
+    zone = ZoneInfo(timezone)
+    first, last = (at.astimezone(zone).date() for at in (period.start, period.end - timedelta(milliseconds=1)))
+    midnights = [
+        datetime.combine(first + timedelta(days=number), datetime.min.time(), zone).astimezone(UTC)
+        for number in range((last - first).days + 2)
+    ]
+    return list(zip(midnights, midnights[1:], strict=False))
+
+
+def _missing(period: Period, closed_until: datetime) -> list[str]:
+    if closed_until >= period.end:
+        return []
+    return [f"The books are closed until {instant(closed_until)}; the month is not complete."]
