@@ -1,0 +1,243 @@
+"""Budgets as people write them in YAML.
+
+currency: EUR
+budgets:
+  - tenant: physics
+    project: qcd                    # absent: all of the tenant's
+    amount: "10000.00"              # a month
+    effective_from: 2026-10         # months; effective_to is exclusive, absent = open
+    owner: physics-lead@example.org
+    thresholds: [{percent: "80"}, {percent: "100", of: forecast}]
+low_balances:
+  - {tenant: physics, amount: "500.00", owner: physics-lead@example.org}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from billing import audit
+from billing.rates import current_rate_card
+from billing.rates.policies import Currency, DecimalText, Name, Part, Policy
+from warehouse.errors import LedgerError
+from warehouse.store import Store, read_sql
+
+
+class BudgetError(LedgerError):
+    """A budgets file that cannot be used."""
+
+
+Positive = Annotated[DecimalText, Field(gt=0)]
+
+
+class Threshold(Part):
+    """So many percent of the amount, of what was spent or of where the forecast says that the month will end."""
+
+    percent: Positive
+    of: Literal["actual", "forecast"] = "actual"
+
+
+_USUAL = tuple(
+    Threshold.model_validate({"percent": percent, "of": of})
+    for percent, of in (("80", "actual"), ("100", "actual"), ("100", "forecast"))
+)
+
+
+class Budget(Policy):
+    """What a tenant, or one of its projects, may spend in each month in which it is in force."""
+
+    tenant: Name
+    project: Name | None = None
+    amount: Positive
+    thresholds: Annotated[tuple[Threshold, ...], Field(strict=False)] = _USUAL
+    owner: str = ""
+
+    @model_validator(mode="after")
+    def _thresholds_differ(self) -> Self:
+        keys = [(threshold.percent, threshold.of) for threshold in self.thresholds]
+        if len(set(keys)) < len(keys):
+            raise ValueError("two thresholds are the same")
+        return self
+
+    def overlaps(self, other: Budget) -> bool:
+        """Whether both are about the same in some month."""
+        return (
+            (self.tenant, self.project) == (other.tenant, other.project)
+            and (self.effective_to is None or other.effective_from is None or other.effective_from < self.effective_to)
+            and (other.effective_to is None or self.effective_from is None or self.effective_from < other.effective_to)
+        )
+
+
+class LowBalance(Part):
+    """A prepaid balance at or below which somebody should know."""
+
+    tenant: Name
+    amount: DecimalText
+    owner: str = ""
+
+
+class BudgetFile(Part):
+    """A whole file."""
+
+    currency: Currency
+    budgets: Annotated[tuple[Budget, ...], Field(strict=False)] = ()
+    low_balances: Annotated[tuple[LowBalance, ...], Field(strict=False)] = ()
+
+    @model_validator(mode="after")
+    def _one_for_each(self) -> Self:
+        for (first, one), (second, other) in combinations(enumerate(self.budgets), 2):
+            if one.overlaps(other):
+                raise ValueError(
+                    f"budgets[{first}] and budgets[{second}] are about the same months of {_whose(one)}; "
+                    "end one where the other starts"
+                )
+        tenants = [low.tenant for low in self.low_balances]
+        for tenant in tenants:
+            if tenants.count(tenant) > 1:
+                raise ValueError(f"low_balances has {tenant!r} twice")
+        return self
+
+    def canonical(self) -> str:
+        """The file as JSON that depends on its content alone."""
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+    @property
+    def version(self) -> str:
+        """A hash of the content."""
+        return hashlib.sha256(self.canonical().encode()).hexdigest()[:12]
+
+    def low_below(self) -> dict[str, Decimal]:
+        """Thresholds of prepaid balances, by tenant."""
+        return {low.tenant: low.amount for low in self.low_balances}
+
+
+class AppliedBudgets(Part):
+    """A file as it was applied, by whom and why."""
+
+    file: BudgetFile
+    version: str
+    applied_at: datetime
+    author: str
+    reason: str
+
+
+def load_budgets(path: Path | str) -> BudgetFile:
+    """Reads a file from YAML. Errors: BudgetError naming the key, what was found there and what fits."""
+    where = str(path)
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BudgetError(where, "not YAML: " + " ".join(str(error).split()), "Check indentation and quotes") from error
+    except IsADirectoryError as error:
+        raise BudgetError(where, "a folder, not a budgets file") from error
+    if not isinstance(content, dict):
+        raise BudgetError(where, "not a budgets file", "It starts with the keys currency and budgets")
+    return parse_budgets(content, where)
+
+
+def parse_budgets(content: dict[str, Any], where: str = "budgets") -> BudgetFile:
+    """Budgets from what the YAML holds. Errors: BudgetError with the first thing that does not fit."""
+    try:
+        return BudgetFile.model_validate(content)
+    except ValidationError as error:
+        raise _error(where, error) from error
+
+
+def apply_budgets(store: Store, file: BudgetFile, author: str, reason: str, now: datetime) -> str:
+    """Puts the file in force and answers its version; the one in force already is left as it is.
+
+    Errors: BudgetError if its currency is not the rate card's.
+    """
+    import pyarrow as pa
+
+    card = current_rate_card(store)
+    if card is not None and card.card.currency != file.currency:
+        raise BudgetError(
+            "budgets: currency",
+            f"found {file.currency}, but the rate card is in {card.card.currency}",
+            f"Say the amounts in {card.card.currency}",
+        )
+    rows = store.rows(read_sql(__file__, "current_budgets"))
+    if rows and rows[0]["version"] == file.version:
+        return file.version
+    row = pa.table(
+        {
+            "version": pa.array([file.version], pa.string()),
+            "sequence": pa.array([rows[0]["sequence"] + 1 if rows else 1], pa.uint64()),
+            "applied_at": pa.array([now], pa.timestamp("ms", "UTC")),
+            "author": pa.array([author], pa.string()),
+            "reason": pa.array([reason], pa.string()),
+            "budgets": pa.array([file.canonical()], pa.string()),
+        }
+    )
+    store.insert("budgets", row)
+    audit.record(
+        store, now, author, "budgets.apply", file.version, reason, {"before": rows[0]["version"] if rows else None}
+    )
+    return file.version
+
+
+def current_budgets(store: Store) -> AppliedBudgets | None:
+    """The file in force, or None before the first was applied."""
+    rows = store.rows(read_sql(__file__, "current_budgets"))
+    if not rows:
+        return None
+    row = rows[0]
+    return AppliedBudgets(
+        file=BudgetFile.model_validate_json(row["budgets"]),
+        version=row["version"],
+        applied_at=row["applied_at"],
+        author=row["author"],
+        reason=row["reason"],
+    )
+
+
+def _whose(budget: Budget) -> str:
+    return repr(budget.tenant) + (f", project {budget.project!r}" if budget.project else "")
+
+
+def _error(where: str, error: ValidationError) -> BudgetError:
+    first = error.errors()[0]
+    key = ""
+    for step in first["loc"]:
+        key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else str(step)
+    found = "" if isinstance(first["input"], dict | list | tuple) else f"found {first['input']!r}; "
+    what = {
+        "tuple_type": f"{found}a list fits",
+        "model_type": f"{found}keys fit",
+        "string_type": f"{found}text fits, in quotes if it looks like something else",
+        "missing": "missing",
+        "extra_forbidden": f"unknown key; known here: {', '.join(_known_keys(first['loc']))}",
+    }.get(first["type"], found + first["msg"].removeprefix("Value error, "))
+    return BudgetError(f"{where}: {key}" if key else where, what)
+
+
+def _known_keys(location: Sequence[int | str]) -> list[str]:
+    """The keys of the part of the file that a location lies in."""
+    part: type[BaseModel] = BudgetFile
+    for step in location[:-1]:
+        if isinstance(step, str):
+            part = next(_parts(part.model_fields[step].annotation), part)
+    return list(part.model_fields)
+
+
+def _parts(annotation: Any) -> typing.Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        if issubclass(annotation, BaseModel):
+            yield annotation
+        return
+    for argument in typing.get_args(annotation):
+        yield from _parts(argument)

@@ -1,0 +1,282 @@
+"""How a month stands against its budgets.
+
+What is spent are the ledger's charges: allocated time at the contracted price, before minimums, commitments, discounts,
+taxes and credits. Thresholds of the actual cost are crossed at a millisecond; those of the forecast at the first local
+midnight since which every daily forecast is at or above them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+from billing.accounts.budget_file import Budget, BudgetError, current_budgets
+from billing.accounts.costs import DailyCosts, Span, Target, daily_costs, reached
+from billing.accounts.forecast import (
+    WINDOW_DAYS,
+    MeasuredError,
+    days_of,
+    forecast,
+    measured_error,
+    midnight,
+    per_day,
+)
+from billing.exact import rounded
+from billing.ledger_report import billing_timezone, closed_period
+from billing.money import minor_digits
+from billing.periods import Period, parse_month
+from warehouse.store import Store
+
+CHECKED_MONTHS = 6
+"""Past months in which the forecast's error is measured."""
+METHOD = (
+    f"actual so far + what is left at the mean of the same weekday in the last {WINDOW_DAYS} days (no trend); estimate"
+)
+
+
+class State(StrEnum):
+    """The worst that is true; `unknown` where no hour of it is closed or nothing of it has a price."""
+
+    ok = "ok"
+    warning = "warning"
+    over = "over"
+    forecast_over = "forecast over"
+    unknown = "unknown"
+
+
+@dataclass(frozen=True)
+class ThresholdState:
+    """`amount` is what the percentage comes to; `crossed_at` is None while it is not crossed."""
+
+    percent: Decimal
+    of: str
+    amount: Decimal
+    crossed_at: datetime | None
+
+    @property
+    def crossed(self) -> bool:
+        return self.crossed_at is not None
+
+
+@dataclass(frozen=True)
+class BudgetState:
+    """A budget in a month. Actual amounts are exact, to nine digits; what is estimated is in whole minor units.
+
+    known_until:        how far into the month the ledger is known; None: not at all.
+    actual:             spent so far; None: unknown. Without the part that has no price (`unpriced_gpu_hours`).
+    forecast:           the whole month; None: unknown, as where a part has no price.
+    is_estimate:        of the forecast: False once the month is known to its end.
+    burn_per_day:       mean of the last (up to) seven complete days.
+    percent:            actual of amount, in percent, two digits; forecast_percent: the same of the forecast.
+    """
+
+    tenant: str
+    project: str | None
+    month: str
+    owner: str
+    amount: Decimal
+    currency: str
+    known_until: datetime | None
+    actual: Decimal | None
+    unpriced_gpu_hours: Decimal
+    forecast: Decimal | None
+    is_estimate: bool
+    burn_per_day: Decimal | None
+    percent: Decimal | None
+    forecast_percent: Decimal | None
+    state: State
+    thresholds: tuple[ThresholdState, ...]
+    error: MeasuredError
+
+
+def budget_states(store: Store, month: str, now: datetime) -> list[BudgetState]:
+    """The budgets in force in a month (like 2026-10), in the file's order, as the ledger stands at `now`.
+
+    Errors: BudgetError if the ledger's prices are in another currency; PeriodError if `month` is no month.
+    """
+    zone = ZoneInfo(billing_timezone(store))
+    period = parse_month(month, zone.key)
+    applied = current_budgets(store)
+    budgets = [budget for budget in applied.file.budgets if budget.in_force(month)] if applied else []
+    if applied is None or not budgets:
+        return []
+    closed = closed_period(store)
+    known = closed and Period(closed.start, min(closed.end, _hour(now)))
+    currency = applied.file.currency
+    if known is None or known.end <= known.start or known.end <= period.start:
+        return [_unknown(budget, month, currency) for budget in budgets]
+    until = min(known.end, period.end)
+    past = _past_months(period, known, zone)
+    start = max(known.start, _window_start(past[0].start if past else period.start, zone))
+    daily = daily_costs(store, Period(start, until), [budget.tenant for budget in budgets], zone.key)
+    if daily.currencies - {currency}:
+        raise BudgetError(
+            "budgets", f"are in {currency}, the ledger in {' and '.join(sorted(daily.currencies))}", "Apply new ones"
+        )
+    view = _View(month, period, start, until, past, zone, currency, daily)
+    return _with_instants(store, [_state(budget, view) for budget in budgets], period.start, until)
+
+
+@dataclass(frozen=True)
+class _View:
+    month: str
+    period: Period
+    known_from: datetime
+    until: datetime
+    past: Sequence[Period]
+    zone: ZoneInfo
+    currency: str
+    daily: DailyCosts
+
+
+def _state(budget: Budget, view: _View) -> BudgetState:
+    """All but the instants at which thresholds of the actual cost were crossed."""
+    costs = view.daily.of(budget.tenant, budget.project)
+    gaps = view.daily.unpriced_of(budget.tenant, budget.project)
+    days = days_of(view.period, view.zone)
+    spent = sum(costs.get(day, 0) for day in days)
+    unpriced = sum((gaps.get(day, Fraction(0)) for day in days), Fraction(0))
+    priced = any(costs.get(day) for day in days) or not unpriced
+    actual = Fraction(spent, view.daily.unit) if priced else None
+    unit, digits = view.daily.unit, minor_digits(view.currency)
+
+    @functools.cache
+    def seen(until: datetime) -> Fraction | None:
+        guess = forecast(costs, view.known_from, until, view.period, view.zone)
+        return None if guess is None else guess / unit
+
+    window = min(view.period.start, _window_start(view.until, view.zone)).astimezone(view.zone).date()
+    blind = any(day >= window for day in gaps)
+    ends = None if blind else seen(view.until)
+    burn = None if blind else per_day(costs, view.known_from, view.until, view.zone)
+    thresholds = []
+    for one in budget.thresholds:
+        level = Fraction(budget.amount) * Fraction(one.percent) / 100
+        at = None
+        if one.of == "forecast" and ends is not None and ends >= level:
+            at = _above_since(level, view, seen)
+        thresholds.append(ThresholdState(one.percent, one.of, rounded(level), at))
+    return BudgetState(
+        tenant=budget.tenant,
+        project=budget.project,
+        month=view.month,
+        owner=budget.owner,
+        amount=budget.amount,
+        currency=view.currency,
+        known_until=view.until,
+        actual=None if actual is None else rounded(actual),
+        unpriced_gpu_hours=rounded(unpriced),
+        forecast=None if ends is None else rounded(ends, digits),
+        is_estimate=view.until < view.period.end,
+        burn_per_day=None if burn is None else rounded(burn / unit, digits),
+        percent=_percent(actual, budget),
+        forecast_percent=_percent(ends, budget),
+        state=_judge(actual, ends, budget),
+        thresholds=tuple(thresholds),
+        error=MeasuredError(None, None, 0) if gaps else measured_error(costs, view.known_from, view.past, view.zone),
+    )
+
+
+def _above_since(level: Fraction, view: _View, seen: Callable[[datetime], Fraction | None]) -> datetime:
+    """Since when every daily forecast, and the newest, has been at or above the level."""
+    since = view.until
+    for day in reversed(days_of(view.period, view.zone)):
+        at = midnight(day, view.zone)
+        if at < view.until:
+            guess = seen(at)
+            if guess is None or guess < level:
+                break
+            since = at
+    return since
+
+
+def _with_instants(store: Store, states: Sequence[BudgetState], start: datetime, until: datetime) -> list[BudgetState]:
+    targets: dict[tuple[int, int], Target] = {}
+    for number, state in enumerate(states):
+        for place, one in enumerate(state.thresholds):
+            if one.of == "actual" and state.actual is not None and state.actual >= one.amount:
+                level = Fraction(state.amount) * Fraction(one.percent) / 100
+                targets[number, place] = Target(Span(state.tenant, start, until, state.project), level)
+    instants = dict(zip(targets, reached(store, list(targets.values())), strict=True))
+    return [
+        replace(
+            state,
+            thresholds=tuple(
+                replace(one, crossed_at=instants.get((number, place), one.crossed_at))
+                for place, one in enumerate(state.thresholds)
+            ),
+        )
+        for number, state in enumerate(states)
+    ]
+
+
+def _judge(actual: Fraction | None, ends: Fraction | None, budget: Budget) -> State:
+    if actual is None:
+        return State.unknown
+    if actual > budget.amount:
+        return State.over
+    if ends is not None and ends > budget.amount:
+        return State.forecast_over
+    for one in budget.thresholds:
+        amount = actual if one.of == "actual" else ends
+        if amount is not None and amount * 100 >= Fraction(budget.amount) * Fraction(one.percent):
+            return State.warning
+    return State.ok
+
+
+def _unknown(budget: Budget, month: str, currency: str) -> BudgetState:
+    return BudgetState(
+        tenant=budget.tenant,
+        project=budget.project,
+        month=month,
+        owner=budget.owner,
+        amount=budget.amount,
+        currency=currency,
+        known_until=None,
+        actual=None,
+        unpriced_gpu_hours=Decimal(0),
+        forecast=None,
+        is_estimate=True,
+        burn_per_day=None,
+        percent=None,
+        forecast_percent=None,
+        state=State.unknown,
+        thresholds=tuple(
+            ThresholdState(one.percent, one.of, rounded(Fraction(budget.amount) * Fraction(one.percent) / 100), None)
+            for one in budget.thresholds
+        ),
+        error=MeasuredError(None, None, 0),
+    )
+
+
+def _past_months(period: Period, known: Period, zone: ZoneInfo) -> list[Period]:
+    """The months before, at most six, that are known whole, the oldest first."""
+    months: list[Period] = []
+    month = period
+    while len(months) < CHECKED_MONTHS:
+        last_day = days_of(Period(month.start - timedelta(days=1), month.start), zone)[0]
+        month = parse_month(last_day.strftime("%Y-%m"), zone.key)
+        if month.start < known.start:
+            break
+        if month.end <= known.end:
+            months.insert(0, month)
+    return months
+
+
+def _window_start(at: datetime, zone: ZoneInfo) -> datetime:
+    """The first instant of the days that a forecast made at an instant looks back on."""
+    return midnight(at.astimezone(zone).date() - timedelta(days=WINDOW_DAYS), zone)
+
+
+def _percent(amount: Fraction | None, budget: Budget) -> Decimal | None:
+    return None if amount is None else rounded(amount * 100 / Fraction(budget.amount), 2)
+
+
+def _hour(at: datetime) -> datetime:
+    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

@@ -1,0 +1,183 @@
+"""`gpuledger budget`: what tenants and projects may spend in a month, and how that stands."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import instant, print_json, print_rows, say
+from warehouse.store import Store, migrate, open_store
+
+if TYPE_CHECKING:
+    from billing.accounts.budgets import BudgetState
+
+budget = typer.Typer(invoke_without_command=True)
+
+FILE_COLUMNS = ("tenant", "project", "amount", "currency", "effective_from", "effective_to", "owner", "thresholds")
+COLUMNS = (
+    "tenant", "project", "month", "owner", "amount", "currency", "known_until", "actual", "unpriced_gpu_hours",
+    "percent", "forecast", "is_estimate", "forecast_percent", "burn_per_day", "state", "crossed", "error_day_10",
+    "error_day_20", "error_months",
+)  # fmt: skip
+
+Month = Annotated[
+    str, typer.Option("--period", help="A month in the billing time zone, like 2026-10.", show_default="this month")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(budget, name="budget", help="Budgets: apply a file, list the one in force, see how a month stands.")
+
+
+@budget.callback()
+def _root(
+    context: typer.Context,
+    period: Month = "",
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """How a month stands against its budgets (as `budget status`)."""
+    if context.invoked_subcommand is None:
+        status(period, store, fmt)
+
+
+@budget.command("status")
+def status(period: Month = "", store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """Actual and forecast cost of a month against its budgets, and when thresholds were crossed."""
+    from billing.accounts.budgets import METHOD, budget_states
+
+    now = datetime.now(UTC)
+    with open_store(store) as opened:
+        migrate(opened)
+        month = period or now.astimezone(_zone(opened)).strftime("%Y-%m")
+        states = budget_states(opened, month, now)
+    if fmt is options.Format.json:
+        print_json({"period": month, "method": METHOD, "budgets": [_document(state) for state in states]})
+    elif fmt is options.Format.csv:
+        print_rows([_row(state) for state in states], COLUMNS, fmt)
+    elif not states:
+        say(f"no budget is in force in {month}. Next: gpuledger budget apply FILE")
+    else:
+        _print_table(states, month, METHOD)
+
+
+@budget.command("apply")
+def apply(
+    file: Annotated[Path, typer.Argument(help="The budgets, YAML.")],
+    store: options.Store = "",
+    author: Annotated[str, typer.Option(help="Who applies it.", show_default="you")] = "",
+    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
+) -> None:
+    """Check a budgets file and put it in force; the same file again changes nothing."""
+    from billing.accounts.budget_file import apply_budgets, current_budgets, load_budgets
+    from billing.audit import whoever
+
+    loaded = load_budgets(file)
+    with open_store(store) as opened:
+        migrate(opened)
+        before = current_budgets(opened)
+        version = apply_budgets(opened, loaded, whoever(author), reason, datetime.now(UTC))
+    if before is not None and before.version == version:
+        say(f"budgets {version} are in force already, since {instant(before.applied_at)}")
+    else:
+        say(f"budgets {version} are in force: {len(loaded.budgets)} in {loaded.currency}. Next: gpuledger budget")
+
+
+@budget.command("list")
+def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """The budgets of the file in force."""
+    from billing.accounts.budget_file import current_budgets
+
+    with open_store(store) as opened:
+        migrate(opened)
+        applied = current_budgets(opened)
+    if applied is None:
+        if fmt is options.Format.table:
+            say("no budgets yet. Next: gpuledger budget apply FILE")
+        else:
+            print_rows([], FILE_COLUMNS, fmt)
+        return
+    rows = [
+        {
+            **one.model_dump(),
+            "currency": applied.file.currency,
+            "thresholds": ", ".join(f"{_short(t.percent)} % {t.of}" for t in one.thresholds),
+        }
+        for one in applied.file.budgets
+    ]
+    print_rows(rows, FILE_COLUMNS, fmt, f"budgets {applied.version}")
+
+
+def _zone(store: Store) -> Any:
+    from zoneinfo import ZoneInfo
+
+    from billing.ledger_report import billing_timezone
+
+    return ZoneInfo(billing_timezone(store))
+
+
+def _document(state: BudgetState) -> dict[str, Any]:
+    document = {**asdict(state), "state": state.state.value}
+    document["forecast_error"] = document.pop("error")
+    return document
+
+
+def _row(state: BudgetState) -> dict[str, Any]:
+    return {
+        **asdict(state),
+        "state": state.state.value,
+        "is_estimate": str(state.is_estimate).lower(),
+        "crossed": _crossed(state),
+        "error_day_10": state.error.day_10,
+        "error_day_20": state.error.day_20,
+        "error_months": state.error.months,
+    }
+
+
+def _crossed(state: BudgetState) -> str:
+    return "; ".join(
+        f"{_short(one.percent)} % {one.of} {instant(one.crossed_at)}" for one in state.thresholds if one.crossed_at
+    )
+
+
+def _print_table(states: list[BudgetState], month: str, method: str) -> None:
+    rows = [
+        {
+            "tenant": state.tenant,
+            "project": state.project,
+            "budget": state.amount,
+            "actual": None if state.actual is None else round(state.actual, 2),
+            "%": state.percent,
+            "forecast": state.forecast,
+            "per day": state.burn_per_day,
+            "state": state.state.value,
+            "off by (day 10, 20)": _error(state),
+            "crossed": _crossed(state).replace(":00.000Z", "Z") or None,
+        }
+        for state in states
+    ]
+    print_rows(rows, list(rows[0]), options.Format.table, f"budgets, {month}, {states[0].currency}")
+    known = states[0].known_until
+    say(
+        f"forecast: {method}; the ledger is known until {instant(known)}" if known else "nothing of the month is closed"
+    )
+    for state in states:
+        if state.unpriced_gpu_hours:
+            say(f"{state.tenant}: {state.unpriced_gpu_hours:.2f} GPU-hours have no price and are in no amount")
+
+
+def _error(state: BudgetState) -> str | None:
+    errors = (state.error.day_10, state.error.day_20)
+    if errors == (None, None):
+        return None
+    return ", ".join("-" if one is None else f"{one * 100:.1f} %" for one in errors)
+
+
+def _short(percent: Decimal) -> str:
+    return format(percent.normalize(), "f")

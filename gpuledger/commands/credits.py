@@ -1,0 +1,260 @@
+"""`gpuledger credits`: credits on drafts, and prepaid balances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import complain, instant, plain, print_rows, say
+from warehouse.errors import LedgerError
+from warehouse.store import Store, migrate, open_store
+
+credits_ = typer.Typer(no_args_is_help=True)
+
+CREDIT_COLUMNS = (
+    "id", "month", "tenant", "project", "kind", "amount", "currency", "reason", "author", "at", "evidence", "invoice",
+)  # fmt: skip
+GRANT_COLUMNS = ("id", "tenant", "amount", "currency", "starts_at", "expires_at", "reason", "author", "at")
+BALANCE_COLUMNS = (
+    "tenant", "currency", "granted", "upcoming", "drawn", "expired", "balance", "running", "available", "low_below",
+    "state", "exhausted_at", "next_expiry", "known_until",
+)  # fmt: skip
+
+Tenant = Annotated[str, typer.Option(help="Whose.")]
+OneTenant = Annotated[str | None, typer.Option(help="This tenant alone.", show_default="all")]
+Amount = Annotated[str, typer.Option(help='A decimal, such as "25.00".')]
+Reason = Annotated[str, typer.Option(help="Why, for those who ask later.")]
+Author = Annotated[str, typer.Option(help="Who does it.", show_default="you")]
+Currency = Annotated[str, typer.Option(help="Of the amount.", show_default="the rate card's")]
+Id = Annotated[str, typer.Option("--id", help="Its name; the same again changes nothing.", show_default="a hash")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(credits_, name="credits", help="Credits on a month's draft; prepaid balances.")
+
+
+@credits_.command("add")
+def add(
+    tenant: Tenant,
+    amount: Amount,
+    month: Annotated[str, typer.Option(help="Whose draft shows it, like 2026-10.")],
+    reason: Reason,
+    kind: Annotated[str, typer.Option(help="manual, slo or interference.")] = "manual",
+    project: Annotated[str, typer.Option(help="On this project's account.", show_default="the tenant's")] = "",
+    author: Author = "",
+    evidence: Annotated[str, typer.Option(help="JSON: what the amount was computed from.")] = "",
+    currency: Currency = "",
+    id_: Id = "",
+    store: options.Store = "",
+) -> None:
+    """An amount in a tenant's favour on a month's draft (negative: against it); the same again changes nothing."""
+    from billing.accounts.credits import Credit, add_credit, card_in_force, evidence_of, parse_amount
+    from billing.audit import whoever
+
+    with open_store(store) as opened:
+        migrate(opened)
+        credit = Credit(
+            tenant, month, parse_amount(amount, "--amount"), currency or card_in_force(opened).currency, reason, kind,
+            project, whoever(author), evidence_of(evidence, "--evidence"), id_,
+        )  # fmt: skip
+        new = add_credit(opened, credit, datetime.now(UTC))
+        _warn_of_strangers(opened, tenant)
+    what = f"credit {credit.id}: {plain(credit.amount)} {credit.currency} for {tenant} in {month}"
+    say(what if new else f"{what} is there already")
+
+
+@credits_.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="CSV (.gz) or JSON lines: tenant, month, amount, reason, ...")],
+    author: Author = "",
+    store: options.Store = "",
+) -> None:
+    """Many credits from a table; a row that does not fit is one line on stderr and is kept in the quarantine."""
+    from billing.accounts.credit_files import import_credits
+    from billing.audit import whoever
+
+    with open_store(store) as opened:
+        migrate(opened)
+        report = import_credits(opened, file, whoever(author), datetime.now(UTC))
+    for refused in report.refused:
+        complain(f"{file}, row {refused.row}: {refused.why}")
+    say(f"credits: read {report.read} · added {report.added} · known {report.known} · refused {len(report.refused)}")
+    if report.refused:
+        raise typer.Exit(1)
+
+
+@credits_.command("list")
+def list_(
+    month: Annotated[str, typer.Option("--month", "--period", help="This month's.", show_default="all")] = "",
+    tenant: OneTenant = None,
+    grants: Annotated[bool, typer.Option("--grants", help="The grants instead.")] = False,
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Credits and the issued invoice that bears each (a dash: none does yet); or the grants of prepaid balances."""
+    from billing.accounts.credits import list_credits
+    from billing.accounts.prepaid import grants_of
+
+    with open_store(store) as opened:
+        migrate(opened)
+        if grants:
+            rows = [asdict(grant) for grant in grants_of(opened, tenant)]
+        else:
+            rows = [
+                {**asdict(kept.credit), "at": kept.at, "invoice": kept.invoice}
+                for kept in list_credits(opened, month, tenant)
+            ]
+    if not rows and fmt is options.Format.table:
+        say("none yet. Next: gpuledger credits " + ("grant" if grants else "add"))
+        return
+    columns: tuple[str, ...] = GRANT_COLUMNS if grants else CREDIT_COLUMNS
+    if fmt is options.Format.table:
+        columns = tuple(name for name in columns if name not in ("at", "evidence", "author", "currency"))
+        rows = [_for_people(row) for row in rows]
+    print_rows([_flat(row, fmt) for row in rows], columns, fmt)
+
+
+@credits_.command("reverse")
+def reverse(
+    credit: Annotated[str, typer.Argument(metavar="ID", help="Which; see: gpuledger credits list")],
+    reason: Reason,
+    author: Author = "",
+    store: options.Store = "",
+) -> None:
+    """Take a credit back: the opposite amount, in its month or, if that is issued, in the next open one."""
+    from billing.accounts.credits import reverse_credit
+    from billing.audit import whoever
+
+    with open_store(store) as opened:
+        migrate(opened)
+        done = reverse_credit(opened, credit, whoever(author), reason, datetime.now(UTC))
+    say(f"credit {done.id}: {plain(done.amount)} {done.currency} for {done.tenant} in {done.month}")
+
+
+@credits_.command("grant")
+def grant(
+    tenant: Tenant,
+    amount: Amount,
+    expires: Annotated[str, typer.Option(help="Until just before, like 2027-01-01 (in the billing time zone).")],
+    reason: Reason,
+    from_: Annotated[str, typer.Option("--from", help="Pays from then on.", show_default="this month's start")] = "",
+    author: Author = "",
+    currency: Currency = "",
+    id_: Id = "",
+    store: options.Store = "",
+) -> None:
+    """Money in advance: it pays for what accrues until it expires, the soonest to expire first."""
+    from dataclasses import replace
+
+    from billing.accounts.credits import card_in_force, parse_amount
+    from billing.accounts.prepaid import Grant, add_grant, grant_id
+    from billing.audit import whoever
+
+    now = datetime.now(UTC)
+    with open_store(store) as opened:
+        migrate(opened)
+        card = card_in_force(opened)
+        given = Grant(
+            id_, tenant, parse_amount(amount, "--amount"), currency or card.currency,
+            _instant(from_ or now.astimezone(card.zone).strftime("%Y-%m"), card.timezone, "--from"),
+            _instant(expires, card.timezone, "--expires"), whoever(author), reason,
+        )  # fmt: skip
+        given = replace(given, id=id_ or grant_id(given))
+        new = add_grant(opened, given, now)
+        _warn_of_strangers(opened, tenant)
+    what = f"grant {given.id}: {plain(given.amount)} {given.currency} for {tenant}"
+    say(
+        f"{what}, from {instant(given.starts_at)} until {instant(given.expires_at)}"
+        if new
+        else f"{what} is there already"
+    )
+
+
+@credits_.command("revoke")
+def revoke(
+    grant_: Annotated[str, typer.Argument(metavar="GRANT", help="Which; see: gpuledger credits list --grants")],
+    reason: Reason,
+    author: Author = "",
+    store: options.Store = "",
+) -> None:
+    """Let a grant expire now; what it has paid stays paid."""
+    from billing.accounts.prepaid import revoke_grant
+    from billing.audit import whoever
+
+    with open_store(store) as opened:
+        migrate(opened)
+        done = revoke_grant(opened, grant_, whoever(author), reason, datetime.now(UTC))
+    say(f"grant {done.id} of {done.tenant} expires at {instant(done.expires_at)}")
+
+
+@credits_.command("balance")
+def balance(
+    tenant: OneTenant = None, store: options.Store = "", fmt: options.OutputFormat = options.Format.table
+) -> None:
+    """Prepaid balances: granted - drawn - expired; and what the months that are not issued have drawn so far."""
+    from billing.accounts.budget_file import current_budgets
+    from billing.accounts.prepaid import balances
+
+    with open_store(store) as opened:
+        migrate(opened)
+        applied = current_budgets(opened)
+        low_below = applied.file.low_below() if applied else {}
+        found = balances(opened, datetime.now(UTC), tenant, low_below)
+    if not found and fmt is options.Format.table:
+        say("nothing was granted. Next: gpuledger credits grant")
+        return
+    rows = [{**asdict(one), "state": one.state.value} for one in found]
+    if fmt is not options.Format.table:
+        print_rows(rows, BALANCE_COLUMNS, fmt)
+        return
+    columns = (
+        "tenant",
+        "granted",
+        "drawn",
+        "expired",
+        "balance",
+        "running",
+        "available",
+        "state",
+        "exhausted_at",
+        "next_expiry",
+    )
+    print_rows([_for_people(row) for row in rows], columns, fmt, f"prepaid, {rows[0]['currency']}")
+    if found[0].known_until:
+        say(f"running: an estimate from the ledger's charges, known until {instant(found[0].known_until)}")
+
+
+def _instant(text: str, timezone: str, where: str) -> datetime:
+    from billing.periods import PeriodError, parse_period
+
+    try:
+        return parse_period(f"{text}..2299-01-01", timezone).start
+    except PeriodError:
+        raise LedgerError(where, f"found {text!r}", "A day such as 2027-01-01, a month or an instant fits") from None
+
+
+def _warn_of_strangers(store: Store, tenant: str) -> None:
+    rows = store.rows("SELECT 1 FROM ledger_entries WHERE tenant = {tenant:String} LIMIT 1", {"tenant": tenant})
+    if not rows:
+        say(f"the ledger knows no tenant {tenant!r} yet; check its spelling (gpuledger ledger --by tenant)")
+
+
+def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: instant(value).replace(":00.000Z", "Z").replace("T00:00Z", "") if isinstance(value, datetime) else value
+        for key, value in row.items()
+    }
+
+
+def _flat(row: Mapping[str, Any], fmt: options.Format) -> dict[str, Any]:
+    import json
+
+    if fmt is options.Format.json:
+        return dict(row)
+    return {key: json.dumps(value, sort_keys=True) if isinstance(value, dict) else value for key, value in row.items()}
