@@ -1,3 +1,17 @@
 """One module a command (or a group of commands that belong together); each adds itself to `gpuledger.cli.app`."""
 
-COMMANDS = ("init", "ingest", "doctor", "up", "rates", "close", "ledger", "insights", "opencost", "invoice", "replay")
+COMMANDS = (
+    "init",
+    "ingest",
+    "doctor",
+    "up",
+    "rates",
+    "close",
+    "ledger",
+    "insights",
+    "opencost",
+    "invoice",
+    "replay",
+    "credits",
+    "budget",
+)
