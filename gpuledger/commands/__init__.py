@@ -1,17 +1,3 @@
 """One module a command (or a group of commands that belong together); each adds itself to `gpuledger.cli.app`."""
 
-COMMANDS = (
-    "init",
-    "ingest",
-    "doctor",
-    "up",
-    "rates",
-    "close",
-    "ledger",
-    "insights",
-    "opencost",
-    "invoice",
-    "replay",
-    "credits",
-    "budget",
-)
+COMMANDS = ("init", "ingest", "doctor", "up", "rates", "tenants", "close", "ledger", "insights", "opencost", "invoice", "export", "replay", "credits", "budget")

@@ -1,0 +1,133 @@
+"""Whether a FOCUS file keeps the specification's rules, row by row, and says what the books say.
+
+The FinOps Foundation's validator is run beside it (docs/focus.md); these are the rules that it does not see.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import IO
+
+from billing.exports.columns import CUSTOM, FOCUS_1_2, NEW_IN_1_3
+from billing.exports.errors import ExportError
+from billing.exports.files import SUFFIXES
+from billing.exports.focus import FocusReport
+from billing.exports.lines import QUANTITY_DIGITS
+from warehouse.store import Store, identifier, read_sql
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that is broken, and how often."""
+
+    rule: str
+    rows: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.rule} ({self.rows:,} times)" if self.rows > 1 else self.rule
+
+
+def check_focus(engine: Store, path: Path, report: FocusReport | None = None) -> list[Finding]:
+    """What is wrong with the file; nothing if all is well. With the report of its export, its sums are compared too.
+
+    engine: an embedded store; the file is only read.
+    Errors: ExportError if the file is no CSV or Parquet.
+    """
+    columns = _columns(path)
+    missing = [name for name in FOCUS_1_2 if name not in columns]
+    if missing:
+        return [Finding(f"column {name} is missing") for name in missing]
+    known = {*FOCUS_1_2, *NEW_IN_1_3}
+    findings = [Finding(f"column {name} is neither FOCUS's nor starts with x_") for name in columns
+                if name not in known and not name.startswith("x_")]  # fmt: skip
+    names = ["rows", "together"]
+    names += ["ours"] if set(CUSTOM) <= set(columns) else []
+    names += ["ratios"] if set(NEW_IN_1_3) <= set(columns) else []
+    with _view(engine, path, columns) as focus:
+        for name in names:
+            rows = engine.rows(read_sql(__file__, f"checks/{name}"), focus)
+            findings += [Finding(row["rule"], row["rows"]) for row in rows]
+        if report is not None:
+            findings += _reconcile(engine, focus, report)
+    return findings
+
+
+def _reconcile(engine: Store, focus: dict[str, str], report: FocusReport) -> Iterator[Finding]:
+    """Sums against the invoices and the ledger."""
+    sums = engine.rows(read_sql(__file__, "checks/sums"), focus)
+    rows = sum(row["rows"] for row in sums)
+    if rows != report.rows:
+        yield Finding(f"{rows:,} rows are in the file, {report.rows:,} were written")
+    billed = {row["invoice"]: row["billed"] for row in sums if row["invoice"]}
+    for number in sorted({*billed, *report.invoices}):
+        amount = report.invoices.get(number)
+        if amount is None or billed.get(number, Decimal(0)) != amount:
+            yield Finding(f"invoice {number}: its rows sum to {billed.get(number)}, its amount is {amount}")
+    hours = Fraction(engine.value(read_sql(__file__, "checks/consumed"), focus) or 0)
+    # Each row's quantity is rounded once; those that stand for an invoice line, to the line's nine digits.
+    tolerance = Fraction(rows, 2 * 10**QUANTITY_DIGITS) + (Fraction(rows, 2 * 10**9) if report.by_line else 0)
+    if abs(hours - report.ledger_hours) > tolerance:
+        yield Finding(f"{float(hours):.9f} GPU-hours are in the file, {float(report.ledger_hours):.9f} in the ledger")
+
+
+def _columns(path: Path) -> Sequence[str]:
+    if not path.name.endswith(SUFFIXES):
+        raise ExportError(str(path), "is no FOCUS file that can be read", f"Use {', '.join(SUFFIXES)}")
+    try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            names: list[str] = list(pq.read_schema(path).names)
+        else:
+            with _open(path) as file:
+                names = next(csv.reader(file), [])
+        return [identifier(name) for name in names]
+    except (ValueError, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ExportError(str(path), f"cannot be read: {error}", "Is it a FOCUS file?") from error
+
+
+def _open(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return path.open(encoding="utf-8", newline="")
+
+
+@contextmanager
+def _view(engine: Store, path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
+    """The file as a view of texts, whatever its format."""
+    focus = {"focus": f"focus_{uuid.uuid4().hex}"}
+    source = str(path).replace("\\", "\\\\").replace("'", "\\'")
+    if path.suffix == ".parquet":
+        texts = ", ".join(_text_of(name, kind) for name, kind in _parquet_types(path).items())
+        select = f"SELECT {texts} FROM file('{source}', 'Parquet')"
+    else:
+        structure = ", ".join(f"{name} Nullable(String)" for name in columns)
+        select = f"SELECT * FROM file('{source}', 'CSVWithNames', '{structure}')"
+    engine.command(f"CREATE VIEW {focus['focus']} AS {select}")
+    try:
+        yield focus
+    finally:
+        engine.command(f"DROP VIEW {focus['focus']}")
+
+
+def _parquet_types(path: Path) -> dict[str, str]:
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(path)
+    return {identifier(name): str(kind) for name, kind in zip(schema.names, schema.types, strict=True)}
+
+
+def _text_of(name: str, kind: str) -> str:
+    if kind.startswith("timestamp"):
+        return f"formatDateTime({name}, '%Y-%m-%dT%H:%i:%SZ') AS {name}"
+    return f"CAST({name} AS Nullable(String)) AS {name}"

@@ -1,0 +1,105 @@
+"""A FOCUS file that grows slice by slice: CSV, CSV in gzip, or Parquet. It has its name only once it is whole.
+
+CSV is put together by the engine, one text a row, and its bytes are written as they lie in the Arrow column; Parquet
+gets typed columns: decimals, instants, texts.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from billing.exports.columns import INSTANTS, INTEGERS, NUMBERS
+from billing.exports.errors import ExportError
+from warehouse.store import identifier
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
+GZIP_LEVEL = 1
+"""The rows repeat each other so much that more effort hardly makes the file smaller."""
+
+
+class FocusFile:
+    """Writes Arrow tables that were selected with `selection`. Use as a context; an exception leaves no file."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.path, self.columns = path, columns
+        self.is_csv = not path.name.endswith(".parquet")
+        self._part = path.with_name(f".{path.name}.part")
+        self._parquet: Any = None
+        if not path.name.endswith(SUFFIXES):
+            raise ExportError("--out", f"{path.name}: no format has that suffix", f"Use {', '.join(SUFFIXES)}")
+
+    @property
+    def selection(self) -> str:
+        """What to select for it, as SQL; made of checked column names alone."""
+        if self.is_csv:
+            texts = ", ',', ".join(_csv_text(name) for name in self.columns)
+            return rf"concat({texts}, '\n') AS line"
+        return ", ".join(identifier(name) for name in self.columns)
+
+    def __enter__(self) -> FocusFile:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            opened: Callable[..., Any] = Path.open
+            self._raw = opened(self._part, "wb")
+        except OSError as error:
+            raise ExportError(
+                str(self.path), f"cannot be written ({error.strerror})", "Choose another --out"
+            ) from error
+        # No name and no time in the header, so that the same rows give the same bytes.
+        zipped = self.path.name.endswith(".gz")
+        self._file: Any = gzip.GzipFile("", "wb", GZIP_LEVEL, self._raw, mtime=0) if zipped else self._raw
+        if self.is_csv:
+            self._file.write((",".join(f'"{name}"' for name in self.columns) + "\n").encode())
+        return self
+
+    def write(self, table: pa.Table) -> None:
+        if self.is_csv:
+            for chunk in table["line"].chunks:
+                self._file.write(_bytes_of(chunk))
+            return
+        import pyarrow.parquet as pq
+
+        table = table.select(list(self.columns))
+        if self._parquet is None:
+            self._parquet = pq.ParquetWriter(self._file, table.schema, compression="zstd", store_schema=False)
+        self._parquet.write_table(table)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._parquet is not None:
+            self._parquet.close()
+        if self._file is not self._raw:
+            self._file.close()
+        self._raw.close()
+        if kind is None:
+            self._part.replace(self.path)
+        else:
+            self._part.unlink(missing_ok=True)
+
+
+def _csv_text(name: str) -> str:
+    """A column as CSV: texts in quotes, numbers and instants bare, nothing at all for the unknown."""
+    identifier(name)
+    if name in INSTANTS:
+        return f"formatDateTime({name}, '%Y-%m-%dT%H:%i:%SZ')"
+    if name in INTEGERS:
+        return f"ifNull(toString({name}), '')"
+    if name in NUMBERS:
+        # A column of whole numbers alone would be taken for integers, where FOCUS wants decimals.
+        return f"ifNull(concat(toString({name}), if({name} = toInt128({name}), '.0', '')), '')"
+    return f"ifNull(concat('\"', replaceAll({name}, '\"', '\"\"'), '\"'), '')"
+
+
+def _bytes_of(texts: pa.Array) -> memoryview:
+    """The texts of a string array, one after the other, without a copy."""
+    _, offsets, data = texts.buffers()
+    if data is None or not len(texts):
+        return memoryview(b"")
+    kind = "q" if str(texts.type).startswith("large") else "i"
+    ends = memoryview(offsets).cast("B").cast(kind)
+    return memoryview(data)[ends[texts.offset] : ends[texts.offset + len(texts)]]

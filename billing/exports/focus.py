@@ -1,0 +1,374 @@
+"""The books of a month as a FOCUS file: usage from the ledger, everything else from the invoices' lines.
+
+Slice by slice (about fifty thousand entries), so that memory does not grow with the month:
+
+    ledger ─▶ usage.sql, platform.sql ─▶ facts [─▶ rolled.sql] [─▶ shares.sql] ─▶ focus.sql ─▶ file
+    invoices, drafts ─▶ lines.py ─▶ facts ─────────────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from zoneinfo import ZoneInfo
+
+from billing.exact import NANO, rounded
+from billing.exports.columns import columns_of
+from billing.exports.errors import ExportError
+from billing.exports.files import FocusFile
+from billing.exports.lines import GroupKey, Statement, money, statement_of, usage_row
+from billing.invoicing.drafts import Books, books_of, draft_all
+from billing.invoicing.invoices import standing
+from billing.money import minor_digits
+from billing.periods import Period, month_name
+from warehouse.store import Store, read_sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Grain = Literal["hour", "day", "month"]
+Which = Literal["all", "invoiced", "draft"]
+SLICE_ENTRIES = 50_000
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class FocusOptions:
+    """What to export.
+
+    which:          invoiced = issued invoices; draft = what the ledger says now; all = issued where there is one.
+    version:        of FOCUS: 1.2, or 1.3 with the columns for parts of a device.
+    platform:       with the platform's own time, and what nobody named held.
+    skip_unpriced:  leave out time whose price is unknown, instead of refusing.
+    """
+
+    tenant: str | None = None
+    which: Which = "all"
+    version: str = "1.2"
+    grain: Grain = "hour"
+    platform: bool = False
+    skip_unpriced: bool = False
+
+
+@dataclass
+class FocusReport:
+    """What was written. Sums are exact. `billed` is by invoice number, None = what is on no invoice."""
+
+    path: Path
+    columns: Sequence[str]
+    rows: int = 0
+    billed: dict[str | None, Decimal] = field(default_factory=dict)
+    usage_hours: Decimal = Decimal(0)
+    ledger_hours: Fraction = Fraction(0)
+    invoices: dict[str, Decimal] = field(default_factory=dict)
+    unpriced_hours: Decimal = Decimal(0)
+    by_line: list[str] = field(default_factory=list)
+    """Tenants of whose usage some is exported by invoice line, because the ledger changed since."""
+
+
+def export_focus(store: Store, period: Period, path: Path, options: FocusOptions) -> FocusReport:
+    """Writes the month into the file (.csv, .csv.gz or .parquet) and answers what it wrote.
+
+    Errors: ExportError if there is nothing to export, if time has no price (unless skipped: an unknown cost is no
+    zero), or if an invoice is not the sum of its lines.
+    """
+    books = books_of(store)
+    columns = columns_of(options.version)
+    statements = _statements(store, period, options, books)
+    report = FocusReport(path, columns)
+    entries = _groups(store, period, statements, report)
+    _refuse_unpriced(store, period, options, statements, report)
+    with _working_tables(store) as tables, FocusFile(path, columns) as file:
+        export = _Export(store, period, options, books, tables, file, report)
+        store.insert(tables["groups"], _group_table(entries))
+        export.usage(entries)
+        export.statements(statements, entries)
+        if options.platform:
+            export.platform(statements)
+        if not report.rows:
+            raise ExportError(month_name(period, books.timezone), "there is nothing to export", "See: gpuledger ledger")
+    return report
+
+
+@dataclass
+class _Export:
+    store: Store
+    period: Period
+    options: FocusOptions
+    books: Books
+    tables: Mapping[str, str]
+    file: FocusFile
+    report: FocusReport
+
+    def usage(self, entries: Iterable[tuple[Statement, GroupKey]]) -> None:
+        """The rows that come from the ledger, a slice at a time."""
+        if not list(entries):
+            return
+        for params in self._slices():
+            self._fill("usage", params)
+            self._write_facts(params)
+
+    def statements(self, statements: Sequence[Statement], entries: Iterable[tuple[Statement, GroupKey]]) -> None:
+        """The rows that come from invoices, and for each invoice one that makes up for its rounding."""
+        from_ledger = {(id(statement), key) for statement, key in entries}
+        rows = []
+        for statement in statements:
+            rows += statement.rows
+            rows += [
+                usage_row(statement, group)
+                for key, group in statement.groups.items()
+                if (id(statement), key) not in from_ledger
+            ]
+        self._write_rows(rows)
+        self._write_rows([row for statement in statements for row in self._rounding(statement)])
+
+    def platform(self, statements: Sequence[Statement]) -> None:
+        """The platform's own time at list price, and what of it tenants bear."""
+        card = self.books.card
+        mine = {"issuer": card.issuer.name if card else "GPU platform", "rate_card": self.books.closed_with}
+        for params in self._slices():
+            self._fill("platform", {**params, **mine})
+            self._write_facts(params, shares=False)
+        shared: dict[str, Decimal] = {}
+        for statement in statements:
+            for row in statement.rows:
+                if row["kind"] == "shared" and row["class"] is None:
+                    shared[row["currency"]] = shared.get(row["currency"], Decimal(0)) + Decimal(row["billed_cost"])
+        borne = [
+            {
+                "kind": "shared", "tenant": None, "issuer": mine["issuer"], "currency": currency, "category": "Adjustment",
+                "frequency": "One-Time", "description": "Unallocated time that tenants bear",
+                "period_start": self.period.start, "period_end": self.period.end,
+                **dict.fromkeys(_COSTS, money(-Fraction(amount))),
+            }
+            for currency, amount in shared.items()
+        ]  # fmt: skip
+        self._write_rows(borne)
+
+    def _rounding(self, statement: Statement) -> Iterator[dict[str, Any]]:
+        """An Adjustment of what the rows of an invoice lack to its amount: less than a minor unit.
+
+        Drafts have no number to sum by; their rows stay exact. Errors: ExportError if more is lacking.
+        """
+        number = statement.invoice.number
+        if number is None:
+            return
+        amount = statement.invoice.amount
+        self.report.invoices[number] = amount
+        lacking = Fraction(amount) - Fraction(self.report.billed.get(number, Decimal(0)))
+        if abs(lacking) > Fraction(1, 10 ** minor_digits(statement.invoice.currency)):
+            raise ExportError(
+                f"invoice {number}",
+                f"its rows are {rounded(abs(lacking), 9)} {'less' if lacking > 0 else 'more'} than its amount {amount}",
+                "Please report it with: gpuledger invoice show --format json",
+            )
+        if lacking:
+            rounding = {"kind": "rounding", "description": f"Rounding of invoice {number}"}
+            yield statement.row(
+                rounding, category="Adjustment", frequency="One-Time", **dict.fromkeys(_COSTS, money(lacking))
+            )
+
+    def _slices(self) -> Iterator[dict[str, Any]]:
+        """Parameters of slices of about so many entries: of time, cut where a charge period may end, or of devices."""
+        span = {"start": self.period.start, "end": self.period.end}
+        common = {
+            **span,
+            "billing_start": self.period.start,
+            "billing_end": self.period.end,
+            "timezone": self.books.timezone,
+            "grain": self.options.grain,
+            "by_device": int(self.options.version != "1.2"),
+            "parts": 1,
+            "part": 0,
+            **self.tables,
+        }
+        hours = self.store.rows(read_sql(__file__, "entries_by_hour"), span)
+        if self.options.grain == "month":
+            parts = 1 + sum(row["entries"] for row in hours) // (4 * SLICE_ENTRIES)
+            yield from ({**common, "parts": parts, "part": part} for part in range(parts))
+            return
+        zone = ZoneInfo(self.books.timezone)
+        start, entries = self.period.start, 0
+        for row in hours:
+            cut = self.options.grain == "hour" or row["hour"].astimezone(zone).hour == 0
+            if cut and entries >= SLICE_ENTRIES and row["hour"] > start:
+                end = row["hour"] if self.options.grain == "hour" else _local_midnight(row["hour"], zone)
+                yield {**common, "start": start, "end": end}
+                start, entries = end, 0
+            entries += row["entries"]
+        yield {**common, "start": start}
+
+    def _fill(self, name: str, params: Mapping[str, Any]) -> None:
+        for table in ("facts", "rolled", "shared"):
+            self.store.command("TRUNCATE TABLE {table:Identifier}", {"table": self.tables[table]})
+        self.store.command(read_sql(__file__, name), params)
+
+    def _write_facts(self, params: Mapping[str, Any], shares: bool = True) -> None:
+        """Puts what is in `facts` into the file, rolled up and with its parts of devices where that was asked for."""
+        table = "facts"
+        if self.options.grain != "hour":
+            self.store.command(read_sql(__file__, "rolled"), params)
+            table = "rolled"
+        if shares and self.options.version != "1.2":
+            self.store.command(read_sql(__file__, "shares"), {**params, "facts": self.tables[table]})
+            table = "shared"
+        self._write(self.tables[table])
+
+    def _write_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            self.store.command("TRUNCATE TABLE {facts:Identifier}", self.tables)
+            self.store.insert(self.tables["facts"], _fact_table(rows))
+            self._write(self.tables["facts"])
+
+    def _write(self, facts: str) -> None:
+        sql = f"SELECT {self.file.selection}, BilledCost AS billed, InvoiceId AS invoice, x_LineKind AS kind, "
+        sql += f"ConsumedQuantity AS consumed FROM ({read_sql(__file__, 'focus')})"
+        params = {"facts": facts, "billing_start": self.period.start, "billing_end": self.period.end}
+        table = self.store.arrow(sql, params)
+        if table.num_rows:
+            self.file.write(table)
+            self._add_up(table)
+
+    def _add_up(self, table: pa.Table) -> None:
+        report = self.report
+        report.rows += table.num_rows
+        sums = table.group_by(["invoice", "kind"]).aggregate([("billed", "sum"), ("consumed", "sum")])
+        for row in sums.to_pylist():
+            number = row["invoice"]
+            report.billed[number] = _plus(report.billed.get(number, Decimal(0)), row["billed_sum"])
+            if row["kind"] == "usage":
+                report.usage_hours = _plus(report.usage_hours, row["consumed_sum"] or Decimal(0))
+
+
+_COSTS = ("list_cost", "contracted_cost", "billed_cost", "effective_cost")
+
+
+def _statements(store: Store, period: Period, options: FocusOptions, books: Books) -> list[Statement]:
+    """The invoices to export, and drafts of what is not invoiced; what nobody named held is the platform's."""
+    invoices = standing(store, period, options.tenant) if options.which != "draft" else []
+    billed = {one.tenant for one in invoices if not one.is_credit_note}
+    if options.which == "draft" or (options.which == "all" and not (options.tenant and billed)):
+        drafts = draft_all(store, period, options.tenant)
+        invoices += [draft for draft in drafts if draft.tenant and draft.tenant not in billed]
+    if not invoices and not options.platform:
+        what = {"invoiced": "no invoice was issued", "draft": "nobody held anything", "all": "nobody held anything"}
+        raise ExportError(
+            month_name(period, books.timezone), what[options.which], "See: gpuledger invoice list, gpuledger ledger"
+        )
+    return [statement_of(invoice) for invoice in invoices]
+
+
+def _groups(
+    store: Store, period: Period, statements: Sequence[Statement], report: FocusReport
+) -> list[tuple[Statement, GroupKey]]:
+    """The groups whose rows come from the ledger: those of which it says what the invoice says, to nine digits."""
+    hours: dict[tuple[Any, ...], Fraction] = {}
+    for row in store.rows(read_sql(__file__, "usage_by_group"), {"start": period.start, "end": period.end}):
+        key = (row["tenant"], row["project"], row["sku"], row["list_unit_price"], row["contracted_unit_price"])
+        held = Fraction(row["held_micro_ms"], row["device_units"] * 3_600_000 * 1_000_000)
+        hours[key] = hours.get(key, Fraction(0)) + held
+    entries = []
+    for statement in statements:
+        for key in statement.groups:
+            project, sku, listed, contracted = key
+            held = hours.get(
+                (statement.invoice.tenant, project, sku, Decimal(listed or 0), Decimal(contracted or 0)), Fraction(0)
+            )
+            if rounded(held) == Decimal(statement.groups[key].line["allocated_gpu_hours"]):
+                entries.append((statement, key))
+                report.ledger_hours += held
+            else:
+                report.by_line.append(statement.invoice.tenant)
+                report.ledger_hours += Fraction(statement.groups[key].line["allocated_gpu_hours"])
+    report.by_line = sorted(set(report.by_line))
+    return entries
+
+
+def _refuse_unpriced(
+    store: Store, period: Period, options: FocusOptions, statements: Sequence[Statement], report: FocusReport
+) -> None:
+    unpriced = sum((one.invoice.unpriced_gpu_hours for one in statements), Decimal(0))
+    if options.platform:
+        row = store.rows(read_sql(__file__, "unpriced"), {"start": period.start, "end": period.end})[0]
+        unpriced += rounded(Fraction(row["unpriced_nano_hours"], NANO))
+    report.unpriced_hours = unpriced
+    if unpriced and not options.skip_unpriced:
+        raise ExportError(
+            "export focus",
+            f"{unpriced:.2f} GPU-hours have no price, and FOCUS knows no unknown cost",
+            "Add a rate for them, then rates apply and close; or leave them out with --skip-unpriced",
+        )
+
+
+def _group_table(entries: Iterable[tuple[Statement, GroupKey]]) -> pa.Table:
+    import pyarrow as pa
+
+    columns: dict[str, list[str | None]] = {name: [] for name in _GROUP_COLUMNS}
+    for statement, key in entries:
+        group = statement.groups[key]
+        parts = [
+            None if part is None else format(part, "f") for part in map(group.part, (group.billed, group.effective))
+        ]
+        document = statement.invoice.document
+        values = (
+            statement.invoice.tenant, *key, statement.invoice.number, statement.issuer,
+            document.get("rate_card") or "", parts[0], parts[0] if group.effective == group.billed else parts[1],
+        )  # fmt: skip
+        for name, value in zip(_GROUP_COLUMNS, values, strict=True):
+            columns[name].append(value)
+    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+
+
+_GROUP_COLUMNS = (
+    "tenant", "project", "sku", "list_unit_price", "contracted_unit_price", "invoice_id", "issuer", "rate_card",
+    "billed_part", "effective_part",
+)  # fmt: skip
+
+
+def _fact_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    import pyarrow as pa
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    kinds = {"period_start": pa.timestamp("ms", "UTC"), "period_end": pa.timestamp("ms", "UTC"), "run": pa.uint64()}
+    defaults = {"project": "", "sku": "", "meter": "", "rate_card": "", "run": 0}
+    return pa.table(
+        {
+            name: pa.array([row.get(name, defaults.get(name)) for row in rows], kinds.get(name, pa.string()))
+            for name in names
+        }
+    )
+
+
+@contextlib.contextmanager
+def _working_tables(store: Store) -> Iterator[dict[str, str]]:
+    """Empty tables of this export alone, gone afterwards."""
+    mark = uuid.uuid4().hex
+    tables = {name: f"focus_{name}_{mark}" for name in ("groups", "facts", "rolled", "shared")}
+    try:
+        store.command(read_sql(__file__, "focus_groups"), tables)
+        for name in ("facts", "rolled", "shared"):
+            store.command(read_sql(__file__, "focus_facts"), {"facts": tables[name]})
+        yield tables
+    finally:
+        for table in tables.values():
+            store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": table})
+
+
+def _local_midnight(at: datetime, zone: ZoneInfo) -> datetime:
+    """The first instant of the local day of `at`."""
+    local = at.astimezone(zone)
+    return local.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(at.tzinfo)
+
+
+def _plus(one: Decimal, other: Decimal) -> Decimal:
+    """Exact, whatever the context's precision."""
+    from decimal import Context
+
+    return Context(prec=60).add(one, other)
