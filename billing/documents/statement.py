@@ -1,6 +1,7 @@
 """A month's statement: what a tenant's invoice says, day by day and by workload; and the platform's own time, by pool.
 
-A statement asks for nothing and is not stored: it reads the invoice as it stands (or the draft) and the ledger as it is.
+A statement asks for nothing and is not stored: it reads the invoice as it stands (or the draft) and the ledger as it
+is now.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -214,7 +216,7 @@ def _local_days(period: Period, timezone: str) -> list[tuple[datetime, datetime]
         datetime.combine(first + timedelta(days=number), datetime.min.time(), zone).astimezone(UTC)
         for number in range((last - first).days + 2)
     ]
-    return list(zip(midnights, midnights[1:], strict=False))
+    return list(pairwise(midnights))
 
 
 def _missing(period: Period, closed_until: datetime) -> list[str]:

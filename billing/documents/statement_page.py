@@ -15,7 +15,6 @@ from billing.documents.figures import (
     day_in_words,
     days_in_words,
     hours,
-    local_day,
     money,
     month_in_words,
     percent,

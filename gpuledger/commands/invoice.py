@@ -17,6 +17,7 @@ from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
 
 if TYPE_CHECKING:
+    from billing.documents.statement import Statement
     from billing.invoicing.documents import Invoice
     from billing.periods import Period
 
@@ -134,6 +135,45 @@ def list_(
     print_rows(rows, ("number", "tenant", "period", "total", "currency", "issued_at"), fmt)
 
 
+@invoice.command("statement")
+def statement(
+    period: Month,
+    tenant: Annotated[str | None, typer.Option(help="This tenant alone.", show_default="all, and the platform")] = None,
+    store: options.Store = "",
+    fmt: Fmt = InvoiceFormat.table,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="A folder to write to: html, json and pdf, or the --format.", file_okay=False),
+    ] = None,
+) -> None:
+    """A month day by day and by workload, and the platform's own time by pool; issued or not, and changes nothing."""
+    from billing.documents.invoice_files import RENDER_STATEMENT, STATEMENT_FORMATS, write_statement
+    from billing.documents.statement import platform_statement, tenant_statements
+
+    if fmt is InvoiceFormat.csv:
+        raise LedgerError("--format csv", "a statement is no table of lines", "Choose table, json, html or pdf")
+    with open_store(store) as opened:
+        migrate(opened)
+        month = _month(opened, period)
+        found = tenant_statements(opened, month, tenant)
+        if tenant is None:
+            found.append(platform_statement(opened, month))
+    if out is not None:
+        formats = STATEMENT_FORMATS if fmt is InvoiceFormat.table else (fmt.value,)
+        say(f"{sum(len(write_statement(one, out, formats)) for one in found)} files in {out}")
+    elif fmt is InvoiceFormat.json:
+        print_json([one.document for one in found])
+    elif fmt is InvoiceFormat.table:
+        for one in found:
+            _print_statement(one)
+    elif len(found) != 1:
+        raise LedgerError(
+            f"--format {fmt}", f"{len(found)} statements are not one document", "Add --tenant, or --out DIR"
+        )
+    else:
+        typer.echo(RENDER_STATEMENT[fmt.value](found[0]), nl=fmt is InvoiceFormat.html)
+
+
 def _issued(store: str, period: str, tenant: str | None, number: str = "") -> list[Invoice]:
     from billing.invoicing.invoices import issued
 
@@ -177,6 +217,36 @@ def _answer(invoices: Sequence[Invoice], fmt: InvoiceFormat, out: Path | None) -
     elif fmt is InvoiceFormat.table:
         for one in invoices:
             _print_table(one)
+
+
+_WORKLOAD = {
+    "workload": "workload", "project": "project", "GPU-hours": "allocated_gpu_hours", "used": "used_gpu_hours",
+    "idle": "idle_gpu_hours", "unmetered": "unmetered_gpu_hours", "efficiency": "efficiency", "cost": "billed_cost",
+}  # fmt: skip
+_POOL = {
+    "pool": "pool", "GPU-hours": "capacity_gpu_hours", "allocated": "allocated_gpu_hours",
+    "unallocated": "unallocated_gpu_hours", "cost": "unallocated_cost", "shared": "shared",
+    "unavailable": "unavailable_gpu_hours",
+}  # fmt: skip
+
+
+def _print_statement(one: Statement) -> None:
+    document = one.document
+    kind = "pools" if one.is_platform else "workloads"
+    shown = _POOL if one.is_platform else _WORKLOAD
+    rows = [
+        {name: row[key] if key in ("pool", "workload", "project") else _figure(row[key]) for name, key in shown.items()}
+        for row in document[kind]
+    ]
+    columns = tuple(shown)
+    title = f"{'platform' if one.is_platform else one.tenant or '(no tenant)'}  {one.month}  {document['currency']}"
+    print_rows(rows, columns, options.Format.table, title)
+    for note in document["notes"]:
+        say(note)
+
+
+def _figure(value: str | None) -> Decimal | None:
+    return None if value is None else round(Decimal(value), 2)
 
 
 def _print_table(one: Invoice) -> None:
