@@ -8,89 +8,20 @@
 -- Params:  midnights = local midnights (ms) inside an hour, for billing zones that are not whole hours from UTC.
 CREATE TABLE {energy:Identifier} ENGINE = Memory AS
 WITH
-    used AS
-    (
-        SELECT claim, start_ms, covered_ms, used AS used_one_way, cap_of_level AS cap_one_way,
-            toInt64(0) AS used_of_partition, toInt64(1) AS partition_cap, toInt64(0) AS used_of_device, toInt64(1) AS device_cap
-        FROM {metered:Identifier}
-        WHERE levels = 1
-        UNION ALL
-        SELECT claim, start_ms, covered_ms, toInt64(0) AS used_one_way, toInt64(1) AS cap_one_way,
-            used_of_partition, partition_cap, used_of_device, device_cap
-        FROM {several:Identifier}
-    ),
-    memory AS
-    (
-        SELECT id AS claim, start_ms, argMin((covered_ms, amount, level), level) AS best
-        FROM {measured:Identifier}
-        WHERE memory = 1
-        GROUP BY claim, start_ms
-    ),
-    power AS
-    (
-        SELECT
-            id AS state_id, start_ms,
-            sumIf(covered_ms, level = 4) AS by_all, sumIf(covered_ms, level = 3) AS by_one,
-            sumIf(amount, level = 4) AS of_all, sumIf(amount, level = 3) AS of_one,
-            count() = 1 OR max(begins) >= min(ends) AS apart,
-            multiIf(apart, by_all + by_one, by_all >= by_one, by_all, by_one) AS measured_ms,
-            multiIf(apart, of_all + of_one, by_all >= by_one, of_all, of_one) AS energy
-        FROM {measured:Identifier}
-        WHERE memory = 0
-        GROUP BY id, start_ms
-    ),
-    parts AS
-    (
-        SELECT
-            hour, holdings.start_ms AS start_ms, end_ms, state_id, holdings.claim AS claim, toInt64(holdings.units) AS units, subject,
-            covered_ms > 0 AS use_known,
-            if(use_known, intDiv(
-                intDiv(toInt128(used_one_way) * units, greatest(1, cap_one_way) * 1000)
-                    + intDiv(toInt128(used_of_partition) * units, greatest(1, partition_cap) * 1000)
-                    + intDiv(toInt128(used_of_device) * units, greatest(1, device_cap) * 1000), covered_ms), 0) AS micro_units,
-            memory.best.1 AS memory_ms,
-            if(memory_ms > 0, toInt64(intDiv(toInt128(memory.best.2) * units, arrayFirst(way -> way.1 = memory.best.3, ways).4)), 0) AS byte_ms
-        FROM {holdings:Identifier} AS holdings
-        LEFT JOIN used ON holdings.claim = used.claim AND holdings.start_ms = used.start_ms
-        LEFT JOIN memory ON holdings.claim = memory.claim AND holdings.start_ms = memory.start_ms
-        UNION ALL
-        SELECT
-            hour, start_ms, end_ms, state_id, toUInt64(0) AS claim,
-            toInt64(device_units) - if(available, toInt64(held_units), 0) AS units, toUInt64(0) AS subject,
-            true AS use_known, toInt128(0) AS micro_units, toInt64(0) AS memory_ms, toInt64(0) AS byte_ms
-        FROM {segments:Identifier}
-        WHERE NOT available OR held_units != device_units
-    ),
-    use AS
-    (
-        SELECT state_id, start_ms, sum(micro_units) AS micro_units, min(use_known) AS known
-        FROM parts
-        GROUP BY state_id, start_ms
-    ),
-    idle AS
-    (
-        SELECT states.state_id AS state_id, power.start_ms AS start_ms, states.device AS device, toInt64(states.units) AS device_units,
-            power.measured_ms AS measured_ms, power.energy AS energy,
-            least(power.energy, if(power.start_ms < figures.to_ms, figures.microwatts * power.measured_ms, 0)) AS idle_energy
-        FROM power
-        INNER JOIN {states:Identifier} AS states ON power.state_id = states.state_id
-        ASOF LEFT JOIN {idle_power:Identifier} AS figures ON states.model = figures.model AND power.start_ms >= figures.from_ms
-    ),
     divided AS
     (
         SELECT
-            parts.hour AS hour, parts.start_ms AS start_ms, parts.state_id AS state_id, claim, subject,
-            idle.measured_ms AS measured_ms,
-            idle.measured_ms * units AS measured_unit_ms,
+            shares.hour AS hour, shares.start_ms AS start_ms, shares.state_id AS state_id, claim, subject,
+            powers.measured_ms AS measured_ms,
+            powers.measured_ms * units AS measured_unit_ms,
             memory_ms * units AS memory_measured_unit_ms,
             byte_ms,
-            use.known AND use.micro_units > 0 AS by_use,
+            of_all > 0 AS by_use,
             if(measured_ms = 0, toInt64(0), toInt64(
-                intDiv(toInt128(if(by_use, idle.idle_energy, idle.energy)) * units, greatest(1, idle.device_units))
-                + if(by_use, intDiv(toInt128(idle.energy - idle.idle_energy) * parts.micro_units, use.micro_units), 0))) AS nanojoules
-        FROM parts
-        INNER JOIN use ON parts.state_id = use.state_id AND parts.start_ms = use.start_ms
-        LEFT JOIN idle ON parts.state_id = idle.state_id AND parts.start_ms = idle.start_ms
+                intDiv(toInt128(if(by_use, powers.idle_energy, powers.energy)) * units, greatest(1, powers.device_units))
+                + if(by_use, intDiv(toInt128(powers.energy - powers.idle_energy) * shares.micro_units, of_all), 0))) AS nanojoules
+        FROM {shares:Identifier} AS shares
+        LEFT JOIN {powers:Identifier} AS powers ON shares.state_id = powers.state_id AND shares.start_ms = powers.start_ms
         WHERE measured_ms > 0 OR memory_ms > 0
     ),
     summed AS
@@ -110,7 +41,7 @@ WITH
     devices_energy AS
     (
         SELECT device, toUInt32(intDiv(start_ms, 3600000)) AS hour, intDiv(sum(energy) + 500000, 1000000) AS millijoules
-        FROM idle
+        FROM {powers:Identifier}
         GROUP BY device, hour
     ),
     ranked AS

@@ -13,7 +13,7 @@ from typing import Any
 from billing.energy.settings import EnergySettings, current_energy_settings
 from warehouse.store import Store, read_sql
 
-TABLES = ("readings", "measured", "idle_power", "energy")
+TABLES = ("readings", "measured", "idle_power", "powers", "shares", "energy")
 """The working tables of a portion that this step makes."""
 RULES = "energy 1"
 """Which rules these are: a change recomputes every hour."""
@@ -38,7 +38,7 @@ def attribute_energy(
         return {}
     names = {**params, **{name: table(name) for name in TABLES}}
     _stage_idle_power(store, table, names)
-    for step in ("readings", "measured", "attributed"):
+    for step in ("readings", "measured", "powers", "shares", "attributed"):
         store.command(read_sql(__file__, step), names)
     rows = store.rows(read_sql(__file__, "content"), {"energy": table("energy")})
     return {row["hour"]: row["content"] for row in rows}

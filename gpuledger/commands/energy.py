@@ -1,0 +1,145 @@
+"""`gpuledger energy`: kWh and kgCO2e of a period, and what people state of power and the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import instant, print_json, print_rows, say
+from warehouse.store import migrate, open_store
+
+if TYPE_CHECKING:
+    from billing.energy.report import EnergyReport
+
+energy = typer.Typer(invoke_without_command=True)
+intensity = typer.Typer(no_args_is_help=True)
+energy.add_typer(intensity, name="intensity", help="Carbon intensity, PUE and idle power: apply a file, list.")
+
+HEADINGS = {
+    "held_by": "held by",
+    "kwh": "kWh",
+    "kwh_with_pue": "kWh with PUE",
+    "kgco2e": "kgCO2e",
+    "gpu_hours": "GPU-hours",
+    "coverage": "measured",
+}
+COLUMNS = (
+    "kind", "region", "cluster", "pool", "model", "grams_per_kwh", "hours", "pue", "watts",
+    "effective_from", "effective_to", "source", "version",
+)  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(energy, name="energy", help="kWh and kgCO2e of the closed hours; carbon intensity of the grid.")
+
+
+@energy.callback()
+def report(
+    context: typer.Context,
+    store: options.Store = "",
+    period: Annotated[
+        str,
+        typer.Option(
+            help="A month (2026-10), a day (2026-10-05) or START..END, in the billing time zone.",
+            show_default="all that is closed",
+        ),
+    ] = "",
+    by: Annotated[
+        str,
+        typer.Option(help="Any of tenant, project, queue, workload, cluster, node, device, model, pool, day, hour."),
+    ] = "tenant",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Energy of the devices (kWh), with PUE, and what it emitted (kgCO2e), by tenant or any other dimension."""
+    if context.invoked_subcommand:
+        return
+    from billing.energy.report import energy_report
+    from billing.ledger_report import billing_timezone
+    from billing.periods import parse_period
+
+    with open_store(store) as opened:
+        migrate(opened)
+        asked = parse_period(period, billing_timezone(opened)) if period else None
+        found = energy_report(opened, asked, [name.strip() for name in by.split(",") if name.strip()])
+    if fmt is options.Format.json:
+        print_json(found.document())
+    elif fmt is options.Format.csv:
+        print_rows(found.rows, found.columns, fmt)
+    else:
+        _print_table(found)
+
+
+@intensity.command("apply")
+def apply(
+    file: Annotated[Path, typer.Argument(help="Intensity, PUE and idle power, YAML (docs/energy.md).")],
+    store: options.Store = "",
+    author: Annotated[str, typer.Option(help="Who applies it.", show_default="you")] = "",
+    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
+) -> None:
+    """Check a file and put it in force; the same file again changes nothing."""
+    from billing.audit import whoever
+    from billing.energy.settings import apply_energy_settings, current_energy_settings, load_energy_settings
+
+    settings = load_energy_settings(file)
+    with open_store(store) as opened:
+        migrate(opened)
+        before = current_energy_settings(opened)
+        version = apply_energy_settings(opened, settings, whoever(author), reason, datetime.now(UTC))
+    if before is not None and before.version == version:
+        say(f"energy settings {version} are in force already, since {instant(before.applied_at)}")
+        return
+    idle = before.settings.idle_version if before else ""
+    following = "gpuledger close (idle power changed)" if idle != settings.idle_version else "gpuledger energy"
+    count = f"{len(settings.intensity)} intensit{'y' if len(settings.intensity) == 1 else 'ies'}"
+    say(f"energy settings {version} are in force: {count}, {len(settings.idle_power)} idle power. Next: {following}")
+
+
+@intensity.command("list")
+def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """The rules in force, in their order (UTC; a dash is open or not stated)."""
+    from billing.energy.settings import current_energy_settings
+
+    with open_store(store) as opened:
+        migrate(opened)
+        current = current_energy_settings(opened)
+    if current is None:
+        if fmt is options.Format.table:
+            say("no carbon intensity yet. Next: gpuledger energy intensity apply FILE")
+        else:
+            print_rows([], COLUMNS, fmt)
+        return
+    rows = [
+        *(
+            {"kind": "intensity", "hours": len(rule.hourly) or None, **dict(rule)}
+            for rule in current.settings.intensity
+        ),
+        *({"kind": "idle_power", **dict(rule)} for rule in current.settings.idle_power),
+    ]
+    print_rows([{**row, "version": current.version} for row in rows], COLUMNS, fmt)
+
+
+def _print_table(found: EnergyReport) -> None:
+    if found.period is None:
+        say("nothing is closed yet. Next: gpuledger close")
+        return
+    title = f"{instant(found.period.start)} to {instant(found.period.end)}"
+    total = {**dict.fromkeys(found.by[:1], "total"), **found.total}
+    rows = [_for_people(row) for row in (*found.rows, total)]
+    print_rows(rows, (*found.by, *HEADINGS.values()), options.Format.table, title)
+    for note in found.notes:
+        say(note)
+
+
+def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {
+        HEADINGS.get(name, name): round(value, 3) if isinstance(value, Decimal) else value
+        for name, value in row.items()
+    }
+    shown["measured"] = None if row["coverage"] is None else f"{row['coverage'] * 100:.1f} %"
+    return shown
