@@ -73,8 +73,9 @@ class Store:
     Columns of times come back as aware UTC datetimes, decimals as Decimal, NULL as None.
     """
 
-    def __init__(self, url: str, client: Any) -> None:
+    def __init__(self, url: str, client: Any, database: str = DATABASE) -> None:
         self.url = _without_password(url)
+        self.database = database
         self._client = client
         self._lock = threading.RLock()
 
@@ -132,12 +133,25 @@ class Store:
                 settings=settings,
             )
 
-    def another(self) -> Store:
-        """A second connection to the same store, so that long and short work need not wait for each other.
+    def another(self, database: str = "") -> Store:
+        """A second connection to the same store (or to another database of it, which it creates), so that long and
+        short work need not wait for each other.
 
         Close it before this one, which holds the embedded store's lock.
         """
         raise NotImplementedError
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Store]:
+        """A store of its own beside this one, with the same schema and nothing in it; gone afterwards."""
+        name = f"scratch_{uuid.uuid4().hex}"
+        store = self.another(name)
+        try:
+            migrate(store)
+            yield store
+        finally:
+            store.command(f"DROP DATABASE IF EXISTS {name} SYNC")
+            store.close()
 
     def create_like(self, new: str, table: str) -> None:
         """An empty table of the same structure; the statement takes no parameters."""
@@ -155,7 +169,7 @@ class Store:
 class EmbeddedStore(Store):
     """ClickHouse inside this process. It belongs to one process at a time; a lock file says which."""
 
-    def __init__(self, url: str, path: Path | None, hold: bool = True) -> None:
+    def __init__(self, url: str, path: Path | None, hold: bool = True, database: str = DATABASE) -> None:
         import clickhouse_connect
 
         self._path = path
@@ -165,16 +179,16 @@ class EmbeddedStore(Store):
                 client = clickhouse_connect.get_client(
                     interface="chdb", path=":memory:" if path is None else str(path / "engine")
                 )
-                client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
-                client.command(f"USE {DATABASE}")
-                client.database = DATABASE
+                client.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
+                client.command(f"USE {identifier(database)}")
+                client.database = database
         except BaseException:
             _release(self._lock_file)
             raise
-        super().__init__(url, client)
+        super().__init__(url, client, database)
 
-    def another(self) -> Store:
-        return EmbeddedStore(self.url, self._path, hold=False)
+    def another(self, database: str = "") -> Store:
+        return EmbeddedStore(self.url, self._path, hold=False, database=database or self.database)
 
     @contextlib.contextmanager
     def staged(self, batch: pa.Table) -> Iterator[str]:
@@ -196,11 +210,11 @@ class EmbeddedStore(Store):
 class ServerStore(Store):
     """A ClickHouse server over HTTP."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, database: str = "") -> None:
         import clickhouse_connect
 
         parts = urlsplit(url)
-        database = parts.path.strip("/") or DATABASE
+        database = database or parts.path.strip("/") or DATABASE
         connect: dict[str, Any] = {
             "host": parts.hostname or "localhost",
             "port": parts.port or (8443 if parts.scheme == "clickhouses" else 8123),
@@ -214,10 +228,10 @@ class ServerStore(Store):
             admin.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
             admin.close()
             client = clickhouse_connect.get_client(**connect, database=database)
-        super().__init__(url, client)
+        super().__init__(url, client, database)
 
-    def another(self) -> Store:
-        return ServerStore(self._full_url)
+    def another(self, database: str = "") -> Store:
+        return ServerStore(self._full_url, database or self.database)
 
     @contextlib.contextmanager
     def staged(self, batch: pa.Table) -> Iterator[str]:

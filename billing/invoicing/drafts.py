@@ -83,11 +83,24 @@ def drafts_of(store: Store, period: Period, tenant: str | None, books: Books) ->
     owing = sorted({*month.lines, *corrections})
     if tenant is not None and not owing:
         raise InvoiceError(f"tenant {tenant!r}", f"held nothing in {month.name}", "See: gpuledger ledger")
-    return [document_of(name, month, books, corrections.get(name, ())) for name in owing]
+    drafts = [document_of(name, month, books, corrections.get(name, ())) for name in owing]
+    prepaying = {row["tenant"] for row in store.rows("SELECT DISTINCT tenant FROM grants")}
+    return [_prepaid(store, draft, period) if draft.tenant in prepaying else draft for draft in drafts]
+
+
+def _prepaid(store: Store, draft: Invoice, period: Period) -> Invoice:
+    """The draft with what the tenant's grants pay of it."""
+    from billing.accounts.prepaid import draw_down
+
+    draws = draw_down(store, draft.tenant, period.end, draft.amount, draft.currency)
+    paid = sum((draw.amount for draw in draws), 0 * draft.amount)
+    return paid_by(draft, paid, [{"grant": draw.grant_id, "amount": text(draw.amount)} for draw in draws])
 
 
 def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> Month:
     """The lines of a month, of all tenants or of one."""
+    from billing.accounts.credits import credit_lines
+
     name = month_name(period, books.timezone)
     card = books.card
     discounts = in_force(card.discounts, name) if card else []
@@ -107,6 +120,7 @@ def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> 
         if not isinstance(card.idle_policy, str):
             pools = pool_costs(store.rows(read_sql(__file__, "pools"), span(period)), card, name)
             lines += shared_lines(pools)
+    lines += credit_lines(store, name, tenant)
     by_tenant: dict[str, list[Line]] = {}
     for line in sorted(lines, key=lambda line: KINDS.index(line.kind)):
         if tenant is None or line.tenant == tenant:
@@ -185,8 +199,8 @@ def document_of(tenant: str, month: Month, books: Books, corrections: Sequence[L
     tax = sum((amount_of[id(line)] for line in taxes), Decimal(0)).quantize(net)
     total = month.usage.totals.get(tenant, LedgerSum(month.usage.scale))
     notes = _notes(total, month.usage.estimated.get(tenant, 0), month.period, books)
-    payable = _payable(tenant, card, month.name, net + tax, notes)
-    return Invoice(
+    payable = _payable(tenant, card, month.name, notes)
+    draft = Invoice(
         {
             "document_type": "invoice",
             "number": None,
@@ -203,7 +217,7 @@ def document_of(tenant: str, month: Month, books: Books, corrections: Sequence[L
             "currency": month.currency,
             "books_run": month.books_run,
             "run": str(month.usage.last_run.get(tenant, 0)),
-            "rate_card": books.closed_with or (books.current.version if books.current else ""),
+            "rate_card": books.current.version if books.current else "",
             "lines": [
                 _line(number, line, amount_of.get(id(line))) for number, line in enumerate([*untaxed, *taxes], 1)
             ],
@@ -212,14 +226,23 @@ def document_of(tenant: str, month: Month, books: Books, corrections: Sequence[L
                 "net": text(net),
                 "tax": text(tax),
                 "amount": text(net + tax),
-                "prepaid": text(0 * net),
-                "due": text(net + tax),
             },
-            "prepaid_draws": [],
             "payable": payable,
             "notes": notes,
         }
     )
+    return paid_by(draft, 0 * draft.amount, [])
+
+
+def paid_by(draft: Invoice, paid: Decimal, draws: Sequence[Mapping[str, str | None]]) -> Invoice:
+    """The draft with so much of it paid before; what is due is payable in the tenant's currency."""
+    due = draft.amount - paid
+    payable = draft.document["payable"]
+    if payable and payable["rate"]:
+        amount = rounded(Fraction(due) * Fraction(payable["rate"]), minor_digits(payable["currency"]))
+        payable = {**payable, "amount": text(amount)}
+    totals = {**draft.totals, "prepaid": text(paid), "due": text(due)}
+    return Invoice({**draft.document, "totals": totals, "payable": payable, "prepaid_draws": list(draws)})
 
 
 def _taxes(tenant: str, net: Decimal, card: RateCard | None, month: str, digits: int) -> list[Line]:
@@ -237,10 +260,8 @@ def _taxes(tenant: str, net: Decimal, card: RateCard | None, month: str, digits:
     return list(lines.values())
 
 
-def _payable(
-    tenant: str, card: RateCard | None, month: str, due: Decimal, notes: list[str]
-) -> dict[str, str | None] | None:
-    """What is due in the tenant's own currency, at the month's rate; None where that is the card's."""
+def _payable(tenant: str, card: RateCard | None, month: str, notes: list[str]) -> dict[str, str | None] | None:
+    """The tenant's own currency and the month's rate; None where that is the card's."""
     wanted = [one for one in in_force(card.invoice_currencies, month) if one.tenant == tenant] if card else []
     if card is None or not wanted or wanted[0].currency == card.currency:
         return None
@@ -248,9 +269,7 @@ def _payable(
     rates = [one.rate for one in card.exchange_rates if one.month == month and one.currency == currency]
     if not rates:
         notes.append(f"The rate card has no exchange rate from {card.currency} to {currency} for {month}.")
-        return {"currency": currency, "rate": None, "amount": None}
-    amount = rounded(Fraction(due) * Fraction(rates[0]), minor_digits(currency))
-    return {"currency": currency, "rate": text(rates[0]), "amount": text(amount)}
+    return {"currency": currency, "rate": text(rates[0]) if rates else None, "amount": None}
 
 
 def _line(number: int, line: Line, amount: Decimal | None) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""Why a line of an invoice says what it says: the rule that made it, and what it was computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from billing.exact import Scale, rounded
+from billing.invoicing.documents import Invoice, InvoiceError
+from billing.rates import RateCard, rate_card_of
+from billing.sums import KINDS, LedgerSum
+from warehouse.store import Store, read_sql
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A line, the rules of the card that made it (as the card has them), and what they were applied to.
+
+    `rows` are entries of the ledger for usage (by allocation, or by hour), else the lines of the same invoice that the
+    rule worked on. `formula` says in words how the amount follows.
+    """
+
+    line: Mapping[str, Any]
+    formula: str
+    rate_card: str
+    rules: Sequence[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]]
+
+
+def explain(store: Store, invoice: Invoice, number: int, by_hour: bool = False) -> Explanation:
+    """Explains line `number` (from 1). The ledger is as it is now; `invoice verify` tells whether it still agrees.
+
+    Errors: InvoiceError if the invoice has no such line.
+    """
+    if not 1 <= number <= len(invoice.lines):
+        where = f"invoice {invoice.number or 'draft'}, line {number}"
+        raise InvoiceError(where, "no such line", f"It has lines 1 to {len(invoice.lines)}")
+    line = invoice.lines[number - 1]
+    version = str(invoice.document["rate_card"])
+    applied = rate_card_of(store, version)
+    card = applied.card if applied else None
+    kind = line.get("kind", "usage")
+    if line.get("charge_class") == "Correction":
+        rows: Sequence[Mapping[str, Any]] = [line]
+        formula = "what the month costs now, less what was billed for it so far"
+    elif kind == "usage":
+        rows = _entries(store, invoice, line, by_hour)
+        formula = "GPU-hours x contracted unit price, rounded once for the whole invoice"
+    else:
+        rows = [one for one in invoice.lines if one.get("kind", "usage") in _BASE.get(kind, ())]
+        formula = _FORMULAS.get(kind, line["description"])
+    return Explanation(line, formula, version, _rules(card, line) if card else [], rows)
+
+
+_BASE = {
+    "minimum": ("usage",),
+    "commitment": ("usage",),
+    "discount": ("usage", "commitment"),
+    "tax": ("usage", "minimum", "energy", "memory", "commitment", "discount", "shared", "credit"),
+}
+"""The kinds of lines that a rule works on."""
+_FORMULAS = {
+    "minimum": "what each session lacks to the minimum, at the price it was held at",
+    "commitment": "GPUs x hours x price, used or not; less what they cover of each hour, the dearest first",
+    "discount": "percent of what commitments and the discounts before left of the usage",
+    "shared": "the pool's unallocated cost in whole minor units, shared out by largest remainder",
+    "tax": "percent of the net total of the invoice's own lines, rounded half to even",
+}
+
+
+def _entries(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: bool) -> list[dict[str, Any]]:
+    period = invoice.document["period"]
+    params = {
+        "start": datetime.fromisoformat(period["start"]),
+        "end": datetime.fromisoformat(period["end"]),
+        "tenant": invoice.tenant,
+        "project": line["project"],
+        "sku": line["sku"],
+        "list_price": line["list_unit_price"] or "",
+        "contracted_price": line["contracted_unit_price"] or "",
+        "by_hour": int(by_hour),
+    }
+    found = store.rows(read_sql(__file__, "explain_usage"), params)
+    scale = Scale.of(row["device_units"] for row in found)
+    rows = []
+    for row in found:
+        sums = LedgerSum(scale)
+        sums.add(row, *KINDS)
+        measures = sums.measures(None)
+        rows.append(
+            {
+                **({"hour": row["in_hour"], "device": row["device"]} if by_hour else {"devices": row["devices"]}),
+                "cluster": row["cluster"],
+                "allocation": row["allocation_id"],
+                "workload": row["workload_id"],
+                "from": row["from_at"],
+                "to": row["to_at"],
+                **{name: measures[name] for name in _SHOWN},
+                "billed_cost": None if sums.unpriced else rounded(sums.billed()),
+                "estimated": row["estimated"],
+            }
+        )
+    return rows
+
+
+_SHOWN = ("allocated_gpu_hours", "used_gpu_hours", "idle_gpu_hours", "unmetered_gpu_hours", "coverage")
+
+
+def _rules(card: RateCard, line: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rules of the card that the line names: of its sku and price, or of its policy's name."""
+    kind = line.get("kind", "usage")
+    if kind == "usage":
+        prices = {Decimal(price) for name in ("list", "contracted") if (price := line[f"{name}_unit_price"])}
+        return [_as_written(rule) for rule in card.rates if rule.price_per_gpu_hour in prices]
+    if kind == "minimum":
+        return [{"minimum_seconds": card.minimum_seconds}]
+    if kind == "shared" and not isinstance(card.idle_policy, str):
+        return [_as_written(rule) for rule in card.idle_policy]
+    named: dict[str, BaseModel] = {
+        **{rule.name: rule for rule in card.discounts},
+        **{rule.name: rule for rule in card.commitments},
+        **{rule.sku: rule for rule in card.components},
+        **{f"{rule.name} {rule.percent.normalize():f} %": rule for rule in card.taxes},
+    }
+    return [_as_written(named[line["rule"]])] if line["rule"] in named else []
+
+
+def _as_written(rule: BaseModel) -> dict[str, Any]:
+    return rule.model_dump(mode="json", exclude_defaults=True)

@@ -1,0 +1,28 @@
+-- One row: an entry of the ledger behind an invoice's line; or, with by_hour = 0, all of one allocation's.
+-- Units:   GPU-hours, exact to nine digits; cost at the contracted price; instants of the charge.
+-- Params:  start, end = [start, end); tenant, project, sku; list_price, contracted_price ('' = unknown).
+SELECT
+    if({by_hour:UInt8} = 1, toString(hour), '') AS in_hour,
+    cluster,
+    allocation_id,
+    workload_id,
+    if({by_hour:UInt8} = 1, device_id, '') AS device,
+    uniqExact(cluster, device_id) AS devices,
+    min(charge_period_start) AS from_at,
+    max(charge_period_end) AS to_at,
+    device_units,
+    toInt128(sum(used_unit_ms) * 1000000) AS used_micro_ms,
+    toInt128(sum(idle_unit_ms) * 1000000) AS idle_micro_ms,
+    toInt128(sum(unmetered_unit_ms)) * 1000000 AS unmetered_micro_ms,
+    list_unit_price,
+    contracted_unit_price,
+    max(estimated) AS estimated
+FROM ledger
+WHERE allocation_id != '' AND tenant = {tenant:String} AND project = {project:String} AND sku = {sku:String}
+    AND ifNull(toString(list_unit_price), '') = ifNull(toString(toDecimal64OrNull({list_price:String}, 9)), '')
+    AND ifNull(toString(contracted_unit_price), '') = ifNull(toString(toDecimal64OrNull({contracted_price:String}, 9)), '')
+    AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
+    AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
+    AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
+GROUP BY in_hour, cluster, allocation_id, workload_id, device, device_units, list_unit_price, contracted_unit_price
+ORDER BY from_at, cluster, allocation_id, device, device_units

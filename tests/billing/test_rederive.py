@@ -1,0 +1,146 @@
+"""Invoices from raw facts, through a real close: explained to the hour, and computed again from their cut-offs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from billing.close import close
+from billing.invoicing.explain import explain
+from billing.invoicing.invoices import InvoiceError, draft_all, issue_all
+from billing.invoicing.rederive import rederive
+from billing.periods import parse_period
+from billing.rates import apply_rate_card, parse_rate_card
+from ingest import ingest_tables
+from tests.billing.hand_ledger import at
+from warehouse.records import DEVICES, EVENTS, SAMPLES
+from warehouse.store import Store, migrate, open_store
+
+OCTOBER, NOVEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11"))
+
+RECORDS = {record.name: record for record in (DEVICES, EVENTS, SAMPLES)}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    """Two jobs of two tenants in October, metered, with a discount and a tax; one more hour of chem in November."""
+    with open_store(f"chdb://{tmp_path}") as opened:
+        migrate(opened)
+        card = {
+            "currency": "EUR",
+            "minimum_seconds": 60,
+            "rates": [{"sku": "h100", "price_per_gpu_hour": "2.00"}],
+            "discounts": [{"name": "tenth", "percent": "10"}],
+            "taxes": [{"name": "VAT", "percent": "19"}],
+        }
+        apply_rate_card(opened, parse_rate_card(card), "me", "", at("2026-10-01 00:00"))
+        devices(opened)
+        events(opened, ("a", "chem", "g0", "2026-10-05 10:00", "2026-10-05 13:30"))
+        events(opened, ("b", "phys", "g1", "2026-10-05 10:00", "2026-10-05 11:00"))
+        events(opened, ("s", "chem", "g1", "2026-10-06 10:00:00", "2026-10-06 10:00:20"))
+        events(opened, ("n", "chem", "g0", "2026-11-05 10:00", "2026-11-05 11:00"))
+        samples(opened, "g0", "2026-10-05 10:00", 180)
+        yield opened
+
+
+def devices(store: Store) -> None:
+    put(
+        store,
+        "devices",
+        [
+            {"ts": at("2026-10-01 00:00"), "device_id": name, "model": "H100", "state": "available"}
+            for name in ("g0", "g1")
+        ],
+    )
+
+
+def events(store: Store, *jobs: tuple[str, str, str, str, str]) -> None:
+    for name, tenant, device, start, end in jobs:
+        job = {"allocation_id": name, "tenant": tenant, "workload_id": name}
+        put(
+            store,
+            "events",
+            [
+                {**job, "ts": at(start), "event": "started", "device_id": device},
+                {**job, "ts": at(end), "event": "finished", "device_id": ""},
+            ],
+        )
+
+
+def samples(store: Store, device: str, start: str, minutes: int) -> None:
+    first = at(start)
+    rows = [
+        {
+            "ts": first + timedelta(minutes=n + 1),
+            "interval_seconds": 60.0,
+            "device_id": device,
+            "state": "ok",
+            "utilization": 0.5,
+        }
+        for n in range(minutes)
+    ]
+    put(store, "samples", rows)
+
+
+def put(store: Store, record: str, rows: list[dict[str, Any]]) -> None:
+    ingest_tables(store, RECORDS[record], "test", [pa.Table.from_pylist(rows)])
+
+
+def test_an_invoice_follows_from_the_facts_of_its_time(store: Store) -> None:
+    close(store, NOVEMBER.start, at("2026-11-10 00:00"))
+    chem, _ = issue_all(store, OCTOBER, at("2026-11-10 00:00"))
+    # 3.5 h and 20 s, stretched to 60 s: 7.00 + 0.0333..; a tenth off the usage of 7.0111.., 19 % on that.
+    assert [(line["kind"], line["amount"]) for line in chem.lines] == [
+        ("usage", "7.01"), ("minimum", "0.02"), ("discount", "-0.70"), ("tax", "1.20"),
+    ]  # fmt: skip
+    answer = rederive(store, "GL-2026-00001")
+    assert (answer.differences, answer.hours > 0) == ((), True)
+    assert [row["name"] for row in store.rows("SHOW DATABASES") if row["name"].startswith("scratch")] == []
+
+
+def test_facts_that_came_later_do_not_count(store: Store) -> None:
+    close(store, NOVEMBER.start, at("2026-11-10 00:00"))
+    issue_all(store, OCTOBER, at("2026-11-10 00:00"))
+    samples(store, "g1", "2026-10-05 10:00", 60)
+    events(store, ("late", "chem", "g1", "2026-10-07 10:00", "2026-10-07 12:00"))
+    close(store, parse_period("2026-11", "UTC").end, at("2026-12-02 00:00"))
+    (chem,) = issue_all(store, NOVEMBER, at("2026-12-02 00:00"))
+    assert [line["charge_class"] for line in chem.lines].count("Correction") == 3
+    for number in ("GL-2026-00001", "GL-2026-00002", "GL-2026-00003"):
+        assert rederive(store, number).differences == ()
+
+
+def test_a_document_that_was_tampered_with_is_found_out(store: Store) -> None:
+    close(store, NOVEMBER.start, at("2026-11-10 00:00"))
+    issue_all(store, OCTOBER, at("2026-11-10 00:00"))
+    store.command(
+        'ALTER TABLE invoices UPDATE document = replaceOne(document, \'"amount":"7.01"\', \'"amount":"6.01"\') '
+        "WHERE number = 'GL-2026-00001' SETTINGS mutations_sync = 2"
+    )
+    (difference,) = rederive(store, "GL-2026-00001").differences
+    assert (difference.where, difference.stored, difference.computed) == ("lines[0].amount", "6.01", "7.01")
+
+
+def test_a_line_is_explained_to_the_hour(store: Store) -> None:
+    close(store, NOVEMBER.start, at("2026-11-10 00:00"))
+    chem, _ = draft_all(store, OCTOBER)
+    by_allocation = explain(store, chem, 1)
+    assert [(row["allocation"], row["allocated_gpu_hours"], row["billed_cost"]) for row in by_allocation.rows] == [
+        ("a", Decimal("3.500000000"), Decimal("7.000000000")), ("s", Decimal("0.005555556"), Decimal("0.011111111")),
+    ]  # fmt: skip
+    by_hour = explain(store, chem, 1, by_hour=True)
+    assert [row["used_gpu_hours"] for row in by_hour.rows][:4] == [
+        Decimal("0.5"),
+        Decimal("0.5"),
+        Decimal("0.5"),
+        Decimal(0),
+    ]
+    assert by_hour.rules == [{"sku": "h100", "price_per_gpu_hour": "2.00"}]
+    assert explain(store, chem, 3).rules == [{"name": "tenth", "percent": "10"}]
+    with pytest.raises(InvoiceError, match="lines 1 to 4"):
+        explain(store, chem, 5)
