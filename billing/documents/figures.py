@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -86,6 +87,16 @@ def days_in_words(period: Mapping[str, str]) -> str:
     if (first.year, first.month) == (last.year, last.month):
         return f"{first.day} – {day_in_words(last)}"
     return f"{day_in_words(first)} – {day_in_words(last)}"
+
+
+def shortened(text: str, columns: int = 34) -> str:
+    """The text, or as much of it as fits so many columns, of which an ideograph takes two, and an ellipsis."""
+    width = 0
+    for number, character in enumerate(text):
+        width += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if width > columns:
+            return text[:number].rstrip() + "…"
+    return text
 
 
 def _signed(value: Decimal) -> str:

@@ -23,6 +23,7 @@ from billing.documents.figures import (
     month_in_words,
     percent,
     price,
+    shortened,
 )
 from billing.invoicing.documents import Invoice
 from billing.money import minor_digits
@@ -132,6 +133,8 @@ class Page:
     sums: list[Sum] = field(default_factory=list)
     ranking: list[Rank] = field(default_factory=list)
     projects: list[Group] = field(default_factory=list)
+    adjustments_title: str = "Adjustments"
+    adjustments_more: str = "what the rate card's rules make of it, each with the rule's name"
     adjustments: list[Group] = field(default_factory=list)
     corrections: list[Group] = field(default_factory=list)
 
@@ -163,7 +166,7 @@ def page_of(invoice: Invoice) -> Page:
         month=month_in_words(period["month"]),
         facts=_facts(document, day_in_words(issued) if issued else None),
         hero_label=_hero_label(look, credit),
-        hero_amount=money(due),
+        hero_amount=money(-Decimal(due) if credit else due),
         hero_more=_payable(document.get("payable"), invoice.currency),
         currency=invoice.currency,
         issued=(issued.year, issued.month, issued.day) if issued else None,
@@ -172,6 +175,8 @@ def page_of(invoice: Invoice) -> Page:
         sums=_sums(invoice, held, others, corrections),
         ranking=_ranking(held),
         projects=_grouped(held, _project),
+        adjustments_title="What is credited" if credit else "Adjustments",
+        adjustments_more="" if credit else Page.adjustments_more,
         adjustments=[replace(group, title=_title(group.title)) for group in _grouped(others, _kind)],
         corrections=_grouped(corrections, _corrected),
         notes=list(document.get("notes") or ()),
@@ -318,7 +323,7 @@ def _ranking(held: Iterable[Mapping[str, Any]]) -> list[Rank]:
         if line["amount"] is not None:
             costs[_project(line)] = costs.get(_project(line), Decimal(0)) + Decimal(line["amount"])
     first = sorted(costs.items(), key=lambda item: (-item[1], item[0]))[:RANKED]
-    return [Rank(title, money(cost), f"{100 * cost / first[0][1]:.3f}") for title, cost in first if cost > 0]
+    return [Rank(shortened(title), money(cost), f"{100 * cost / first[0][1]:.3f}") for title, cost in first if cost > 0]
 
 
 def _row(line: Mapping[str, Any]) -> Row:
@@ -354,7 +359,7 @@ def _row_more(line: Mapping[str, Any]) -> str:
         said.append(_title(line["kind"]))
     if line["project"] and (line["kind"] not in HELD_KINDS or line["charge_class"]):
         said.append(f"project {line['project']}")
-    if line["rule"]:
+    if line["rule"] and line["rule"] not in _row_title(line):
         said.append(f"rule {line['rule']}")
     if line["reference"] and (line["kind"] == "tax" or not line["charge_class"]):
         said.append(f"invoice {line['reference']['invoice']}")

@@ -36,7 +36,8 @@ MISSING_CJK = (
     "On Debian: apt install fonts-noto-cjk."
 )
 _IDEOGRAPHS = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
-_LONG = re.compile(r"[!-~\u00a1-\u024f]{16,}")
+_LONG = re.compile(r"[!-~\u00a1-\u04ff]{20,}")
+_PIECES = re.compile(r"[^-_/.:@]{1,16}[-_/.:@]?|[-_/.:@]")
 _LOGO = re.compile(r"data:image/(png|jpeg|gif|webp|svg\+xml);base64,(.+)")
 
 
@@ -60,6 +61,8 @@ def faces(places: tuple[Path, ...] = PLACES) -> Faces:
     found = _faces(typst.Fonts(include_system_fonts=False, font_paths=[str(place) for place in places]))
     if places and not {LATIN[0], CJK[0]} <= set(found.families):
         found = _faces(typst.Fonts(include_system_fonts=True, font_paths=[str(place) for place in places]))
+        if LATIN[0] not in found.families:
+            log.warning("%s is not installed (Debian: fonts-inter); %s stands in", LATIN[0], found.families[0])
     return found
 
 
@@ -128,7 +131,7 @@ def _texts(value: Any) -> Iterable[str]:
 def _breakable(value: Any) -> Any:
     """The data with places to break in words that are longer than a column (zero-width spaces)."""
     if isinstance(value, str):
-        return _LONG.sub(lambda word: "\u200b".join(re.findall(r".{1,8}", word[0])), value)
+        return _LONG.sub(lambda word: "\u200b".join(_PIECES.findall(word[0])), value)
     if isinstance(value, Mapping):
         return {key: _breakable(item) for key, item in value.items()}
     if isinstance(value, list) and not (value and isinstance(value[0], int)):

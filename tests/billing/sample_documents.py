@@ -102,3 +102,30 @@ def invoice_of(lines: list[dict[str, Any]], **changes: Any) -> Invoice:
         ],
     }  # fmt: skip
     return Invoice(document | changes)
+
+
+def many_lines(count: int = 200) -> Invoice:
+    """A draft with long names of every script, unpriced time and amounts of ten digits."""
+    long = "a-very-long-project-name-that-nobody-shortened/" * 4 + "x" * 120
+    names = ["模型训练平台研发中心第三研究小组大规模分布式训练项目" * 3, long, "short", "Ελληνικά проект — <b>&amp;"]
+    lines = [
+        usage(
+            f"{names[number % 4]} {number // 10}", f"sku-{number}", (f"{number * 977}", "12345.5", "3"),
+            "1234.123456789", "999.123456789", None,
+        )
+        for number in range(count - 1)
+    ]  # fmt: skip
+    free = usage("short 0", "", ("1", "1", "1"), "1", "1", "0.00")
+    free |= {"list_unit_price": None, "contracted_unit_price": None, "list_cost": None, "billed_cost": None}
+    return invoice_of([*lines, free | {"amount": None}], number=None, status="draft", issued_at=None, payable=None)
+
+
+def credit_note() -> Invoice:
+    """5,000.00 given back on the invoice of every kind, with its tax."""
+    reference = {"invoice": "MB-2026-00012", "month": "2026-10"}
+    lines = [
+        other("credit", "-5000.00", "Credit on MB-2026-00012: outage", "credit note", reference=reference),
+        other("tax", "-950.00", "VAT 19 %", "VAT 19 %", reference=reference),
+    ]
+    changes = {"document_type": "credit_note", "references": "MB-2026-00012", "number": "MB-2026-00013"}
+    return invoice_of(lines, **changes, notes=["outage"], payable=None)
