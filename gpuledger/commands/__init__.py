@@ -1,3 +1,21 @@
 """One module a command (or a group of commands that belong together); each adds itself to `gpuledger.cli.app`."""
 
-COMMANDS = ("init", "ingest", "doctor", "up", "rates", "tenants", "close", "ledger", "insights", "opencost", "invoice", "export", "replay", "credits", "budget")
+COMMANDS = (
+    "init",
+    "ingest",
+    "doctor",
+    "up",
+    "rates",
+    "tenants",
+    "close",
+    "ledger",
+    "energy",
+    "insights",
+    "opencost",
+    "invoice",
+    "issued",
+    "export",
+    "replay",
+    "credits",
+    "budget",
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -60,7 +60,7 @@ def draft(
 
     with open_store(store) as opened:
         migrate(opened)
-        drafts = draft_all(opened, _month(opened, period), tenant)
+        drafts = draft_all(opened, month_of(opened, period), tenant)
     if not drafts:
         say(f"nobody held anything in the closed hours of {period}")
     _answer(drafts, fmt, out)
@@ -70,18 +70,20 @@ def draft(
 def issue(
     period: Month,
     tenant: Tenant = None,
+    author: Annotated[str, typer.Option(help="Who issues them.", show_default="you")] = "",
     store: options.Store = "",
     fmt: Fmt = InvoiceFormat.table,
     out: Out = None,
 ) -> None:
     """Number a closed month's invoices and store them for good; those that were issued already stay as they are."""
-    from billing.invoicing.invoices import issue_all, issued
+    from billing.audit import whoever
+    from billing.invoicing.invoices import issue_all, standing
 
     with open_store(store) as opened:
         migrate(opened)
-        month = _month(opened, period)
-        before = {done.number for done in issued(opened, month, tenant)}
-        invoices = issue_all(opened, month, datetime.now(UTC), tenant)
+        month = month_of(opened, period)
+        before = {done.number for done in standing(opened, month, tenant)}
+        invoices = issue_all(opened, month, datetime.now(UTC), tenant, whoever(author))
         unnamed = _held_by_nobody(opened, month) if tenant is None else Decimal(0)
     fresh = [one for one in invoices if one.number not in before]
     already = f", {len(invoices) - len(fresh)} were issued already" if len(fresh) < len(invoices) else ""
@@ -128,11 +130,12 @@ def list_(
             "period": one.month,
             "total": one.amount,
             "currency": one.currency,
+            "status": "credit note" if one.is_credit_note else one.document["status"],
             "issued_at": one.document["issued_at"],
         }
         for one in found
     ]
-    print_rows(rows, ("number", "tenant", "period", "total", "currency", "issued_at"), fmt)
+    print_rows(rows, ("number", "tenant", "period", "total", "currency", "status", "issued_at"), fmt)
 
 
 @invoice.command("statement")
@@ -154,7 +157,7 @@ def statement(
         raise LedgerError("--format csv", "a statement is no table of lines", "Choose table, json, html or pdf")
     with open_store(store) as opened:
         migrate(opened)
-        month = _month(opened, period)
+        month = month_of(opened, period)
         found = tenant_statements(opened, month, tenant)
         if tenant is None:
             found.append(platform_statement(opened, month))
@@ -179,10 +182,10 @@ def _issued(store: str, period: str, tenant: str | None, number: str = "") -> li
 
     with open_store(store) as opened:
         migrate(opened)
-        return issued(opened, _month(opened, period) if period else None, tenant, number)
+        return issued(opened, month_of(opened, period) if period else None, tenant, number)
 
 
-def _month(store: Store, text: str) -> Period:
+def month_of(store: Store, text: str) -> Period:
     from billing.ledger_report import billing_timezone
     from billing.periods import parse_month
 
@@ -251,20 +254,44 @@ def _figure(value: str | None) -> Decimal | None:
 
 def _print_table(one: Invoice) -> None:
     head = one.number or "draft"
-    title = f"{head}  {one.tenant or '(no tenant)'}  {one.month}  {one.currency}"
-    rows = [{**_for_people(line), "project": line["project"], "sku": line["sku"]} for line in one.lines]
-    total = {**_for_people(one.totals), "project": "total", "sku": None, "price": None}
-    columns = ("project", "sku", "GPU-hours", "used", "idle", "unmetered", "price", "amount")
-    print_rows([*rows, total], columns, options.Format.table, title)
+    kind = " credit note" if one.is_credit_note else ""
+    state = " VOID" if one.is_void else ""
+    title = f"{head}{kind}{state}  {one.tenant or '(no tenant)'}  {one.month}  {one.currency}"
+    rows = [_for_people(line) for line in one.lines]
+    totals = [(name, one.totals[name]) for name in ("net", "tax") if Decimal(one.totals.get("tax", "0"))]
+    rows += [{"what": name, "amount": Decimal(amount)} for name, amount in totals]
+    rows.append({**_for_people({**one.totals, "kind": "usage"}), "what": "total"})
+    if Decimal(one.totals.get("prepaid", "0")):
+        rows.append({"what": "prepaid", "amount": -Decimal(one.totals["prepaid"])})
+        rows.append({"what": "due", "amount": Decimal(one.totals["due"])})
+    if payable := one.document.get("payable"):
+        rows.append({"what": f"payable in {payable['currency']}", "amount": _decimal(payable["amount"])})
+    columns = ("#", "project", "what", "GPU-hours", "used", "idle", "unmetered", "price", "amount")
+    print_rows(rows, columns, options.Format.table, title)
     for note in one.document["notes"]:
         say(note)
 
 
-def _for_people(line: Any) -> dict[str, Any]:
-    price = line.get("contracted_unit_price")
+def _for_people(line: Mapping[str, Any]) -> dict[str, Any]:
+    usage = line.get("kind", "usage") == "usage" and line.get("allocated_gpu_hours") is not None
+    hours = {kind: round(Decimal(line[f"{kind}_gpu_hours"]), 2) for kind in _SHOWN} if usage else {}
+    if not usage and line.get("unit") == "GPU-hours" and line["quantity"] is not None:
+        hours = {"allocated": round(Decimal(line["quantity"]), 2)}
+    price = _decimal(line.get("contracted_unit_price"))
+    what = line.get("description") or line.get("sku")
     return {
-        "GPU-hours": round(Decimal(line["allocated_gpu_hours"]), 2),
-        **{kind: round(Decimal(line[f"{kind}_gpu_hours"]), 2) for kind in ("used", "idle", "unmetered")},
-        "price": None if price is None else Decimal(price).normalize(),
-        "amount": None if line["amount"] is None else Decimal(line["amount"]),
+        "#": line.get("line"),
+        "project": line.get("project"),
+        "what": f"correction, {what}" if line.get("charge_class") else what,
+        "GPU-hours": hours.pop("allocated", None),
+        **hours,
+        "price": None if price is None else price.normalize(),
+        "amount": _decimal(line["amount"]),
     }
+
+
+_SHOWN = ("allocated", "used", "idle", "unmetered")
+
+
+def _decimal(value: str | None) -> Decimal | None:
+    return None if value is None else Decimal(value)

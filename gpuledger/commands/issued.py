@@ -1,0 +1,205 @@
+"""`gpuledger invoice void|credit|explain|verify` and `gpuledger audit`: what happens to an invoice after it is drafted,
+and who did it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.commands.invoice import Month, Tenant, invoice, month_of
+from gpuledger.output import print_json, print_rows, say
+from warehouse.errors import LedgerError
+from warehouse.store import Store, migrate, open_store
+
+if TYPE_CHECKING:
+    from billing.invoicing.documents import Invoice
+    from billing.invoicing.explain import Explanation
+
+Number = Annotated[str, typer.Argument(help="An invoice's number (see: invoice list).")]
+Author = Annotated[str, typer.Option(help="Who does it.", show_default="you")]
+Reason = Annotated[str, typer.Option(help="Why; it stands on the document and in the audit.")]
+
+
+def register(app: typer.Typer) -> None:
+    invoice.command("void")(void)
+    invoice.command("credit")(credit)
+    invoice.command("explain")(explain)
+    invoice.command("verify")(verify)
+    invoice.command("platform")(platform)
+    app.command("audit")(audit)
+
+
+def void(number: Number, reason: Reason = "", author: Author = "", store: options.Store = "") -> None:
+    """Make an issued invoice void; its number stays taken, and the month can be issued again."""
+    from billing.audit import whoever
+    from billing.invoicing import invoices
+
+    with open_store(store) as opened:
+        migrate(opened)
+        gone = invoices.void(opened, number, datetime.now(UTC), whoever(author), reason)
+    why = gone.document["void"]
+    say(f"{number} is void since {why['at']}, by {why['author']}: {why['reason']}")
+    say(f"next: gpuledger invoice issue --period {gone.month} --tenant {gone.tenant}")
+
+
+def credit(
+    number: Number,
+    amount: Annotated[str, typer.Option(help="Net, in the invoice's currency, such as 25.00.")],
+    reason: Reason = "",
+    author: Author = "",
+    store: options.Store = "",
+) -> None:
+    """Issue a credit note on an issued invoice, with the taxes that were asked on the amount."""
+    from billing.accounts.credits import parse_amount
+    from billing.audit import whoever
+    from billing.invoicing import invoices
+
+    with open_store(store) as opened:
+        migrate(opened)
+        note = invoices.credit(
+            opened, number, parse_amount(amount, "--amount"), datetime.now(UTC), whoever(author), reason
+        )
+    say(f"{note.number}: {-note.amount} {note.currency} to {note.tenant}'s credit on {number}")
+
+
+def explain(
+    line: Annotated[int, typer.Argument(help="The number of a line, from 1.")],
+    number: Annotated[str, typer.Option(help="An issued invoice's number; or say --period and --tenant.")] = "",
+    period: Month = "",
+    tenant: Tenant = None,
+    by_hour: Annotated[bool, typer.Option("--by-hour", help="Down to hours and devices.")] = False,
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Which rule made a line, and from which allocations and hours."""
+    from billing.invoicing.explain import explain as explained
+
+    with open_store(store) as opened:
+        migrate(opened)
+        found = explained(opened, _which(opened, number, period, tenant), line, by_hour)
+    if fmt is options.Format.json:
+        print_json(vars(found))
+    elif fmt is options.Format.csv:
+        print_rows(found.rows, list(found.rows[0]) if found.rows else (), fmt)
+    else:
+        _print_explanation(found)
+
+
+def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """Compute an issued invoice again from the raw facts of its time; exit 1 if it comes out otherwise."""
+    from billing.invoicing.rederive import rederive
+
+    with open_store(store) as opened:
+        migrate(opened)
+        answer = rederive(opened, number)
+    rows = [vars(difference) for difference in answer.differences]
+    if fmt is not options.Format.table:
+        print_rows(rows, ("where", "stored", "computed"), fmt)
+    elif rows:
+        shown = [{name: _short(value) for name, value in row.items()} for row in rows]
+        print_rows(shown, ("where", "stored", "computed"), fmt, f"{number} differs from the facts")
+    if answer.same:
+        say(f"{number} follows from the facts ingested until {answer.cutoff:%Y-%m-%d %H:%M:%S}Z ({answer.hours} hours)")
+    else:
+        say("the facts say otherwise: issue a correction with the next month, or void it and issue it again")
+        raise typer.Exit(1)
+
+
+def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """What the month's unallocated time cost, by pool, and who bears it."""
+    from billing.invoicing.drafts import platform_costs
+
+    with open_store(store) as opened:
+        migrate(opened)
+        costs = platform_costs(opened, month_of(opened, period))
+    rows = [
+        {
+            "pool": cost.pool,
+            "policy": cost.share,
+            "unallocated_gpu_hours": cost.unallocated_gpu_hours,
+            "unpriced_gpu_hours": cost.unpriced_gpu_hours,
+            "cost": cost.unallocated,
+            "shared": cost.unallocated - cost.kept,
+            "kept": cost.kept,
+        }
+        for cost in costs
+    ]
+    if not rows and fmt is options.Format.table:
+        say(f"nothing was unallocated in the closed hours of {period}, or no rate card is in force")
+        return
+    columns = ("pool", "policy", "unallocated_gpu_hours", "unpriced_gpu_hours", "cost", "shared", "kept")
+    print_rows(rows, columns, fmt)
+
+
+def audit(
+    action: Annotated[str, typer.Option(help="Of one kind, such as rates or invoice.void.", show_default="all")] = "",
+    what: Annotated[str, typer.Option("--object", help="On one thing: a number, a version.", show_default="all")] = "",
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Who applied, issued, credited or voided what, when, why and from which inputs."""
+    from billing.audit import history
+
+    with open_store(store) as opened:
+        migrate(opened)
+        rows = history(opened, action, what)
+    if not rows and fmt is options.Format.table:
+        say("nothing yet")
+        return
+    for row in rows:
+        row["inputs"] = json.loads(row["inputs"]) if fmt is options.Format.json else row["inputs"]
+    print_rows(rows, ("at", "actor", "action", "object", "reason", "inputs"), fmt)
+
+
+def _which(store: Store, number: str, period: str, tenant: str | None) -> Invoice:
+    from billing.invoicing.drafts import draft_all
+    from billing.invoicing.invoices import issued, standing
+
+    if number:
+        found: Sequence[Invoice] = issued(store, number=number)
+    elif period and tenant is not None:
+        month = month_of(store, period)
+        found = [one for one in standing(store, month, tenant) if not one.is_credit_note] or draft_all(
+            store, month, tenant
+        )
+    else:
+        raise LedgerError("invoice explain", "of which invoice?", "Say --number, or --period and --tenant")
+    if not found:
+        raise LedgerError(f"invoice {number!r}", "was never issued", "See: gpuledger invoice list")
+    return found[0]
+
+
+def _print_explanation(found: Explanation) -> None:
+    line = found.line
+    what = " ".join(str(line.get(name) or "") for name in ("kind", "project", "sku", "description")).strip()
+    say(
+        f"line {line['line']}: {' '.join(what.split())} = {line['amount'] if line['amount'] is not None else 'unknown'}"
+    )
+    say(f"how: {found.formula}")
+    for rule in found.rules:
+        say(f"rule: {json.dumps(rule, ensure_ascii=False)} (rate card {found.rate_card})")
+    if found.rows:
+        columns = [name for name in found.rows[0] if name not in _HIDDEN]
+        print_rows(found.rows, columns, options.Format.table)
+
+
+_HIDDEN = (
+    "measures",
+    "unit",
+    "list_unit_price",
+    "unpriced_gpu_hours",
+    "list_cost",
+    "reference",
+    "estimated",
+    "cluster",
+)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
