@@ -15,6 +15,7 @@ from rich.console import Console
 from bench.apart import BenchError
 from bench.closing import measure_close
 from bench.fleet import BenchFleet
+from bench.focus import measure_focus
 from bench.ingesting import measure_ingest
 from bench.report import Line, machine, print_json, print_table
 
@@ -30,12 +31,14 @@ class Part(StrEnum):
     all = "all"
     ingest = "ingest"
     close = "close"
+    focus = "focus"
 
 
 def main(
     devices: Annotated[int, typer.Option(min=1, help="GPUs of the fleet.")] = 1000,
     days: Annotated[int, typer.Option(min=1, help="Days of the fleet that are closed.")] = 30,
     rows: Annotated[int, typer.Option(min=1, help="Samples in the ingest comparison.")] = 5_000_000,
+    entries: Annotated[int, typer.Option(min=1, help="Ledger entries in the export to FOCUS.")] = 1_000_000,
     repeat: Annotated[int, typer.Option(min=1, help="Turns of the ingest comparison; the median counts.")] = 3,
     only: Annotated[Part, typer.Option(help="One part alone.")] = Part.all,
     growth: Annotated[bool, typer.Option(help="Close a quarter of the fleet too.")] = True,
@@ -59,10 +62,12 @@ def main(
         folder = Path(name).resolve()
         lines: list[Line] = []
         try:
-            if only is not Part.close:
+            if only in (Part.all, Part.ingest):
                 lines += measure_ingest(folder, devices, rows, repeat, most_bytes, say)
-            if only is not Part.ingest:
+            if only in (Part.all, Part.close):
                 lines += measure_close(folder, BenchFleet(devices, days), growth, len(used), most_bytes, say)
+            if only in (Part.all, Part.focus):
+                lines += measure_focus(folder, entries, most_bytes, say)
         except BenchError as error:
             say(f"bench: {error}")
             sys.exit(1)
