@@ -23,7 +23,8 @@ WITH
             min(if(queue = '', NULL, queue)) AS some_queue,
             min(if(workload_id = '', NULL, workload_id)) AS some_workload,
             max(preemptible) AS some_preemptible,
-            max(gpus) AS some_gpus
+            max(gpus) AS some_gpus,
+            max(priority) AS some_priority
         FROM events
         GROUP BY cluster, allocation_id
         HAVING notEmpty(placings)
@@ -37,7 +38,7 @@ WITH
             partition_id,
             event,
             toUnixTimestamp64Milli(ts) AS start_ms,
-            min((tenant, project, queue, workload_id, node, source, partition_profile, ifNull(units, 0), gpus)) AS told,
+            min((tenant, project, queue, workload_id, node, source, partition_profile, ifNull(units, 0), gpus, priority)) AS told,
             leadInFrame(start_ms, 1, {forever:Int64}) OVER (
                 PARTITION BY cluster, allocation_id, device_id, partition_id ORDER BY start_ms
                 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS told_again
@@ -79,6 +80,7 @@ SELECT
     coalesce(nullIf(told.2, ''), some_project, '') AS project,
     coalesce(nullIf(told.3, ''), some_queue, '') AS queue,
     ifNull(some_preemptible, false) AS preemptible,
+    coalesce(told.10, some_priority) AS priority,
     told.5 AS node,
     device_id,
     partition_id,

@@ -35,7 +35,7 @@ WITH
             if(segments.available, (toInt64(device_units) - toInt64(held_units)) * (end_ms - start_ms), 0) AS unallocated,
             if(segments.available, 0, toInt64(device_units) * (end_ms - start_ms)) AS unavailable
         FROM (SELECT * FROM {segments:Identifier} WHERE NOT available OR held_units != device_units) AS segments
-        INNER JOIN (SELECT state_id, cityHash64(product, cityHash64('', '')) AS subject FROM {states:Identifier}) AS states
+        INNER JOIN (SELECT state_id, cityHash64(product, cityHash64('', '', '', toUInt16(0), toUInt8(0))) AS subject FROM {states:Identifier}) AS states
             ON segments.state_id = states.state_id
     ),
     summed AS
@@ -64,6 +64,10 @@ SELECT
     states.units AS device_units,
     claims.tenant AS tenant,
     claims.project AS project,
+    claims.cost_center AS cost_center,
+    claims.told_tenant AS told_tenant,
+    claims.told_project AS told_project,
+    claims.unmapped AS unmapped,
     claims.queue AS queue,
     claims.workload_id AS workload_id,
     claims.allocation_id AS allocation_id,
@@ -71,6 +75,7 @@ SELECT
     claims.partition_profile AS partition_profile,
     toUInt32(summed.units) AS units,
     claims.preemptible AS preemptible,
+    claims.priority AS priority,
     claims.estimated AS estimated,
     fromUnixTimestamp64Milli(since, 'UTC') AS charge_period_start,
     fromUnixTimestamp64Milli(until, 'UTC') AS charge_period_end,

@@ -1,5 +1,6 @@
 -- One row: an hour before {until_ms:Int64} that has anything to count, and the fingerprint of all that its entries
--- are computed from: claims and device states as clipped to the hour, prices in force, sample batches that touch it.
+-- are computed from: claims and device states as clipped to the hour, prices in force of those that hold something in
+-- it and of the platform, sample batches that touch it.
 -- Units:   hour = hours since the epoch; facts = claims, device states and prices that lie in it.
 -- Traps:   fingerprints are sums of hashes, so order does not matter; batches count once (a merge of facts is no change),
 --          and again when they are acknowledged: what a killed ingest left may be completed.
@@ -7,27 +8,36 @@ WITH
     {until_ms:Int64} AS until,
     facts AS
     (
-        SELECT start_ms, least(end_ms, until) AS end_ms,
-            cityHash64('claim', claim, cluster, device_id, partition_id, partition_profile, workload_id, allocation_id, tenant, project, queue, preemptible, units, estimated) AS what
+        SELECT payer, start_ms, least(end_ms, until) AS end_ms,
+            cityHash64('claim', told_claim, cluster, device_id, partition_id, partition_profile, workload_id, allocation_id, tenant, project, queue, preemptible, units, estimated)
+                + if(told_tenant = tenant AND told_project = project AND cost_center = '' AND NOT unmapped AND isNull(priority), 0,
+                    cityHash64('payer', told_claim, told_tenant, told_project, cost_center, unmapped, ifNull(toString(priority), ''))) AS what
         FROM {settled:Identifier}
         WHERE start_ms < least(end_ms, until)
         UNION ALL
-        SELECT start_ms, least(end_ms, until) AS end_ms, cityHash64('state', state_id, node, model, pool, units, available) AS what
+        SELECT cityHash64('', '', '', toUInt16(0), toUInt8(0)) AS payer, start_ms, least(end_ms, until) AS end_ms, cityHash64('state', state_id, node, model, pool, units, available) AS what
         FROM {states:Identifier}
         WHERE start_ms < least(end_ms, until)
     ),
     priced AS
     (
-        SELECT greatest(from_ms, first_ms) AS start_ms, least(to_ms, until) AS end_ms,
-            cityHash64('price', model, pool, partition_profile, tenant, sku, list_unit_price, contracted_unit_price, currency) AS what
+        SELECT payer, greatest(from_ms, first_ms) AS start_ms, least(to_ms, until) AS end_ms,
+            cityHash64('price', model, pool, payer, sku, list_unit_price, contracted_unit_price, currency) AS what
         FROM {prices:Identifier}, (SELECT min(start_ms) AS first_ms FROM {states:Identifier}) AS existence
         WHERE start_ms < end_ms
     ),
     clipped AS
     (
-        SELECT hour, count() AS facts, sum(cityHash64(what, greatest(start_ms, toInt64(hour) * 3600000), least(end_ms, toInt64(hour + 1) * 3600000))) AS inputs
-        FROM (SELECT * FROM facts UNION ALL SELECT * FROM priced)
-        ARRAY JOIN range(toUInt32(intDiv(start_ms, 3600000)), toUInt32(intDiv(end_ms - 1, 3600000) + 1)) AS hour
+        SELECT hour, sum(lying) AS facts, sum(hashes) AS inputs
+        FROM
+        (
+            SELECT payer, hour, countIf(is_fact) AS holding, count() AS lying,
+                sum(cityHash64(what, greatest(start_ms, toInt64(hour) * 3600000), least(end_ms, toInt64(hour + 1) * 3600000))) AS hashes
+            FROM (SELECT *, true AS is_fact FROM facts UNION ALL SELECT *, false AS is_fact FROM priced)
+            ARRAY JOIN range(toUInt32(intDiv(start_ms, 3600000)), toUInt32(intDiv(end_ms - 1, 3600000) + 1)) AS hour
+            GROUP BY payer, hour
+            HAVING holding > 0
+        )
         GROUP BY hour
     ),
     touches AS

@@ -1,9 +1,14 @@
--- One row: an allocation held units of a device during [start_at, end_at).
+-- One row: an allocation held units of a device for one payer during [start_at, end_at).
 INSERT INTO {new:Identifier}
+(
+    claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, node, device_id,
+    partition_id, partition_profile, units, start_at, end_at, estimated, cost_center, told_tenant, told_project,
+    priority, unmapped
+)
 SELECT
     claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, node, device_id,
     partition_id, partition_profile, units,
     fromUnixTimestamp64Milli(start_ms, 'UTC') AS start_at,
     if(end_ms >= {forever:Int64}, NULL, fromUnixTimestamp64Milli(end_ms, 'UTC')) AS end_at,
-    estimated
+    estimated, cost_center, told_tenant, told_project, priority, unmapped
 FROM {settled:Identifier}

@@ -21,7 +21,7 @@ from billing.close.payers import stage_payers
 from billing.energy import attribution
 from billing.rates import AppliedCard, current_rate_card, cut_instants
 from billing.rates.staging import stage_prices, subject_params
-from billing.tenants import AppliedMapping, current_mapping
+from billing.tenants import current_mapping
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
@@ -316,9 +316,7 @@ def _record_run(
 
 
 def _last_rules(store: Store) -> Rules:
-    (row,) = store.rows(
-        "SELECT argMax(rate_card, run) AS card, argMax(tenant_mapping, run) AS mapping FROM close_runs"
-    )
+    (row,) = store.rows("SELECT argMax(rate_card, run) AS card, argMax(tenant_mapping, run) AS mapping FROM close_runs")
     return Rules(**row)
 
 

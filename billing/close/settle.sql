@@ -1,5 +1,5 @@
 -- The claims that the books believe: those nobody disputes as they are, the decided ones as decided.
--- Shape:   device, payer and the four streams are hashes of what they name, so that the steps after this compare
+-- Shape:   device and the four streams are hashes of what they name, so that the steps after this compare
 --          integers: stream_1 the workload on its partition, stream_2 everybody on it, stream_3 the workload on the
 --          device, stream_4 everybody on it (as in the table samples).
 -- Units:   units 0 (all of the device) becomes what the device had when the claim started.
@@ -33,6 +33,7 @@ SELECT
     project,
     queue,
     preemptible,
+    priority,
     node,
     believed.device_id AS device_id,
     partition_id,
@@ -42,7 +43,6 @@ SELECT
     believed.end_ms AS end_ms,
     believed.estimated AS estimated,
     cityHash64(cluster, believed.device_id) AS device,
-    cityHash64(partition_profile, tenant) AS payer,
     cityHash64(cluster, believed.device_id, partition_id, workload_id) AS stream_1,
     cityHash64(cluster, believed.device_id, partition_id, '') AS stream_2,
     cityHash64(cluster, believed.device_id, '', workload_id) AS stream_3,

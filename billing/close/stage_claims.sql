@@ -10,6 +10,7 @@ CREATE TABLE {claims:Identifier}
     project               LowCardinality(String),
     queue                 LowCardinality(String),
     preemptible           Bool,
+    priority              Nullable(Int64),
     node                  LowCardinality(String),
     device_id             LowCardinality(String),
     partition_id          LowCardinality(String),

@@ -1,12 +1,32 @@
--- One row: a combination that may need a price. The platform's own time has neither profile nor tenant.
-SELECT DISTINCT model, pool, partition_profile, tenant
+-- One row: a combination that may need a price. The platform's own time has neither profile, tenant, queue nor
+-- priority, and is not preemptible.
+-- Shape:   priority_level = 0 where no priority was told, else 1 + how many of the bounds it reaches; priority = one of
+--          those in the level.
+-- Params:  by_queue, by_preemptible = 1 if a price depends on it; priority_bounds, in order (see billing.rates.staging).
+SELECT model, pool, partition_profile, tenant, queue, priority_level, preemptible, min(told_priority) AS priority
 FROM
 (
-    SELECT states.model AS model, states.pool AS pool, claims.partition_profile AS partition_profile, claims.tenant AS tenant
-    FROM (SELECT DISTINCT cluster, device_id, partition_profile, tenant FROM {settled:Identifier}) AS claims
+    SELECT
+        states.model AS model, states.pool AS pool, claims.partition_profile AS partition_profile,
+        claims.tenant AS tenant, claims.queue AS queue, claims.priority_level AS priority_level,
+        claims.preemptible AS preemptible, claims.told_priority AS told_priority
+    FROM
+    (
+        SELECT
+            cluster, device_id, partition_profile, tenant,
+            if({by_queue:UInt8}, settled.queue, '') AS queue,
+            toUInt16(if(isNull(settled.priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= settled.priority, {priority_bounds:Array(Int64)}))) AS priority_level,
+            toUInt8(if({by_preemptible:UInt8}, settled.preemptible, false)) AS preemptible,
+            min(settled.priority) AS told_priority
+        FROM {settled:Identifier} AS settled
+        GROUP BY cluster, device_id, partition_profile, tenant, queue, priority_level, preemptible
+    ) AS claims
     INNER JOIN (SELECT DISTINCT cluster, device_id, model, pool FROM {states:Identifier}) AS states
         ON claims.cluster = states.cluster AND claims.device_id = states.device_id
     UNION ALL
-    SELECT model, pool, '' AS partition_profile, '' AS tenant FROM {states:Identifier}
+    SELECT model, pool, '' AS partition_profile, '' AS tenant, '' AS queue, 0 AS priority_level, 0 AS preemptible,
+        CAST(NULL AS Nullable(Int64)) AS told_priority
+    FROM {states:Identifier}
 )
-ORDER BY model, pool, partition_profile, tenant
+GROUP BY model, pool, partition_profile, tenant, queue, priority_level, preemptible
+ORDER BY model, pool, partition_profile, tenant, queue, priority_level, preemptible

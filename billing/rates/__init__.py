@@ -1,26 +1,32 @@
-"""Prices: the rate card as people write it (`rate_card`), what it says of whom and when (`prices`), and which card is
-in force (`applied`)."""
+"""Prices: the rate card as people write it (`rate_card`), what it says of whom and when (`prices`), which card is in
+force (`applied`), and what another one would change (`changes`)."""
 
-from billing.rates.applied import AppliedCard, apply_rate_card, current_rate_card, list_rates, rate_card_of
-from billing.rates.prices import PriceInterval, Subject, cut_instants, first_change, price_intervals
+from billing.rates.applied import AppliedCard, apply_rate_card, current_rate_card, history, list_rates, rate_card_of
+from billing.rates.changes import Change, card_changes, price_effect
+from billing.rates.prices import PriceBook, PriceInterval, Subject, cut_instants, first_change, price_intervals
 from billing.rates.rate_card import Issuer, Match, RateCard, RateError, RateRule, load_rate_card, parse_rate_card
 
 __all__ = [
     "AppliedCard",
+    "Change",
     "Issuer",
     "Match",
+    "PriceBook",
     "PriceInterval",
     "RateCard",
     "RateError",
     "RateRule",
     "Subject",
     "apply_rate_card",
+    "card_changes",
     "current_rate_card",
     "cut_instants",
     "first_change",
+    "history",
     "list_rates",
     "load_rate_card",
     "parse_rate_card",
+    "price_effect",
     "price_intervals",
     "rate_card_of",
 ]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from billing.rates.prices import Subject, first_change, price_intervals, shown_price
-from billing.rates.rate_card import RateCard, RateError
+from billing import audit
+from billing.periods import Period, month_name
+from billing.rates.frozen import changed_policy
+from billing.rates.prices import PriceBook, first_difference, shown_price
+from billing.rates.rate_card import MATCH_KEYS, RateCard, RateError
+from billing.rates.staging import subject_of, subject_params
+from billing.rates.windows import in_words, window_json
 from warehouse.store import Store, read_sql
 
 
@@ -34,6 +40,14 @@ def rate_card_of(store: Store, version: str) -> AppliedCard | None:
     return _applied(rows[0]) if rows else None
 
 
+def history(store: Store) -> list[dict[str, Any]]:
+    """Every application, the oldest first: version, applied_at, author, reason, rules (how many)."""
+    return store.rows(
+        "SELECT version, applied_at, author, reason, toUInt32(JSONLength(card, 'rates')) AS rules "
+        "FROM rate_cards FINAL ORDER BY sequence"
+    )
+
+
 def list_rates(store: Store) -> list[dict[str, Any]]:
     """The rules of the card in force, in its order, a dict each; none before a card was applied."""
     current = current_rate_card(store)
@@ -42,11 +56,13 @@ def list_rates(store: Store) -> list[dict[str, Any]]:
     return [
         {
             "sku": rule.sku,
-            **{key: getattr(rule.match, key) for key in ("model", "pool", "partition_profile", "tenant")},
+            **{key: getattr(rule.match, key) for key in MATCH_KEYS},
             "price_per_gpu_hour": rule.price_per_gpu_hour,
             "currency": current.card.currency,
             "effective_from": rule.effective_from,
             "effective_to": rule.effective_to,
+            "windows": in_words(rule.windows) if rule.windows else None,
+            "windows_json": window_json(rule.windows),
             "version": current.version,
         }
         for rule in current.card.rates
@@ -78,6 +94,8 @@ def apply_rate_card(store: Store, card: RateCard, author: str, reason: str, now:
         }
     )
     store.insert("rate_cards", row)
+    inputs = {"rules": len(card.rates), "before": rows[0]["version"] if rows else None}
+    audit.record(store, now, author, "rates.apply", card.version, reason, inputs)
     return card.version
 
 
@@ -88,18 +106,37 @@ def _applied(row: dict[str, Any]) -> AppliedCard:
 
 def _refuse_changed_invoices(store: Store, old: RateCard, new: RateCard) -> None:
     """A rule in use is never edited, only ended and followed: in use is what an issued invoice covers."""
-    invoiced = store.rows(read_sql(__file__, "invoiced_subjects"))
+    invoices = store.rows(read_sql(__file__, "invoiced_months"))
     for key in ("currency", "timezone"):
-        if invoiced and getattr(old, key) != getattr(new, key):
+        if invoices and getattr(old, key) != getattr(new, key):
             what = f"found {getattr(new, key)}, but invoices were issued with {getattr(old, key)}"
             raise RateError(f"rate card: {key}", what, "Keep it, or start a store of its own")
-    for row in invoiced:
-        subject = Subject(row["model"], row["pool"], row["partition_profile"], row["tenant"])
-        at = first_change(old, new, subject, row["period_start"], row["period_end"])
-        if at is not None:
-            before, after = (shown_price(price_intervals(card, [subject]), at) for card in (old, new))
+    for row in invoices:
+        _refuse_changed_policy(old, new, row)
+    books: dict[Period, tuple[PriceBook, PriceBook]] = {}
+    for row in store.rows(read_sql(__file__, "invoiced_subjects"), subject_params(old, new)):
+        month = Period(row["period_start"], row["period_end"])
+        if month not in books:
+            books[month] = PriceBook(old, month.start, month.end), PriceBook(new, month.start, month.end)
+        subject = subject_of(row)
+        change = first_difference(*books[month], subject, month.start)
+        if change is not None:
+            at, before, after = change
             raise RateError(
                 f"rate card: the price of {subject.model!r} for {subject.tenant!r} at {at:%Y-%m-%d %H:%M}Z",
-                f"would change from {before} to {after}, but invoice {row['number']} was computed from it",
+                f"would change from {shown_price(before)} to {shown_price(after)}, but invoice {row['number']} was "
+                "computed from it",
                 "Leave that rule as it was, end it with effective_to, and follow it with a new one",
             )
+
+
+def _refuse_changed_policy(old: RateCard, new: RateCard, invoice: Mapping[str, Any]) -> None:
+    month = month_name(Period(invoice["period_start"], invoice["period_end"]), old.timezone)
+    change = changed_policy(old, new, month, invoice["tenant"])
+    if change is not None:
+        policy, before, after = change
+        raise RateError(
+            f"rate card: {policy} in {month}",
+            f"would change from {before} to {after}, but invoice {invoice['number']} was computed with it",
+            "Leave it as it was, end it with effective_to a later month, and follow it with a new one",
+        )

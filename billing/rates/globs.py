@@ -50,3 +50,38 @@ def _share_a_character(left: str, right: str) -> bool:
     if len(right) == 1 and right not in "?":
         return fnmatchcase(right, left)
     return True
+
+
+def expression(pattern: str) -> str:
+    """The glob as a regular expression of the engine (RE2), over the whole text."""
+    return r"(?s)\A" + "".join(_expression(token) for token in _tokens(pattern)) + r"\z"
+
+
+def _expression(token: str) -> str:
+    if token == "*":  # noqa: S105 (no password)
+        return ".*"
+    if token == "?":  # noqa: S105
+        return "."
+    if len(token) > 1:
+        return _class(token[1:-1])
+    return _literal(token)
+
+
+def _class(body: str) -> str:
+    """[abc], [a-z], [!a-z]; a range that ends before it starts holds nothing."""
+    negated = body.startswith("!")
+    body = body.removeprefix("!")
+    held, place = "", 0
+    while place < len(body):
+        first, last, place = body[place], body[place], place + 1
+        if body[place : place + 1] == "-" and place + 1 < len(body):
+            last, place = body[place + 1], place + 2
+        if first <= last:
+            held += _literal(first) + ("" if first == last else "-" + _literal(last))
+    if not held:
+        return "." if negated else r"[^\x{0}-\x{10FFFF}]"
+    return f"[{'^' if negated else ''}{held}]"
+
+
+def _literal(character: str) -> str:
+    return character if character.isalnum() or ord(character) > 127 else rf"\x{{{ord(character):x}}}"

@@ -1,14 +1,24 @@
--- One row: a kind of GPU that a tenant held in a month, and the issued invoice that covers it.
+-- One row: what a tenant held in a month, as far as prices tell it apart, and the issued invoice that covers it.
+-- Params:  by_queue, by_preemptible, priority_bounds (see billing.rates.staging).
 SELECT
     model,
     pool,
     partition_profile,
     tenant,
+    if({by_queue:UInt8}, ledger.queue, '') AS queue,
+    toUInt16(if(isNull(ledger.priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= ledger.priority, {priority_bounds:Array(Int64)}))) AS priority_level,
+    toUInt8(if({by_preemptible:UInt8}, ledger.preemptible, false)) AS preemptible,
     period_start,
     period_end,
-    any(number) AS number
+    min(ledger.priority) AS priority,
+    min(number) AS number
 FROM ledger
-INNER JOIN (SELECT number, tenant, period_start, period_end FROM invoices FINAL) AS issued USING (tenant)
+INNER JOIN
+(
+    SELECT number, tenant, period_start, period_end
+    FROM invoices FINAL
+    WHERE number NOT IN (SELECT number FROM voided_invoices)
+) AS issued USING (tenant)
 WHERE allocation_id != '' AND charge_period_start >= period_start AND charge_period_start < period_end
-GROUP BY model, pool, partition_profile, tenant, period_start, period_end
-ORDER BY period_start, tenant, model, pool, partition_profile
+GROUP BY model, pool, partition_profile, tenant, queue, priority_level, preemptible, period_start, period_end
+ORDER BY period_start, tenant, model, pool, partition_profile, queue, priority_level, preemptible

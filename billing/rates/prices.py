@@ -5,34 +5,57 @@ A price that no rule gives is unknown: it has no interval here and no cost later
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
-from fnmatch import fnmatchcase
 from itertools import pairwise
+from typing import NamedTuple
 
+from billing.rates.matching import Matcher, numbers
 from billing.rates.rate_card import MATCH_KEYS, RateCard, RateRule
+from billing.rates.windows import Span, Window, window_spans
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Subject:
     """What has a price: a device's model and pool, the profile of the part that is held ('' = the whole device),
-    and the tenant that holds it ('' = nobody: the platform)."""
+    the tenant that holds it ('' = nobody: the platform), and what was asked for: queue, priority as the source told
+    it (None: it did not), preemptible."""
 
     model: str
     pool: str
     partition_profile: str
     tenant: str
+    queue: str = ""
+    priority: int | None = None
+    preemptible: bool = False
+
+
+class Price(NamedTuple):
+    """Per GPU-hour. `contracted` is the most specific rule's, `list` that of the most specific rule that names no
+    tenant (the contracted one where there is none)."""
+
+    sku: str
+    list_unit_price: Decimal
+    contracted_unit_price: Decimal
+
+
+class PricePeriod(NamedTuple):
+    """A price during [start, end)."""
+
+    start: datetime
+    end: datetime
+    price: Price
 
 
 @dataclass(frozen=True)
 class PriceInterval:
-    """The prices per GPU-hour of a subject during [effective_from, effective_to); None = open.
-
-    `contracted_unit_price` is the most specific rule's, `list_unit_price` that of the most specific rule that names
-    no tenant (the contracted one where there is none).
-    """
+    """The prices per GPU-hour of a subject during [effective_from, effective_to); None = open."""
 
     subject: Subject
     effective_from: datetime | None
@@ -42,81 +65,149 @@ class PriceInterval:
     contracted_unit_price: Decimal
 
 
-def cut_instants(card: RateCard) -> list[datetime]:
-    """Every instant at which a price of the card starts or ends, in order."""
-    bounds = {at for rule in card.rates for at in (rule.effective_from, rule.effective_to)}
-    return sorted(at for at in bounds if at is not None)
+class PriceBook:
+    """What a card says of anybody in [start, end); None = always, which a card with windows cannot say.
 
-
-def price_intervals(card: RateCard, subjects: Iterable[Subject]) -> list[PriceInterval]:
-    """For each subject the times at which it has a price: in order, without overlap, neighbours that differ.
-
-    Times that no rule covers are absent.
+    Many subjects fit the same rules and then share a schedule, so a card with a rule for each of hundreds of tenants
+    and windows on every day is computed once for each different set of rules, not for each subject.
     """
-    best_first = sorted(card.rates, key=lambda rule: rule.specificity, reverse=True)
+
+    def __init__(self, card: RateCard, start: datetime | None = None, end: datetime | None = None) -> None:
+        self.card = card
+        self._start, self._end = start or LONG_AGO, end or NEVER
+        self._rules = sorted(card.rates, key=lambda rule: rule.specificity, reverse=True)
+        self._matcher = Matcher(MATCH_KEYS, [rule.match.model_dump() for rule in self._rules])
+        self._schedules: dict[int, tuple[PricePeriod, ...]] = {}
+        self._windows: dict[tuple[Window, ...], list[Span]] = {}
+
+    def rules_of(self, subject: Subject) -> int:
+        """The rules that could price the subject, as bits; subjects of the same rules have the same schedule."""
+        return self._matcher.fitting(
+            lambda key: self.card.priority_class(subject.priority) if key == "priority" else getattr(subject, key)
+        )
+
+    def schedule(self, subject: Subject) -> tuple[PricePeriod, ...]:
+        """The times at which it has a price: in order, without overlap, neighbours that differ; others are absent."""
+        return self.schedule_of(self.rules_of(subject))
+
+    def schedule_of(self, rules: int) -> tuple[PricePeriod, ...]:
+        known = self._schedules.get(rules)
+        if known is None:
+            fitting = [self._rules[number] for number in numbers(rules)]
+            known = self._schedules[rules] = tuple(_merged(self._periods(fitting)))
+        return known
+
+    def _periods(self, rules: Sequence[RateRule]) -> Iterator[PricePeriod]:
+        """From change to change of the rules in force; the rules come best first."""
+        changes: dict[datetime, list[int]] = defaultdict(list)
+        for number, rule in enumerate(rules):
+            for start, end in self._in_force(rule):
+                changes[start].append(number)
+                changes[end].append(number)
+        in_force: set[int] = set()
+        for start, end in pairwise(sorted(changes)):
+            for number in changes[start]:
+                in_force ^= {number}
+            if in_force:
+                best = rules[min(in_force)]
+                public = [number for number in in_force if rules[number].match.tenant is None]
+                listed = rules[min(public)] if public else best
+                yield PricePeriod(start, end, Price(best.sku, listed.price_per_gpu_hour, best.price_per_gpu_hour))
+
+    def _in_force(self, rule: RateRule) -> Iterator[Span]:
+        """When the rule holds: in order, without overlap, neighbours apart."""
+        first, last = max(rule.effective_from or LONG_AGO, self._start), min(rule.effective_to or NEVER, self._end)
+        if first >= last:
+            return
+        if not rule.windows:
+            yield first, last
+            return
+        for start, end in self._spans(rule.windows):
+            if max(first, start) < min(last, end):
+                yield max(first, start), min(last, end)
+
+    def _spans(self, windows: tuple[Window, ...]) -> list[Span]:
+        known = self._windows.get(windows)
+        if known is None:
+            if self._start == LONG_AGO or self._end == NEVER:
+                raise ValueError("a card with windows has prices between two instants only")
+            known = self._windows[windows] = window_spans(windows, self.card.zone, self._start, self._end)
+        return known
+
+    def cut_instants(self) -> list[datetime]:
+        """Every instant at which a price starts or ends within the book's time, in order."""
+        bounds = {at for rule in self._rules for at in (rule.effective_from, rule.effective_to) if at is not None}
+        bounds |= {at for rule in self._rules for span in self._spans_or_none(rule) for at in span}
+        return sorted(at for at in bounds if self._start <= at <= self._end)
+
+    def _spans_or_none(self, rule: RateRule) -> list[Span]:
+        return self._spans(rule.windows) if rule.windows else []
+
+
+def cut_instants(card: RateCard, start: datetime | None = None, end: datetime | None = None) -> list[datetime]:
+    """Every instant of [start, end] at which a price of the card starts or ends, in order.
+
+    Errors: ValueError if the card has windows and no time is named.
+    """
+    return PriceBook(card, start, end).cut_instants()
+
+
+def price_intervals(
+    card: RateCard, subjects: Iterable[Subject], start: datetime | None = None, end: datetime | None = None
+) -> list[PriceInterval]:
+    """For each subject the times within [start, end) at which it has a price: in order, without overlap, neighbours
+    that differ. Times that no rule covers are absent.
+
+    Errors: ValueError if the card has windows and no time is named.
+    """
+    book = PriceBook(card, start, end)
     return [
-        interval
+        PriceInterval(
+            subject,
+            None if period.start == LONG_AGO else period.start,
+            None if period.end == NEVER else period.end,
+            *period.price,
+        )
         for subject in dict.fromkeys(subjects)
-        for interval in _merged(_intervals(subject, [rule for rule in best_first if _matches(rule, subject)]))
+        for period in book.schedule(subject)
     ]
 
 
-def _intervals(subject: Subject, rules: Sequence[RateRule]) -> Iterator[PriceInterval]:
-    bounds = {at for rule in rules for at in (rule.effective_from, rule.effective_to) if at is not None}
-    for start, end in pairwise([None, *sorted(bounds), None]):
-        in_force = [rule for rule in rules if _covers(rule, start, end)]
-        if in_force:
-            listed = next((rule for rule in in_force if rule.match.tenant is None), in_force[0])
-            yield PriceInterval(
-                subject, start, end, in_force[0].sku, listed.price_per_gpu_hour, in_force[0].price_per_gpu_hour
-            )
-
-
-def _merged(intervals: Iterable[PriceInterval]) -> list[PriceInterval]:
-    merged: list[PriceInterval] = []
-    for interval in intervals:
-        if merged and merged[-1].effective_to == interval.effective_from and _price(merged[-1]) == _price(interval):
-            last = merged.pop()
-            interval = PriceInterval(last.subject, last.effective_from, interval.effective_to, *_price(interval))
-        merged.append(interval)
+def _merged(periods: Iterable[PricePeriod]) -> list[PricePeriod]:
+    merged: list[PricePeriod] = []
+    for period in periods:
+        if merged and merged[-1].end == period.start and merged[-1].price == period.price:
+            period = PricePeriod(merged.pop().start, period.end, period.price)
+        merged.append(period)
     return merged
-
-
-def _price(interval: PriceInterval) -> tuple[str, Decimal, Decimal]:
-    return interval.sku, interval.list_unit_price, interval.contracted_unit_price
-
-
-def _matches(rule: RateRule, subject: Subject) -> bool:
-    return all(
-        pattern is None or fnmatchcase(getattr(subject, key), pattern)
-        for key, pattern in ((key, getattr(rule.match, key)) for key in MATCH_KEYS)
-    )
-
-
-def _covers(rule: RateRule, start: datetime | None, end: datetime | None) -> bool:
-    """Whether the rule is in force throughout [start, end), which none of its own bounds cuts."""
-    starts_in_time = rule.effective_from is None or (start is not None and rule.effective_from <= start)
-    ends_in_time = rule.effective_to is None or (end is not None and end <= rule.effective_to)
-    return starts_in_time and ends_in_time
 
 
 def first_change(old: RateCard, new: RateCard, subject: Subject, start: datetime, end: datetime) -> datetime | None:
     """The first instant in [start, end) at which the subject's sku or prices differ; None: nowhere."""
-    before, after = (price_intervals(card, [subject]) for card in (old, new))
-    cuts = sorted({*cut_instants(old), *cut_instants(new)})
-    for at in (start, *(cut for cut in cuts if start < cut < end)):
-        if _price_at(before, at) != _price_at(after, at):
-            return at
+    change = first_difference(PriceBook(old, start, end), PriceBook(new, start, end), subject, start)
+    return change and change[0]
+
+
+def first_difference(
+    old: PriceBook, new: PriceBook, subject: Subject, start: datetime
+) -> tuple[datetime, Price | None, Price | None] | None:
+    """The first instant at which two books of one time [start, ...) differ about the subject, and what they say."""
+    before, after = old.schedule(subject), new.schedule(subject)
+    if before == after:
+        return None
+    for at in sorted({start, *(at for period in (*before, *after) for at in (period.start, period.end))}):
+        was, becomes = price_at(before, at), price_at(after, at)
+        if was != becomes:
+            return at, was, becomes
     return None
 
 
-def _price_at(intervals: Iterable[PriceInterval], at: datetime) -> tuple[str, Decimal, Decimal] | None:
-    for interval in intervals:
-        if (interval.effective_from or at) <= at and (interval.effective_to is None or at < interval.effective_to):
-            return _price(interval)
-    return None
+def price_at(schedule: Iterable[PricePeriod], at: datetime) -> Price | None:
+    """The price at the instant; None: unknown."""
+    return next((period.price for period in schedule if period.start <= at < period.end), None)
 
 
-def shown_price(intervals: Iterable[PriceInterval], at: datetime) -> str:
-    price = _price_at(intervals, at)
-    return "no price" if price is None else f"{price[2]} ({price[0]}, list {price[1]})"
+def shown_price(price: Price | None) -> str:
+    if price is None:
+        return "no price"
+    return f"{price.contracted_unit_price} ({price.sku}, list {price.list_unit_price})"

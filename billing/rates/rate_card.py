@@ -1,4 +1,4 @@
-"""The rate card: dated prices by device model, pool, partition profile and tenant, as people write it in YAML.
+"""The rate card: dated prices by what is held, where, by whom and how, as people write it in YAML.
 
     currency: EUR
     timezone: Europe/Berlin
@@ -6,7 +6,8 @@
       - {sku: h100, match: {model: "NVIDIA H100*"}, price_per_gpu_hour: "2.50", effective_from: 2026-10-01}
 
 Patterns are globs, case-sensitive; a key that is absent matches anything. `effective_to` is exclusive, absent = open.
-A date is that day's first instant, and a time without an offset is local time, in the card's own zone.
+A date is that day's first instant, and a time without an offset is local time, in the card's own zone. A rule with
+`windows` holds in these hours of the week only (see `billing.rates.windows`).
 """
 
 from __future__ import annotations
@@ -14,17 +15,24 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, time
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
-import yaml
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_serializer, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
-from billing.rates.globs import can_overlap, is_glob
+from billing.rates.matching import Pattern, can_both_fit, fits, specificity
 from billing.rates.policies import (
     Commitment,
     Component,
@@ -37,9 +45,11 @@ from billing.rates.policies import (
     Tier,
     Usage,
 )
+from billing.rates.reading import Instant, before, first_error, read_yaml, utc, zone_that_exists
+from billing.rates.windows import Window, share_a_time
 from warehouse.errors import LedgerError
 
-MATCH_KEYS = ("tenant", "partition_profile", "pool", "model")
+MATCH_KEYS = ("tenant", "partition_profile", "queue", "priority", "preemptible", "pool", "model")
 """What a rule can match, the most telling first."""
 
 
@@ -48,12 +58,38 @@ class RateError(LedgerError):
 
 
 class Match(Part):
-    """What a rule prices: a glob for each; None = anything. An empty partition_profile is the whole device."""
+    """What a rule prices: a glob for each; None = anything. An empty partition_profile is the whole device.
+
+    `priority` is a class that the card declares. What nobody holds has no queue, no priority, and is not preemptible.
+    """
 
     model: str | None = None
     pool: str | None = None
     partition_profile: str | None = None
     tenant: str | None = None
+    queue: str | None = None
+    priority: str | None = None
+    preemptible: bool | None = None
+
+
+class PriorityClass(Part):
+    """Priorities as the source told them, at least `from` and less than `to`; None = no limit."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
+
+    at_least: Annotated[int | None, Field(alias="from")] = None
+    below: Annotated[int | None, Field(alias="to")] = None
+
+    def holds(self, priority: int) -> bool:
+        return (self.at_least is None or self.at_least <= priority) and (self.below is None or priority < self.below)
+
+    @model_validator(mode="after")
+    def _holds_something(self) -> Self:
+        if self.at_least is None and self.below is None:
+            raise ValueError("from, to or both; to is exclusive")
+        if self.at_least is not None and self.below is not None and self.below <= self.at_least:
+            raise ValueError(f"to {self.below} is not above from {self.at_least}; to is exclusive")
+        return self
 
 
 class Issuer(Part):
@@ -67,13 +103,15 @@ class Issuer(Part):
 
 
 class RateRule(Part):
-    """One price per GPU-hour, in force during [effective_from, effective_to); None = open."""
+    """One price per GPU-hour, in force during [effective_from, effective_to), None = open; within that only in the
+    `windows`, if there are any."""
 
     sku: Annotated[str, Field(min_length=1)]
     match: Match = Match()
     price_per_gpu_hour: Decimal
-    effective_from: datetime | None = None
-    effective_to: datetime | None = None
+    effective_from: Instant = None
+    effective_to: Instant = None
+    windows: Annotated[tuple[Window, ...], Field(strict=False)] = ()
 
     @field_validator("price_per_gpu_hour", mode="before")
     @classmethod
@@ -84,22 +122,6 @@ class RateRule(Part):
             raise ValueError('a price is a decimal such as "2.50", not negative, with at most 9 digits each side')
         return Decimal(value)
 
-    @field_validator("effective_from", "effective_to", mode="before")
-    @classmethod
-    def _instant(cls, value: object) -> datetime | None:
-        if isinstance(value, str):
-            try:
-                value = datetime.fromisoformat(value)
-            except ValueError:
-                raise ValueError("a date or time such as 2026-10-01 or 2026-10-01T00:00:00Z fits") from None
-        if isinstance(value, date) and not isinstance(value, datetime):
-            value = datetime.combine(value, time())
-        if not isinstance(value, datetime | None):
-            raise ValueError("a date or time such as 2026-10-01 or 2026-10-01T00:00:00Z fits")
-        if value is not None and value.microsecond % 1000:
-            raise ValueError("the books count whole milliseconds")
-        return value
-
     @field_serializer("price_per_gpu_hour")
     def _price_text(self, value: Decimal) -> str:
         return format(value, "f")
@@ -107,24 +129,25 @@ class RateRule(Part):
     def in_zone(self, zone: ZoneInfo) -> RateRule:
         """The same rule with its times in UTC, naive ones read as local time in the zone."""
         times = {name: getattr(self, name) for name in ("effective_from", "effective_to")}
-        return self.model_copy(update={name: at and _utc(at, zone) for name, at in times.items()})
+        return self.model_copy(update={name: at and utc(at, zone) for name, at in times.items()})
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """What it matches, in the order of MATCH_KEYS."""
+        return tuple(getattr(self.match, key) for key in MATCH_KEYS)
 
     @property
     def specificity(self) -> tuple[object, ...]:
-        """Greater wins: more keys, more of them exact, the more telling keys, the more telling ones exact."""
-        given = [getattr(self.match, key) is not None for key in MATCH_KEYS]
-        exact = [has and not is_glob(getattr(self.match, key)) for has, key in zip(given, MATCH_KEYS, strict=True)]
-        return (sum(given), sum(exact), tuple(given), tuple(exact))
+        """Greater wins: what it matches decides; of two that are alike in this, the one with windows."""
+        return (*specificity(self.patterns), bool(self.windows))
 
     def overlaps(self, other: RateRule) -> bool:
         """Whether something at some time could match both rules."""
         return (
-            _before(self.effective_from, other.effective_to)
-            and _before(other.effective_from, self.effective_to)
-            and all(
-                ours is None or theirs is None or can_overlap(ours, theirs)
-                for ours, theirs in ((getattr(self.match, key), getattr(other.match, key)) for key in MATCH_KEYS)
-            )
+            before(self.effective_from, other.effective_to)
+            and before(other.effective_from, self.effective_to)
+            and can_both_fit(self.patterns, other.patterns)
+            and (not self.windows or not other.windows or share_a_time(self.windows, other.windows))
         )
 
 
@@ -133,6 +156,7 @@ class RateCard(Part):
 
     currency: str
     timezone: str = "UTC"
+    priority_classes: dict[Annotated[str, Field(min_length=1)], PriorityClass] = Field(default={})
     rates: Annotated[tuple[RateRule, ...], Field(strict=False)]
     issuer: Issuer = Issuer(name="GPU platform")
     minimum_seconds: Annotated[int, Field(ge=0, le=86_400)] = 60
@@ -160,11 +184,7 @@ class RateCard(Part):
     @field_validator("timezone")
     @classmethod
     def _zone_exists(cls, value: str) -> str:
-        try:
-            ZoneInfo(value)
-        except (OSError, ValueError, KeyError):
-            raise ValueError("an IANA time zone such as UTC or Europe/Berlin fits") from None
-        return value
+        return zone_that_exists(value)
 
     @field_validator("rates")
     @classmethod
@@ -173,15 +193,43 @@ class RateCard(Part):
             return rules
         dated = tuple(rule.in_zone(ZoneInfo(info.data["timezone"])) for rule in rules)
         for number, rule in enumerate(dated):
-            if not _before(rule.effective_from, rule.effective_to):
+            if not before(rule.effective_from, rule.effective_to):
                 raise ValueError(f"rates[{number}] ({rule.sku}) ends before it starts; effective_to is exclusive")
+        _refuse_unknown_classes(dated, info.data.get("priority_classes", {}))
         _refuse_ties(dated)
         return dated
+
+    @field_validator("priority_classes")
+    @classmethod
+    def _a_priority_has_one_class(cls, classes: dict[str, PriorityClass]) -> dict[str, PriorityClass]:
+        for number, (name, one) in enumerate(classes.items()):
+            for rival, other in list(classes.items())[:number]:
+                lowest = max((c.at_least for c in (one, other) if c.at_least is not None), default=None)
+                highest = min((c.below for c in (one, other) if c.below is not None), default=None)
+                if lowest is None or highest is None or lowest < highest:
+                    raise ValueError(f"{rival} and {name} share priorities; end one where the other starts")
+        return classes
+
+    def priority_class(self, priority: int | None) -> str:
+        """The class of a priority as the source told it; '' where there is none, or none was told."""
+        if priority is None:
+            return ""
+        return next((name for name, one in self.priority_classes.items() if one.holds(priority)), "")
+
+    @property
+    def priority_bounds(self) -> list[int]:
+        """The priorities at which a class starts or ends, in order."""
+        bounds = {at for one in self.priority_classes.values() for at in (one.at_least, one.below) if at is not None}
+        return sorted(bounds)
+
+    def asks_for(self, key: str) -> bool:
+        """Whether some price depends on this key of `match`."""
+        return any(getattr(rule.match, key) is not None for rule in self.rates)
 
     def canonical(self) -> str:
         """The card as JSON that depends on its content alone, not on how the YAML was laid out."""
         return json.dumps(
-            self.model_dump(mode="json", exclude_defaults=True),
+            self.model_dump(mode="json", exclude_defaults=True, by_alias=True),
             sort_keys=True,
             ensure_ascii=False,
             separators=(",", ":"),
@@ -195,16 +243,7 @@ class RateCard(Part):
 
 def load_rate_card(path: Path | str) -> RateCard:
     """Reads a card from YAML. Errors: RateError naming the key, what was found there and what fits."""
-    where = str(path)
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RateError(where, "not YAML: " + " ".join(str(error).split()), "Check indentation and quotes") from error
-    except IsADirectoryError as error:
-        raise RateError(where, "a folder, not a rate card") from error
-    if not isinstance(content, dict):
-        raise RateError(where, "not a rate card", "It starts with the keys currency, timezone and rates")
-    return parse_rate_card(content, where)
+    return parse_rate_card(read_yaml(path, "a rate card", "currency, timezone and rates", RateError), str(path))
 
 
 def parse_rate_card(content: dict[str, Any], where: str = "rate card") -> RateCard:
@@ -212,40 +251,12 @@ def parse_rate_card(content: dict[str, Any], where: str = "rate card") -> RateCa
     try:
         return RateCard.model_validate(content)
     except ValidationError as error:
-        raise _rate_error(where, error) from error
+        raise first_error(where, error, RateCard, _PARTS, RateError) from error
 
 
-def _rate_error(where: str, error: ValidationError) -> RateError:
-    first = error.errors()[0]
-    key = ""
-    for step in first["loc"]:
-        key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else str(step)
-    found = "" if isinstance(first["input"], dict | list | tuple) else f"found {first['input']!r}; "
-    say = _SAY.get(first["type"])
-    what = say(first) if say else found + first["msg"].removeprefix("Value error, ")
-    return RateError(f"{where}: {key}", what)
-
-
-_SAY: dict[str, Callable[[Any], str]] = {
-    "tuple_type": lambda error: f"found {error['input']!r}; a list fits",
-    "model_type": lambda error: f"found {error['input']!r}; keys fit",
-    "string_type": lambda error: f"found {error['input']!r}; text fits, in quotes if it looks like something else",
-    "missing": lambda _: "missing",
-    "extra_forbidden": lambda error: (
-        f"unknown key, or one that is not implemented yet; known here: {', '.join(_known_keys(error['loc']))}"
-    ),
-}
-
-
-def _known_keys(location: Sequence[int | str]) -> Sequence[str]:
-    parents = [step for step in location[:-1] if isinstance(step, str)]
-    return list(
-        _PARTS.get(parents[0] if parents else "", {}).get(parents[-1] if parents else "", RateCard).model_fields
-    )
-
-
-_PARTS: dict[str, dict[str, type[BaseModel]]] = {
-    "rates": {"rates": RateRule, "match": Match},
+_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
+    "rates": {"rates": RateRule, "match": Match, "windows": Window},
+    "priority_classes": {"*": PriorityClass},
     "issuer": {"issuer": Issuer},
     "discounts": {"discounts": Discount, "match": Usage, "tiers": Tier},
     "commitments": {"commitments": Commitment},
@@ -256,6 +267,17 @@ _PARTS: dict[str, dict[str, type[BaseModel]]] = {
     "exchange_rates": {"exchange_rates": ExchangeRate},
 }
 """The parts of a card by the keys that lead to them."""
+
+
+def _refuse_unknown_classes(rules: Sequence[RateRule], classes: Mapping[str, PriorityClass]) -> None:
+    for number, rule in enumerate(rules):
+        wanted = rule.match.priority
+        if wanted and not any(fits(wanted, name) for name in classes):
+            declared = ", ".join(classes) or "none"
+            raise ValueError(
+                f"rates[{number}] ({rule.sku}) is for priority {wanted!r}, which is no class; priority_classes "
+                f"declares {declared}"
+            )
 
 
 def _refuse_ties(rules: Sequence[RateRule]) -> None:
@@ -269,11 +291,3 @@ def _refuse_ties(rules: Sequence[RateRule]) -> None:
                     "price the same GPU at the same time; end one where the other starts, or add a key to match"
                 )
         rivals.append((number, rule))
-
-
-def _before(start: datetime | None, end: datetime | None) -> bool:
-    return start is None or end is None or start < end
-
-
-def _utc(at: datetime, zone: ZoneInfo) -> datetime:
-    return (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC)

@@ -1,29 +1,36 @@
-"""`gpuledger rates`: put a rate card in force, and see which one is."""
+"""`gpuledger rates`: put a rate card in force, and see which one is, which were, and what another would change."""
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpuledger import options
-from gpuledger.output import instant, print_rows, say
-from warehouse.store import migrate, open_store
+from gpuledger.output import instant, print_json, print_rows, say
+from warehouse.store import Store, migrate, open_store
+
+if TYPE_CHECKING:
+    from billing.rates import RateCard
 
 rates = typer.Typer(no_args_is_help=True)
 
+KEYS = ("tenant", "partition_profile", "queue", "priority", "preemptible", "pool", "model")
 COLUMNS = (
-    "sku", "model", "pool", "partition_profile", "tenant", "price_per_gpu_hour", "currency",
-    "effective_from", "effective_to", "version",
+    "sku", "model", "pool", "partition_profile", "tenant", "queue", "priority", "preemptible", "price_per_gpu_hour",
+    "currency", "effective_from", "effective_to", "windows", "version",
+)  # fmt: skip
+EFFECT = (
+    "tenant", "model", "pool", "partition_profile", "queue", "priority", "preemptible", "gpu_hours", "old_cost",
+    "new_cost", "difference", "unpriced_before", "unpriced_after", "currency",
 )  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(rates, name="rates", help="Prices: apply a rate card, list the one in force.")
+    app.add_typer(rates, name="rates", help="Prices: apply a rate card, list the one in force, compare and look back.")
 
 
 @rates.command("apply")
@@ -34,13 +41,14 @@ def apply(
     reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
 ) -> None:
     """Check a rate card and put it in force; the same card again changes nothing."""
+    from billing.audit import whoever
     from billing.rates import apply_rate_card, current_rate_card, load_rate_card
 
     card = load_rate_card(file)
     with open_store(store) as opened:
         migrate(opened)
         before = current_rate_card(opened)
-        version = apply_rate_card(opened, card, author or _user(), reason, datetime.now(UTC))
+        version = apply_rate_card(opened, card, whoever(author), reason, datetime.now(UTC))
     if before is not None and before.version == version:
         say(f"rate card {version} is in force already, since {instant(before.applied_at)}")
         return
@@ -56,7 +64,9 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     with open_store(store) as opened:
         migrate(opened)
         rows = list_rates(opened)
-    if fmt is not options.Format.table:
+    if fmt is options.Format.json:
+        print_json([{**{c: row[c] for c in COLUMNS}, "windows": row["windows_json"]} for row in rows])
+    elif fmt is options.Format.csv:
         print_rows(rows, COLUMNS, fmt)
     elif not rows:
         say("no rate card yet. Next: gpuledger rates apply FILE")
@@ -65,8 +75,140 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
         print_rows([_for_people(row) for row in rows], ("sku", "for", "price", "from", "to"), fmt, title)
 
 
+@rates.command("show")
+def show(
+    version: Annotated[str, typer.Argument(help="Which card.", show_default="the one in force")] = "",
+    store: options.Store = "",
+) -> None:
+    """A card as YAML, as it can be applied again; the one in force, or an earlier one by its version."""
+    import json
+
+    import yaml
+
+    from billing.rates import RateError, current_rate_card
+
+    with open_store(store) as opened:
+        migrate(opened)
+        if version:
+            card = _of_version(opened, version)
+        else:
+            current = current_rate_card(opened)
+            if current is None:
+                raise RateError("rates", "no rate card is in force", "Run: gpuledger rates apply FILE")
+            card = current.card
+    typer.echo(yaml.safe_dump(json.loads(card.canonical()), sort_keys=False, allow_unicode=True), nl=False)
+
+
+@rates.command("history")
+def history_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """Every card that was applied: which, when, by whom and why."""
+    from billing.rates import history
+
+    with open_store(store) as opened:
+        migrate(opened)
+        rows = history(opened)
+    if fmt is options.Format.table and not rows:
+        say("no rate card yet. Next: gpuledger rates apply FILE")
+        return
+    print_rows(rows, ("version", "applied_at", "author", "reason", "rules"), fmt)
+
+
+@rates.command("diff")
+def diff(
+    one: Annotated[str, typer.Argument(metavar="CARD", help="A file, or the version of a card that was applied.")],
+    other: Annotated[
+        str, typer.Argument(metavar="[CARD]", help="Another; alone, the first is compared with the card in force.")
+    ] = "",
+    period: Annotated[
+        str,
+        typer.Option(
+            help="Whose hours the effect is of: a month, a day, START..END.", show_default="all that is closed"
+        ),
+    ] = "",
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """What a card would change: its rules in words, and the cost of what the closed hours hold. Changes nothing."""
+    from billing.periods import parse_period
+    from billing.rates import card_changes, current_rate_card, price_effect
+    from billing.rates.changes import ALWAYS
+
+    with open_store(store) as opened:
+        migrate(opened)
+        current = current_rate_card(opened)
+        new = _card(opened, other or one)
+        old = _card(opened, one) if other else current.card if current else new.model_copy(update={"rates": ()})
+        asked = parse_period(period, new.timezone) if period else ALWAYS
+        changes = card_changes(old, new)
+        effect = price_effect(opened, old, new, asked) if changes else []
+    if fmt is options.Format.json:
+        print_json(
+            {
+                "old": old.version,
+                "new": new.version,
+                "changes": [{"what": c.what, "of": c.of, "words": c.words} for c in changes],
+                "effect": [{name: row[name] for name in EFFECT} for row in effect],
+            }
+        )
+    elif fmt is options.Format.csv:
+        print_rows(effect, EFFECT, fmt)
+    else:
+        _print_diff(old, new, changes, effect)
+
+
+def _print_diff(old: RateCard, new: RateCard, changes: list[Any], effect: list[dict[str, Any]]) -> None:
+    if not changes:
+        say(f"cards {old.version} and {new.version} say the same")
+        return
+    for change in changes:
+        typer.echo(f"{change.what:<8} {change.of}: {change.words}")
+    if not effect:
+        say("no price of what the closed hours hold would change")
+        return
+    dimensions = [
+        k
+        for k in ("tenant", "model", "pool", "partition_profile", "queue", "priority")
+        if any(row[k] for row in effect)
+    ]
+    dimensions += ["preemptible"] if any(row["preemptible"] for row in effect) else []
+    rows = [
+        {
+            **{name: row[name] for name in dimensions},
+            "GPU-hours": round(row["gpu_hours"], 2),
+            "now": round(row["old_cost"], 2),
+            "then": round(row["new_cost"], 2),
+            "difference": row["difference"] and round(row["difference"], 2),
+            "without a price": f"{row['unpriced_before']:.2f} h, then {row['unpriced_after']:.2f} h"
+            if row["unpriced_before"] or row["unpriced_after"]
+            else "",
+        }
+        for row in effect
+    ]
+    columns = [*dimensions, "GPU-hours", "now", "then", "difference"]
+    columns += ["without a price"] if any(row["without a price"] for row in rows) else []
+    print_rows(rows, columns, options.Format.table, f"what the closed hours hold, in {new.currency}")
+
+
+def _card(store: Store, named: str) -> RateCard:
+    from billing.rates import load_rate_card
+
+    return load_rate_card(named) if Path(named).exists() else _of_version(store, named)
+
+
+def _of_version(store: Store, version: str) -> RateCard:
+    from billing.rates import RateError, rate_card_of
+
+    applied = rate_card_of(store, version)
+    if applied is None:
+        raise RateError(
+            version, "neither a file nor the version of a card that was applied", "See: gpuledger rates history"
+        )
+    return applied.card
+
+
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
-    patterns = [f"{key} {row[key]}" for key in ("tenant", "model", "partition_profile", "pool") if row[key] is not None]
+    patterns = [f"{key} {_word(row[key])}" for key in KEYS if row[key] is not None]
+    patterns += [row["windows"]] if row["windows"] else []
     return {
         "sku": row["sku"],
         "for": ", ".join(patterns) or "anything",
@@ -76,8 +218,5 @@ def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

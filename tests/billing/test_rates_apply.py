@@ -40,8 +40,8 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
         (HEAD + 'price_per_gpu_hour: "-2"', r"found '-2'; a price is a decimal such as \"2\.50\", not negative"),
         (HEAD + 'price_per_gpu_hour: "2"\n    effective_from: soon', r"effective_from: found 'soon'; a date or time"),
         (
-            HEAD + 'price_per_gpu_hour: "2"\n    match: {queue: q}',
-            r"rates\[0\]\.match\.queue: unknown key.*known here: mo",
+            HEAD + 'price_per_gpu_hour: "2"\n    match: {node: q}',
+            r"rates\[0\]\.match\.node: unknown key.*known here: mo",
         ),
         (HEAD + "sku2: x", "price_per_gpu_hour: missing"),
         ("currency: eur\nrates: []", "currency: found 'eur'; an ISO 4217 code such as EUR fits"),

@@ -1,0 +1,7 @@
+-- One row: a combination of what a mapping can tell claims apart by.
+-- Params:  workload_patterns = regular expressions; workloads = which of them a name matches, as 0101.
+SELECT DISTINCT
+    tenant, project, queue, cluster, source,
+    arrayStringConcat(arrayMap(pattern -> toString(match(workload_id, pattern)), {workload_patterns:Array(String)})) AS workloads
+FROM {settled:Identifier}
+ORDER BY ALL

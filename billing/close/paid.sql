@@ -1,0 +1,45 @@
+-- The settled claims as they are paid for: each cut where the tenants' mapping changes whose it is.
+-- Shape:   told_claim = the claim that it is a piece of; the first piece keeps its name, so that nothing changes where
+--          nothing is cut. told_tenant, told_project = as the source told. payer = hash of what prices tell claims
+--          apart by besides the device (as in billing/rates/stage_prices.sql).
+-- Params:  workload_patterns as in combinations.sql; by_queue, by_preemptible, priority_bounds as in subjects.sql.
+CREATE TABLE {paid:Identifier} ENGINE = Memory AS
+WITH
+    told AS
+    (
+        SELECT
+            settled.* EXCEPT (claim, tenant, project, start_ms, end_ms),
+            claim AS told_claim, tenant AS told_tenant, project AS told_project, start_ms AS told_start_ms, end_ms AS told_end_ms,
+            cityHash64(
+                toString(tenant), toString(project), toString(queue), toString(cluster), toString(source),
+                arrayStringConcat(arrayMap(pattern -> toString(match(workload_id, pattern)), {workload_patterns:Array(String)}))) AS combination
+        FROM {settled:Identifier} AS settled
+    ),
+    owned AS
+    (
+        SELECT combination, groupArray((from_ms, to_ms, to_tenant, to_project, cost_center, unmapped)) AS pieces
+        FROM {owners:Identifier}
+        GROUP BY combination
+    )
+SELECT
+    told.* EXCEPT (told_start_ms, told_end_ms, combination),
+    greatest(told_start_ms, piece.1) AS start_ms,
+    least(told_end_ms, piece.2) AS end_ms,
+    if(start_ms = told_start_ms, told_claim, cityHash64(told_claim, start_ms)) AS claim,
+    toLowCardinality(piece.3) AS tenant,
+    toLowCardinality(piece.4) AS project,
+    toLowCardinality(piece.5) AS cost_center,
+    CAST(piece.6 AS Bool) AS unmapped,
+    cityHash64(
+        partition_profile,
+        piece.3,
+        if({by_queue:UInt8}, toString(queue), ''),
+        toUInt16(if(isNull(priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= priority, {priority_bounds:Array(Int64)}))),
+        toUInt8(if({by_preemptible:UInt8}, preemptible, false))) AS payer
+FROM told
+LEFT JOIN owned ON told.combination = owned.combination
+ARRAY JOIN if(
+    empty(pieces),
+    [(toInt64(0), {forever:Int64}, toString(told_tenant), toString(told_project), '', toUInt8(0))],
+    pieces) AS piece
+WHERE greatest(told_start_ms, piece.1) < least(told_end_ms, piece.2) OR (told_start_ms >= told_end_ms AND piece.1 <= told_start_ms AND told_start_ms < piece.2)

@@ -1,0 +1,55 @@
+"""Who pays for what is held: the settled claims, cut where the tenants' mapping changes."""
+
+from __future__ import annotations
+
+from billing.close.claims import Stage
+from billing.close.resolve import FOREVER
+from billing.rates import AppliedCard
+from billing.rates.staging import subject_params
+from billing.tenants import AppliedMapping, Combination, OwnerBook
+from warehouse.store import Store, read_sql
+
+
+def stage_payers(store: Store, stage: Stage, mapping: AppliedMapping | None, card: AppliedCard | None) -> None:
+    """Replaces the working table `settled` by the same claims with those who pay for them."""
+    patterns = list(mapping.mapping.workload_expressions) if mapping else []
+    params = {
+        **stage.names("settled", "owners", "paid"),
+        **subject_params(card.card if card else None),
+        "workload_patterns": patterns,
+        "forever": FOREVER,
+    }
+    store.command(read_sql(__file__, "stage_owners"), params)
+    if mapping is not None:
+        _fill_owners(store, stage, mapping, [Combination(**row) for row in _combinations(store, params)])
+    store.command(read_sql(__file__, "paid"), params)
+    store.exchange(stage("paid"), stage("settled"))
+    store.command("DROP TABLE {paid:Identifier}", params)
+
+
+def _combinations(store: Store, params: dict[str, object]) -> list[dict[str, str]]:
+    return store.rows(read_sql(__file__, "combinations"), params)
+
+
+def _fill_owners(store: Store, stage: Stage, mapping: AppliedMapping, combinations: list[Combination]) -> None:
+    import pyarrow as pa
+
+    book = OwnerBook(mapping.mapping)
+    rows = [(combination, period) for combination in combinations for period in book.periods(combination)]
+    if not rows:
+        return
+    texts = {name: [getattr(told, name) for told, _ in rows] for name in Combination._fields}
+    store.insert(
+        stage("owners"),
+        pa.table(
+            {
+                **{name: pa.array(values, pa.string()) for name, values in texts.items()},
+                "from_ms": pa.array([period.start_ms for _, period in rows], pa.int64()),
+                "to_ms": pa.array([min(period.end_ms, FOREVER) for _, period in rows], pa.int64()),
+                "to_tenant": pa.array([period.owner.tenant for _, period in rows], pa.string()),
+                "to_project": pa.array([period.owner.project for _, period in rows], pa.string()),
+                "cost_center": pa.array([period.owner.cost_center for _, period in rows], pa.string()),
+                "unmapped": pa.array([int(period.owner.unmapped) for _, period in rows], pa.uint32()),
+            }
+        ),
+    )

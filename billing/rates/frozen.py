@@ -1,0 +1,69 @@
+"""What of a card's policies an issued invoice holds fast: what was in force in its month and concerns its tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from pydantic import BaseModel
+
+from billing.rates.policies import ExchangeRate, Policy
+from billing.rates.rate_card import RateCard
+
+KINDS = ("discounts", "commitments", "components", "idle_policy", "taxes", "invoice_currencies", "exchange_rates")
+DATES = {"effective_from", "effective_to"}
+
+
+def changed_policy(old: RateCard, new: RateCard, month: str, tenant: str) -> tuple[str, str, str] | None:
+    """The first policy that two cards have differently for a tenant's month (like 2026-10): its name, and both in
+    words. Only what is in force counts, so to end one later and follow it with another is no change."""
+    if old.minimum_seconds != new.minimum_seconds:
+        return "minimum_seconds", str(old.minimum_seconds), str(new.minimum_seconds)
+    for kind in KINDS:
+        before, after = (_in_force(card, kind, month, tenant) for card in (old, new))
+        for number in range(max(len(before), len(after))):
+            one = before[number] if number < len(before) else None
+            other = after[number] if number < len(after) else None
+            if _terms(one) != _terms(other):
+                return _name(kind, one or other), policy_words(one), policy_words(other)
+    return None
+
+
+def _in_force(card: RateCard, kind: str, month: str, tenant: str) -> Sequence[BaseModel]:
+    policies = getattr(card, kind)
+    if policies == "platform":  # the word for no rule at all
+        return ()
+    return [policy for policy in policies if _holds(policy, month) and _concerns(policy, tenant)]
+
+
+def _holds(policy: Policy | ExchangeRate, month: str) -> bool:
+    return policy.month == month if isinstance(policy, ExchangeRate) else policy.in_force(month)
+
+
+def _concerns(policy: Any, tenant: str) -> bool:
+    """Whether it could touch the tenant's invoice: its own glob, or that of its match; what names no tenant could."""
+    patterns = (getattr(policy, "tenant", None), getattr(getattr(policy, "match", None), "tenant", None))
+    return all(pattern is None or fnmatchcase(tenant, pattern) for pattern in patterns)
+
+
+def _terms(policy: BaseModel | None) -> object:
+    return None if policy is None else policy.model_dump(exclude=DATES)
+
+
+def _name(kind: str, policy: BaseModel | None) -> str:
+    name = next((getattr(policy, key) for key in ("name", "sku", "pool", "currency") if hasattr(policy, key)), "")
+    return f"{kind} {name!r}" if name else kind
+
+
+def policy_words(policy: BaseModel | None) -> str:
+    """Like `percent 10, match tenant chem`; `none` for none."""
+    return "none" if policy is None else _words(policy.model_dump(mode="json", exclude_defaults=True, by_alias=True))
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_words(item)}" for key, item in value.items())
+    if isinstance(value, list):
+        return "[" + "; ".join(_words(item) for item in value) + "]"
+    return str(value)

@@ -1,0 +1,77 @@
+"""Which rules fit something, which of them says most about it, and which could contradict each other.
+
+Used by rate cards and by the tenants' mapping: both have rules that match by globs, of which the most specific wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from billing.rates.globs import can_overlap, is_glob
+
+Pattern = str | bool | None
+"""A glob, a truth, or None: anything."""
+
+
+def fits(pattern: Pattern, value: str | bool) -> bool:
+    if pattern is None or isinstance(pattern, bool):
+        return pattern is None or pattern == value
+    return isinstance(value, str) and fnmatchcase(value, pattern)
+
+
+def specificity(patterns: Sequence[Pattern]) -> tuple[object, ...]:
+    """Greater wins: more keys, more of them exact, the more telling keys, the more telling ones exact.
+
+    The patterns come in the order of how telling their keys are, the most telling first.
+    """
+    given = [pattern is not None for pattern in patterns]
+    exact = [has and not (isinstance(p, str) and is_glob(p)) for has, p in zip(given, patterns, strict=True)]
+    return (sum(given), sum(exact), tuple(given), tuple(exact))
+
+
+def can_both_fit(left: Sequence[Pattern], right: Sequence[Pattern]) -> bool:
+    """Whether something could fit both; never no where something does."""
+    return all(_can_both(ours, theirs) for ours, theirs in zip(left, right, strict=True))
+
+
+def _can_both(left: Pattern, right: Pattern) -> bool:
+    if left is None or right is None:
+        return True
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left == right
+    return can_overlap(left, right)
+
+
+class Matcher:
+    """Finds the rules that fit, fast for many things that share few values of each key."""
+
+    def __init__(self, keys: Sequence[str], rules: Sequence[Mapping[str, Pattern]]) -> None:
+        self._all = (1 << len(rules)) - 1
+        self._by_key: list[tuple[str, list[Pattern], dict[str | bool, int]]] = []
+        for key in keys:
+            patterns = [rule.get(key) for rule in rules]
+            if any(pattern is not None for pattern in patterns):
+                self._by_key.append((key, patterns, {}))
+
+    def fitting(self, value_of: Callable[[str], Any]) -> int:
+        """The rules that fit, as bits: bit n is rule n."""
+        found = self._all
+        for key, patterns, known in self._by_key:
+            value = value_of(key)
+            bits = known.get(value)
+            if bits is None:
+                bits = known[value] = sum(1 << n for n, pattern in enumerate(patterns) if fits(pattern, value))
+            found &= bits
+        return found
+
+
+def numbers(bits: int) -> tuple[int, ...]:
+    """The places of the bits that are set, in order."""
+    found = []
+    while bits:
+        lowest = bits & -bits
+        found.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return tuple(found)

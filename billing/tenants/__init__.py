@@ -1,0 +1,28 @@
+"""Whose what is held is: from the words of the sources (tenant, project, queue, ...) to who pays.
+
+The mapping as people write it (`mapping`), whom it names when (`owners`), which one is in force (`applied`), and what
+it leaves open (`unmapped`). It knows nothing of prices.
+"""
+
+from billing.tenants.applied import AppliedMapping, apply_mapping, current_mapping, mapping_history
+from billing.tenants.mapping import OwnerRule, TenantError, TenantMapping, load_mapping, parse_mapping
+from billing.tenants.owners import Combination, Owner, OwnerBook
+from billing.tenants.unmapped import Preview, preview, unmapped
+
+__all__ = [
+    "AppliedMapping",
+    "Combination",
+    "Owner",
+    "OwnerBook",
+    "OwnerRule",
+    "Preview",
+    "TenantError",
+    "TenantMapping",
+    "apply_mapping",
+    "current_mapping",
+    "load_mapping",
+    "mapping_history",
+    "parse_mapping",
+    "preview",
+    "unmapped",
+]

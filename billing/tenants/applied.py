@@ -1,0 +1,121 @@
+"""The mapping in force: applied by whom and why, and never changed under an issued invoice."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from billing import audit
+from billing.tenants.mapping import TenantError, TenantMapping
+from billing.tenants.owners import Combination, Owner, OwnerBook
+from warehouse.store import Store, read_sql
+
+
+@dataclass(frozen=True)
+class AppliedMapping:
+    """A mapping as it was applied, by whom and why."""
+
+    mapping: TenantMapping
+    version: str
+    applied_at: datetime
+    author: str
+    reason: str
+
+
+def current_mapping(store: Store) -> AppliedMapping | None:
+    """The mapping in force, or None before the first was applied."""
+    rows = store.rows(read_sql(__file__, "current_mapping"))
+    return _applied(rows[0]) if rows else None
+
+
+def mapping_history(store: Store) -> list[dict[str, Any]]:
+    """Every application, the oldest first: version, when, who, why, number of rules."""
+    return store.rows(
+        "SELECT version, applied_at, author, reason, "
+        "toUInt32(JSONLength(mapping, 'rules')) AS rules FROM tenant_mappings FINAL ORDER BY sequence"
+    )
+
+
+def apply_mapping(store: Store, mapping: TenantMapping, author: str, reason: str, now: datetime) -> str:
+    """Puts the mapping in force and answers its version; the one in force already is left as it is.
+
+    Closed hours in which it changes whose something is are attributed again by the next close.
+    Errors: TenantError if it would change what an issued invoice was computed from.
+    """
+    import pyarrow as pa
+
+    rows = store.rows(read_sql(__file__, "current_mapping"))
+    if rows and rows[0]["version"] == mapping.version:
+        return mapping.version
+    old = _applied(rows[0]).mapping if rows else None
+    _refuse_changed_invoices(store, old, mapping)
+    row = pa.table(
+        {
+            "version": pa.array([mapping.version], pa.string()),
+            "sequence": pa.array([rows[0]["sequence"] + 1 if rows else 1], pa.int64()),
+            "applied_at": pa.array([now], pa.timestamp("ms", "UTC")),
+            "author": pa.array([author], pa.string()),
+            "reason": pa.array([reason], pa.string()),
+            "mapping": pa.array([mapping.canonical()], pa.string()),
+        }
+    )
+    store.insert("tenant_mappings", row)
+    inputs = {"rules": len(mapping.rules), "before": old.version if old else None}
+    audit.record(store, now, author, "tenants.apply", mapping.version, reason, inputs)
+    return mapping.version
+
+
+def _applied(row: dict[str, Any]) -> AppliedMapping:
+    mapping = TenantMapping.model_validate_json(row["mapping"])
+    return AppliedMapping(mapping, row["version"], row["applied_at"], row["author"], row["reason"])
+
+
+def _refuse_changed_invoices(store: Store, old: TenantMapping | None, new: TenantMapping) -> None:
+    """What an invoice was issued for stays whose it was: nothing may leave its tenant and month, or come to them."""
+    numbers: dict[datetime, dict[str, str]] = defaultdict(dict)
+    for row in store.rows(read_sql(__file__, "invoiced_tenants")):
+        numbers[row["period_start"]][row["tenant"]] = row["number"]
+    if not numbers:
+        return
+    expressions = [*(old.workload_expressions if old else ()), *new.workload_expressions]
+    of_old = len(old.workload_expressions) if old else 0
+    before, after = OwnerBook(old), OwnerBook(new)
+    for row in store.rows(read_sql(__file__, "invoiced_combinations"), {"workload_patterns": expressions}):
+        digits = row.pop("workloads")
+        told = Combination(*(row[name] for name in ("tenant", "project", "queue", "cluster", "source")))
+        span = _ms(row["first"]), _ms(row["last"])
+        was = before.periods(told._replace(workloads=digits[:of_old]))
+        becomes = after.periods(told._replace(workloads=digits[of_old:]))
+        for at in sorted({span[0], *(p.start_ms for p in (*was, *becomes) if span[0] < p.start_ms < span[1])}):
+            one, other = (next(p.owner for p in owners if p.start_ms <= at < p.end_ms) for owners in (was, becomes))
+            invoiced = numbers[row["period_start"]]
+            if _whose(one) != _whose(other) and (number := invoiced.get(one.tenant) or invoiced.get(other.tenant)):
+                raise TenantError(
+                    f"tenants' mapping: what was told as {_told(told)} at {_instant(at)}",
+                    f"would go from {_shown(one)} to {_shown(other)}, but invoice {number} was computed from it",
+                    "Leave that rule as it was, end it with effective_to, and follow it with a new one",
+                )
+
+
+def _whose(owner: Owner) -> tuple[str, str, str]:
+    return owner.tenant, owner.project, owner.cost_center
+
+
+def _told(told: Combination) -> str:
+    named = zip(("tenant", "project", "queue", "cluster"), told, strict=False)
+    return ", ".join(f"{key} {value!r}" for key, value in named if value) or "nothing"
+
+
+def _shown(owner: Owner) -> str:
+    parts = (("project", owner.project), ("cost center", owner.cost_center))
+    return f"{owner.tenant!r}" + "".join(f", {name} {value!r}" for name, value in parts if value)
+
+
+def _ms(instant: datetime) -> int:
+    return (instant.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+def _instant(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M}Z"

@@ -1,0 +1,148 @@
+"""`gpuledger tenants`: whose what is held is, by rules over what the sources told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import instant, print_rows, say
+from warehouse.store import migrate, open_store
+
+tenants = typer.Typer(no_args_is_help=True)
+
+KEYS = ("workload", "project", "tenant", "queue", "source", "cluster")
+COLUMNS = (
+    *(f"match_{key}" for key in KEYS), "tenant", "project", "cost_center", "effective_from", "effective_to", "version",
+)  # fmt: skip
+UNMAPPED = (
+    "told_tenant", "told_project", "queue", "cluster", "owner", "gpu_hours", "allocations", "since", "until",
+)  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(
+        tenants, name="tenants", help="Who pays: apply a mapping of tenants, list it, see what it leaves open."
+    )
+
+
+@tenants.command("apply")
+def apply(
+    file: Annotated[Path, typer.Argument(help="The tenants' mapping, YAML.")],
+    store: options.Store = "",
+    author: Annotated[str, typer.Option(help="Who applies it.", show_default="you")] = "",
+    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
+) -> None:
+    """Check a mapping and put it in force; the same mapping again changes nothing."""
+    from billing.audit import whoever
+    from billing.rates import current_rate_card
+    from billing.tenants import apply_mapping, current_mapping, load_mapping
+
+    mapping = load_mapping(file)
+    with open_store(store) as opened:
+        migrate(opened)
+        before, card = current_mapping(opened), current_rate_card(opened)
+        version = apply_mapping(opened, mapping, whoever(author), reason, datetime.now(UTC))
+    if before is not None and before.version == version:
+        say(f"tenants' mapping {version} is in force already, since {instant(before.applied_at)}")
+        return
+    dated = any(rule.effective_from or rule.effective_to for rule in mapping.rules)
+    if dated and card is not None and card.card.timezone != mapping.timezone:
+        say(f"its dates are in {mapping.timezone}, those of the rate card in {card.card.timezone}")
+    say(f"tenants' mapping {version} is in force: {_count(len(mapping.rules), 'rule')}. Next: gpuledger close")
+
+
+@tenants.command("list")
+def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """The rules of the mapping in force: what they match, who pays, and their time (UTC; a dash is open)."""
+    from billing.tenants import current_mapping
+
+    with open_store(store) as opened:
+        migrate(opened)
+        current = current_mapping(opened)
+    rows = [
+        {
+            **{f"match_{key}": getattr(rule.match, key) for key in KEYS},
+            "for": rule.words,
+            "tenant": rule.tenant,
+            "project": rule.project,
+            "cost_center": rule.cost_center or None,
+            "effective_from": rule.effective_from,
+            "effective_to": rule.effective_to,
+            "version": current.version,
+        }
+        for rule in (current.mapping.rules if current else ())
+        if current
+    ]
+    if fmt is not options.Format.table:
+        print_rows(rows, COLUMNS, fmt)
+    elif current is None:
+        say("no tenants' mapping: what is held is whose the source says. Next: gpuledger tenants apply FILE")
+    else:
+        rest = f"the rest: the told tenant, or {current.mapping.unmapped_owner or 'nobody'} where none was told"
+        title = f"tenants' mapping {current.version}; {rest}"
+        columns = ("for", "tenant", "project", "cost_center", "from", "to")
+        print_rows([_for_people(row) for row in rows], columns, fmt, title)
+
+
+@tenants.command("check")
+def check(
+    file: Annotated[Path, typer.Argument(help="The tenants' mapping, YAML.")],
+    store: options.Store = "",
+) -> None:
+    """Check a mapping and show what it would change in the closed books. Changes nothing; exit 1 if it leaves
+    something unmapped."""
+    from billing.tenants import load_mapping, preview
+
+    mapping = load_mapping(file)
+    with open_store(store) as opened:
+        migrate(opened)
+        found = preview(opened, mapping)
+    table = options.Format.table
+    told = ("told_tenant", "told_project", "queue", "cluster")
+    if found.moves:
+        print_rows([_rounded(row) for row in found.moves], (*told, "now", "then", "gpu_hours"), table, "would change")
+    for rule in found.idle:
+        say(f"{rule} fits nothing that was ever held")
+    if found.unmapped:
+        print_rows([_rounded(row) for row in found.unmapped], (*told, "owner", "gpu_hours"), table, "no rule fits")
+        raise typer.Exit(1)
+    say(f"{file}: {_count(len(mapping.rules), 'rule')}; everything in the closed books has one")
+
+
+@tenants.command("unmapped")
+def unmapped_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """What no rule of the mapping fits in the closed books: what the source told, who pays, how much, since when."""
+    from billing.tenants import current_mapping, unmapped
+
+    with open_store(store) as opened:
+        migrate(opened)
+        current, rows = current_mapping(opened), unmapped(opened)
+    if fmt is not options.Format.table:
+        print_rows(rows, UNMAPPED, fmt)
+    elif current is None:
+        say("no tenants' mapping: what is held is whose the source says. Next: gpuledger tenants apply FILE")
+    elif not rows:
+        say("everything in the closed books has a rule")
+    else:
+        print_rows([_rounded(row) for row in rows], UNMAPPED, fmt, f"no rule of {current.version} fits")
+
+
+def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
+    dates = {
+        short: row[key] and instant(row[key]).replace("T00:00:00.000Z", "")
+        for short, key in (("from", "effective_from"), ("to", "effective_to"))
+    }
+    return {**{name: row[name] for name in ("for", "tenant", "project", "cost_center")}, **dates}
+
+
+def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row, "gpu_hours": round(row["gpu_hours"], 2)}
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
