@@ -98,7 +98,8 @@ def _set(query: AllocationQuery, window: Period, rows: Iterable[Row], scale: Sca
         apart = row["apart_cluster"], row["apart_node"]
         if row["held"]:
             holder = _add(found if row["matched"] else others, _name(query, row), window, row, scale, *KINDS)
-            bearers.setdefault(apart, []).append((holder, _listed(row, scale, *KINDS)))
+            if query.share_idle:
+                bearers.setdefault(apart, []).append((holder, _listed(row, scale, *KINDS)))
             continue
         if row["unallocated_micro_ms"]:
             idle.setdefault(apart, []).append(row)

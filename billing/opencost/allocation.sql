@@ -20,7 +20,10 @@ WITH
     (
         SELECT
             steps.step AS step,
-            ledger.*,
+            cluster, node, project, workload_id, tenant, queue, model, pool, device_id,
+            allocation_id != '' AS held,
+            units < device_units AS partly,
+            device_units, list_unit_price, contracted_unit_price, billing_currency,
             toUnixTimestamp64Milli(charge_period_start) AS since,
             toUnixTimestamp64Milli(charge_period_end) AS until,
             greatest(since, step_from) AS part_from,
@@ -41,7 +44,7 @@ WITH
     )
 SELECT
     step,
-    allocation_id != '' AS held,
+    held,
     (empty({wanted_cluster:Array(String)}) OR has({wanted_cluster:Array(String)}, cluster))
         AND (empty({wanted_node:Array(String)}) OR has({wanted_node:Array(String)}, node))
         AND (empty({wanted_namespace:Array(String)}) OR has({wanted_namespace:Array(String)}, project))
@@ -73,7 +76,7 @@ SELECT
     sum(intDiv(unavailable * through, whole) - intDiv(unavailable * before, whole)) AS unavailable_micro_ms,
     min(part_from) AS from_ms,
     max(part_to) AS to_ms,
-    max(held AND units < parts.device_units) AS shared,
+    max(held AND partly) AS shared,
     if(min(cluster) = max(cluster), min(cluster), NULL) AS the_cluster,
     if(min(node) = max(node), min(node), NULL) AS the_node,
     if(min(project) = max(project), min(project), NULL) AS the_namespace,

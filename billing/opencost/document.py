@@ -7,13 +7,14 @@ Source: core/pkg/opencost/allocation_json.go, allocationprops.go and allocation.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from billing.exact import rounded
+from billing.exact import DIGITS, NANO, quotient, rounded
 from billing.opencost.allocation import Allocation, Allocations
 from billing.opencost.words import LABELS, PROPERTIES
 
@@ -28,6 +29,8 @@ NOT_MEASURED = dict.fromkeys(
     ),
     0.0,
 )  # fmt: skip
+
+_MINUTE = timedelta(minutes=1)
 
 
 def response(answer: Allocations) -> dict[str, Any]:
@@ -49,16 +52,16 @@ def allocation_json(found: Allocation, currency: str | None) -> dict[str, Any]:
     """One allocation. Costs are in the rate card's currency; `gpuCost` at list price with the share of idle time,
     `gpuCostAdjustment` brings it to the contracted price, `totalCost` is both."""
     held = found.held
-    minutes = Fraction(int((found.end - found.start).total_seconds() * 1000), 60_000)
-    hours = Fraction(held.quantity, held.scale.hour)
+    minutes = (found.end - found.start) / _MINUTE
+    hours = held.quantity / held.scale.hour
     count = hours * 60 / minutes
     metered = 0 if found.is_platform else held.quantity - held.kinds["unmetered"]
-    efficiency = Fraction(held.kinds["used"], metered) if metered else None
+    efficiency = held.kinds["used"] / metered if metered else None
     priced = held.priced or not held.unpriced
-    listed = held.scale.money(held.listed)
-    cost = listed + found.idle_cost if priced else None
-    adjustment = held.billed() - listed if priced else None
-    total = None if cost is None or adjustment is None else cost + adjustment
+    money = held.scale.hour * NANO
+    cost = _sum(held.listed, money, found.idle_cost) if priced else None
+    adjustment = (held.contracted - held.listed) / money if priced else None
+    total = _sum(held.contracted, money, found.idle_cost) if priced else None
     return {
         "name": found.name,
         "properties": _properties(found.properties),
@@ -71,18 +74,18 @@ def allocation_json(found: Allocation, currency: str | None) -> dict[str, Any]:
         "gpuHours": _number(hours),
         "gpuCost": _number(cost),
         "gpuCostAdjustment": _number(adjustment),
-        "gpuCostIdle": _number(found.idle_cost),
+        "gpuCostIdle": _number(float(found.idle_cost)),
         "gpuEfficiency": _number(efficiency),
         "pvs": None,
         "lbAllocations": None,
         "totalCost": _number(total),
         "totalEfficiency": _number(efficiency),
         "gpuAllocation": None if found.is_platform else _gpu(found, count, efficiency),
-        "gpuledger": _exact(found, total, currency),
+        "gpuledger": _exact(found, priced, currency),
     }
 
 
-def _gpu(found: Allocation, count: Fraction, efficiency: Fraction | None) -> dict[str, Any]:
+def _gpu(found: Allocation, count: float, efficiency: float | None) -> dict[str, Any]:
     """`gpuUsageAverage` is of the metered time, as an average over samples is; in GPUs, so that usage / request is the
     efficiency also of a pod with eight."""
     named = {"gpuModel": found.properties["model"], "gpuUUID": found.properties["device"]}
@@ -94,7 +97,7 @@ def _gpu(found: Allocation, count: Fraction, efficiency: Fraction | None) -> dic
     }
 
 
-def _exact(found: Allocation, total: Fraction | None, currency: str | None) -> dict[str, Any]:
+def _exact(found: Allocation, priced: bool, currency: str | None) -> dict[str, Any]:
     """Exact to nine digits. Hours of the platform's own time are neither used nor idle: nobody held them."""
     held = found.held
     kinds = {} if found.is_platform else {kind: held.scale.hours(part) for kind, part in held.kinds.items()}
@@ -102,7 +105,7 @@ def _exact(found: Allocation, total: Fraction | None, currency: str | None) -> d
         "gpuHours": held.hours(),
         **{f"{kind}GpuHours": hours for kind, hours in kinds.items()},
         "unpricedGpuHours": held.scale.hours(held.unpriced),
-        "totalCost": None if total is None else rounded(total),
+        "totalCost": _total(found) if priced else None,
     }
     texts = {key: None if value is None else format(value, "f") for key, value in amounts.items()}
     return {**texts, "currency": currency}
@@ -115,10 +118,23 @@ def _properties(known: Mapping[str, str | None]) -> dict[str, Any]:
     return {**properties, "labels": labels} if labels else properties
 
 
-def _number(value: Fraction | None) -> float | None:
-    return None if value is None else float(rounded(value))
+def _total(found: Allocation) -> Decimal:
+    if found.idle_cost:
+        return rounded(found.held.billed() + found.idle_cost)
+    return quotient(found.held.contracted, found.held.scale.hour * NANO)
 
 
+def _sum(amount: int, one: int, idle_cost: Fraction) -> float:
+    """The amount, an integer on a scale on which `one` is a unit of currency, and the share of idle time's cost."""
+    return float(Fraction(amount, one) + idle_cost) if idle_cost else amount / one
+
+
+def _number(value: float | None) -> float | None:
+    """What came from exact integers, divided once, without digits that no double can promise."""
+    return None if value is None else round(value, DIGITS)
+
+
+@functools.lru_cache(4096)
 def _instant(at: datetime) -> str:
     text = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return text.replace(".000Z", "Z")
