@@ -71,11 +71,13 @@ def as_pdf(invoice: Invoice, found: Faces | None = None) -> bytes:
     return set_page("invoice", asdict(page_of(invoice)), found)
 
 
-def set_page(template: str, page: Mapping[str, Any], found: Faces | None = None, **options: Any) -> bytes:
-    """The page set by `templates/<template>.typ`; `options` are typst's (format, ppi).
+def set_page(template: str, page: Mapping[str, Any], found: Faces | None = None) -> bytes:
+    """The page set by `templates/<template>.typ`. Errors: LedgerError if it cannot be set."""
+    return bytes(compiled(template, page, found))
 
-    Errors: LedgerError if it cannot be set.
-    """
+
+def compiled(template: str, page: Mapping[str, Any], found: Faces | None = None, **options: Any) -> Any:
+    """What typst makes of the page; `options` are its own: with format="png" it is an image a page."""
     import typst
 
     found = found or faces()
@@ -86,7 +88,7 @@ def set_page(template: str, page: Mapping[str, Any], found: Faces | None = None,
     data = {**page, "notes": notes, "fonts": list(found.families), "logo": _logo(page["issuer"]["logo"])}
     data["issuer"] = {**page["issuer"], "logo": ""}
     try:
-        compiled = typst.compile(
+        return typst.compile(
             str(TEMPLATES / f"{template}.typ"),
             root=str(TEMPLATES),
             font_paths=found.fonts,
@@ -96,11 +98,10 @@ def set_page(template: str, page: Mapping[str, Any], found: Faces | None = None,
         )
     except typst.TypstError as error:
         if data["logo"] is not None:
-            without = set_page(template, {**page, "issuer": {**page["issuer"], "logo": ""}}, found, **options)
+            without = compiled(template, {**page, "issuer": {**page["issuer"], "logo": ""}}, found, **options)
             log.warning("the issuer's logo cannot be drawn (%s); a monogram stands in", error.message)
             return without
         raise LedgerError(f"{template}.pdf", f"cannot be set: {error.message}", "Use --format html") from None
-    return bytes(compiled)
 
 
 def _faces(fonts: typst.Fonts) -> Faces:

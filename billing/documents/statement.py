@@ -85,7 +85,7 @@ def platform_statement(store: Store, period: Period) -> Statement:
             _pool(row)
             | {
                 "idle_policy": cost.share if cost else None,
-                "shared": text(sum(cost.shared.values(), Decimal(0))) if cost else None,
+                "shared": text(sum(cost.shared.values(), 0 * cost.kept)) if cost else None,
                 "kept": text(cost.kept) if cost else None,
             }
         )

@@ -89,7 +89,7 @@ def invoice_of(lines: list[dict[str, Any]], **changes: Any) -> Invoice:
         "tenant": "Physics 物理研究所", "currency": "EUR", "run": "1790845",
         "period": {"month": "2026-10", "start": "2026-09-30T22:00:00.000Z", "end": "2026-10-31T23:00:00.000Z",
                    "timezone": "Europe/Berlin"},
-        "rate_card": "7f3a9c21b04e55d8", "lines": lines,
+        "rate_card": "7f3a9c21b04e", "lines": lines,
         "totals": {
             **measures, "unpriced_gpu_hours": "0.000000000", "list_cost": None, "billed_cost": str(amounts[False]),
             "coverage": "0.985", "net": str(amounts[False]), "tax": str(amounts[True]), "amount": str(total),

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
-from html.parser import HTMLParser
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from billing.documents.invoice_files import as_csv, as_html, file_stem, write_invoice
-from billing.invoicing.invoices import Invoice, InvoiceError, draft_all, issue_all, issued
+from billing.invoicing.invoices import InvoiceError, draft_all, issue_all, issued
 from billing.money import largest_remainder, minor_digits
 from billing.periods import parse_period
 from billing.rates import RateCard, apply_rate_card, parse_rate_card
@@ -206,65 +202,3 @@ def test_rounded_lines_sum_to_the_rounded_total_and_stay_near_their_cost(costs: 
     for amount, cost in zip(amounts, costs, strict=True):
         assert abs(Fraction(amount) - cost) < Fraction(1, 10**digits)
     assert all(-amount.as_tuple().exponent == digits for amount in amounts)  # type: ignore[operator]
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-class Texts(HTMLParser):
-    """Collects a page's tags and texts."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.texts: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.tags.add(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data.strip())
-
-
-def test_the_page_escapes_every_text_and_needs_nothing_from_elsewhere(october: Store) -> None:
-    evil = "<script>alert('&')</script>"
-    fill(october, [Row(NOON, evil, evil, sku=evil, used=str(HOUR_MS))], run=8, closed=[LAST_HOUR])
-    (draft,) = draft_all(october, OCTOBER)
-    page = as_html(draft)
-    seen = Texts(page)
-    assert "script" not in seen.tags
-    assert seen.texts.count(evil) == 3  # tenant, project, sku
-    assert "http" not in page
-    assert "not issued, not a demand for payment" in page
-
-
-def test_files_are_written_over_and_say_the_same(october: Store, tmp_path: Path) -> None:
-    invoice = issue_all(october, OCTOBER, NOW, "o'brien")[0]
-    paths = write_invoice(invoice, tmp_path / "out")
-    assert [path.suffix for path in paths] == [".html", ".json", ".csv", ".pdf"]
-    assert json.loads(paths[1].read_text()) == invoice.document
-    header, line = as_csv(invoice).splitlines()
-    assert dict(zip(header.split(","), line.split(","), strict=True))["project"] == "研发一部"
-    assert "0.67" in line
-    before = [path.read_bytes() for path in paths]
-    assert [path.read_bytes() for path in write_invoice(invoice, tmp_path / "out")] == before
-    assert len(list((tmp_path / "out").iterdir())) == 4
-
-
-@given(st.text(max_size=80), st.text(max_size=80))
-def test_file_names_stay_in_their_folder_and_differ_for_different_tenants(one: str, other: str) -> None:
-    stems = [
-        file_stem(Invoice({"number": None, "tenant": tenant, "period": {"month": "2026-10"}}))
-        for tenant in (one, other)
-    ]
-    assert (stems[0] == stems[1]) == (one == other)
-    for stem in stems:
-        assert stem.startswith("draft-2026-10-")
-        assert not set(stem) & set("/\\:\0.<>|\n")
-        assert len(stem.encode()) < 120
-
-
-def test_a_plain_tenant_keeps_its_name_in_the_file() -> None:
-    named = Invoice({"number": "GL-2026-00001", "tenant": "研发一部", "period": {"month": "2026-10"}})
-    assert file_stem(named) == "GL-2026-00001-研发一部"
