@@ -19,6 +19,7 @@ from decimal import Decimal
 from fractions import Fraction
 from statistics import median
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from billing.exact import Scale, rounded
 from billing.ledger_report import billing_timezone, closed_period
@@ -33,6 +34,7 @@ THRESHOLD = Decimal("3.5")
 _NORMAL = Fraction(14826, 10000)
 _OF_EXPECTED, _OF_ALL = Fraction(1, 20), Fraction(1, 100)
 _MOST_CONTRIBUTORS = 5
+_MOMENT = timedelta(milliseconds=1)
 UNALLOCATED = "unallocated"
 ANOMALY_COLUMNS = (
     "day", "subject", "tenant", "direction", "cost", "expected", "low", "high", "score", "currency", "basis",
@@ -156,8 +158,9 @@ def anomalies(store: Store, period: Period | None = None, threshold: Decimal = T
     if closed is None:
         return AnomalyReport(None, zone, None, threshold, 0, (), ())
     period = period or closed
-    costs, currency = daily_costs(store, Period(period.start - timedelta(weeks=WEEKS, days=1), period.end))
-    asked = {cost.day for cost in costs if _day(cost.day, zone).end > period.start}
+    first, last = (moment.astimezone(ZoneInfo(zone)).date() for moment in (period.start, period.end - _MOMENT))
+    whole = Period(_day(first - timedelta(weeks=WEEKS), zone).start, _day(last, zone).end)
+    costs, currency = daily_costs(store, whole)
     flagged, not_judged, judged = [], [], 0
     by_subject: dict[Subject, list[DayCost]] = defaultdict(list)
     for cost in costs:
@@ -165,7 +168,7 @@ def anomalies(store: Store, period: Period | None = None, threshold: Decimal = T
     totals = _totals(costs)
     for subject, series in by_subject.items():
         for cost in series:
-            if cost.day not in asked:
+            if cost.day < first:
                 continue
             found = judge(cost, series, totals, threshold)
             if isinstance(found, str):
@@ -176,12 +179,12 @@ def anomalies(store: Store, period: Period | None = None, threshold: Decimal = T
                 flagged.append(_anomaly(cost, cost.cost, found, currency))
     flagged.sort(key=lambda one: (one.day, -abs(one.cost - one.expected), one.subject, one.tenant))
     not_judged.sort(key=lambda one: (one.day, one.subject, one.tenant))
-    explained = _with_contributors(store, flagged, period, zone)
+    explained = _with_contributors(store, flagged, whole, zone)
     return AnomalyReport(period, zone, currency, threshold, judged, explained, tuple(not_judged))
 
 
 def daily_costs(store: Store, period: Period) -> tuple[list[DayCost], str | None]:
-    """What each closed or half-closed day of a period cost each subject, from its first day on, and the currency.
+    """What each day that lies in a period and has a closed hour cost each subject, from its first day on; the currency.
 
     Shape:  a tenant that holds nothing on a later closed day has cost 0 then: the books say so. Days without a closed
             hour are absent.
@@ -286,7 +289,7 @@ def _with_contributors(store: Store, flagged: Sequence[Anomaly], period: Period,
     if not flagged:
         return ()
     params = {
-        "start": period.start - timedelta(days=1),
+        "start": period.start,
         "end": period.end,
         "timezone": zone,
         "days": [str(one.day) for one in flagged],

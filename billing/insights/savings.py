@@ -231,7 +231,7 @@ def _unknown(allocation: Sequence[Holder], rules: Rules) -> str:
     """Why nothing can be said of the allocation; empty if it can."""
     coverage = _coverage(allocation)
     if coverage < rules.min_coverage:
-        return f"metered for {coverage * 100:.1f} % of the time held, less than {rules.min_coverage * 100:f} %"
+        return f"metered for {coverage * 100:.1f} % of the time held, less than {_percent(rules.min_coverage)}"
     return ""
 
 
@@ -240,7 +240,7 @@ def _half_known(allocation: Sequence[Holder], rules: Rules) -> str:
     if max(holder.clock_hours for holder in allocation) < rules.least_hours:
         return ""
     if any(holder.sampled() < rules.min_coverage for holder in allocation):
-        return f"no single stream of samples speaks of {rules.min_coverage * 100:f} % of the time held"
+        return f"no single stream of samples speaks of {_percent(rules.min_coverage)} of the time held"
     (first, *more) = allocation
     if not more and first.use and first.use.max_memory_bytes is None and smallest_fit(first, first.use, rules):
         return "memory is not known, and it might not fit a smaller MIG instance"
@@ -350,6 +350,10 @@ def _statement(holders: Sequence[Holder], rules: Rules, period: Period) -> str:
     for name, value in values.items():
         text = text.replace(name, value)
     return text
+
+
+def _percent(part: Decimal) -> str:
+    return f"{(part * 100).normalize():f} %"
 
 
 def _quoted(text: str) -> str:

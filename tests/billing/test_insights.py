@@ -1,0 +1,566 @@
+"""Efficiency, savings and anomalies: figures worked out by hand, and the nearest case that must stay silent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from billing.close import close
+from billing.insights.anomalies import AnomalyReport, anomalies
+from billing.insights.efficiency import efficiency
+from billing.insights.holders import Rules
+from billing.insights.mig_profiles import mig_profiles
+from billing.insights.proposals import replica_name
+from billing.insights.savings import Recommendation, SavingsReport, savings
+from billing.periods import parse_period
+from billing.rates import apply_rate_card, parse_rate_card
+from gpuledger.output import plain
+from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
+from tests.billing.hand_ledger import close as close_hours
+from tests.billing.small_fleet import (
+    GIB,
+    H100,
+    L40S,
+    RATES,
+    START,
+    Hourly,
+    Job,
+    busy_then_idle,
+    history,
+    insert,
+    run,
+    samples,
+    whole_days,
+)
+from warehouse.errors import LedgerError
+from warehouse.store import Store
+
+
+@pytest.fixture
+def facts(shared_store: Store) -> Store:
+    """A store with nothing in it."""
+    tables = "samples", "events", "devices", "ingest_batches", "allocations"
+    derived = "ledger_entries", "closed_hours", "close_runs", "rate_cards", "invoices"
+    for table in (*tables, *derived):
+        shared_store.command(f"TRUNCATE TABLE {table}")
+    return shared_store
+
+
+def only(report: SavingsReport) -> Recommendation:
+    (one,) = report.recommendations
+    return one
+
+
+def amounts(report: SavingsReport) -> list[tuple[str, str | None, str | None]]:
+    return [plain((one.kind, one.monthly_amount, one.past_amount)) for one in report.recommendations]
+
+
+# Efficiency
+
+
+NOON = at("2026-10-05 12:00")
+
+
+def test_an_8_gpu_job_at_full_use_is_1(books: Store) -> None:
+    fill(books, [Row(NOON, "physics", device=f"gpu-{n}", used=str(HOUR_MS)) for n in range(8)])
+    (row,) = efficiency(books, None, ["tenant"]).rows
+    assert plain((row["efficiency"], row["coverage"], row["allocated_gpu_hours"])) == plain(
+        (Decimal("1.000000000"), Decimal("1.000000000"), Decimal("8.000000000"))
+    )
+
+
+def test_unmetered_time_lowers_the_coverage_and_not_the_efficiency(books: Store) -> None:
+    half, quarter = HOUR_MS // 2, HOUR_MS // 4
+    fill(
+        books,
+        [
+            Row(NOON, "physics", used=str(half), idle=str(quarter), unmetered=quarter, contracted="1.60"),
+            Row(NOON, "chem", device="gpu-1", units=7, used=str(HOUR_MS), idle=str(6 * HOUR_MS)),
+            Row(NOON, "dark", device="gpu-2", unmetered=HOUR_MS),
+            Row(NOON, device="gpu-3", unallocated=HOUR_MS),
+        ],
+    )
+    report = efficiency(books, None, ["tenant"])
+    names = ("tenant", "efficiency", "coverage", "idle_cost", "unmetered_cost", "list_cost", "billed_cost")
+    assert [plain([row[name] for name in names]) for row in report.rows] == [
+        ["chem", "0.142857143", "1.000000000", "1.714285714", "0.000000000", "2.000000000", "2.000000000"],
+        ["physics", "0.666666667", "0.750000000", "0.400000000", "0.400000000", "2.000000000", "1.600000000"],
+        ["dark", None, "0.000000000", "0.000000000", "2.000000000", "2.000000000", "2.000000000"],
+    ]
+    # (1/2 + 1/7) of (3/4 + 1) metered hours, of 3 allocated
+    assert plain((report.total["efficiency"], report.total["coverage"])) == ["0.367346939", "0.583333333"]
+
+
+def test_idle_cost_without_a_price_is_unknown_and_days_are_in_order(books: Store) -> None:
+    day = timedelta(days=1)
+    fill(books, [Row(NOON + day, "a", idle=str(HOUR_MS), price=None), Row(NOON, "a", used=str(HOUR_MS))])
+    report = efficiency(books, None, ["day"])
+    assert [(row["day"], row["idle_cost"], row["billed_cost"]) for row in report.rows] == [
+        ("2026-10-05", 0, 2),
+        ("2026-10-06", None, None),
+    ]
+    with pytest.raises(LedgerError, match="'owner' is no dimension"):
+        efficiency(books, None, ["owner"])
+
+
+# Reclaim
+
+
+def test_who_still_holds_an_idle_device_is_told_to_give_it_back(facts: Store) -> None:
+    run(facts, [Job("train", use=busy_then_idle)], hours=40)
+    one = only(savings(facts))
+    assert (one.kind, one.confidence, one.still_held, one.priced_by) == (
+        "reclaim", "high", True, "the price of the idle hours",
+    )  # fmt: skip
+    assert plain((one.past_amount, one.monthly_amount)) == ["84.00", "2045.40"]  # 30 h x 2.80; 730.5 h x 2.80
+    assert "idle for up to 30 hours on end, 10.0 GiB of memory held" in one.what
+    assert plain(one.evidence["idle"]) == {
+        "hours": 30,
+        "longest_hours": 30,
+        "stretches": 1,
+        "since": "2026-10-01T10:00:00.000Z",
+        "until": "2026-10-02T16:00:00.000Z",
+    }
+    assert plain([one.evidence[name] for name in ("hours", "p50", "p95", "max_memory_bytes", "coverage")]) == [
+        "40.000", "0.000", "0.900", 10 * GIB, "1.000000",
+    ]  # fmt: skip
+
+
+def test_a_device_that_nobody_measured_is_never_idle(facts: Store) -> None:
+    run(facts, [Job("train", use=lambda hour: 0.9 if hour < 10 else None)], hours=40)
+    report = savings(facts)
+    assert report.recommendations == ()
+    (unknown,) = report.not_judged
+    assert plain((unknown.workload, unknown.hours, unknown.coverage, unknown.cost)) == plain(
+        ("train", Decimal("40.000"), Decimal("0.250000"), Decimal("112.00"))
+    )
+    assert unknown.reason == "metered for 25.0 % of the time held, less than 90 %"
+
+
+def test_of_who_has_ended_the_idle_hours_are_taken_to_come_again(facts: Store) -> None:
+    run(facts, [Job("train", use=busy_then_idle, until=20)], hours=40)
+    close_hours(facts, [START + timedelta(hours=1460)])  # two average months are closed
+    one = only(savings(facts))
+    assert (one.still_held, one.confidence) == (False, "medium")
+    assert plain((one.past_amount, one.monthly_amount)) == ["28.00", "14.00"]
+    short = savings(facts, parse_period("2026-10-01", "UTC"))
+    assert amounts(short) == [["reclaim", "28.00", "28.00"]]  # a day's waste is never scaled up to a month
+
+
+def test_near_idle_is_not_idle(facts: Store) -> None:
+    def with_a_gap(hour: int) -> float | None:
+        """Ten idle hours, but of the sixth there is no sample: no stretch has six."""
+        return None if hour == 45 else 0.0 if 40 <= hour < 51 else 0.9
+
+    cases: dict[str, Hourly] = {
+        "1.1 percent is use": lambda hour: 0.9 if hour < 10 else 0.011,
+        "five hours are short": lambda hour: 0.9 if hour % 6 == 0 else 0.0,
+        "an hour without a sample ends a stretch": with_a_gap,
+    }
+    run(facts, [Job(name, (name,), use=use, model=L40S) for name, use in cases.items()], hours=60)
+    assert amounts(savings(facts)) == []
+
+
+def test_six_hours_at_1_percent_are_idle(facts: Store) -> None:
+    run(facts, [Job("train", use=lambda hour: 0.01 if 40 <= hour < 46 else 0.9, model=L40S)], hours=60)
+    one = only(savings(facts))
+    # 6 h x 0.99 idle at 1.00; it goes on, so 6 of 60 hours of a month
+    assert plain((one.past_amount, one.monthly_amount)) == ["5.94", "73.05"]
+
+
+def test_a_time_slice_is_not_reclaimed_and_a_mig_instance_is(facts: Store) -> None:
+    part = {"device_units": 7, "units": 1}
+    run(
+        facts,
+        [
+            Job("slice", ("GPU-0",), partition="GPU-0::0", **part),
+            Job("instance", ("GPU-1",), partition="MIG-1", profile="1g.10gb", memory=0.0, until=28, **part),
+        ],
+        hours=28,
+    )
+    one = only(savings(facts))
+    assert (one.workloads, plain(one.past_amount)) == (("instance",), "11.20")  # 28 h x 2.80 / 7
+    assert "no memory held" in one.what
+
+
+def test_of_a_gang_only_the_idle_devices_count(facts: Store) -> None:
+    run(facts, [Job("gang", ("GPU-0", "GPU-1"), use=0.9)], hours=30)
+    facts.command("ALTER TABLE samples DELETE WHERE device_id = 'GPU-1' SETTINGS mutations_sync = 1")
+    idle = Job("gang", ("GPU-1",))
+    insert(facts, "samples", list(samples(idle, 30)))
+    facts.command("TRUNCATE TABLE closed_hours")
+    facts.command("TRUNCATE TABLE ledger_entries")
+    close(facts, until=START + timedelta(hours=30))
+    one = only(savings(facts))
+    assert [device["device_id"] for device in one.devices] == ["GPU-1"]
+    assert one.what.startswith(f"give back 1 of 2 {H100}")
+    assert plain((one.past_amount, one.monthly_amount)) == ["84.00", "2045.40"]
+
+
+def test_without_a_price_the_amount_is_unknown_and_comes_last(facts: Store) -> None:
+    run(facts, [Job("free", ("GPU-0",)), Job("paid", ("GPU-1",), model=L40S, tenant="chem")], 30, RATES[1:])
+    report = savings(facts)
+    assert [(one.workloads, one.monthly_amount) for one in report.recommendations] == [
+        (("paid",), Decimal("730.50")),
+        (("free",), None),
+    ]
+    sums = [(one.tenant, plain(one.monthly_amount), one.unpriced) for one in report.by_tenant]
+    assert sums == [("chem", "730.50", 0), ("physics", "0", 1)]
+
+
+# A smaller MIG profile
+
+
+def test_low_use_and_little_memory_fit_a_smaller_instance(facts: Store) -> None:
+    run(facts, [Job("serve", use=0.10, memory=7)], hours=48)  # 7 GiB and a fifth are 9.02 GB, a slice is 14.3 %
+    one = only(savings(facts))
+    assert (one.kind, one.confidence, one.priced_by) == (
+        "smaller_profile", "medium", "in proportion: 1/7 of the device",
+    )  # fmt: skip
+    assert one.what.startswith(f"a MIG instance 1g.10gb of {H100} instead of the whole device: p99 10 % of it")
+    assert plain((one.past_amount, one.monthly_amount)) == ["115.20", "1753.20"]  # 6/7 of 48 h, and of 730.5 h, x 2.80
+
+
+def bursts(*hours: int) -> Hourly:
+    return lambda hour: 0.9 if hour in hours else 0.1
+
+
+def test_the_smallest_profile_that_fits_is_taken(facts: Store) -> None:
+    cases: list[tuple[Job, str | None]] = [
+        (Job("more-memory", ("more-memory",), use=0.10, memory=8, tenant="more-memory"), "1g.20gb"),
+        (Job("a-slice-and-a-bit", ("a-slice-and-a-bit",), use=0.143, memory=7, tenant="a-slice-and-a-bit"), "2g.20gb"),
+        (Job("half", ("half",), use=0.4, memory=30, tenant="half"), "3g.40gb"),
+        (Job("compute-of-four", ("compute-of-four",), use=0.5, memory=30, tenant="compute-of-four"), "4g.40gb"),
+        (
+            Job(
+                "one-burst-of-a-hundred",
+                ("one-burst-of-a-hundred",),
+                use=lambda hour: 0.9 if hour == 50 else 0.1,
+                memory=7,
+                tenant="one-burst-of-a-hundred",
+            ),
+            "1g.10gb",
+        ),
+        (
+            Job(
+                "two-bursts-of-a-hundred",
+                ("two-bursts-of-a-hundred",),
+                use=lambda hour: 0.9 if hour in (50, 60) else 0.1,
+                memory=7,
+                tenant="two-bursts-of-a-hundred",
+            ),
+            None,
+        ),
+        (Job("memory-of-a-whole", ("memory-of-a-whole",), use=0.1, memory=34, tenant="memory-of-a-whole"), None),
+        (Job("no-mig", ("no-mig",), use=0.1, memory=7, model=L40S, tenant="no-mig"), None),
+        (Job("no-day", ("no-day",), use=0.1, memory=7, until=23, tenant="no-day"), None),
+        (Job("pair", ("p0", "p1"), use=0.5, memory=7, tenant="pair"), None),
+    ]
+    run(facts, [job for job, _ in cases], hours=100)
+    found = {one.workloads[0]: one.what.split()[3] for one in savings(facts).recommendations}
+    assert found == {job.name: profile for job, profile in cases if profile}
+
+
+def test_memory_that_nobody_knows_is_not_taken_to_fit(facts: Store) -> None:
+    run(facts, [Job("serve", use=0.1, memory=None)], hours=48)
+    report = savings(facts)
+    assert report.recommendations == ()
+    assert [one.reason for one in report.not_judged] == [
+        "memory is not known, and it might not fit a smaller MIG instance"
+    ]
+
+
+def test_the_rate_cards_own_price_of_a_profile_is_used(facts: Store) -> None:
+    slice_ = {"sku": "h100-1g", "match": {"model": H100, "partition_profile": "1g.*"}, "price_per_gpu_hour": "4.90"}
+    run(facts, [Job("serve", use=0.10, memory=7)], 48, [*RATES, slice_])
+    one = only(savings(facts))
+    assert one.priced_by == "the rate card's h100-1g at 4.9 per GPU-hour, 1/7 of it"
+    assert plain((one.past_amount, one.monthly_amount)) == ["100.80", "1534.05"]  # 0.70 an hour instead of 2.80
+
+
+def test_a_profile_that_costs_more_is_not_recommended(facts: Store) -> None:
+    slice_ = {"sku": "h100-1g", "match": {"model": H100, "partition_profile": "1g.*"}, "price_per_gpu_hour": "19.60"}
+    run(facts, [Job("serve", use=0.10, memory=7)], 48, [*RATES, slice_])
+    assert amounts(savings(facts)) == []
+
+
+def test_an_instance_is_measured_by_what_it_is(facts: Store) -> None:
+    job = Job("serve", use=0.2, memory=7, device_units=7, units=3, partition="MIG-0", profile="3g.40gb")
+    run(facts, [job], hours=48)
+    one = only(savings(facts))  # a fifth of three slices is less than one
+    assert "1g.10gb" in one.what
+    assert "instead of 3g.40gb" in one.what
+    assert plain(one.past_amount) == "38.40"  # 2 of 3 sevenths of 48 h x 2.80
+
+
+def test_profiles_of_models() -> None:
+    assert [profile.name for profile in mig_profiles("NVIDIA A30", 24 * GIB)] == ["1g.6gb", "2g.12gb", "4g.24gb"]
+    assert mig_profiles("NVIDIA A100-SXM4-40GB", 40 * GIB)[0].name == "1g.5gb"
+    assert mig_profiles("NVIDIA A100-SXM4-80GB", 80 * GIB)[0].name == "1g.10gb"
+    assert {profile.of for profile in mig_profiles("NVIDIA H200", 141 * GIB)} == {7}
+    assert mig_profiles("NVIDIA A10", 24 * GIB) == mig_profiles("NVIDIA A1000", 80 * GIB) == ()
+
+
+# Fewer GPUs, and sharing
+
+
+FOUR = ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
+
+
+def test_fewer_gpus_that_still_have_the_compute_and_the_memory(facts: Store) -> None:
+    cases: list[tuple[float, float | None, int | None]] = [
+        (0.20, 9, 1),  # 0.80 of 0.80; 43.2 of 48 GiB
+        (0.21, 9, 2),  # 0.84 of 0.80
+        (0.20, 20, 2),  # 96 of 48 GiB
+        (0.20, 20.1, 3),
+        (0.65, 9, None),  # 2.60 of 0.80: four
+        (0.20, 31, None),  # 148.8 of 48 GiB: four
+        (0.20, None, None),
+    ]
+    jobs = [
+        Job(f"j{n}", [f"{n}-{device}" for device in FOUR], use=use, memory=memory, model=L40S)
+        for n, (use, memory, _) in enumerate(cases)
+    ]
+    run(facts, jobs, hours=48)
+    report = savings(facts)
+    assert {one.kind for one in report.recommendations} == {"fewer_gpus"}
+    saved = {f"j{n}": 4 - needed for n, (_, _, needed) in enumerate(cases) if needed}
+    assert {one.workloads[0]: (one.past_amount, one.monthly_amount) for one in report.recommendations} == {
+        name: (gpus * 48, gpus * Decimal("730.50")) for name, gpus in saved.items()
+    }
+
+
+def test_a_gpu_that_nobody_measured_keeps_the_others(facts: Store) -> None:
+    run(facts, [Job("serve", FOUR, use=0.1, model=L40S)], hours=48)
+    facts.command("ALTER TABLE samples DELETE WHERE device_id = 'GPU-3' SETTINGS mutations_sync = 1")
+    facts.command("TRUNCATE TABLE closed_hours")
+    facts.command("TRUNCATE TABLE ledger_entries")
+    close(facts, until=START + timedelta(hours=48))
+    report = savings(facts)
+    assert report.recommendations == ()
+    assert [one.reason for one in report.not_judged] == ["metered for 75.0 % of the time held, less than 90 %"]
+
+
+def replicas(**second: Any) -> list[Job]:
+    words: dict[str, Any] = {"use": 0.35, "memory": 15, "model": L40S}
+    return [Job("vllm-0", ("GPU-0",), **words), Job("vllm-1", ("GPU-1",), **{**words, **second})]
+
+
+def test_fewer_replicas_of_one_name(facts: Store) -> None:
+    run(facts, replicas(), hours=48)
+    one = only(savings(facts))
+    assert (one.kind, one.workloads) == ("fewer_gpus", ("vllm-0", "vllm-1"))
+    assert one.what.startswith(f"1 instead of 2 workloads vllm* on {L40S}: their p95 sum to 0.70 GPUs")
+    assert plain((one.past_amount, one.monthly_amount)) == ["48.00", "730.50"]
+
+
+def pairs(make: Callable[..., list[Job]], seconds: Sequence[dict[str, Any]]) -> list[Job]:
+    """Two jobs of a tenant of their own for each case, on devices of their own."""
+    found = []
+    for n, second in enumerate(seconds):
+        first, other = make(**{"tenant": f"t{n}", **second})
+        found.append(replace(first, name=f"c{n}{first.name}", tenant=f"t{n}", devices=(f"{n}-a",)))
+        found.append(replace(other, name=f"c{n}{other.name}", devices=(f"{n}-b",)))
+    return found
+
+
+def test_what_are_no_replicas_of_each_other_stays(facts: Store) -> None:
+    cases = [{"project": "bsm"}, {"tenant": "chem"}, {"use": 0.46}, {"since": 6}, {"memory": 26}]
+    run(facts, pairs(replicas, cases), hours=48)
+    assert amounts(savings(facts)) == []
+
+
+def test_replicas_are_told_by_their_names() -> None:
+    assert replica_name("vllm-0") == replica_name("vllm-11") == "vllm"
+    assert replica_name("vllm-7d9f8b6c5d-x2x7z") == "vllm"
+    assert replica_name("llama") == replica_name("0e7c1c4e-9a52-4c0e-8d55-5d5cbb0b8a11") == ""
+    assert replica_name("4711") == ""
+
+
+def sharers(**second: Any) -> list[Job]:
+    words: dict[str, Any] = {"use": 0.25, "memory": 15, "model": L40S}
+    return [Job("alpha", ("GPU-0",), **words), Job("beta", ("GPU-1",), **{"project": "bsm", **words, **second})]
+
+
+def test_low_use_of_one_tenant_can_share_a_device(facts: Store) -> None:
+    run(facts, sharers(since=8), hours=48)
+    one = only(savings(facts))
+    assert (one.kind, one.workloads, one.confidence) == ("time_slicing", ("alpha", "beta"), "low")
+    assert plain((one.past_amount, one.monthly_amount)) == ["40.00", "730.50"]  # one of two, for 40 hours in common
+
+
+def test_who_cannot_share_stays(facts: Store) -> None:
+    cases = [{"tenant": "chem"}, {"use": 0.3}, {"memory": 26}, {"since": 25}, {"memory": None}, {"model": H100}]
+    run(facts, pairs(sharers, cases), hours=48)
+    assert [one for one in savings(facts).recommendations if one.kind == "time_slicing"] == []
+
+
+# What holds for all recommendations
+
+
+def test_a_workload_gets_its_best_recommendation_alone(facts: Store) -> None:
+    # Both could share a device (730.50 together); `alpha` has been idle for 30 hours (730.50 alone, of 1.00 an hour).
+    idle = Job("alpha", ("GPU-0",), use=lambda hour: 0.2 if hour < 18 else 0.0, memory=15, model=L40S)
+    low = Job("beta", ("GPU-1",), use=0.2, memory=15, model=L40S)
+    run(facts, [idle, low, Job("gamma", ("GPU-2",), use=0.1, memory=7)], hours=48)
+    report = savings(facts)
+    assert amounts(report) == [["smaller_profile", "1753.20", "115.20"], ["reclaim", "730.50", "30.00"]]
+    (tenant,) = report.by_tenant
+    assert plain((tenant.monthly_amount, tenant.past_amount)) == ["2483.70", "145.20"]
+    named = [workload for one in report.recommendations for workload in one.workloads]
+    assert len(named) == len({*named})
+
+
+def test_an_id_is_the_same_in_another_period_and_for_another_amount(facts: Store) -> None:
+    run(facts, [Job("serve", use=0.10, memory=7)], hours=96)
+    days = [savings(facts, parse_period(text, "UTC")) for text in ("2026-10-01", "2026-10-02..2026-10-04")]
+    first, second = (only(report) for report in days)
+    assert first.id == second.id
+    assert plain((first.past_amount, second.past_amount)) == ["57.60", "115.20"]
+
+
+def test_the_statement_computes_the_evidence_again(facts: Store) -> None:
+    run(facts, [Job("it's", use=busy_then_idle)], hours=40)
+    one = only(savings(facts))
+    (row,) = facts.rows(one.reproduce)
+    evidence = one.evidence
+    assert (row["hours"], row["coverage"]) == (evidence["hours"], evidence["coverage"])
+    assert (row["p50"], row["p95"], row["p99"]) == tuple(float(evidence[name]) for name in ("p50", "p95", "p99"))
+    assert (row["idle_hours"], row["max_memory_bytes"]) == (30, evidence["max_memory_bytes"])
+    assert row["idle_cost"] == pytest.approx(84 + 10 * 0.1 * 2.8)  # and a tenth of the ten busy hours
+    assert row["cost"] == pytest.approx(112)
+
+
+def test_coverage_can_be_asked_for(facts: Store) -> None:
+    run(facts, [Job("train", use=lambda hour: None if hour < 8 else 0.0, model=L40S)], hours=40)
+    assert [one.coverage for one in savings(facts).not_judged] == [Decimal("0.800000")]
+    lax = savings(facts, None, Rules(min_coverage=Decimal("0.8")))
+    assert amounts(lax) == [["reclaim", "730.50", "32.00"]]
+    assert lax.not_judged == ()
+
+
+# Anomalies
+
+
+def judged(store: Store, rows: Sequence[Row], days: int, first: date = date(2026, 9, 1), run: int = 7) -> AnomalyReport:
+    fill(store, rows, run, closed=whole_days(first, days))
+    return anomalies(store)
+
+
+def flags(report: AnomalyReport) -> list[tuple[str, str, str]]:
+    return [(str(one.day), one.tenant or one.subject, one.direction) for one in report.flagged]
+
+
+def test_a_day_far_above_the_fortnight_before_is_flagged(books: Store) -> None:
+    report = judged(books, history([*["100"] * 14, "300"]), 15)
+    (one,) = report.flagged
+    assert plain((one.cost, one.expected, one.low, one.high, one.score)) == [
+        "300.000000000", "100.000000000", "82.500000000", "117.500000000", "40.00",
+    ]  # fmt: skip
+    assert (str(one.day), one.direction, one.basis) == ("2026-09-15", "high", "14 of the 14 days before")
+    assert [(part.name, plain(part.cost)) for part in one.contributors] == [("physics-15", "300.000000000")]
+    # Seven days each of a tenant and the platform come first.
+    assert report.reasons() == {"fewer than 7 days of history": 14}
+    assert report.judged == 16
+
+
+@pytest.mark.parametrize(("cost", "direction"), [("117.5", None), ("117.6", "high"), ("82.5", None), ("82.4", "low")])
+def test_the_band_is_where_it_says(books: Store, cost: str, direction: str | None) -> None:
+    report = judged(books, history([*["100"] * 14, cost]), 15)
+    assert flags(report) == ([("2026-09-15", "physics", direction)] if direction else [])
+
+
+def test_restless_costs_have_a_wide_band(books: Store) -> None:
+    # The fourteen days before have 60 and 80 twice or thrice, 100, 120 and 140 thrice: the median is 100, the median
+    # deviation 20, a spread 29.652.
+    restless = ["60", "80", "100", "120", "140"] * 3
+    assert flags(judged(books, history([*restless, "203.7"]), 16)) == []
+    assert flags(judged(books, history([*restless, "203.9"]), 16, run=8)) == [("2026-09-16", "physics", "high")]
+
+
+def test_seven_days_are_needed(books: Store) -> None:
+    report = judged(books, history([*["100"] * 6, "900"]), 7)
+    assert flags(report) == []
+    assert ("2026-09-07", "fewer than 7 days of history") in [(str(o.day), o.reason) for o in report.not_judged]
+    assert flags(judged(books, history([*["100"] * 7, "900"]), 8, run=8)) == [("2026-09-08", "physics", "high")]
+
+
+def test_a_new_tenants_first_days_are_not_judged_by_days_before_it_came(books: Store) -> None:
+    report = judged(books, [*history(["100"] * 20), *history(["80"] * 3, date(2026, 9, 18), "chem")], 20)
+    assert flags(report) == []
+    assert [o.reason for o in report.not_judged if o.tenant == "chem"] == ["fewer than 7 days of history"] * 3
+
+
+def test_a_tenant_that_leaves_is_flagged_low_at_zero(books: Store) -> None:
+    report = judged(books, history(["100"] * 14), 15)
+    (one,) = report.flagged
+    assert plain((str(one.day), one.direction, one.cost)) == ["2026-09-15", "low", "0.000000000"]
+
+
+def test_a_sunday_is_compared_to_sundays(books: Store) -> None:
+    first = date(2026, 9, 7)  # a Monday
+    week = [*["100"] * 5, "20", "20"]
+    quiet = judged(books, history([*week * 5], first), 35, first)
+    assert [one for one in flags(quiet) if one[0] >= "2026-10-05"] == []
+    loud = judged(books, history([*week * 4, *["100"] * 6, "60"], first), 35, first, run=8)
+    (one,) = [one for one in loud.flagged if one.day >= date(2026, 10, 11)]
+    assert (str(one.day), plain(one.expected), one.basis) == ("2026-10-11", "20.000000000", "4 earlier Sundays")
+
+
+def test_a_day_that_is_not_closed_is_neither_judged_nor_looked_back_to(books: Store) -> None:
+    rows = history([*["100"] * 14, "900"])
+    fill(books, rows, closed=whole_days(date(2026, 9, 1), 15)[:-1])
+    report = anomalies(books)
+    assert flags(report) == []
+    assert [o.reason for o in report.not_judged if str(o.day) == "2026-09-15"] == [
+        "not every hour of the day is closed"
+    ] * 2
+    close_hours(books, whole_days(date(2026, 9, 1), 15)[-1:])
+    assert flags(anomalies(books)) == [("2026-09-15", "physics", "high")]
+
+
+def test_a_missing_price_is_no_cost_of_zero(books: Store) -> None:
+    report = judged(books, history([*["100"] * 14, None, "100"]), 16)
+    assert flags(report) == []
+    assert [o.reason for o in report.not_judged if str(o.day) == "2026-09-15" and o.tenant] == ["a price is missing"]
+
+
+def test_a_day_of_25_hours_may_cost_a_25th_more(books: Store) -> None:
+    apply_rate_card(
+        books, parse_rate_card({"currency": "EUR", "timezone": "Europe/Berlin", "rates": []}), "me", "", NOON
+    )
+    start = at("2026-10-10 22:00")
+    hours = [start + timedelta(hours=n) for n in range(24 * 15 + 1)]
+    fill(books, [Row(hour, "physics", used=str(HOUR_MS), price="10") for hour in hours])
+    report = anomalies(books, threshold=Decimal("0.5"))
+    assert flags(report) == []
+    cheap = [*hours[: 24 * 14], *hours[24 * 14 : 24 * 14 + 24]]  # an hour of the long day free: flagged at that width
+    fill(books, [Row(hour, "physics", used=str(HOUR_MS), price="10") for hour in cheap], run=8, closed=hours)
+    (one,) = anomalies(books, threshold=Decimal("0.5")).flagged
+    assert plain((str(one.day), one.cost, one.expected)) == ["2026-10-25", "240.000000000", "250.000000000"]
+
+
+def test_unallocated_capacity_is_judged_like_a_tenant(books: Store) -> None:
+    rows = [
+        Row(at(f"2026-09-{day:02d} 12:00"), unallocated=HOUR_MS, price="50" if day < 15 else "90")
+        for day in range(1, 16)
+    ]
+    (one,) = judged(books, rows, 15).flagged
+    assert (one.subject, one.tenant, plain(one.cost)) == ("unallocated", "", "90.000000000")
+    assert [part.name for part in one.contributors] == ["H100"]
+
+
+def test_the_five_workloads_that_cost_most_are_named(books: Store) -> None:
+    noon = at("2026-09-15 12:00")
+    crowd = [
+        Row(noon, "physics", device=f"g{n}", used=str(HOUR_MS), price=f"{n}00", workload=f"w{n}") for n in range(1, 8)
+    ]
+    (one,) = judged(books, [*history(["100"] * 14), *crowd], 15).flagged
+    assert [part.name for part in one.contributors] == ["w7", "w6", "w5", "w4", "w3"]
+    assert Fraction(one.cost) == 2800

@@ -1,0 +1,69 @@
+"""`efficiency`, `savings` and `anomalies` as a user runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpuledger.cli import build
+from tests.billing.hand_ledger import fill
+from tests.billing.small_fleet import Job, busy_then_idle, history, run, whole_days
+from warehouse.errors import LedgerError
+from warehouse.store import migrate, open_store
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Callable[..., Any]:
+    url = f"chdb://{tmp_path}/store"
+
+    def invoke(*arguments: str) -> Any:
+        result = CliRunner().invoke(build(), [*arguments, "--store", url])
+        if isinstance(result.exception, LedgerError):
+            raise result.exception
+        return result
+
+    invoke.url = url  # type: ignore[attr-defined]
+    return invoke
+
+
+def test_an_empty_store_says_what_is_next(shell: Callable[..., Any]) -> None:
+    for command in ("efficiency", "savings", "anomalies"):
+        assert "gpuledger close" in shell(command).stderr
+        assert json.loads(shell(command, "--format", "json").stdout)["period"] == {"start": None, "end": None}
+
+
+def test_the_commands_print_tables_json_and_csv(shell: Callable[..., Any]) -> None:
+    with open_store(shell.url) as store:  # type: ignore[attr-defined]
+        migrate(store)
+        run(store, [Job("train", use=busy_then_idle)], hours=40)
+        fill(store, history([*["100"] * 14, "300"], date(2026, 8, 1)), closed=whole_days(date(2026, 8, 1), 15))
+    document = json.loads(shell("efficiency", "--period", "2026-10", "--format", "json").stdout)
+    assert [(row["tenant"], row["efficiency"]) for row in document["rows"]] == [("physics", "0.225000000")]
+    assert "22.5 %" in shell("efficiency", "--period", "2026-10").stdout
+    document = json.loads(shell("savings", "--period", "2026-10", "--format", "json").stdout)
+    assert [one["monthly_amount"] for one in document["recommendations"]] == ["2045.40"]
+    assert document["by_tenant"][0]["monthly_amount"] == "2045.40"
+    head, line = shell("savings", "--period", "2026-10", "--format", "csv").stdout.splitlines()
+    assert head.startswith("id,kind,tenant,project,workload,devices,what,hours,p50")
+    assert ",reclaim,physics,qcd,train,GPU-0," in line
+    assert "2045.40" in shell("savings", "--period", "2026-10").stdout
+    document = json.loads(shell("anomalies", "--period", "2026-08", "--format", "json").stdout)
+    assert [one["day"] for one in document["anomalies"]] == ["2026-08-15"]
+    assert shell("anomalies", "--period", "2026-08").exit_code == 0
+    assert shell("anomalies", "--period", "2026-08", "--check").exit_code == 1
+    assert shell("anomalies", "--period", "2026-08", "--score", "50", "--check").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("savings", "--min-coverage", "90"), ("savings", "--min-coverage", "x"), ("anomalies", "--score", "0")],
+)
+def test_an_option_that_makes_no_sense_is_refused(shell: Callable[..., Any], arguments: tuple[str, ...]) -> None:
+    with pytest.raises(LedgerError, match=f"{arguments[1]}: .*{arguments[2]}"):
+        shell(*arguments)
