@@ -116,3 +116,25 @@ def test_invoices_are_drafted_issued_shown_and_listed(shell: Shell, tmp_path: Pa
     assert len(list((tmp_path / "out").iterdir())) == 8
     with pytest.raises(LedgerError, match="no such invoice"):
         shell("invoice", "show", "GL-2026-00003")
+
+
+def test_a_statement_is_a_table_files_or_one_document(shell: Shell, tmp_path: Path) -> None:
+    october = ("invoice", "statement", "--period", "2026-10")
+    table = shell(*october).stdout
+    assert "physics" in table
+    assert "platform" in table
+    tenant, platform = json.loads(shell(*october, "--format", "json").stdout)[1:]
+    assert [day["allocated_gpu_hours"] for day in tenant["days"] if day["day"] == "2026-10-05"] == ["2.000000000"]
+    assert platform["totals"]["unallocated_gpu_hours"] == "1.000000000"
+    assert "9 files" in shell(*october, "--out", str(tmp_path / "out")).stderr
+    assert shell(*october, "--tenant", "physics", "--format", "pdf").stdout_bytes.startswith(b"%PDF")
+    with pytest.raises(LedgerError, match="3 statements are not one document. Add --tenant, or --out DIR"):
+        shell(*october, "--format", "pdf")
+    with pytest.raises(LedgerError, match="a statement is no table of lines"):
+        shell(*october, "--format", "csv")
+
+
+def test_an_invoice_as_pdf_goes_to_the_pipe(shell: Shell) -> None:
+    shown = shell("invoice", "draft", "--period", "2026-10", "--tenant", "physics", "--format", "pdf")
+    assert shown.stdout_bytes.startswith(b"%PDF")
+    assert shown.stdout_bytes.rstrip().endswith(b"%%EOF")
