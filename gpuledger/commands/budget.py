@@ -142,7 +142,7 @@ def _row(state: BudgetState) -> dict[str, Any]:
 
 def _crossed(state: BudgetState) -> str:
     return "; ".join(
-        f"{_short(one.percent)} % {one.of} {instant(one.crossed_at)}" for one in state.thresholds if one.crossed_at
+        f"{_short(one.percent)} % {one.of} at {instant(one.crossed_at)}" for one in state.thresholds if one.crossed_at
     )
 
 
@@ -157,26 +157,30 @@ def _print_table(states: list[BudgetState], month: str, method: str) -> None:
             "forecast": state.forecast,
             "per day": state.burn_per_day,
             "state": state.state.value,
-            "off by (day 10, 20)": _error(state),
-            "crossed": _crossed(state).replace(":00.000Z", "Z") or None,
         }
         for state in states
     ]
     print_rows(rows, list(rows[0]), options.Format.table, f"budgets, {month}, {states[0].currency}")
-    known = states[0].known_until
-    say(
-        f"forecast: {method}; the ledger is known until {instant(known)}" if known else "nothing of the month is closed"
-    )
     for state in states:
-        if state.unpriced_gpu_hours:
-            say(f"{state.tenant}: {state.unpriced_gpu_hours:.2f} GPU-hours have no price and are in no amount")
+        whose = state.tenant + (f", {state.project}" if state.project else "")
+        for line in (_crossed(state), _error(state), _unpriced(state)):
+            if line:
+                say(f"{whose}: {line}")
+    known = states[0].known_until
+    say(f"forecast: {method}; known until {instant(known)}" if known else "nothing of the month is closed")
 
 
-def _error(state: BudgetState) -> str | None:
-    errors = (state.error.day_10, state.error.day_20)
-    if errors == (None, None):
-        return None
-    return ", ".join("-" if one is None else f"{one * 100:.1f} %" for one in errors)
+def _unpriced(state: BudgetState) -> str:
+    if not state.unpriced_gpu_hours:
+        return ""
+    return f"{state.unpriced_gpu_hours:.2f} GPU-hours have no price and are in no amount"
+
+
+def _error(state: BudgetState) -> str:
+    measured = ((10, state.error.day_10), (20, state.error.day_20))
+    texts = [f"{one * 100:.1f} % after day {day}" for day, one in measured if one is not None]
+    months = f"{state.error.months} past month{'' if state.error.months == 1 else 's'}"
+    return f"forecasts were off by {', '.join(texts)} (mean of {months})" if texts else ""
 
 
 def _short(percent: Decimal) -> str:

@@ -213,19 +213,13 @@ def balance(
     if fmt is not options.Format.table:
         print_rows(rows, BALANCE_COLUMNS, fmt)
         return
-    columns = (
-        "tenant",
-        "granted",
-        "drawn",
-        "expired",
-        "balance",
-        "running",
-        "available",
-        "state",
-        "exhausted_at",
-        "next_expiry",
-    )
-    print_rows([_for_people(row) for row in rows], columns, fmt, f"prepaid, {rows[0]['currency']}")
+    columns = ("tenant", "granted", "drawn", "expired", "running", "available", "state")
+    print_rows(rows, columns, fmt, f"prepaid, {rows[0]['currency']}")
+    for one in found:
+        if one.exhausted_at:
+            say(f"{one.tenant}: exhausted at {instant(one.exhausted_at)}")
+        elif one.next_expiry:
+            say(f"{one.tenant}: the next grant expires at {instant(one.next_expiry)}")
     if found[0].known_until:
         say(f"running: an estimate from the ledger's charges, known until {instant(found[0].known_until)}")
 

@@ -1,0 +1,219 @@
+"""Credits: lines of drafts, said once, taken back, never on an issued month; and many at once from a file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billing import audit
+from billing.accounts.credit_files import import_credits
+from billing.accounts.credits import (
+    Credit,
+    CreditError,
+    add_credit,
+    credit_lines,
+    evidence_of,
+    following,
+    list_credits,
+    parse_amount,
+    reverse_credit,
+)
+from billing.invoicing.lines import Line
+from tests.billing.account_books import NOW, emptied, issue, void
+from warehouse.errors import LedgerError
+from warehouse.store import Store
+
+
+@pytest.fixture
+def accounts(books: Store) -> Store:
+    return emptied(books)
+
+
+def credit(**more: Any) -> Credit:
+    given = {
+        "tenant": "physics",
+        "month": "2026-10",
+        "amount": Decimal("25.00"),
+        "currency": "EUR",
+        "reason": "switch down",
+        "author": "o'brien",
+    }
+    return Credit(**{**given, **more})
+
+
+def test_a_credit_is_a_line_of_negative_cost_that_says_who_why_and_from_what(accounts: Store) -> None:
+    slo = credit(kind="slo", project="qcd", evidence={"promised": "0.999", "kept": "0.987", "hours": 12}, id="slo-1")
+    add_credit(accounts, slo, NOW)
+    assert credit_lines(accounts, "2026-10") == [
+        Line(
+            "physics",
+            "credit",
+            "qcd",
+            description="Credit for a missed service level: switch down (by o'brien); hours 12, kept 0.987, "
+            "promised 0.999",
+            cost=Fraction(-25),
+            rule="credit:slo-1",
+        )
+    ]
+    assert credit_lines(accounts, "2026-11") == []
+    assert credit_lines(accounts, "2026-10", "physics-lab") == []
+
+
+def test_the_same_credit_twice_is_one_whoever_adds_it_and_another_under_its_id_is_refused(accounts: Store) -> None:
+    assert add_credit(accounts, credit(), NOW)
+    assert not add_credit(accounts, credit(author="somebody else", amount=Decimal("25")), NOW)
+    assert add_credit(accounts, credit(id="second"), NOW)
+    with pytest.raises(CreditError, match="credit second: another credit has this id"):
+        add_credit(accounts, credit(id="second", month="2026-11"), NOW)
+    assert [line.cost for line in credit_lines(accounts, "2026-10")] == [-25, -25]
+    assert len(audit.history(accounts, "credits.add")) == 2
+
+
+def test_an_issued_month_takes_no_credit_and_says_which_one_does(accounts: Store) -> None:
+    issue(accounts, "2026-10", "100.00")
+    number = issue(accounts, "2026-11", "100.00")
+    with pytest.raises(CreditError, match=r"invoice GL-physics-2026-10 .* is issued\. .*next open month: 2026-12"):
+        add_credit(accounts, credit(), NOW)
+    assert add_credit(accounts, credit(tenant="physics-lab"), NOW)
+    void(accounts, number)
+    with pytest.raises(CreditError, match="next open month: 2026-11"):
+        add_credit(accounts, credit(), NOW)
+    assert add_credit(accounts, credit(month="2026-11"), NOW)
+
+
+def test_a_credit_note_alone_closes_no_month(accounts: Store) -> None:
+    issue(accounts, "2026-10", "-5.00", document_type="credit_note")
+    assert add_credit(accounts, credit(), NOW)
+
+
+def test_taking_back_in_an_open_month_leaves_nothing(accounts: Store) -> None:
+    add_credit(accounts, credit(id="c"), NOW)
+    first = reverse_credit(accounts, "c", "me", "wrong tenant", NOW)
+    assert reverse_credit(accounts, "c", "me", "again", NOW).content() == first.content()
+    lines = credit_lines(accounts, "2026-10")
+    assert sum((line.cost or Fraction(0) for line in lines), Fraction(0)) == 0
+    assert (lines[1].description, lines[1].charge_class) == ("Credit c taken back: wrong tenant (by me)", None)
+    with pytest.raises(CreditError, match="takes c back"):
+        reverse_credit(accounts, "c-reversed", "me", "no", NOW)
+    with pytest.raises(CreditError, match="no such credit"):
+        reverse_credit(accounts, "d", "me", "no", NOW)
+
+
+def test_taking_back_what_an_issued_invoice_bears_is_a_correction_in_the_next_open_month(accounts: Store) -> None:
+    add_credit(accounts, credit(id="c", month="2026-12"), NOW)
+    issue(accounts, "2026-12", "75.00", number="GL-2026-00009", lines=[{"kind": "credit", "rule": "credit:c"}])
+    (kept,) = list_credits(accounts)
+    assert kept.invoice == "GL-2026-00009"
+    reverse_credit(accounts, "c", "me", "found the switch up", NOW)
+    (line,) = credit_lines(accounts, "2027-01")
+    assert (line.cost, line.charge_class) == (25, "Correction")
+    assert line.reference == {"invoice": "GL-2026-00009", "month": "2026-12"}
+    assert [one.cost for one in credit_lines(accounts, "2026-12")] == [-25]
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"currency": "USD"}, "found USD, but the rate card is in EUR"),
+        ({"kind": "gift"}, "kind: found 'gift'. Choose from manual, slo, interference"),
+        ({"tenant": " "}, "tenant: missing"),
+        ({"reason": ""}, "reason: missing"),
+        ({"amount": Decimal(0)}, "zero is no credit"),
+        ({"month": "2026-13"}, "2026-13"),
+        ({"month": "2026-10-01"}, "not a month"),
+    ],
+)
+def test_what_is_no_credit_is_refused(accounts: Store, more: dict[str, Any], says: str) -> None:
+    with pytest.raises(LedgerError, match=says):
+        add_credit(accounts, credit(**more), NOW)
+
+
+def test_without_a_rate_card_there_is_no_currency(books: Store) -> None:
+    store = emptied(books)
+    store.command("TRUNCATE TABLE rate_cards")
+    with pytest.raises(CreditError, match="none is in force"):
+        add_credit(store, credit(), NOW)
+
+
+def test_amounts_and_evidence_keep_every_digit() -> None:
+    assert parse_amount("-0.000000001") == Decimal("-0.000000001")
+    for text in ("1,000", "1e3", "", "1.0000000001", "NaN"):
+        with pytest.raises(CreditError, match="A decimal such as"):
+            parse_amount(text)
+    assert evidence_of('{"kept": 0.98700000000000000001}') == {"kept": "0.98700000000000000001"}
+    for text in ("[1]", "{", "1"):
+        with pytest.raises(CreditError, match="An object such as"):
+            evidence_of(text)
+    assert [following(month) for month in ("2026-09", "2026-12")] == ["2026-10", "2027-01"]
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+TABLE = """id,tenant,month,amount,reason,kind,evidence
+slo-1,physics,2026-10,12.50,availability,slo,"{""kept"": 0.98}"
+slo-2,o'brien,2026-10,abc,availability,slo,
+slo-3,研发一部,2026-10,1.25,interference,interference,{broken
+slo-4,physics,2026-09,1.25,too late,slo,
+slo-5,physics,2026-10,1.25
+slo-1,physics,2026-10,99.00,not the same,slo,
+slo-6,研发一部,2026-10,3.00,interference,interference,
+"""
+
+
+def test_good_rows_are_added_and_each_bad_one_is_one_line_and_kept(accounts: Store, tmp_path: Path) -> None:
+    issue(accounts, "2026-09", "100.00")
+    path = tmp_path / "credits.csv"
+    path.write_text(TABLE)
+    report = import_credits(accounts, path, "me", NOW)
+    assert (report.read, report.added, report.known) == (7, 2, 0)
+    assert [(one.row, one.why) for one in report.refused] == [
+        (2, "amount: found 'abc'. A decimal such as \"25.00\" fits, at most 9 digits each side"),
+        (3, 'evidence: not JSON. An object such as {"availability": "0.987"} fits'),
+        (
+            4,
+            "month 2026-09: invoice GL-physics-2026-09 of 'physics' is issued. It goes to the next open month: 2026-10",
+        ),
+        (5, "row: has 4 cells, the header 7. Check its commas and quotes"),
+        (6, "credit slo-1: another credit has this id. Give it an id of its own"),
+    ]
+    assert [kept.credit.id for kept in list_credits(accounts)] == ["slo-1", "slo-6"]
+    assert accounts.value("SELECT count() AS n FROM quarantine FINAL WHERE record_type = 'credits'") == 5
+    again = import_credits(accounts, path, "me", NOW)
+    assert (again.read, again.added, again.known, len(again.refused)) == (7, 0, 2, 5)
+    assert accounts.value("SELECT count() AS n FROM quarantine FINAL") == 5
+    assert len(audit.history(accounts, "credits.import")) == 1
+
+
+def test_json_lines_say_the_same_and_a_number_without_quotes_is_refused(accounts: Store, tmp_path: Path) -> None:
+    row = {"tenant": "physics", "month": "2026-10", "amount": "12.50", "reason": "r", "evidence": {"kept": "0.98"}}
+    lines = [json.dumps(row), json.dumps({**row, "amount": 12.5}), "{", "[1]", json.dumps({**row, "sku": "x"}), ""]
+    path = tmp_path / "credits.jsonl"
+    path.write_text("\n".join(lines))
+    report = import_credits(accounts, path, "me", NOW)
+    assert (report.read, report.added) == (5, 1)
+    whys = [one.why for one in report.refused]
+    assert whys[0] == 'amount: found 12.5. Write it in quotes, such as "12.5"'
+    assert whys[1:3] == ["row: not JSON. One object a line fits", "row: not an object. Keys fit"]
+    assert whys[3].startswith("sku: unknown column. Known are tenant, month")
+    (kept,) = list_credits(accounts)
+    assert (kept.credit.kind, kept.credit.author, kept.credit.evidence) == ("slo", "me", {"kept": "0.98"})
+
+
+def test_a_file_that_is_no_table_of_credits_adds_nothing(accounts: Store, tmp_path: Path) -> None:
+    for name, content, says in (
+        ("a.csv", b"tenant,amount\nx,1\n", "has no column 'month'"),
+        ("a.xlsx", b"PK", "neither CSV nor JSON lines"),
+        ("a.csv.gz", b"no gzip", "cannot be read"),
+        ("b.csv", b"\xff\xfe", "cannot be read"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(CreditError, match=says):
+            import_credits(accounts, tmp_path / name, "me", NOW)
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress(TABLE.encode()))
+    assert import_credits(accounts, tmp_path / "c.csv.gz", "me", NOW).added == 3  # September is open here
