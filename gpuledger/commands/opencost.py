@@ -19,6 +19,16 @@ COLUMNS = (
     "totalCost", "gpuEfficiency",
 )  # fmt: skip
 
+HEADINGS = {
+    "gpuCount": "GPUs",
+    "gpuHours": "GPU-hours",
+    "gpuCost": "cost",
+    "gpuCostAdjustment": "adjusted",
+    "totalCost": "total",
+    "gpuEfficiency": "used",
+}
+"""Short enough for a terminal; `used` is the part of the metered time."""
+
 
 def register(app: typer.Typer) -> None:
     app.command("allocation")(allocation)
@@ -85,8 +95,12 @@ def _print_rows(answer: Allocations, document: dict[str, Any], fmt: options.Form
     if fmt is options.Format.table:
         period = answer.query.window
         title = f"{instant(period.start)} to {instant(period.end)}, GPU-hours and {answer.currency or 'no price'}"
-        shown = COLUMNS if len(document["data"]) > 1 else COLUMNS[2:]
-        print_rows([{key: _two(one[key]) for key in shown} for one in found], shown, fmt, title)
+        keys = ("start", "name") if len(document["data"]) > 1 else ("name",)
+        rows = [
+            {**{key: one[key] for key in keys}, **{head: _two(one[key]) for key, head in HEADINGS.items()}}
+            for one in found
+        ]
+        print_rows(rows, (*keys, *HEADINGS.values()), fmt, title)
     else:
         print_rows([{key: one[key] for key in COLUMNS} for one in found], COLUMNS, fmt)
 
