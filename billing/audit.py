@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,16 +21,30 @@ def record(
     inputs: Mapping[str, Any] | None = None,
 ) -> None:
     """Notes an action after it was done. `action` is like `rates.apply`; `what` names what it was done to."""
+    record_all(store, at, actor, action, [what], reason, [inputs or {}])
+
+
+def record_all(
+    store: Store,
+    at: datetime,
+    actor: str,
+    action: str,
+    what: Sequence[str],
+    reason: str,
+    inputs: Sequence[Mapping[str, Any]],
+) -> None:
+    """Notes one action on several things, each with its own inputs."""
     store.command(
-        "INSERT INTO audit (at, actor, action, object, reason, inputs) VALUES ({at:DateTime64(3, 'UTC')}, "
-        "{actor:String}, {action:String}, {object:String}, {reason:String}, {inputs:String})",
+        "INSERT INTO audit (at, actor, action, object, reason, inputs) "
+        "SELECT {at:DateTime64(3, 'UTC')}, {actor:String}, {action:String}, done.1, {reason:String}, done.2 "
+        "FROM (SELECT arrayJoin(arrayZip({objects:Array(String)}, {inputs:Array(String)})) AS done)",
         {
             "at": at,
             "actor": actor,
             "action": action,
-            "object": what,
+            "objects": list(what),
             "reason": reason,
-            "inputs": json.dumps(inputs or {}, sort_keys=True, ensure_ascii=False, default=str),
+            "inputs": [json.dumps(one, sort_keys=True, ensure_ascii=False, default=str) for one in inputs],
         },
     )
 

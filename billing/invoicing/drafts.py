@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from string import Template
 from typing import Any
 
 from billing.exact import Scale, rounded
@@ -115,7 +116,7 @@ def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> 
     pools: list[PoolCost] = []
     if card is not None:
         commitments = in_force(card.commitments, name)
-        lines += _commitments(store, period, tenant, books, commitments, usage, by_session)
+        lines += _commitments(store, what, books, commitments, usage)
         lines += _discounts(store, what, discounts, usage)
         if not isinstance(card.idle_policy, str):
             pools = pool_costs(store.rows(read_sql(__file__, "pools"), span(period)), card, name)
@@ -140,34 +141,42 @@ def platform_costs(store: Store, period: Period) -> list[PoolCost]:
 
 
 def _commitments(
-    store: Store,
-    period: Period,
-    tenant: str | None,
-    books: Books,
-    commitments: Sequence[Commitment],
-    usage: MonthUsage,
-    by_session: bool,
+    store: Store, what: Mapping[str, Any], books: Books, commitments: Sequence[Commitment], usage: MonthUsage
 ) -> list[Line]:
     """Quotas run from the start of the month until its end, or until the books are closed."""
-    until = min(period.end, books.closed_until)
-    lines: list[Line] = []
-    for commitment in commitments:
-        if (tenant is not None and commitment.tenant != tenant) or until <= period.start:
-            continue
-        usages = usage.by_tenant.get(commitment.tenant, ())
-        params = {
-            "start": period.start,
-            "end": until,
-            "tenant": commitment.tenant,
-            "skus": sorted({one.sku for one in usages if one.sku and fnmatchcase(one.sku, commitment.sku)}),
-            "scale_units": usage.scale.device_units,
-            "quota_micro_ms": int(commitment.gpus * usage.scale.hour),
-            "by_session": int(by_session),
-        }
-        covered = store.rows(read_sql(__file__, "covered"), params)
-        hours = Fraction(int((until - period.start).total_seconds() * 1000), 3_600_000)
-        lines += commitment_lines(commitment, usages, covered, hours, usage.scale)
-    return lines
+    start, until = what["start"], min(what["end"], books.closed_until)
+    mine = [one for one in commitments if what["all_tenants"] or one.tenant == what["tenant"]]
+    if not mine or until <= start:
+        return []
+    covered: dict[int, list[Mapping[str, Any]]] = {}
+    quotas = _quotas(mine, usage)
+    if quotas["tenant"]:
+        import pyarrow as pa
+
+        params = {**what, "end": until, "scale_units": usage.scale.device_units}
+        with store.staged(pa.table(quotas)) as staged:
+            for row in store.rows(Template(read_sql(__file__, "covered")).substitute(quotas=staged), params):
+                covered.setdefault(row["commitment"], []).append(row)
+    hours = Fraction(int((until - start).total_seconds() * 1000), 3_600_000)
+    return [
+        line
+        for number, one in enumerate(mine)
+        for line in commitment_lines(
+            one, usage.by_tenant.get(one.tenant, ()), covered.get(number, ()), hours, usage.scale
+        )
+    ]
+
+
+def _quotas(commitments: Sequence[Commitment], usage: MonthUsage) -> dict[str, list[Any]]:
+    """Columns: the commitment (its number in the sequence) that covers a tenant's sku, and its quota per hour."""
+    columns: dict[str, list[Any]] = {"tenant": [], "sku": [], "commitment": [], "quota_micro_ms": []}
+    for number, one in enumerate(commitments):
+        skus = {used.sku for used in usage.by_tenant.get(one.tenant, ()) if used.sku}
+        for sku in sorted(sku for sku in skus if fnmatchcase(sku, one.sku)):
+            row = (one.tenant, sku, number, str(int(one.gpus * usage.scale.hour)))
+            for column, value in zip(columns.values(), row, strict=True):
+                column.append(value)
+    return columns
 
 
 def _discounts(store: Store, what: Mapping[str, Any], discounts: Sequence[Discount], usage: MonthUsage) -> list[Line]:

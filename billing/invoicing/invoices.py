@@ -51,9 +51,8 @@ def _as_it_stands(row: Mapping[str, Any]) -> Invoice:
 def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = None, actor: str = "") -> list[Invoice]:
     """Issues the month's invoices (or one tenant's) that were not issued yet, and answers all of them.
 
-    What nobody named held ('' as tenant) is on no invoice. Each invoice is one row, written whole: a kill leaves some
-    of them issued, and running it again issues the rest with the numbers that follow. An invoice that was made void
-    is issued again, under the next number.
+    What nobody named held ('' as tenant) is on no invoice. All are written at once: a kill leaves all or none of them
+    issued. An invoice that was made void is issued again, under the next number.
     Errors: InvoiceError, before anything is issued, if the month is not over (and its grace) or not closed, if
     allocated time has no price, if a tenant's currency has no exchange rate, or if prices changed since the close.
     """
@@ -69,7 +68,7 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
         _refuse_unknown_prices(drafts)
         _refuse_unknown_exchange_rates(drafts)
         _refuse_stale_prices(store, period, books)
-    fresh = [_issue(store, draft, now, books, actor) for draft in drafts]
+    fresh = _store(store, [draft.document for draft in drafts], now, books, actor, "invoice.issue", "")
     return sorted([*done.values(), *fresh], key=lambda invoice: invoice.tenant)
 
 
@@ -122,7 +121,7 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
         raise InvoiceError(f"invoice {number}", f"{left} {invoice.currency} of it can still be credited")
     books = books_of(store)
     document = credit_note(invoice, amount, reason)
-    return _store(store, document, now, books, actor, "invoice.credit", reason)
+    return _store(store, [document], now, books, actor, "invoice.credit", reason)[0]
 
 
 def _one(store: Store, number: str) -> Invoice:
@@ -191,18 +190,25 @@ def _refuse_stale_prices(store: Store, period: Period, books: Books) -> None:
             )
 
 
-def _issue(store: Store, draft: Invoice, now: datetime, books: Books, actor: str) -> Invoice:
-    return _store(store, draft.document, now, books, actor, "invoice.issue", "")
-
-
 def _store(
-    store: Store, draft: Mapping[str, Any], now: datetime, books: Books, actor: str, action: str, reason: str
-) -> Invoice:
-    """Stores a document under the issuer's next number of the year. Errors: InvoiceError if another took it too."""
+    store: Store,
+    drafts: Sequence[Mapping[str, Any]],
+    now: datetime,
+    books: Books,
+    actor: str,
+    action: str,
+    reason: str,
+) -> list[Invoice]:
+    """Stores documents under the issuer's next numbers of the year, all of them at once.
+
+    Errors: InvoiceError if another took one of the numbers too.
+    """
     import pyarrow as pa
 
+    if not drafts:
+        return []
     if books.card is None:
-        raise InvoiceError(draft["period"]["month"], "no rate card is in force", "Run: gpuledger rates apply FILE")
+        raise InvoiceError(drafts[0]["period"]["month"], "no rate card is in force", "Run: gpuledger rates apply FILE")
     issuer = books.card.issuer
     year = now.astimezone(books.card.zone).year
     prefix = f"{issuer.number_prefix}-{year}-"
@@ -213,29 +219,34 @@ def _store(
             f"numbers that start with {prefix} belong to {last['rival']!r}",
             "Give issuer.number_prefix another value in the rate card",
         )
-    sequence = last["sequence"] + 1
-    invoice = Invoice({**draft, "number": f"{prefix}{sequence:05d}", "status": "issued", "issued_at": instant(now)})
-    period = invoice.document["period"]
+    first = last["sequence"] + 1
+    invoices = [
+        Invoice({**draft, "number": f"{prefix}{sequence:05d}", "status": "issued", "issued_at": instant(now)})
+        for sequence, draft in enumerate(drafts, first)
+    ]
+    count = len(invoices)
+    moment = pa.timestamp("ms", "UTC")
     columns = {
-        "number": pa.array([invoice.number], pa.string()),
-        "issuer": pa.array([issuer.name], pa.string()),
-        "year": pa.array([year], pa.uint32()),
-        "sequence": pa.array([sequence], pa.uint32()),
-        "tenant": pa.array([invoice.tenant], pa.string()),
-        "period_start": pa.array([datetime.fromisoformat(period["start"])], pa.timestamp("ms", "UTC")),
-        "period_end": pa.array([datetime.fromisoformat(period["end"])], pa.timestamp("ms", "UTC")),
-        "currency": pa.array([invoice.currency], pa.string()),
-        "total": pa.array([invoice.totals["amount"]], pa.string()),
-        "issued_at": pa.array([now], pa.timestamp("ms", "UTC")),
-        "document": pa.array([invoice.canonical()], pa.string()),
+        "number": pa.array([one.number for one in invoices], pa.string()),
+        "issuer": pa.array([issuer.name] * count, pa.string()),
+        "year": pa.array([year] * count, pa.uint32()),
+        "sequence": pa.array(range(first, first + count), pa.uint32()),
+        "tenant": pa.array([one.tenant for one in invoices], pa.string()),
+        "period_start": pa.array([datetime.fromisoformat(one.document["period"]["start"]) for one in invoices], moment),
+        "period_end": pa.array([datetime.fromisoformat(one.document["period"]["end"]) for one in invoices], moment),
+        "currency": pa.array([one.currency for one in invoices], pa.string()),
+        "total": pa.array([one.totals["amount"] for one in invoices], pa.string()),
+        "issued_at": pa.array([now] * count, moment),
+        "document": pa.array([one.canonical() for one in invoices], pa.string()),
     }
     store.insert("invoices", pa.table(columns))
-    key = {"issuer": issuer.name, "year": year, "sequence": sequence}
-    stored = [row["document"] for row in store.rows(read_sql(__file__, "documents_of_number"), key)]
-    if stored != [invoice.canonical()]:
+    key = {"issuer": issuer.name, "year": year, "first": first, "last": first + count - 1}
+    stored = [row["document"] for row in store.rows(read_sql(__file__, "documents_of_numbers"), key)]
+    if stored != [one.canonical() for one in invoices]:
         raise InvoiceError(
-            f"invoice {invoice.number}", "another process issued at the same time", "Run the same command again"
+            f"invoice {invoices[0].number}", "another process issued at the same time", "Run the same command again"
         )
-    inputs = {name: invoice.document.get(name) for name in ("tenant", "run", "books_run", "rate_card", "references")}
-    audit.record(store, now, actor, action, str(invoice.number), reason, inputs)
-    return invoice
+    names = ("tenant", "run", "books_run", "rate_card", "references")
+    inputs = [{name: one.document.get(name) for name in names} for one in invoices]
+    audit.record_all(store, now, actor, action, [str(one.number) for one in invoices], reason, inputs)
+    return invoices
