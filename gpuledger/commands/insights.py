@@ -147,9 +147,6 @@ def _print_efficiency(report: EfficiencyReport) -> None:
         return
     names = {
         "allocated_gpu_hours": "allocated",
-        "used_gpu_hours": "used",
-        "idle_gpu_hours": "idle",
-        "unmetered_gpu_hours": "unmetered",
         "efficiency": "efficiency",
         "coverage": "metered",
         "idle_cost": "idle cost",
