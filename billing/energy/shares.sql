@@ -18,9 +18,10 @@ WITH
     ),
     memory AS
     (
-        SELECT id AS claim, start_ms, argMin((covered_ms, amount, level), level) AS best
-        FROM {measured:Identifier}
-        WHERE memory = 1
+        SELECT claim, start_ms, argMin((memory_ms, byte_ms, way.4), way.1) AS best
+        FROM (SELECT claim, start_ms, way FROM {holdings:Identifier} ARRAY JOIN ways AS way) AS asked
+        INNER JOIN {measured:Identifier} AS measured ON asked.way.2 = measured.stream AND asked.start_ms = measured.start_ms
+        WHERE memory_ms > 0
         GROUP BY claim, start_ms
     ),
     parts AS
@@ -33,7 +34,7 @@ WITH
                     + intDiv(toInt128(used_of_partition) * units, greatest(1, partition_cap) * 1000)
                     + intDiv(toInt128(used_of_device) * units, greatest(1, device_cap) * 1000), covered_ms), 0) AS micro_units,
             memory.best.1 AS memory_ms,
-            if(memory_ms > 0, toInt64(intDiv(toInt128(memory.best.2) * units, arrayFirst(way -> way.1 = memory.best.3, ways).4)), 0) AS byte_ms
+            if(memory_ms > 0, toInt64(intDiv(toInt128(memory.best.2) * units, memory.best.3)), 0) AS byte_ms
         FROM {holdings:Identifier} AS holdings
         LEFT JOIN used ON holdings.claim = used.claim AND holdings.start_ms = used.start_ms
         LEFT JOIN memory ON holdings.claim = memory.claim AND holdings.start_ms = memory.start_ms
