@@ -269,7 +269,7 @@ def _profile_prices(card: RateCard | None, period: Period) -> ProfilePrice:
             if rule.match.partition_profile and fnmatchcase(profile, rule.match.partition_profile)
         }
         subject = Subject(holder.model, holder.pool, profile, holder.tenant)
-        for interval in price_intervals(card, [subject]):
+        for interval in price_intervals(card, [subject], period.start, period.end):
             starts = interval.effective_from is None or interval.effective_from < period.end
             ends = interval.effective_to is not None and interval.effective_to < period.end
             if starts and not ends and interval.sku in own:
