@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from billing.audit import history
 from billing.close import close
@@ -562,3 +565,40 @@ def test_hours_beyond_an_hourly_series_have_no_figure_of_it() -> None:
     start = datetime(2026, 10, 1, tzinfo=UTC)
     figures = [stated.grid("c", "p", start + timedelta(hours=hour)) for hour in (-1, 0, 1, 2)]
     assert figures == [(None, None), (1, Decimal("1.5")), (2, Decimal("1.5")), (None, None)]
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_the_report_and_takes_settings(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gpuledger.commands.energy as command
+
+    monkeypatch.setattr(command, "open_store", lambda _: nullcontext(store))  # this process holds one store
+    app = typer.Typer()
+    command.register(app)
+    app.command("other")(lambda: None)
+
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(app, ["energy", *arguments])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "nothing is closed yet" in run()
+    shared_device(store, power_watts=300.0)
+    close(store, until=at(1))
+    grid = tmp_path / "grid.yaml"
+    grid.write_text('intensity: [{region: DE, grams_per_kwh: "400", pue: "1.5", source: mean}]')
+    assert "are in force: 1 intensity, 0 idle power. Next: gpuledger energy" in run("intensity", "apply", str(grid))
+    assert "are in force already" in run("intensity", "apply", str(grid))
+    assert run("intensity", "list", "--format", "csv").splitlines()[1].startswith("intensity,DE,*,*,,400,,1.5,,,,mean,")
+    document = json.loads(run("--period", "2026-10", "--by", "workload", "--format", "json"))
+    assert [(row["workload"], row["kwh"], row["kwh_with_pue"], row["kgco2e"]) for row in document["rows"]] == [
+        ("w-a", "0.210000000", "0.315000000", "0.126000000"),
+        ("w-b", "0.090000000", "0.135000000", "0.054000000"),
+    ]
+    assert document["total"]["kgco2e"] == "0.180000000"
+    columns = "tenant,held_by,kwh,kwh_with_pue,kgco2e,kwh_without_intensity,gpu_hours,measured_gpu_hours,coverage"
+    assert run("--format", "csv").splitlines()[0] == columns
+    assert "0.300" in run()
