@@ -19,6 +19,7 @@ from billing.invoicing.drafts import Books, books_of, draft_all, drafts_of, span
 from billing.money import minor_digits
 from billing.periods import Period, month_name
 from billing.rates import Subject, first_change, rate_card_of
+from billing.tenants import closed_with_another
 from warehouse.store import Store, read_sql
 
 __all__ = ["Invoice", "InvoiceError", "credit", "draft_all", "issue_all", "issued", "standing", "void"]
@@ -68,6 +69,7 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
         _refuse_unknown_prices(drafts)
         _refuse_unknown_exchange_rates(drafts)
         _refuse_stale_prices(store, period, books)
+        _refuse_stale_mapping(store, period, books)
     fresh = _store(store, [draft.document for draft in drafts], now, books, actor, "invoice.issue", "")
     return sorted([*done.values(), *fresh], key=lambda invoice: invoice.tenant)
 
@@ -172,6 +174,16 @@ def _refuse_unknown_exchange_rates(drafts: Sequence[Invoice]) -> None:
                 f"is invoiced in {payable['currency']}, and the rate card has no exchange rate for the month",
                 f"Add exchange_rates: [{{month: {draft.month}, currency: {payable['currency']}, rate: ...}}]",
             )
+
+
+def _refuse_stale_mapping(store: Store, period: Period, books: Books) -> None:
+    """The ledger must have been attributed by the tenants' mapping in force."""
+    if closed_with_another(store) is not None:
+        raise InvoiceError(
+            month_name(period, books.timezone),
+            "the tenants' mapping changed after the last close",
+            "Run: gpuledger close",
+        )
 
 
 def _refuse_stale_prices(store: Store, period: Period, books: Books) -> None:

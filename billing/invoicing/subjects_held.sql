@@ -1,9 +1,9 @@
--- One row: a kind of GPU that a tenant held in a period.
+-- One row: what a tenant held in a period, as far as a price can tell it apart.
 -- Params:  start, end = [start, end).
-SELECT DISTINCT model, pool, partition_profile, tenant
+SELECT DISTINCT model, pool, partition_profile, tenant, queue, priority, preemptible
 FROM ledger
 WHERE allocation_id != ''
     AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
     AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
     AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
-ORDER BY tenant, model, pool, partition_profile
+ORDER BY tenant, model, pool, partition_profile, queue, priority, preemptible

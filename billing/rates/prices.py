@@ -5,6 +5,7 @@ A price that no rule gives is unknown: it has no interval here and no cost later
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -184,8 +185,26 @@ def _merged(periods: Iterable[PricePeriod]) -> list[PricePeriod]:
 
 def first_change(old: RateCard, new: RateCard, subject: Subject, start: datetime, end: datetime) -> datetime | None:
     """The first instant in [start, end) at which the subject's sku or prices differ; None: nowhere."""
-    change = first_difference(PriceBook(old, start, end), PriceBook(new, start, end), subject, start)
+    change = first_difference(_book(_Same(old), start, end), _book(_Same(new), start, end), subject, start)
     return change and change[0]
+
+
+class _Same:
+    """A card by identity, so that asking again about it finds its book: comparing whole cards would take longer."""
+
+    def __init__(self, card: RateCard) -> None:
+        self.card = card
+
+    def __hash__(self) -> int:
+        return id(self.card)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.card is self.card
+
+
+@functools.lru_cache(maxsize=4)
+def _book(same: _Same, start: datetime, end: datetime) -> PriceBook:
+    return PriceBook(same.card, start, end)
 
 
 def first_difference(

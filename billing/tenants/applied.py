@@ -38,6 +38,14 @@ def mapping_history(store: Store) -> list[dict[str, Any]]:
     )
 
 
+def closed_with_another(store: Store) -> str | None:
+    """The version in force ('' = none), if the last close attributed by another one; None: it did by this one."""
+    current = current_mapping(store)
+    version = current.version if current else ""
+    closes = store.rows("SELECT count() AS n, argMax(tenant_mapping, run) AS mapping FROM close_runs")
+    return version if closes[0]["n"] and closes[0]["mapping"] != version else None
+
+
 def apply_mapping(store: Store, mapping: TenantMapping, author: str, reason: str, now: datetime) -> str:
     """Puts the mapping in force and answers its version; the one in force already is left as it is.
 

@@ -1,0 +1,203 @@
+"""Policies under issued invoices, classes of priority, and what another card would change."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from billing.invoicing.invoices import issue_all
+from billing.periods import parse_period
+from billing.rates import (
+    RateCard,
+    RateError,
+    apply_rate_card,
+    card_changes,
+    parse_rate_card,
+    price_effect,
+)
+from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
+from warehouse.store import Store
+
+NOW = at("2026-11-02 09:00")
+H100 = {"sku": "h100", "match": {"model": "H100"}, "price_per_gpu_hour": "2.00"}
+
+
+def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
+    return parse_rate_card({"currency": "EUR", "rates": list(rules) or [H100], **keys})
+
+
+# --- what an issued invoice holds fast -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ({}, {"minimum_seconds": 300}, "minimum_seconds in 2026-10: would change from 60 to 300"),
+        (
+            {"discounts": [{"name": "big", "percent": "10"}]},
+            {"discounts": [{"name": "big", "percent": "20"}]},
+            "discounts 'big' in 2026-10: would change from name big, percent 10 to name big, percent 20",
+        ),
+        (
+            {},
+            {"taxes": [{"name": "VAT", "percent": "19"}]},
+            "taxes 'VAT' in 2026-10: would change from none to name VAT",
+        ),
+        (
+            {},
+            {"idle_policy": [{"pool": "*", "share": "evenly"}]},
+            "idle_policy '.*' in 2026-10: would change from none",
+        ),
+        (
+            {"discounts": [{"name": "old", "percent": "10"}]},
+            {"discounts": [{"name": "old", "percent": "10", "effective_to": "2026-10"}]},
+            "to none, but invoice GL-2026-00001 was computed with it",
+        ),
+    ],
+)
+def test_a_policy_of_a_month_with_an_issued_invoice_does_not_change(
+    books: Store, before: dict[str, Any], after: dict[str, Any], says: str
+) -> None:
+    invoiced(books, card(**before))
+    with pytest.raises(RateError, match=says):
+        apply_rate_card(books, card(**after), "", "", NOW)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            {"discounts": [{"name": "big", "percent": "10"}]},
+            {
+                "discounts": [
+                    {"name": "big", "percent": "10", "effective_to": "2026-11"},
+                    {"name": "big", "percent": "20", "effective_from": "2026-11"},
+                ]
+            },
+        ),
+        ({}, {"taxes": [{"name": "VAT", "percent": "19", "effective_from": "2026-11"}]}),
+        ({}, {"discounts": [{"name": "theirs", "percent": "5", "match": {"tenant": "b*"}}]}),  # not the invoiced one's
+        ({}, {"exchange_rates": [{"month": "2026-11", "currency": "USD", "rate": "1.1"}]}),
+        ({}, {"grace_days": 3}),
+        ({}, {"issuer": {"name": "Another"}}),
+    ],
+)
+def test_a_policy_may_end_and_be_followed_or_concern_others(
+    books: Store, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    invoiced(books, card(**before))
+    assert apply_rate_card(books, card(**after), "", "", NOW) == card(**after).version
+
+
+def test_a_void_invoice_holds_nothing_fast(books: Store) -> None:
+    invoiced(books, card())
+    books.command(
+        "INSERT INTO voided_invoices (number, at, author, reason) VALUES ('GL-2026-00001', '2026-11-02', '', 'x')"
+    )
+    try:
+        apply_rate_card(books, card({**H100, "price_per_gpu_hour": "3.00"}), "", "", NOW)
+    finally:
+        books.command("TRUNCATE TABLE voided_invoices")
+
+
+def test_a_price_by_queue_priority_or_preemption_is_held_fast_as_well(books: Store) -> None:
+    gold = {"sku": "gold", "match": {"queue": "gold"}, "price_per_gpu_hour": "5.00"}
+    entry = Row(at("2026-10-05 12:00"), "a", used=str(HOUR_MS), sku="gold", price="5.00", queue="gold")
+    invoiced(books, card(H100, gold), entry)
+    with pytest.raises(RateError, match=r"would change from 5\.00 \(gold, list 5\.00\) to 6\.00"):
+        apply_rate_card(books, card(H100, {**gold, "price_per_gpu_hour": "6.00"}), "", "", NOW)
+    with pytest.raises(RateError, match=r"to 2\.00"):
+        apply_rate_card(books, card(H100, {**gold, "windows": [{"days": ["sat"]}]}), "", "", NOW)
+    other = {"sku": "spot", "match": {"preemptible": True}, "price_per_gpu_hour": "1.00"}
+    apply_rate_card(books, card(H100, gold, other), "", "nobody held any", NOW)
+
+
+def invoiced(books: Store, first: RateCard, *rows: Row) -> None:
+    """October is issued to tenant a."""
+    apply_rate_card(books, first, "", "", NOW - timedelta(hours=1))
+    entries = rows or (Row(at("2026-10-05 12:00"), "a", used=str(HOUR_MS)),)
+    fill(books, entries, closed=[at("2026-10-31 23:00")])
+    assert [one.number for one in issue_all(books, parse_period("2026-10", "UTC"), NOW)] == ["GL-2026-00001"]
+
+
+# --- classes of priority ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({}, r"rates\[0\] \(a\) is for priority 'high', which is no class; priority_classes declares none"),
+        ({"priority_classes": {"low": {"to": 0}}}, "declares low"),
+        ({"priority_classes": {"high": {"from": 5, "to": 5}}}, "to 5 is not above from 5"),
+        ({"priority_classes": {"high": {}}}, "from, to or both"),
+        ({"priority_classes": {"high": {"from": 1}, "low": {"to": 2}}}, "high and low share priorities"),
+        ({"priority_classes": {"high": {"above": 1}}}, r"high\.above: unknown key.*known here: from, to"),
+    ],
+)
+def test_a_class_that_does_not_fit_is_one_line(keys: dict[str, Any], says: str) -> None:
+    with pytest.raises(RateError, match=says):
+        card({"sku": "a", "match": {"priority": "high"}, "price_per_gpu_hour": "1"}, **keys)
+
+
+def test_a_priority_is_in_the_class_from_its_start_until_before_its_end() -> None:
+    classes = card(priority_classes={"low": {"to": 0}, "high": {"from": 100}})
+    assert [classes.priority_class(n) for n in (-1, 0, 99, 100, None)] == ["low", "", "", "high", ""]
+
+
+# --- comparing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_says_in_words_what_was_added_ended_changed_and_removed() -> None:
+    old = card(
+        H100,
+        {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.50"},
+        {"sku": "l4", "match": {"model": "L4"}, "price_per_gpu_hour": "0.50"},
+        discounts=[{"name": "big", "percent": "10"}],
+    )
+    new = card(
+        {**H100, "effective_to": "2026-11-01"},
+        {**H100, "price_per_gpu_hour": "2.50", "effective_from": "2026-11-01"},
+        {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.60"},
+        {"sku": "spot", "match": {"preemptible": True}, "price_per_gpu_hour": "0.10", "windows": [{"days": ["sat"]}]},
+        minimum_seconds=0,
+    )
+    assert [(c.what, c.of, c.words) for c in card_changes(old, new)] == [
+        ("changed", "minimum_seconds", "from 60 to 0"),
+        ("ended", "h100 (model H100)", "2.00 until 2026-11-01"),
+        ("added", "h100 (model H100)", "2.50 from 2026-11-01"),
+        ("changed", "a100 (model A100)", "from 1.50 to 1.60"),
+        ("removed", "l4 (model L4)", "0.50"),
+        ("added", "spot (preemptible true, sat)", "0.10"),
+        ("removed", "discounts", "name big, percent 10"),
+    ]
+    assert card_changes(old, old) == []
+
+
+def test_the_effect_is_what_was_held_times_each_cards_price(books: Store) -> None:
+    hour = str(HOUR_MS)
+    fill(
+        books,
+        [
+            Row(at("2026-10-05 07:00"), "a", used=hour),
+            Row(at("2026-10-05 08:00"), "a", used=hour),
+            Row(at("2026-10-05 09:00"), "a", idle=hour),
+            Row(at("2026-10-05 08:00"), "b", used=hour, device="gpu-1", model="A100"),
+            Row(at("2026-10-05 08:00"), "c", used=hour, device="gpu-2", model="L4"),
+        ],
+    )
+    a100 = {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.00"}
+    day = {**H100, "sku": "day", "price_per_gpu_hour": "3.00", "windows": [{"from": "08:00", "to": "20:00"}]}
+    l4 = {"sku": "l4", "match": {"model": "L4"}, "price_per_gpu_hour": "0.50"}
+    effect = price_effect(books, card(H100, a100), card(H100, a100, day, l4))
+    assert [
+        (row["tenant"], row["model"], row["gpu_hours"], row["old_cost"], row["new_cost"], row["difference"])
+        for row in effect
+    ] == [
+        ("a", "H100", 3, 6, 8, 2),  # one hour at 2.00, two at 3.00
+        ("c", "L4", 1, 0, Decimal("0.5"), None),  # had no price: the difference is unknown, not 0.50
+    ]
+    assert effect[1]["unpriced_before"] == 1
+    assert price_effect(books, card(H100), card(H100)) == []
