@@ -10,10 +10,10 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help demo dev test lint bench golden clean
+.PHONY: help demo dev test lint bench focus-validator golden clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
 
 demo: $(VENV)/.run  ## a month of a simulated fleet, balanced books, invoices, a dashboard
 	$(RUN)/gpuledger up --demo --store chdb://$(CURDIR)/demo/store --out demo/invoices
@@ -32,8 +32,18 @@ lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 bench: $(VENV)/.dev  ## speed and memory as ratios beside alternatives, in one run
 	$(RUN)/python -m bench
 
+# It wants numpy 1 and so an older pyarrow than ours, and Python 3.12: hence an environment of its own.
+PYTHON312 ?= python3.12
+focus-validator: .venv-focus/.built  ## the FinOps Foundation's validator for the tests of FOCUS files
+.venv-focus/.built: tests/billing/focus_validator.txt | uv
+	@$(PYTHON312) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' || { \
+	  echo "make: $(PYTHON312) is no Python 3.12. Say where one is: make focus-validator PYTHON312=PATH" >&2; exit 2; }
+	$(UV) venv --quiet --clear --python $$($(PYTHON312) -c 'import sys; print(sys.executable)') .venv-focus
+	$(UV) pip install --quiet --python .venv-focus/bin/python --requirement $<
+	@touch $@
+
 clean:  ## remove the virtual environment and the demo
-	rm -rf $(VENV) $(VENV)-uv demo
+	rm -rf $(VENV) $(VENV)-uv .venv-focus demo
 
 $(VENV)/.dev: uv.lock pyproject.toml | uv
 	$(UV) sync --frozen --quiet --python $(PYTHON) --extra all --group dev

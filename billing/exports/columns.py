@@ -82,6 +82,7 @@ CUSTOM = [
     "x_UsedCost",
     "x_Queue",
     "x_Project",
+    "x_CostCenter",
     "x_Node",
     "x_DeviceId",
     "x_AllocationId",

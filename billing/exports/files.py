@@ -38,8 +38,9 @@ class FocusFile:
     def selection(self) -> str:
         """What to select for it, as SQL; made of checked column names alone."""
         if self.is_csv:
-            texts = ", ',', ".join(_csv_text(name) for name in self.columns)
-            return rf"concat({texts}, '\n') AS line"
+            *first, last = self.columns
+            pieces = [_csv_text(name, ",") for name in first] + [_csv_text(last, r"\n")]
+            return f"concat({', '.join(pieces)}) AS line"
         return ", ".join(identifier(name) for name in self.columns)
 
     def __enter__(self) -> FocusFile:
@@ -82,17 +83,20 @@ class FocusFile:
             self._part.unlink(missing_ok=True)
 
 
-def _csv_text(name: str) -> str:
-    """A column as CSV: texts in quotes, numbers and instants bare, nothing at all for the unknown."""
+def _csv_text(name: str, end: str) -> str:
+    """A column as CSV and what follows it: texts in quotes, numbers and instants bare, nothing for the unknown.
+
+    The end is part of each piece because most texts have few values, and the engine makes the piece once for each.
+    """
     identifier(name)
     if name in INSTANTS:
-        return f"formatDateTime({name}, '%Y-%m-%dT%H:%i:%SZ')"
+        return f"formatDateTime({name}, '%Y-%m-%dT%H:%i:%SZ{end}')"
     if name in INTEGERS:
-        return f"ifNull(toString({name}), '')"
+        return f"ifNull(concat(toString({name}), '{end}'), '{end}')"
     if name in NUMBERS:
         # A column of whole numbers alone would be taken for integers, where FOCUS wants decimals.
-        return f"ifNull(concat(toString({name}), if({name} = toInt128({name}), '.0', '')), '')"
-    return f"ifNull(concat('\"', replaceAll({name}, '\"', '\"\"'), '\"'), '')"
+        return f"ifNull(concat(toString({name}), if(position(toString({name}), '.') = 0, '.0{end}', '{end}')), '{end}')"
+    return f"ifNull(concat('\"', replaceAll({name}, '\"', '\"\"'), '\"{end}'), '{end}')"
 
 
 def _bytes_of(texts: pa.Array) -> memoryview:

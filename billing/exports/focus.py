@@ -1,6 +1,6 @@
 """The books of a month as a FOCUS file: usage from the ledger, everything else from the invoices' lines.
 
-Slice by slice (about fifty thousand entries), so that memory does not grow with the month:
+Slice by slice (about thirty thousand entries), so that memory does not grow with the month:
 
     ledger ─▶ usage.sql, platform.sql ─▶ facts [─▶ rolled.sql] [─▶ shares.sql] ─▶ focus.sql ─▶ file
     invoices, drafts ─▶ lines.py ─▶ facts ─────────────────────────────────────────┘
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -35,8 +37,9 @@ if TYPE_CHECKING:
 
 Grain = Literal["hour", "day", "month"]
 Which = Literal["all", "invoiced", "draft"]
-SLICE_ENTRIES = 50_000
-HOUR = timedelta(hours=1)
+SLICE_ENTRIES = 32_000
+LANES = 2
+"""Slices that are computed at the same time, each by one thread of the engine, so that rows keep their order."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,9 @@ def export_focus(store: Store, period: Period, path: Path, options: FocusOptions
     report = FocusReport(path, columns)
     entries = _groups(store, period, statements, report)
     _refuse_unpriced(store, period, options, statements, report)
-    with _working_tables(store) as tables, FocusFile(path, columns) as file:
-        export = _Export(store, period, options, books, tables, file, report)
-        store.insert(tables["groups"], _group_table(entries))
+    with _lanes(store) as lanes, FocusFile(path, columns) as file:
+        export = _Export(store, period, options, books, lanes, file, report)
+        store.insert(lanes[0].tables["groups"], _group_table(entries))
         export.usage(entries)
         export.statements(statements, entries)
         if options.platform:
@@ -103,7 +106,7 @@ class _Export:
     period: Period
     options: FocusOptions
     books: Books
-    tables: Mapping[str, str]
+    lanes: Sequence[_Lane]
     file: FocusFile
     report: FocusReport
 
@@ -111,9 +114,7 @@ class _Export:
         """The rows that come from the ledger, a slice at a time."""
         if not list(entries):
             return
-        for params in self._slices():
-            self._fill("usage", params)
-            self._write_facts(params)
+        self._write_slices("usage", {}, shares=self.options.version != "1.2")
 
     def statements(self, statements: Sequence[Statement], entries: Iterable[tuple[Statement, GroupKey]]) -> None:
         """The rows that come from invoices, and for each invoice one that makes up for its rounding."""
@@ -133,9 +134,7 @@ class _Export:
         """The platform's own time at list price, and what of it tenants bear."""
         card = self.books.card
         mine = {"issuer": card.issuer.name if card else "GPU platform", "rate_card": self.books.closed_with}
-        for params in self._slices():
-            self._fill("platform", {**params, **mine})
-            self._write_facts(params, shares=False)
+        self._write_slices("platform", mine, shares=False)
         shared: dict[str, Decimal] = {}
         for statement in statements:
             for row in statement.rows:
@@ -143,7 +142,8 @@ class _Export:
                     shared[row["currency"]] = shared.get(row["currency"], Decimal(0)) + Decimal(row["billed_cost"])
         borne = [
             {
-                "kind": "shared", "tenant": None, "issuer": mine["issuer"], "currency": currency, "category": "Adjustment",
+                "kind": "shared", "tenant": None, "issuer": mine["issuer"], "currency": currency,
+                "category": "Adjustment",
                 "frequency": "One-Time", "description": "Unallocated time that tenants bear",
                 "period_start": self.period.start, "period_end": self.period.end,
                 **dict.fromkeys(_COSTS, money(-Fraction(amount))),
@@ -187,7 +187,6 @@ class _Export:
             "by_device": int(self.options.version != "1.2"),
             "parts": 1,
             "part": 0,
-            **self.tables,
         }
         hours = self.store.rows(read_sql(__file__, "entries_by_hour"), span)
         if self.options.grain == "month":
@@ -205,33 +204,43 @@ class _Export:
             entries += row["entries"]
         yield {**common, "start": start}
 
-    def _fill(self, name: str, params: Mapping[str, Any]) -> None:
-        for table in ("facts", "rolled", "shared"):
-            self.store.command("TRUNCATE TABLE {table:Identifier}", {"table": self.tables[table]})
-        self.store.command(read_sql(__file__, name), params)
+    def _write_slices(self, name: str, more: Mapping[str, Any], shares: bool) -> None:
+        """Computes slices in the lanes, by turns, and writes them in their order."""
+        steps = [name] + ["rolled"] * (self.options.grain != "hour") + ["shares"] * shares
+        waiting: deque[Future[pa.Table]] = deque()
+        with contextlib.ExitStack() as stack:
+            # A thread a lane: what one lane computes waits for what it computed before.
+            pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in self.lanes]
+            for number, params in enumerate(self._slices()):
+                if len(waiting) == len(self.lanes):
+                    self._write(waiting.popleft().result())
+                lane = number % len(self.lanes)
+                waiting.append(pools[lane].submit(self._slice, self.lanes[lane], steps, {**params, **more}))
+            while waiting:
+                self._write(waiting.popleft().result())
 
-    def _write_facts(self, params: Mapping[str, Any], shares: bool = True) -> None:
-        """Puts what is in `facts` into the file, rolled up and with its parts of devices where that was asked for."""
-        table = "facts"
-        if self.options.grain != "hour":
-            self.store.command(read_sql(__file__, "rolled"), params)
-            table = "rolled"
-        if shares and self.options.version != "1.2":
-            self.store.command(read_sql(__file__, "shares"), {**params, "facts": self.tables[table]})
-            table = "shared"
-        self._write(self.tables[table])
+    def _slice(self, lane: _Lane, steps: Sequence[str], params: Mapping[str, Any]) -> pa.Table:
+        lane.empty()
+        params, table = {**params, **lane.tables}, "facts"
+        for step in steps:
+            lane.store.command(read_sql(__file__, step), {**params, "facts": lane.tables[table]})
+            table = {"rolled": "rolled", "shares": "shared"}.get(step, "facts")
+        return self._select(lane, table)
 
     def _write_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows:
-            self.store.command("TRUNCATE TABLE {facts:Identifier}", self.tables)
-            self.store.insert(self.tables["facts"], _fact_table(rows))
-            self._write(self.tables["facts"])
+            lane = self.lanes[0]
+            lane.empty()
+            lane.store.insert(lane.tables["facts"], _fact_table(rows))
+            self._write(self._select(lane, "facts"))
 
-    def _write(self, facts: str) -> None:
+    def _select(self, lane: _Lane, table: str) -> pa.Table:
         sql = f"SELECT {self.file.selection}, BilledCost AS billed, InvoiceId AS invoice, x_LineKind AS kind, "
-        sql += f"ConsumedQuantity AS consumed FROM ({read_sql(__file__, 'focus')})"
-        params = {"facts": facts, "billing_start": self.period.start, "billing_end": self.period.end}
-        table = self.store.arrow(sql, params)
+        sql += f"ConsumedQuantity AS consumed FROM ({read_sql(__file__, 'focus')}) SETTINGS max_threads = 1"
+        params = {"facts": lane.tables[table], "billing_start": self.period.start, "billing_end": self.period.end}
+        return lane.store.arrow(sql, params)
+
+    def _write(self, table: pa.Table) -> None:
         if table.num_rows:
             self.file.write(table)
             self._add_up(table)
@@ -346,19 +355,39 @@ def _fact_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     )
 
 
+@dataclass(frozen=True)
+class _Lane:
+    """A connection and working tables of its own; `groups` is common to all lanes."""
+
+    store: Store
+    tables: Mapping[str, str]
+
+    def empty(self) -> None:
+        for name in _FACTS:
+            self.store.command("TRUNCATE TABLE {table:Identifier}", {"table": self.tables[name]})
+
+
+_FACTS = ("facts", "rolled", "shared")
+
+
 @contextlib.contextmanager
-def _working_tables(store: Store) -> Iterator[dict[str, str]]:
+def _lanes(store: Store) -> Iterator[list[_Lane]]:
     """Empty tables of this export alone, gone afterwards."""
     mark = uuid.uuid4().hex
-    tables = {name: f"focus_{name}_{mark}" for name in ("groups", "facts", "rolled", "shared")}
-    try:
-        store.command(read_sql(__file__, "focus_groups"), tables)
-        for name in ("facts", "rolled", "shared"):
-            store.command(read_sql(__file__, "focus_facts"), {"facts": tables[name]})
-        yield tables
-    finally:
-        for table in tables.values():
-            store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": table})
+    names = [
+        {"groups": f"focus_groups_{mark}", **{name: f"focus_{name}_{mark}_{number}" for name in _FACTS}}
+        for number in range(LANES)
+    ]
+    with contextlib.ExitStack() as stack:
+        try:
+            store.command(read_sql(__file__, "focus_groups"), names[0])
+            for tables in names:
+                for name in _FACTS:
+                    store.command(read_sql(__file__, "focus_facts"), {"facts": tables[name]})
+            yield [_Lane(stack.enter_context(store.another()), tables) for tables in names]
+        finally:
+            for table in {table for tables in names for table in tables.values()}:
+                store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": table})
 
 
 def _local_midnight(at: datetime, zone: ZoneInfo) -> datetime:

@@ -86,6 +86,7 @@ SELECT
     used_cost AS x_UsedCost,
     nullIf(queue, '') AS x_Queue,
     nullIf(project, '') AS x_Project,
+    nullIf(cost_center, '') AS x_CostCenter,
     node AS x_Node,
     device_id AS x_DeviceId,
     nullIf(allocation_id, '') AS x_AllocationId,

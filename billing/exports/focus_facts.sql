@@ -6,6 +6,7 @@ CREATE TABLE {facts:Identifier}
     tenant              LowCardinality(Nullable(String)) COMMENT 'null: the platform',
     project             LowCardinality(String),
     queue               LowCardinality(String),
+    cost_center         LowCardinality(String),
     invoice_id          LowCardinality(Nullable(String)),
     issuer              LowCardinality(String),
     currency            LowCardinality(String),

@@ -1,4 +1,4 @@
-"""An invoice's lines as rows of a FOCUS file: pure, on documents (docs/billing.md has the lines, docs/focus.md the rules).
+"""An invoice's lines as rows of a FOCUS file: pure, on documents (docs/billing.md, docs/focus.md).
 
 Usage lines become groups, whose rows come from the ledger; reductions (discounts, and what a quota covers) are taken
 off inside those rows; every other line is a row of its own.
@@ -264,7 +264,7 @@ def usage_row(statement: Statement, group: Group) -> dict[str, Any]:
 
 
 def _tax_on_list(statement: Statement, listed: Fraction) -> None:
-    """FOCUS: the list cost of a tax is computed on the list cost of what is taxed, as its amount is on what is billed."""
+    """FOCUS: the list cost of a tax is computed on the list cost of what is taxed."""
     net = Fraction(Decimal(statement.invoice.totals.get("net") or 0))
     for row in statement.rows:
         if row["category"] == "Tax" and row["class"] is None and net:

@@ -2,7 +2,7 @@
 -- Params:  facts = the table; start, end = the slice; billing_start, billing_end = the month; issuer; rate_card; parts, part.
 INSERT INTO {facts:Identifier}
 (
-    kind, tenant, project, queue, issuer, currency, category, frequency, description,
+    kind, tenant, project, queue, cost_center, issuer, currency, category, frequency, description,
     period_start, period_end, quantity, consumed, unit, list_unit_price, contracted_unit_price,
     list_cost, contracted_cost, billed_cost, effective_cost, sku, meter, cluster, node, device_id, model,
     partition_profile, workload_id, allocation_id, run, rate_card,
@@ -42,6 +42,7 @@ SELECT
     NULL AS tenant,
     project,
     queue,
+    cost_center,
     {issuer:String} AS issuer,
     billing_currency AS currency,
     'Usage' AS category,
@@ -75,3 +76,5 @@ SELECT
     if(held, toDecimal128(intDiv(unmetered_micro * 1000000000 + intDiv(micro_of_second, 2), micro_of_second), 0) * least_seconds, NULL) AS unmetered_seconds,
     if(held, toDecimal128(intDiv(used_micro * toInt128(1000000000000000) + intDiv(micro_of_hour, 2), micro_of_hour), 0) * least_quantity * assumeNotNull(parts_of_entries.contracted_unit_price), NULL) AS used_cost
 FROM parts_of_entries
+ORDER BY hour, cluster, device_id, charge_period_start, tenant, allocation_id, partition_id, units, kind
+SETTINGS max_threads = 1

@@ -14,3 +14,5 @@ SELECT * REPLACE (
         - toDecimal128(intDiv(toInt256(assumeNotNull(so_far - allocated_seconds) * 1000000000) * toInt256('1000000000000'), toInt256(assumeNotNull(whole) * 1000000000)), 0)
         AS Decimal(38, 0)) * toDecimal128('0.000000000001', 12) AS ratio)
 FROM {facts:Identifier}
+ORDER BY period_start, cluster, device_id, tenant, allocation_id, workload_id, project, queue, sku, partition_profile, contracted_unit_price, allocated_seconds
+SETTINGS max_threads = 1

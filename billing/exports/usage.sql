@@ -4,7 +4,7 @@
 --          devices or allocations, where a slice is not of time; by_device = 1: by device, 0: by allocation.
 INSERT INTO {facts:Identifier}
 (
-    kind, tenant, project, queue, invoice_id, issuer, currency, category, class, frequency, description,
+    kind, tenant, project, queue, cost_center, invoice_id, issuer, currency, category, class, frequency, description,
     period_start, period_end, quantity, consumed, unit, list_unit_price, contracted_unit_price,
     list_cost, contracted_cost, billed_cost, effective_cost, sku, meter, cluster, node, device_id, model,
     partition_profile, workload_id, allocation_id, source, run, rate_card,
@@ -47,6 +47,7 @@ SELECT
     tenant,
     project,
     queue,
+    cost_center,
     groups.invoice_id AS invoice_id,
     groups.issuer AS issuer,
     billing_currency AS currency,
@@ -92,3 +93,5 @@ LEFT ANY JOIN
     WHERE start_at < {end:DateTime64(3, 'UTC')} AND (end_at IS NULL OR end_at > {start:DateTime64(3, 'UTC')} - INTERVAL 1 HOUR)
     GROUP BY cluster, allocation_id
 ) AS sources USING (cluster, allocation_id)
+ORDER BY hour, cluster, device_id, charge_period_start, tenant, allocation_id, partition_id, units
+SETTINGS max_threads = 1

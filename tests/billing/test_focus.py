@@ -1,0 +1,306 @@
+"""FOCUS files: figures by hand, sums against invoices and ledger, and what the checks see."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from billing.exports.check import check_focus
+from billing.exports.errors import ExportError
+from billing.exports.focus import FocusOptions, FocusReport, export_focus
+from billing.invoicing.invoices import credit, issue_all
+from billing.periods import parse_period
+from billing.rates import apply_rate_card, parse_rate_card
+from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
+from warehouse.store import Store
+
+OCTOBER = parse_period("2026-10", "UTC")
+NOON, NOW = at("2026-10-05 12:00"), at("2026-11-02 09:00")
+CARD: dict[str, Any] = {
+    "currency": "EUR",
+    "minimum_seconds": 0,
+    "rates": [{"sku": "h100", "price_per_gpu_hour": "2.00"}],
+}
+
+
+def price(books: Store, **policies: Any) -> None:
+    apply_rate_card(books, parse_rate_card({**CARD, **policies}), "me", "", NOW)
+
+
+@pytest.fixture
+def october(books: Store) -> Store:
+    """October, closed: physics with a contract price and two projects, o'brien a third of an hour, an idle GPU."""
+    price(books)
+    fill(
+        books,
+        [
+            Row(NOON, "physics", "qcd", used=str(HOUR_MS // 2), idle=str(HOUR_MS // 4), unmetered=HOUR_MS // 4),
+            Row(NOON, "physics", "bsm", device="gpu-2", units=7, used=str(HOUR_MS), contracted="1.50"),
+            Row(NOON, "o'brien", 'say "hi", 研发', device="gpu-2", units=7, used=str(2 * HOUR_MS), queue="a,b"),
+            Row(NOON, device="gpu-4", unallocated=HOUR_MS),
+        ],
+        closed=[at("2026-10-31 23:00")],
+    )
+    return books
+
+
+def exported(
+    store: Store, folder: Path, name: str = "focus.csv", **options: Any
+) -> tuple[list[dict[str, str]], FocusReport]:
+    """The rows of a CSV that keeps all rules, and the report."""
+    report = export_focus(store, OCTOBER, folder / name, FocusOptions(**options))
+    assert [str(one) for one in check_focus(store, report.path, report)] == []
+    return read(report.path), report
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def of(rows: list[dict[str, str]], kind: str) -> list[dict[str, str]]:
+    return [row for row in rows if row["x_LineKind"] == kind]
+
+
+def total(rows: list[dict[str, str]], column: str) -> Fraction:
+    return sum((Fraction(row[column] or "0") for row in rows), Fraction(0))
+
+
+def test_a_row_is_an_hour_of_a_device_and_holder(october: Store, tmp_path: Path) -> None:
+    rows, _ = exported(october, tmp_path, which="draft")
+    (row,) = [row for row in rows if row["x_Project"] == "qcd"]
+    expected = {
+        "SubAccountId": "physics", "SubAccountType": "Tenant", "BillingAccountId": "physics", "InvoiceId": "",
+        "ChargeCategory": "Usage", "ChargeClass": "", "ChargeFrequency": "Usage-Based", "PricingCategory": "Standard",
+        "ChargePeriodStart": "2026-10-05T12:00:00Z", "ChargePeriodEnd": "2026-10-05T13:00:00Z",
+        "BillingPeriodStart": "2026-10-01T00:00:00Z", "BillingPeriodEnd": "2026-11-01T00:00:00Z",
+        "ConsumedQuantity": "1.0", "ConsumedUnit": "Hours", "PricingQuantity": "1.0", "ListUnitPrice": "2.0",
+        "ListCost": "2.0", "ContractedCost": "2.0", "BilledCost": "2.0", "EffectiveCost": "2.0",
+        "BillingCurrency": "EUR", "ProviderName": "GPU platform", "InvoiceIssuerName": "GPU platform",
+        "ServiceName": "GPU Compute", "SkuId": "h100", "Tags": '{"project":"qcd"}', "ResourceId": "physics/qcd",
+        "x_GpuAllocatedSeconds": "3600.0", "x_GpuUsedSeconds": "1800.0", "x_GpuIdleSeconds": "900.0",
+        "x_GpuUnmeteredSeconds": "900.0", "x_Coverage": "0.75", "x_UsedCost": "1.0", "x_Node": "n1",
+        "x_DeviceId": "gpu-0", "x_AllocationId": "physics/qcd", "x_Run": "7",
+    }  # fmt: skip
+    assert {name: row[name] for name in expected} == expected
+    assert json.loads(row["SkuPriceDetails"]) == {"GpuCount": 1, "x_GpuModel": "H100"}
+
+
+def test_a_seventh_of_a_device_costs_its_quantity_times_its_price_exactly(october: Store, tmp_path: Path) -> None:
+    rows, _ = exported(october, tmp_path, which="draft")
+    (row,) = [row for row in rows if row["x_Project"] == "bsm"]
+    assert (row["PricingQuantity"], row["ListCost"]) == ("0.142857142857143", "0.285714285714286")
+    assert (row["ContractedUnitPrice"], row["ContractedCost"]) == ("1.5", "0.2142857142857145")
+
+
+def test_texts_arrive_as_they_are(october: Store, tmp_path: Path) -> None:
+    rows, _ = exported(october, tmp_path, which="draft")
+    (row,) = [row for row in rows if row["SubAccountId"] == "o'brien"]
+    assert (row["x_Project"], row["x_Queue"]) == ('say "hi", 研发', "a,b")
+    assert json.loads(row["Tags"]) == {"project": 'say "hi", 研发', "queue": "a,b"}
+
+
+def test_rows_sum_to_the_invoice_with_one_row_for_its_rounding(october: Store, tmp_path: Path) -> None:
+    amounts = {one.number: one.amount for one in issue_all(october, OCTOBER, NOW)}
+    # o'brien: 2/7 h x 2.00 = 0.571428...; physics: 2.00 + 1/7 h x 1.50 = 2.214285...
+    assert amounts == {"GL-2026-00001": Decimal("0.57"), "GL-2026-00002": Decimal("2.21")}
+    rows, report = exported(october, tmp_path, which="invoiced")
+    for number, amount in amounts.items():
+        assert total([row for row in rows if row["InvoiceId"] == number], "BilledCost") == Fraction(amount)
+    roundings = {row["InvoiceId"]: row for row in of(rows, "rounding")}
+    assert roundings["GL-2026-00001"]["ChargeCategory"] == "Adjustment"
+    assert roundings["GL-2026-00001"]["BilledCost"] == "-0.001428571428572"
+    assert roundings["GL-2026-00001"]["PricingQuantity"] == ""
+    assert report.invoices == amounts
+
+
+def test_discounts_and_quotas_are_inside_the_rows(october: Store, tmp_path: Path) -> None:
+    quota = {"name": "quota", "tenant": "physics", "sku": "h100", "gpus": "0.5", "price_per_gpu_hour": "1.00"}
+    price(october, discounts=[{"name": "early", "percent": "10"}], commitments=[quota])
+    (invoice,) = [one for one in issue_all(october, OCTOBER, NOW) if one.tenant == "physics"]
+    rows, _ = exported(october, tmp_path, tenant="physics")
+    # The quota covers half an hour of qcd (the dearest), 1.00 of its 2.00; 10 % come off what is left.
+    (qcd,) = [row for row in of(rows, "usage") if row["x_Project"] == "qcd"]
+    assert (qcd["ListCost"], qcd["ContractedCost"]) == ("2.0", "2.0")
+    assert Fraction(qcd["BilledCost"]) == pytest.approx(0.9)
+    # 744 h x 0.5 GPUs = 372 GPU-hours were bought; half an hour of it was used.
+    assert Fraction(qcd["EffectiveCost"]) == pytest.approx(0.9 + 0.5)
+    assert [row["EffectiveCost"] for row in rows if row["ChargeCategory"] == "Purchase"] == ["0.0", "0.0"]
+    assert total([row for row in rows if row["ChargeCategory"] == "Purchase"], "BilledCost") == 372
+    (unused,) = [row for row in rows if row["CommitmentDiscountStatus"] == "Unused"]
+    assert (unused["BilledCost"], unused["EffectiveCost"], unused["ConsumedQuantity"]) == ("0.0", "371.5", "")
+    assert all(Fraction(row["BilledCost"]) >= 0 for row in rows if row["ChargeCategory"] == "Usage")
+    assert total(rows, "BilledCost") == Fraction(invoice.amount)
+    assert total(rows, "EffectiveCost") == pytest.approx(float(invoice.amount))
+
+
+def test_taxes_credits_and_corrections_have_their_categories(october: Store, tmp_path: Path) -> None:
+    price(october, taxes=[{"name": "VAT", "percent": "19"}])
+    issue_all(october, OCTOBER, NOW)
+    credit(october, "GL-2026-00002", Decimal("1.00"), NOW, "me", "it was slow")
+    rows, _ = exported(october, tmp_path)
+    vat = [row for row in rows if row["ChargeCategory"] == "Tax" and row["InvoiceId"] == "GL-2026-00002"]
+    assert [row["BilledCost"] for row in vat] == ["0.42"]
+    (given,) = [row for row in rows if row["ChargeCategory"] == "Credit"]
+    assert (given["BilledCost"], given["InvoiceId"]) == ("-1.0", "GL-2026-00003")
+    assert given["x_CorrectsInvoiceId"] == "GL-2026-00002"
+    assert total([row for row in rows if row["InvoiceId"] == "GL-2026-00003"], "BilledCost") == Fraction("-1.19")
+
+
+def test_what_changed_after_the_invoice_is_exported_as_it_was_invoiced(october: Store, tmp_path: Path) -> None:
+    issue_all(october, OCTOBER, NOW)
+    rows = [
+        Row(NOON, "physics", "qcd", used=str(HOUR_MS // 2)),
+        Row(NOON, "physics", "bsm", device="gpu-2", units=7, used=str(HOUR_MS), contracted="1.50"),
+        Row(NOON, "o'brien", 'say "hi", 研发', device="gpu-2", units=7, used=str(2 * HOUR_MS), queue="a,b"),
+    ]
+    fill(october, rows, run=8)
+    found, report = exported(october, tmp_path, which="invoiced")
+    assert report.by_line == ["physics"]
+    (qcd,) = [row for row in of(found, "usage") if row["x_Project"] == "qcd"]
+    assert (qcd["ConsumedQuantity"], qcd["BilledCost"], qcd["x_DeviceId"]) == ("1.0", "2.0", "")
+    assert (qcd["ChargePeriodStart"], qcd["ChargePeriodEnd"]) == ("2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")
+    (bsm,) = [row for row in of(found, "usage") if row["x_Project"] == "bsm"]
+    assert bsm["x_DeviceId"] == "gpu-2"
+    assert total(found, "BilledCost") == Fraction("2.78")
+
+
+def test_with_the_platform_rows_cost_what_the_fleet_costs(october: Store, tmp_path: Path) -> None:
+    fill(october, [Row(NOON, "", "orphan", device="gpu-5", used=str(HOUR_MS))], run=7)
+    rows, _ = exported(october, tmp_path, which="draft", platform=True)
+    (idle,) = of(rows, "unallocated")
+    assert (idle["ServiceName"], idle["BillingAccountId"], idle["SubAccountId"]) == ("GPU Idle", "platform", "")
+    assert (idle["ResourceId"], idle["ResourceType"], idle["BilledCost"]) == ("gpu-4", "GPU", "2.0")
+    (orphan,) = of(rows, "unattributed")
+    assert (orphan["BilledCost"], orphan["SubAccountId"], orphan["x_GpuUsedSeconds"]) == ("2.0", "", "3600.0")
+    # At list: 1 h + 3/7 h held, 1 h idle, 1 h of nobody; 2.00 each.
+    assert total(rows, "ListCost") == pytest.approx(2 * (1 + 3 / 7 + 1 + 1))
+
+
+def test_what_tenants_bear_is_not_the_platforms_too(october: Store, tmp_path: Path) -> None:
+    price(october, idle_policy=[{"pool": "*", "share": "evenly"}])
+    rows, _ = exported(october, tmp_path, which="draft", platform=True)
+    shared = of(rows, "shared")
+    assert sorted(row["BilledCost"] for row in shared) == ["-2.0", "1.0", "1.0"]
+    assert {row["ChargeCategory"] for row in shared} == {"Adjustment"}
+    assert total([row for row in rows if row["BillingAccountType"] == "Platform"], "BilledCost") == 0
+
+
+def test_a_price_that_is_unknown_is_no_zero(october: Store, tmp_path: Path) -> None:
+    fill(october, [Row(NOON, "physics", "new", device="gpu-9", used=str(HOUR_MS), price=None)], run=7)
+    with pytest.raises(ExportError, match=r"1.00 GPU-hours have no price"):
+        export_focus(october, OCTOBER, tmp_path / "focus.csv", FocusOptions(which="draft"))
+    assert list(tmp_path.iterdir()) == []
+    rows, report = exported(october, tmp_path, which="draft", skip_unpriced=True)
+    assert report.unpriced_hours == 1
+    assert "new" not in {row["x_Project"] for row in rows}
+
+
+def test_a_month_without_invoices_and_another_suffix_are_refused(october: Store, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="2026-10: no invoice was issued"):
+        export_focus(october, OCTOBER, tmp_path / "focus.csv", FocusOptions(which="invoiced"))
+    with pytest.raises(ExportError, match=r"focus.xlsx: no format has that suffix. Use .csv, .csv.gz, .parquet"):
+        export_focus(october, OCTOBER, tmp_path / "focus.xlsx", FocusOptions())
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+def test_hours_days_and_months_sum_to_the_same(october: Store, tmp_path: Path, version: str) -> None:
+    fill(october, [Row(at("2026-10-05 13:00"), "physics", "qcd", used=str(HOUR_MS))], run=7)
+    fill(october, [Row(at("2026-10-06 00:00"), "physics", "qcd", used=str(HOUR_MS))], run=7)
+    issue_all(october, OCTOBER, NOW)
+    files = {grain: exported(october, tmp_path, version=version, grain=grain)[0] for grain in ("hour", "day", "month")}
+    counts = {
+        grain: len([row for row in of(rows, "usage") if row["x_Project"] == "qcd"]) for grain, rows in files.items()
+    }
+    assert counts == {"hour": 3, "day": 2, "month": 1}
+    for column in ("BilledCost", "ListCost", "ConsumedQuantity", "x_GpuUsedSeconds"):
+        assert len({total(rows, column) for rows in files.values()}) == 1
+
+
+def test_the_same_rows_in_every_format_and_the_same_bytes_again(october: Store, tmp_path: Path) -> None:
+    issue_all(october, OCTOBER, NOW)
+    rows, _ = exported(october, tmp_path)
+    first = (tmp_path / "focus.csv").read_bytes()
+    assert sorted(exported(october, tmp_path)[0], key=str) == sorted(rows, key=str)
+    assert (tmp_path / "focus.csv").read_bytes() == first
+    export_focus(october, OCTOBER, tmp_path / "focus.parquet", FocusOptions())
+    table = pq.read_table(tmp_path / "focus.parquet")
+    assert table.column_names == list(rows[0])
+    assert sum(table["BilledCost"].to_pylist()) == total(rows, "BilledCost")
+    assert str(table.schema.field("BilledCost").type) == "decimal128(38, 24)"
+    assert str(table.schema.field("ChargePeriodStart").type) == "timestamp[ms, tz=UTC]"
+    export_focus(october, OCTOBER, tmp_path / "focus.csv.gz", FocusOptions())
+    assert check_focus(october, tmp_path / "focus.csv.gz") == []
+
+
+def test_parts_of_a_device_sum_to_one_in_1_3(october: Store, tmp_path: Path) -> None:
+    rows, _ = exported(october, tmp_path, version="1.3", which="draft")
+    parts = {row["AllocatedResourceId"]: row for row in rows if row["ResourceId"] == "gpu-2"}
+    assert len(parts) == 2
+    ratios = [json.loads(row["AllocatedMethodDetails"])["Elements"][0]["AllocatedRatio"] for row in parts.values()]
+    assert sorted(ratios) == pytest.approx([1 / 3, 2 / 3])
+    assert {row["ResourceType"] for row in parts.values()} == {"GPU"}
+    assert parts["physics/bsm"]["ServiceProviderName"] == parts["physics/bsm"]["HostProviderName"] == "GPU platform"
+
+
+BREAKS: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
+    "ChargeCategory is none of": lambda row: {"ChargeCategory": "Rental"},
+    "ServiceCategory is none of": lambda row: {"ServiceCategory": "GPUs"},
+    "ServiceSubcategory does not belong": lambda row: {"ServiceSubcategory": "Containers"},
+    "ChargeFrequency is none of": lambda row: {"ChargeFrequency": "Daily"},
+    "BilledCost is null": lambda row: {"BilledCost": ""},
+    "ContractedUnitPrice x PricingQuantity": lambda row: {"ContractedCost": str(Decimal(row["ContractedCost"]) + 1)},
+    "ListUnitPrice x PricingQuantity": lambda row: {"ListCost": "0.29"},
+    "a date is not like": lambda row: {"ChargePeriodStart": "2026-10-05 12:00:00"},
+    "a period does not end after": lambda row: {"ChargePeriodEnd": row["ChargePeriodStart"]},
+    "lies outside its billing period": lambda row: {"ChargePeriodEnd": "2026-11-02T00:00:00Z"},
+    "ChargeClass is neither": lambda row: {"ChargeClass": "Corrected"},
+    "does not say what it corrects": lambda row: {"ChargeClass": "Correction"},
+    "has no ConsumedQuantity": lambda row: {"ConsumedQuantity": "", "ConsumedUnit": ""},
+    "a quantity is without its unit": lambda row: {"PricingUnit": ""},
+    "is no JSON object": lambda row: {"Tags": '{"project": '},
+    "is no plain decimal": lambda row: {"EffectiveCost": "1,5"},
+    "no code of three letters": lambda row: {"BillingCurrency": "Euro"},
+    "is negative, and it is no Correction": lambda row: {"EffectiveCost": "-1.0"},
+    "are not the allocated seconds": lambda row: {"x_GpuIdleSeconds": "1.0"},
+    "several ListUnitPrices": lambda row: {
+        "ListUnitPrice": "3.0",
+        "ListCost": str(Decimal(row["PricingQuantity"]) * 3),
+    },
+    "several accounts": lambda row: {"BillingAccountId": "else", "BillingAccountName": "else"},
+    "its rows sum to": lambda row: {"BilledCost": "0.01"},
+    "GPU-hours are in the file": lambda row: {"ConsumedQuantity": "0.2"},
+}
+
+
+@pytest.mark.parametrize("rule", BREAKS)
+def test_one_row_that_breaks_a_rule_is_seen(october: Store, tmp_path: Path, rule: str) -> None:
+    issue_all(october, OCTOBER, NOW)
+    rows, report = exported(october, tmp_path)
+    broken = next(row for row in rows if row["x_Project"] == "bsm")
+    broken.update(BREAKS[rule](broken))
+    with report.path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    findings = [str(one) for one in check_focus(october, report.path, report)]
+    assert [one for one in findings if rule in one], findings
+
+
+def test_ratios_that_do_not_sum_to_one_and_missing_columns_are_seen(october: Store, tmp_path: Path) -> None:
+    _, report = exported(october, tmp_path, version="1.3", which="draft")
+    text = report.path.read_text(encoding="utf-8")
+    report.path.write_text(text.replace("0.333333333333", "0.333333333"), encoding="utf-8")
+    assert [one.rule for one in check_focus(october, report.path)] == [
+        "AllocatedRatios of one device and period do not sum to 1"
+    ]
+    report.path.write_text(text.replace('"BilledCost"', '"Cost"', 1), encoding="utf-8")
+    assert [one.rule for one in check_focus(october, report.path)] == ["column BilledCost is missing"]
