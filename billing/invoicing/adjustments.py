@@ -10,8 +10,9 @@ from typing import Any
 
 from billing.exact import NANO, Scale, price_nano, rounded
 from billing.invoicing.lines import Line
-from billing.invoicing.usage import Session, Usage
+from billing.invoicing.usage import NO_SESSION, Session, Usage
 from billing.rates.policies import Commitment, Discount
+from billing.rates.policies import Usage as Match
 
 HOUR_MS = 3_600_000
 HUNDRED = 100 * NANO
@@ -105,12 +106,14 @@ def discount_lines(
     """A line for each discount and project, each taken off what the ones before left."""
     lines = []
     for discount in discounts:
-        matched = [usage for usage in usages if usage.cost_left > 0 and discount.match.matches(vars(usage))]
+        of_all = discount.match == EVERYTHING
+        matched = [one for one in usages if one.cost_left > 0 and (of_all or discount.match.matches(vars(one)))]
         base: dict[str, int] = {}
         off: dict[str, int] = {}
         held = sum(usage.left for usage in matched)
+        for_all = None if _by_session(discount) else _percentage(discount, NO_SESSION, held, sessions, scale)
         for usage in matched:
-            part, whole = _percentage(discount, usage, held, sessions, scale)
+            part, whole = for_all or _percentage(discount, usage.session, held, sessions, scale)
             cut = usage.cost_left * part // whole if whole else 0
             base[usage.project] = base.get(usage.project, 0) + usage.cost_left
             off[usage.project] = off.get(usage.project, 0) + cut
@@ -131,19 +134,38 @@ def discount_lines(
     return lines
 
 
+def long_enough(discounts: Sequence[Discount], scale: Scale) -> tuple[int, int] | None:
+    """From what length (ms) or quantity on a session earns something; None: no discount is by session."""
+    by_session = [discount for discount in discounts if _by_session(discount)]
+    if not by_session:
+        return None
+    longest = 1 << 62
+    lengths = [int(one.tiers[0].above * HOUR_MS) for one in by_session if one.measure == "hours"]
+    amounts = [int(one.tiers[0].above * scale.hour) for one in by_session if one.measure == "gpu_hours"]
+    return min(lengths, default=longest), min(amounts, default=longest * NANO)
+
+
+def _by_session(discount: Discount) -> bool:
+    return discount.per == "session" and bool(discount.tiers)
+
+
+EVERYTHING = Match()
+
+
 def _percentage(
-    discount: Discount, usage: Usage, held: int, sessions: Mapping[Session, SessionLength], scale: Scale
+    discount: Discount, session: Session, held: int, sessions: Mapping[Session, SessionLength], scale: Scale
 ) -> tuple[int, int]:
     """What part of the usage's cost is taken off, as a fraction of integers; (0, 0) where nothing was held."""
     if discount.percent is not None:
         return price_nano(discount.percent), HUNDRED
     if discount.per == "month":
         return _earned(discount, 0, held, scale.hour), held * HUNDRED
-    length = sessions[usage.session]
+    length = sessions.get(session)
+    if length is None:
+        return 0, 0
     if discount.measure == "hours":
-        return _earned(discount, length.before_ms, length.after_ms, HOUR_MS), (
-            length.after_ms - length.before_ms
-        ) * HUNDRED
+        part = _earned(discount, length.before_ms, length.after_ms, HOUR_MS)
+        return part, (length.after_ms - length.before_ms) * HUNDRED
     return _earned(discount, length.before, length.after, scale.hour), (length.after - length.before) * HUNDRED
 
 

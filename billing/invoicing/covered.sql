@@ -1,8 +1,8 @@
 -- One row: how much of a tenant's usage, alike in all that policies ask about, a quota covers: in every hour the dearest
 -- first, then the earliest, until the hour's quota is used.
 -- Units:   *_micro_ms: millionths of a unit-millisecond on devices of {scale_units:UInt64} units; a quota is per hour.
--- Params:  start, end = [start, end); quotas = table of (tenant, sku, commitment, quota_micro_ms as text), at most one
---          for a tenant and sku; by_session = 1: by allocation too.
+-- Params:  start, end = [start, end); $$quotas = table of (tenant, sku, commitment, quota_micro_ms as text), at most one
+--          for a tenant and sku; $$sessions = (session_cluster, session): those that are usage of their own.
 WITH
     toUnixTimestamp64Milli({start:DateTime64(3, 'UTC')}) AS opens,
     toUnixTimestamp64Milli({end:DateTime64(3, 'UTC')}) AS closes,
@@ -10,8 +10,9 @@ WITH
     (
         SELECT
             commitment, ledger.tenant AS tenant, project, queue, ledger.sku AS sku, preemptible, list_unit_price, contracted_unit_price,
-            if({by_session:UInt8} = 1, cluster, '') AS session_cluster,
-            if({by_session:UInt8} = 1, allocation_id, '') AS session,
+            (cluster, allocation_id) IN (SELECT session_cluster, session FROM $sessions) AS apart,
+            if(apart, cluster, '') AS session_cluster,
+            if(apart, allocation_id, '') AS session,
             toInt128((used_unit_ms + idle_unit_ms + unmetered_unit_ms) * toDecimal128(1000000, 0)) * intDiv({scale_units:UInt64}, device_units) AS held,
             sum(held) OVER (
                 PARTITION BY commitment, hour

@@ -13,20 +13,31 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from billing.exact import Scale, rounded
-from billing.invoicing.adjustments import SessionLength, commitment_lines, discount_lines, minimum_lines
+from billing.invoicing.adjustments import (
+    SessionLength,
+    commitment_lines,
+    discount_lines,
+    long_enough,
+    minimum_lines,
+)
 from billing.invoicing.documents import Invoice, InvoiceError, instant, text
 from billing.invoicing.lines import KINDS, Line
 from billing.invoicing.shared import PoolCost, pool_costs, shared_lines
-from billing.invoicing.usage import MEASURES, MonthUsage, month_usage
+from billing.invoicing.usage import MEASURES, MonthUsage, Session, apart, month_usage
 from billing.money import largest_remainder, minor_digits
 from billing.periods import Period, month_name
 from billing.rates import AppliedCard, RateCard, current_rate_card
 from billing.rates.policies import Commitment, Discount, in_force
 from billing.sums import LedgerSum, one_currency
 from warehouse.store import Store, read_sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Sessions = Mapping[Session, SessionLength]
 
 
 @dataclass(frozen=True)
@@ -105,8 +116,7 @@ def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> 
     name = month_name(period, books.timezone)
     card = books.card
     discounts = in_force(card.discounts, name) if card else []
-    by_session = any(discount.per == "session" and discount.tiers for discount in discounts)
-    what = {**span(period), **whom(tenant), "by_session": int(by_session)}
+    what = {**span(period), **whom(tenant)}
     rows = store.rows(read_sql(__file__, "usage"), what)
     minimum = card.minimum_seconds if card else 0
     short = store.rows(read_sql(__file__, "minimum"), {**what, "minimum_ms": 1000 * minimum}) if minimum else []
@@ -116,8 +126,11 @@ def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> 
     pools: list[PoolCost] = []
     if card is not None:
         commitments = in_force(card.commitments, name)
-        lines += _commitments(store, what, books, commitments, usage)
-        lines += _discounts(store, what, discounts, usage)
+        sessions = _sessions(store, what, discounts, usage)
+        lines += _commitments(store, what, books, commitments, usage, sessions)
+        lines += [
+            line for usages in usage.by_tenant.values() for line in discount_lines(discounts, usages, sessions, scale)
+        ]
         if not isinstance(card.idle_policy, str):
             pools = pool_costs(store.rows(read_sql(__file__, "pools"), span(period)), card, name)
             lines += shared_lines(pools)
@@ -141,21 +154,27 @@ def platform_costs(store: Store, period: Period) -> list[PoolCost]:
 
 
 def _commitments(
-    store: Store, what: Mapping[str, Any], books: Books, commitments: Sequence[Commitment], usage: MonthUsage
+    store: Store,
+    what: Mapping[str, Any],
+    books: Books,
+    commitments: Sequence[Commitment],
+    usage: MonthUsage,
+    sessions: Sessions,
 ) -> list[Line]:
     """Quotas run from the start of the month until its end, or until the books are closed."""
     start, until = what["start"], min(what["end"], books.closed_until)
     mine = [one for one in commitments if what["all_tenants"] or one.tenant == what["tenant"]]
     if not mine or until <= start:
         return []
+    import pyarrow as pa
+
     covered: dict[int, list[Mapping[str, Any]]] = {}
     quotas = _quotas(mine, usage)
     if quotas["tenant"]:
-        import pyarrow as pa
-
         params = {**what, "end": until, "scale_units": usage.scale.device_units}
-        with store.staged(pa.table(quotas)) as staged:
-            for row in store.rows(Template(read_sql(__file__, "covered")).substitute(quotas=staged), params):
+        with store.staged(pa.table(quotas)) as by_sku, store.staged(_keys(sessions)) as apart_from:
+            sql = Template(read_sql(__file__, "covered")).substitute(quotas=by_sku, sessions=apart_from)
+            for row in store.rows(sql, params):
                 covered.setdefault(row["commitment"], []).append(row)
     hours = Fraction(int((until - start).total_seconds() * 1000), 3_600_000)
     return [
@@ -179,19 +198,39 @@ def _quotas(commitments: Sequence[Commitment], usage: MonthUsage) -> dict[str, l
     return columns
 
 
-def _discounts(store: Store, what: Mapping[str, Any], discounts: Sequence[Discount], usage: MonthUsage) -> list[Line]:
-    sessions = {}
-    if what["by_session"]:
-        rows = store.rows(read_sql(__file__, "sessions"), {**what, "scale_units": usage.scale.device_units})
-        sessions = {
-            (row["session_cluster"], row["session"]): SessionLength(
-                row["before_ms"], row["after_ms"], row["before_micro_ms"], row["after_micro_ms"]
-            )
-            for row in rows
+def _sessions(store: Store, what: Mapping[str, Any], discounts: Sequence[Discount], usage: MonthUsage) -> Sessions:
+    """The sessions that are long enough for a discount; what they held becomes usage of their own."""
+    enough = long_enough(discounts, usage.scale)
+    if enough is None:
+        return {}
+    params = {
+        **what,
+        "scale_units": usage.scale.device_units,
+        "longer_than_ms": enough[0],
+        "more_than_micro_ms": str(enough[1]),
+    }
+    sessions = {
+        (row["session_cluster"], row["session"]): SessionLength(
+            row["before_ms"], row["after_ms"], row["before_micro_ms"], row["after_micro_ms"]
+        )
+        for row in store.rows(read_sql(__file__, "sessions"), params)
+    }
+    if sessions:
+        with store.staged(_keys(sessions)) as staged:
+            sql = Template(read_sql(__file__, "usage_of_sessions")).substitute(sessions=staged)
+            apart(usage, store.rows(sql, params))
+    return sessions
+
+
+def _keys(sessions: Sessions) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            "session_cluster": pa.array([cluster for cluster, _ in sessions], pa.string()),
+            "session": pa.array([session for _, session in sessions], pa.string()),
         }
-    return [
-        line for usages in usage.by_tenant.values() for line in discount_lines(discounts, usages, sessions, usage.scale)
-    ]
+    )
 
 
 def document_of(tenant: str, month: Month, books: Books, corrections: Sequence[Line] = ()) -> Invoice:

@@ -66,11 +66,27 @@ class MonthUsage:
     """All usage of a month (or of one tenant in it), its lines, and what the invoice says of each tenant as a whole."""
 
     scale: Scale
-    by_tenant: Mapping[str, Sequence[Usage]]
+    by_tenant: Mapping[str, list[Usage]]
     lines: Sequence[Line]
     totals: Mapping[str, LedgerSum]
     estimated: Mapping[str, int]
     last_run: Mapping[str, int]
+
+
+NO_SESSION: Session = ("", "")
+"""Of usage that belongs to sessions that no policy tells apart."""
+
+
+def apart(usage: MonthUsage, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Makes what single sessions held (rows of usage_of_sessions.sql) usage of their own."""
+    whole = {(one.tenant, *one.key): one for usages in usage.by_tenant.values() for one in usages}
+    for row in rows:
+        alike = {name: row[name] for name in _ALIKE}
+        one = Usage(**alike, session=(row["session_cluster"], row["session"]))
+        rest = whole[one.tenant, *one.key[:-1], NO_SESSION]
+        one.add(row["micro_ms"])
+        rest.add(-row["micro_ms"])
+        usage.by_tenant[one.tenant].append(one)
 
 
 def month_usage(rows: Sequence[Mapping[str, Any]], scale: Scale) -> MonthUsage:
@@ -83,11 +99,10 @@ def month_usage(rows: Sequence[Mapping[str, Any]], scale: Scale) -> MonthUsage:
     for row in rows:
         tenant, units = row["tenant"], row["device_units"]
         quantity = sum(scale.quantity(row[f"{kind}_micro_ms"], units) for kind in KINDS)
-        session = (row["session_cluster"], row["session"])
         alike = tuple(row[name] for name in _ALIKE)
-        if (*alike, session) not in usages:
-            usages[*alike, session] = Usage(**{name: row[name] for name in _ALIKE}, session=session)
-        usages[*alike, session].add(quantity)
+        if alike not in usages:
+            usages[alike] = Usage(**{name: row[name] for name in _ALIKE}, session=NO_SESSION)
+        usages[alike].add(quantity)
         line = tuple(row[name] for name in _LINE)
         sums.setdefault(line, LedgerSum(scale)).add(row, *KINDS)
         totals.setdefault(tenant, LedgerSum(scale)).add(row, *KINDS)

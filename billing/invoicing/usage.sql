@@ -1,7 +1,7 @@
 -- One row: what a tenant's project held of one sku at one price in the closed hours of a period, on devices with one
 -- number of units, alike in all that policies ask about. A price is NULL where it is unknown.
 -- Units:   *_micro_ms: millionths of a unit-millisecond; prices per GPU-hour.
--- Params:  start, end = [start, end); all_tenants = 1, or tenant = the only one; by_session = 1: by allocation too.
+-- Params:  start, end = [start, end); all_tenants = 1, or tenant = the only one.
 SELECT
     tenant,
     project,
@@ -12,8 +12,6 @@ SELECT
     list_unit_price,
     contracted_unit_price,
     billing_currency,
-    if({by_session:UInt8} = 1, cluster, '') AS session_cluster,
-    if({by_session:UInt8} = 1, allocation_id, '') AS session,
     toInt128(sum(used_unit_ms) * 1000000) AS used_micro_ms,
     toInt128(sum(idle_unit_ms) * 1000000) AS idle_micro_ms,
     toInt128(sum(unmetered_unit_ms)) * 1000000 AS unmetered_micro_ms,
@@ -25,9 +23,5 @@ WHERE allocation_id != ''
     AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
     AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
     AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
-GROUP BY
-    tenant, project, queue, sku, preemptible, device_units, list_unit_price, contracted_unit_price, billing_currency,
-    session_cluster, session
-ORDER BY
-    tenant, project, sku, list_unit_price, contracted_unit_price, device_units, queue, preemptible, session_cluster,
-    session
+GROUP BY tenant, project, queue, sku, preemptible, device_units, list_unit_price, contracted_unit_price, billing_currency
+ORDER BY tenant, project, sku, list_unit_price, contracted_unit_price, device_units, queue, preemptible
