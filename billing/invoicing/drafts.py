@@ -112,6 +112,7 @@ def _prepaid(store: Store, draft: Invoice, period: Period) -> Invoice:
 def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> Month:
     """The lines of a month, of all tenants or of one."""
     from billing.accounts.credits import credit_lines
+    from billing.energy.components import component_lines
 
     name = month_name(period, books.timezone)
     card = books.card
@@ -126,6 +127,7 @@ def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> 
     pools: list[PoolCost] = []
     if card is not None:
         commitments = in_force(card.commitments, name)
+        lines += component_lines(store, card, period, name, tenant)
         sessions = _sessions(store, what, discounts, usage)
         lines += _commitments(store, what, books, commitments, usage, sessions)
         lines += [

@@ -13,6 +13,7 @@ CREATE VIEW devices AS SELECT * FROM $main.devices WHERE batch IN (SELECT batch 
 CREATE VIEW touched_hours AS SELECT * FROM $main.touched_hours WHERE batch IN (SELECT batch FROM $main.ingest_batches WHERE ingested_at <= $cutoff);
 INSERT INTO rate_cards SELECT * FROM $main.rate_cards WHERE applied_at <= $issued;
 INSERT INTO tenant_mappings SELECT * FROM $main.tenant_mappings WHERE applied_at <= $issued;
+INSERT INTO energy_settings SELECT * FROM $main.energy_settings WHERE applied_at <= $issued;
 INSERT INTO credits SELECT * FROM $main.credits WHERE at <= $issued;
 INSERT INTO grants SELECT * FROM $main.grants WHERE at <= $issued;
 INSERT INTO invoices SELECT * FROM $main.invoices WHERE issued_at <= $issued AND period_start < $start;

@@ -23,6 +23,7 @@ from warehouse.store import Store, migrate, open_store
 
 OCTOBER, NOVEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11"))
 
+SAMPLE: dict[str, Any] = {"interval_seconds": 60.0, "state": "ok"}
 RECORDS = {record.name: record for record in (DEVICES, EVENTS, SAMPLES)}
 
 
@@ -144,3 +145,26 @@ def test_a_line_is_explained_to_the_hour(store: Store) -> None:
     assert explain(store, chem, 3).rules == [{"name": "tenth", "percent": "10"}]
     with pytest.raises(InvoiceError, match="lines 1 to 4"):
         explain(store, chem, 5)
+
+
+def test_energy_and_memory_are_lines_that_follow_from_the_facts_too(store: Store) -> None:
+    card = {
+        "currency": "EUR",
+        "minimum_seconds": 0,
+        "rates": [{"sku": "h100", "price_per_gpu_hour": "2.00"}],
+        "components": [{"sku": "power", "kind": "energy", "price": "0.50", "pue": "1.2"}],
+    }
+    apply_rate_card(store, parse_rate_card(card), "me", "", at("2026-10-01 00:00"))
+    first = at("2026-10-08 10:00")
+    rows = [
+        {**SAMPLE, "ts": first + timedelta(minutes=n + 1), "device_id": "g1", "utilization": 1.0, "power_watts": 500.0}
+        for n in range(60)
+    ]
+    put(store, "samples", rows)
+    events(store, ("e", "bio", "g1", "2026-10-08 10:00", "2026-10-08 11:00"))
+    close(store, NOVEMBER.start, at("2026-11-10 00:00"))
+    bio, *_ = issue_all(store, OCTOBER, at("2026-11-20 00:00"))
+    # 500 W for an hour are 0.5 kWh, with PUE 0.6; 0.6 x 0.50.
+    (energy,) = [line for line in bio.lines if line["kind"] == "energy"]
+    assert (bio.tenant, energy["quantity"], energy["unit"], energy["amount"]) == ("bio", "0.600000000", "kWh", "0.30")
+    assert rederive(store, str(bio.number)).differences == ()
