@@ -1,6 +1,6 @@
 """The books of a month as a FOCUS file: usage from the ledger, everything else from the invoices' lines.
 
-Slice by slice (about thirty thousand entries), so that memory does not grow with the month:
+Slice by slice (about sixty thousand entries), so that memory does not grow with the month:
 
     ledger ─▶ usage.sql, platform.sql ─▶ facts [─▶ rolled.sql] [─▶ shares.sql] ─▶ focus.sql ─▶ file
     invoices, drafts ─▶ lines.py ─▶ facts ─────────────────────────────────────────┘
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Grain = Literal["hour", "day", "month"]
 Which = Literal["all", "invoiced", "draft"]
-SLICE_ENTRIES = 32_000
+SLICE_ENTRIES = 64_000
 LANES = 2
 """Slices that are computed at the same time, each by one thread of the engine, so that rows keep their order."""
 

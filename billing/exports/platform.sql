@@ -18,7 +18,7 @@ WITH
             part.1 AS kind,
             part.2 AS micro,
             kind = 'unattributed' AS held,
-            toInt128(used_unit_ms * 1000000) AS used_micro,
+            toInt128(used_unit_ms * toDecimal128(1000000, 0)) AS used_micro,
             toInt128(unmetered_unit_ms) * 1000000 AS unmetered_micro,
             toInt128(device_units) * 1000000000 AS micro_of_second,
             micro_of_second * 3600 AS micro_of_hour
@@ -27,7 +27,7 @@ WITH
         [
             ('unallocated', toInt128(unallocated_unit_ms) * 1000000),
             ('unavailable', toInt128(unavailable_unit_ms) * 1000000),
-            ('unattributed', toInt128((used_unit_ms + idle_unit_ms) * 1000000) + toInt128(unmetered_unit_ms) * 1000000)
+            ('unattributed', toInt128((used_unit_ms + idle_unit_ms) * toDecimal128(1000000, 0)) + toInt128(unmetered_unit_ms) * 1000000)
         ] AS part
         WHERE tenant = ''
             AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}

@@ -2,7 +2,7 @@
 -- Units:   billionths of a GPU-hour.
 -- Params:  start, end = [start, end).
 SELECT
-    sum(intDiv((toInt128((used_unit_ms + idle_unit_ms) * 1000000) + toInt128(unmetered_unit_ms + unallocated_unit_ms + unavailable_unit_ms) * 1000000) * 1000,
+    sum(intDiv((toInt128((used_unit_ms + idle_unit_ms) * toDecimal128(1000000, 0)) + toInt128(unmetered_unit_ms + unallocated_unit_ms + unavailable_unit_ms) * 1000000) * 1000,
         toInt128(device_units) * 3600000)) AS unpriced_nano_hours
 FROM ledger
 WHERE tenant = '' AND list_unit_price IS NULL

@@ -17,9 +17,9 @@ WITH
     (
         SELECT
             *,
-            toInt128(used_unit_ms * 1000000) AS used_micro,
+            toInt128(used_unit_ms * toDecimal128(1000000, 0)) AS used_micro,
             toInt128(unmetered_unit_ms) * 1000000 AS unmetered_micro,
-            toInt128((used_unit_ms + idle_unit_ms) * 1000000) + unmetered_micro AS held_micro,
+            toInt128((used_unit_ms + idle_unit_ms) * toDecimal128(1000000, 0)) + unmetered_micro AS held_micro,
             toInt128(device_units) * 1000000000 AS micro_of_second,
             micro_of_second * 3600 AS micro_of_hour
         FROM ledger

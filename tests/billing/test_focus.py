@@ -281,24 +281,29 @@ BREAKS: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("rule", BREAKS)
-def test_one_row_that_breaks_a_rule_is_seen(october: Store, tmp_path: Path, rule: str) -> None:
+def test_one_row_that_breaks_a_rule_is_seen(october: Store, tmp_path: Path) -> None:
+    """Each breach for itself; one export, since every one of them is checked on a fresh copy of its rows."""
     issue_all(october, OCTOBER, NOW)
     rows, report = exported(october, tmp_path)
-    broken = next(row for row in rows if row["x_Project"] == "bsm")
-    broken.update(BREAKS[rule](broken))
-    with report.path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    findings = [str(one) for one in check_focus(october, report.path, report)]
-    assert [one for one in findings if rule in one], findings
+    unseen = {}
+    for rule, change in BREAKS.items():
+        copy = [dict(row) for row in rows]
+        broken = next(row for row in copy if row["x_Project"] == "bsm")
+        broken.update(change(broken))
+        with report.path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(copy)
+        findings = [str(one) for one in check_focus(october, report.path, report)]
+        if not any(rule in one for one in findings):
+            unseen[rule] = findings
+    assert unseen == {}
 
 
 def test_ratios_that_do_not_sum_to_one_and_missing_columns_are_seen(october: Store, tmp_path: Path) -> None:
     _, report = exported(october, tmp_path, version="1.3", which="draft")
     text = report.path.read_text(encoding="utf-8")
-    report.path.write_text(text.replace("0.333333333333", "0.333333333"), encoding="utf-8")
+    report.path.write_text(text.replace("0.333333333334", "0.333333333"), encoding="utf-8")
     assert [one.rule for one in check_focus(october, report.path)] == [
         "AllocatedRatios of one device and period do not sum to 1"
     ]
