@@ -104,6 +104,6 @@ def _bytes_of(texts: pa.Array) -> memoryview:
     _, offsets, data = texts.buffers()
     if data is None or not len(texts):
         return memoryview(b"")
-    kind = "q" if str(texts.type).startswith("large") else "i"
-    ends = memoryview(offsets).cast("B").cast(kind)
+    ends = memoryview(offsets).cast("B")
+    ends = ends.cast("q") if str(texts.type).startswith("large") else ends.cast("i")
     return memoryview(data)[ends[texts.offset] : ends[texts.offset + len(texts)]]

@@ -280,9 +280,9 @@ def _groups(
     """The groups whose rows come from the ledger: those of which it says what the invoice says, to nine digits."""
     hours: dict[tuple[Any, ...], Fraction] = {}
     for row in store.rows(read_sql(__file__, "usage_by_group"), {"start": period.start, "end": period.end}):
-        key = (row["tenant"], row["project"], row["sku"], row["list_unit_price"], row["contracted_unit_price"])
+        whose = (row["tenant"], row["project"], row["sku"], row["list_unit_price"], row["contracted_unit_price"])
         held = Fraction(row["held_micro_ms"], row["device_units"] * 3_600_000 * 1_000_000)
-        hours[key] = hours.get(key, Fraction(0)) + held
+        hours[whose] = hours.get(whose, Fraction(0)) + held
     entries = []
     for statement in statements:
         for key in statement.groups:

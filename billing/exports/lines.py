@@ -218,7 +218,9 @@ def _row_of(statement: Statement, line: Mapping[str, Any]) -> dict[str, Any]:
     if price is None or line.get("quantity") is None or not own_month or category == "Adjustment":
         cost = number(_fraction(line["amount"] if line["amount"] is not None else line["billed_cost"]), COST_DIGITS)
         # A correction is a difference of amounts; it has no price of its own.
-        costs = dict.fromkeys(("list_cost", "contracted_cost", "billed_cost", "effective_cost"), cost)
+        costs: dict[str, str | None] = dict.fromkeys(
+            ("list_cost", "contracted_cost", "billed_cost", "effective_cost"), cost
+        )
         if category in ("Usage", "Purchase") and line.get("quantity") is not None:
             quantity = number(_fraction(line["quantity"]), QUANTITY_DIGITS)
             costs |= {"quantity": quantity, "consumed": quantity if category == "Usage" else None, "unit": _unit(line)}

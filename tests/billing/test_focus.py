@@ -101,6 +101,16 @@ def test_a_seventh_of_a_device_costs_its_quantity_times_its_price_exactly(octobe
     assert (row["ContractedUnitPrice"], row["ContractedCost"]) == ("1.5", "0.2142857142857145")
 
 
+def test_a_whole_device_of_seven_units_is_an_hour(october: Store, tmp_path: Path) -> None:
+    whole = Row(NOON, "physics", "mig", device="gpu-7", units=7, used=str(6 * HOUR_MS), idle=str(HOUR_MS))
+    fill(october, [whole, Row(NOON, device="gpu-8", units=7, unallocated=7 * HOUR_MS)])
+    rows, _ = exported(october, tmp_path, which="draft", platform=True)
+    (row,) = [row for row in rows if row["x_Project"] == "mig"]
+    assert (row["ConsumedQuantity"], row["BilledCost"]) == ("1.0", "2.0")
+    assert (row["x_GpuUsedSeconds"], row["x_UsedCost"]) == ("3085.714285714", "1.714285714285714")
+    assert [row["BilledCost"] for row in of(rows, "unallocated")] == ["2.0", "2.0"]
+
+
 def test_texts_arrive_as_they_are(october: Store, tmp_path: Path) -> None:
     rows, _ = exported(october, tmp_path, which="draft")
     (row,) = [row for row in rows if row["SubAccountId"] == "o'brien"]
@@ -171,6 +181,23 @@ def test_what_changed_after_the_invoice_is_exported_as_it_was_invoiced(october: 
     (bsm,) = [row for row in of(found, "usage") if row["x_Project"] == "bsm"]
     assert bsm["x_DeviceId"] == "gpu-2"
     assert total(found, "BilledCost") == Fraction("2.78")
+
+
+def test_a_correction_names_the_month_and_the_invoice_it_corrects(october: Store, tmp_path: Path) -> None:
+    issue_all(october, OCTOBER, NOW)
+    late = Row(at("2026-10-07 12:00"), "physics", "qcd", used=str(HOUR_MS))
+    fill(october, [late], run=8)
+    fill(october, [Row(at("2026-11-03 00:00"), "physics", "qcd", used=str(HOUR_MS))], run=9)
+    november = parse_period("2026-11", "UTC")
+    report = export_focus(october, november, tmp_path / "focus.csv", FocusOptions(which="draft"))
+    assert [str(one) for one in check_focus(october, report.path, report)] == []
+    (row,) = [row for row in read(report.path) if row["ChargeClass"] == "Correction"]
+    expected = {
+        "ChargeCategory": "Usage", "BilledCost": "2.0", "x_CorrectsInvoiceId": "GL-2026-00002",
+        "ChargePeriodStart": "2026-10-01T00:00:00Z", "ChargePeriodEnd": "2026-11-01T00:00:00Z",
+        "BillingPeriodStart": "2026-11-01T00:00:00Z", "ConsumedQuantity": "1.0", "ContractedUnitPrice": "",
+    }  # fmt: skip
+    assert {name: row[name] for name in expected} == expected
 
 
 def test_with_the_platform_rows_cost_what_the_fleet_costs(october: Store, tmp_path: Path) -> None:
