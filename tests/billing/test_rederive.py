@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from billing.close import close
@@ -16,15 +14,11 @@ from billing.invoicing.invoices import InvoiceError, draft_all, issue_all
 from billing.invoicing.rederive import rederive
 from billing.periods import parse_period
 from billing.rates import apply_rate_card, parse_rate_card
-from ingest import ingest_tables
+from tests.billing.facts import devices, job, put, samples
 from tests.billing.hand_ledger import at
-from warehouse.records import DEVICES, EVENTS, SAMPLES
 from warehouse.store import Store, migrate, open_store
 
 OCTOBER, NOVEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11"))
-
-SAMPLE: dict[str, Any] = {"interval_seconds": 60.0, "state": "ok"}
-RECORDS = {record.name: record for record in (DEVICES, EVENTS, SAMPLES)}
 
 
 @pytest.fixture
@@ -40,56 +34,13 @@ def store(tmp_path: Path) -> Any:
             "taxes": [{"name": "VAT", "percent": "19"}],
         }
         apply_rate_card(opened, parse_rate_card(card), "me", "", at("2026-10-01 00:00"))
-        devices(opened)
-        events(opened, ("a", "chem", "g0", "2026-10-05 10:00", "2026-10-05 13:30"))
-        events(opened, ("b", "phys", "g1", "2026-10-05 10:00", "2026-10-05 11:00"))
-        events(opened, ("s", "chem", "g1", "2026-10-06 10:00:00", "2026-10-06 10:00:20"))
-        events(opened, ("n", "chem", "g0", "2026-11-05 10:00", "2026-11-05 11:00"))
-        samples(opened, "g0", "2026-10-05 10:00", 180)
+        put(opened, "devices", devices("2026-10-01 00:00", "g0", "g1"))
+        put(opened, "events", job("a", "chem", "g0", "2026-10-05 10:00", "2026-10-05 13:30"))
+        put(opened, "events", job("b", "phys", "g1", "2026-10-05 10:00", "2026-10-05 11:00"))
+        put(opened, "events", job("s", "chem", "g1", "2026-10-06 10:00:00", "2026-10-06 10:00:20"))
+        put(opened, "events", job("n", "chem", "g0", "2026-11-05 10:00", "2026-11-05 11:00"))
+        put(opened, "samples", samples("g0", "2026-10-05 10:00", range(180)))
         yield opened
-
-
-def devices(store: Store) -> None:
-    put(
-        store,
-        "devices",
-        [
-            {"ts": at("2026-10-01 00:00"), "device_id": name, "model": "H100", "state": "available"}
-            for name in ("g0", "g1")
-        ],
-    )
-
-
-def events(store: Store, *jobs: tuple[str, str, str, str, str]) -> None:
-    for name, tenant, device, start, end in jobs:
-        job = {"allocation_id": name, "tenant": tenant, "workload_id": name}
-        put(
-            store,
-            "events",
-            [
-                {**job, "ts": at(start), "event": "started", "device_id": device},
-                {**job, "ts": at(end), "event": "finished", "device_id": ""},
-            ],
-        )
-
-
-def samples(store: Store, device: str, start: str, minutes: int) -> None:
-    first = at(start)
-    rows = [
-        {
-            "ts": first + timedelta(minutes=n + 1),
-            "interval_seconds": 60.0,
-            "device_id": device,
-            "state": "ok",
-            "utilization": 0.5,
-        }
-        for n in range(minutes)
-    ]
-    put(store, "samples", rows)
-
-
-def put(store: Store, record: str, rows: list[dict[str, Any]]) -> None:
-    ingest_tables(store, RECORDS[record], "test", [pa.Table.from_pylist(rows)])
 
 
 def test_an_invoice_follows_from_the_facts_of_its_time(store: Store) -> None:
@@ -107,8 +58,8 @@ def test_an_invoice_follows_from_the_facts_of_its_time(store: Store) -> None:
 def test_facts_that_came_later_do_not_count(store: Store) -> None:
     close(store, NOVEMBER.start, at("2026-11-10 00:00"))
     issue_all(store, OCTOBER, at("2026-11-10 00:00"))
-    samples(store, "g1", "2026-10-05 10:00", 60)
-    events(store, ("late", "chem", "g1", "2026-10-07 10:00", "2026-10-07 12:00"))
+    put(store, "samples", samples("g1", "2026-10-05 10:00", range(60)))
+    put(store, "events", job("late", "chem", "g1", "2026-10-07 10:00", "2026-10-07 12:00"))
     close(store, parse_period("2026-11", "UTC").end, at("2026-12-02 00:00"))
     (chem,) = issue_all(store, NOVEMBER, at("2026-12-02 00:00"))
     assert [line["charge_class"] for line in chem.lines].count("Correction") == 3
@@ -155,13 +106,9 @@ def test_energy_and_memory_are_lines_that_follow_from_the_facts_too(store: Store
         "components": [{"sku": "power", "kind": "energy", "price": "0.50", "pue": "1.2"}],
     }
     apply_rate_card(store, parse_rate_card(card), "me", "", at("2026-10-01 00:00"))
-    first = at("2026-10-08 10:00")
-    rows = [
-        {**SAMPLE, "ts": first + timedelta(minutes=n + 1), "device_id": "g1", "utilization": 1.0, "power_watts": 500.0}
-        for n in range(60)
-    ]
-    put(store, "samples", rows)
-    events(store, ("e", "bio", "g1", "2026-10-08 10:00", "2026-10-08 11:00"))
+    readings = [{**one, "power_watts": 500.0} for one in samples("g1", "2026-10-08 10:00", range(60))]
+    put(store, "samples", readings)
+    put(store, "events", job("e", "bio", "g1", "2026-10-08 10:00", "2026-10-08 11:00"))
     close(store, NOVEMBER.start, at("2026-11-10 00:00"))
     bio, *_ = issue_all(store, OCTOBER, at("2026-11-20 00:00"))
     # 500 W for an hour are 0.5 kWh, with PUE 0.6; 0.6 x 0.50.
