@@ -170,7 +170,7 @@ def test_a_number_that_two_processes_took_is_an_error(october: Store, monkeypatc
 
     def twice(table: str, batch: pa.Table, token: str = "") -> None:
         insert(table, batch, token)
-        rival = batch.set_column(batch.schema.get_field_index("document"), "document", pa.array(["{}"]))
+        rival = batch.set_column(batch.schema.get_field_index("document"), "document", pa.array(["{}"] * len(batch)))
         insert(table, rival, token)
 
     monkeypatch.setattr(october, "insert", twice)
