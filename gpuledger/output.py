@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,7 +17,16 @@ from rich.text import Text
 
 from gpuledger.options import Format
 
-console = Console(highlight=False)
+_PIPE_WIDTH = 240
+"""Columns of a table that no terminal shows: a pipe has no width, and folded cells are of no use to grep."""
+
+
+def _width() -> int | None:
+    """None: the terminal's own, or what COLUMNS says."""
+    return None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _PIPE_WIDTH
+
+
+console = Console(highlight=False, width=_width())
 errors = Console(stderr=True, highlight=False)
 
 

@@ -131,7 +131,9 @@ def list_(
             "total": one.amount,
             "currency": one.currency,
             "status": "credit note" if one.is_credit_note else one.document["status"],
-            "issued_at": one.document["issued_at"],
+            "issued_at": one.document["issued_at"][:16].replace("T", " ")
+            if fmt is options.Format.table
+            else one.document["issued_at"],
         }
         for one in found
     ]

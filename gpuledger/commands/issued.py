@@ -4,7 +4,7 @@ and who did it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,6 +133,9 @@ def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat
         say(f"nothing was unallocated in the closed hours of {period}, or no rate card is in force")
         return
     columns = ("pool", "policy", "unallocated_gpu_hours", "unpriced_gpu_hours", "cost", "shared", "kept")
+    if fmt is options.Format.table:
+        for row in rows:
+            row |= {name: round(row[name], 2) for name in ("unallocated_gpu_hours", "unpriced_gpu_hours")}
     print_rows(rows, columns, fmt)
 
 
@@ -183,21 +186,25 @@ def _print_explanation(found: Explanation) -> None:
     say(f"how: {found.formula}")
     for rule in found.rules:
         say(f"rule: {json.dumps(rule, ensure_ascii=False)} (rate card {found.rate_card})")
-    if found.rows:
-        columns = [name for name in found.rows[0] if name not in _HIDDEN]
-        print_rows(found.rows, columns, options.Format.table)
+    rows = [_for_people(row) for row in found.rows]
+    if rows:
+        print_rows(rows, list(rows[0]), options.Format.table)
 
 
-_HIDDEN = (
-    "measures",
-    "unit",
-    "list_unit_price",
-    "unpriced_gpu_hours",
-    "list_cost",
-    "reference",
-    "estimated",
-    "cluster",
-)
+def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of the ledger, or a line of the invoice, as narrow as a terminal."""
+    if "allocation" not in row:
+        return {name: row.get(name) for name in ("line", "kind", "project", "sku", "description", "amount")}
+    hours = {name: round(row[f"{name}_gpu_hours"], 2) for name in ("used", "idle", "unmetered")}
+    return {
+        "from": f"{row['from']:%m-%d %H:%M}",
+        "to": f"{row['to']:%m-%d %H:%M}",
+        "workload": row["workload"],
+        **({"device": row["device"]} if "device" in row else {"GPUs": row["devices"]}),
+        "GPU-h": round(row["allocated_gpu_hours"], 2),
+        **hours,
+        "cost": None if row["billed_cost"] is None else round(row["billed_cost"], 2),
+    }
 
 
 def _short(value: Any) -> str:
