@@ -117,7 +117,7 @@ def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat
     with open_store(store) as opened:
         migrate(opened)
         costs = platform_costs(opened, month_of(opened, period))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "pool": cost.pool,
             "policy": cost.share,
