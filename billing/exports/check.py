@@ -53,7 +53,7 @@ def check_focus(engine: Store, path: Path, report: FocusReport | None = None) ->
     names += ["ratios"] if set(NEW_IN_1_3) <= set(columns) else []
     with _view(engine, path, columns) as focus:
         for name in names:
-            rows = engine.rows(read_sql(__file__, f"checks/{name}"), focus)
+            rows = engine.rows(read_sql(__file__, f"checks/{name}"), focus, _IN_SMALL_BLOCKS)
             findings += [Finding(row["rule"], row["rows"]) for row in rows]
         if report is not None:
             findings += _reconcile(engine, focus, report)
@@ -104,20 +104,29 @@ def _open(path: Path) -> IO[str]:
 
 @contextmanager
 def _view(engine: Store, path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
-    """The file as a view of texts, whatever its format."""
+    """The file as texts, whatever its format: Parquet as a view, CSV read once into a table that is gone afterwards."""
     focus = {"focus": f"focus_{uuid.uuid4().hex}"}
     source = str(path).replace("\\", "\\\\").replace("'", "\\'")
     if path.suffix == ".parquet":
         texts = ", ".join(_text_of(name, kind) for name, kind in _parquet_types(path).items())
-        select = f"SELECT {texts} FROM file('{source}', 'Parquet')"
+        kind, text = "VIEW", f"AS SELECT {texts} FROM file('{source}', 'Parquet')"
     else:
         structure = ", ".join(f"{name} Nullable(String)" for name in columns)
-        select = f"SELECT * FROM file('{source}', 'CSVWithNames', '{structure}')"
-    engine.command(f"CREATE VIEW {focus['focus']} AS {select}")
+        kind, text = "TABLE", f"ENGINE = Log AS SELECT * FROM file('{source}', 'CSVWithNames', '{structure}')"
+        text += f" SETTINGS {_SMALL_BLOCKS}"
     try:
+        engine.command(f"CREATE {kind} {focus['focus']} {text}")
         yield focus
     finally:
-        engine.command(f"DROP VIEW {focus['focus']}")
+        engine.command(f"DROP {kind} IF EXISTS {focus['focus']}")
+
+
+_SMALL_BLOCKS = (
+    "max_threads = 2, max_insert_threads = 1, max_block_size = 8192, max_insert_block_size = 8192, "
+    "min_insert_block_size_rows = 8192, min_insert_block_size_bytes = 0, input_format_parallel_parsing = 1"
+)
+_IN_SMALL_BLOCKS = {"max_threads": 2, "max_block_size": 8192, "input_format_parquet_max_block_size": 8192}
+"""Rows are wide: blocks of the usual size, one for each thread, take gigabytes."""
 
 
 def _parquet_types(path: Path) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The books of a month as a FOCUS file: usage from the ledger, everything else from the invoices' lines.
 
-Slice by slice (about sixty thousand entries), so that memory does not grow with the month:
+Slice by slice (about thirty thousand entries), so that memory does not grow with the month:
 
     ledger ─▶ usage.sql, platform.sql ─▶ facts [─▶ rolled.sql] [─▶ shares.sql] ─▶ focus.sql ─▶ file
     invoices, drafts ─▶ lines.py ─▶ facts ─────────────────────────────────────────┘
@@ -236,7 +236,8 @@ class _Export:
 
     def _select(self, lane: _Lane, table: str) -> pa.Table:
         sql = f"SELECT {self.file.selection}, BilledCost AS billed, InvoiceId AS invoice, x_LineKind AS kind, "
-        sql += f"ConsumedQuantity AS consumed FROM ({read_sql(__file__, 'focus')}) SETTINGS max_threads = 1"
+        sql += f"ConsumedQuantity AS consumed FROM ({read_sql(__file__, 'focus')}) "
+        sql += "SETTINGS max_threads = 1, output_format_arrow_low_cardinality_as_dictionary = 1"
         params = {"facts": lane.tables[table], "billing_start": self.period.start, "billing_end": self.period.end}
         return lane.store.arrow(sql, params)
 

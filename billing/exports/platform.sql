@@ -77,4 +77,4 @@ SELECT
     if(held, toDecimal128(intDiv(used_micro * toInt128(1000000000000000) + intDiv(micro_of_hour, 2), micro_of_hour), 0) * least_quantity * assumeNotNull(parts_of_entries.contracted_unit_price), NULL) AS used_cost
 FROM parts_of_entries
 ORDER BY hour, cluster, device_id, charge_period_start, tenant, allocation_id, partition_id, units, kind
-SETTINGS max_threads = 1
+SETTINGS max_threads = 1, max_block_size = 8192, min_insert_block_size_rows = 0, min_insert_block_size_bytes = 0

@@ -23,4 +23,4 @@ GROUP BY
     if({by_device:UInt8} = 1, facts.device_id, NULL), model, partition_profile, workload_id, allocation_id, source, rate_card,
     corrects_invoice, rule
 ORDER BY period_start, kind, tenant, project, queue, workload_id, allocation_id, cluster, device_id, sku, partition_profile, contracted_unit_price, description, period_end, model
-SETTINGS max_threads = 1
+SETTINGS max_threads = 1, max_block_size = 8192, min_insert_block_size_rows = 0, min_insert_block_size_bytes = 0

@@ -15,4 +15,4 @@ SELECT * REPLACE (
         AS Decimal(38, 0)) * toDecimal128('0.000000000001', 12) AS ratio)
 FROM {facts:Identifier}
 ORDER BY period_start, cluster, device_id, tenant, allocation_id, workload_id, project, queue, sku, partition_profile, contracted_unit_price, allocated_seconds
-SETTINGS max_threads = 1
+SETTINGS max_threads = 1, max_block_size = 8192, min_insert_block_size_rows = 0, min_insert_block_size_bytes = 0

@@ -94,4 +94,4 @@ LEFT ANY JOIN
     GROUP BY cluster, allocation_id
 ) AS sources USING (cluster, allocation_id)
 ORDER BY hour, cluster, device_id, charge_period_start, tenant, allocation_id, partition_id, units
-SETTINGS max_threads = 1
+SETTINGS max_threads = 1, max_block_size = 8192, min_insert_block_size_rows = 0, min_insert_block_size_bytes = 0

@@ -89,7 +89,7 @@ FROM
             NOT (startsWith(ifNull(Tags, '{}'), '{') AND isValidJSON(ifNull(Tags, '{}')))
             OR NOT (startsWith(ifNull(SkuPriceDetails, '{}'), '{') AND isValidJSON(ifNull(SkuPriceDetails, '{}'))))),
         ('a currency is no code of three letters', countIf(NOT match(ifNull(BillingCurrency, ''), '^[A-Z]{3}$') OR NOT match(ifNull(PricingCurrency, 'XXX'), '^[A-Z]{3}$'))),
-        ('an empty text stands where nothing should', countIf(arrayExists(x -> x = '', [COLUMNS('.*')])))
+        ('an empty text stands where nothing should', arraySum([COLUMNS('.*') APPLY (x -> countIf(x = ''))]))
     ]) AS broken
     FROM {focus:Identifier}
 )
