@@ -113,4 +113,3 @@ def _run(
 ) -> dict[str, Any]:
     say(f"focus: {function.__name__} {path.name}")
     return needed(run_apart(function, most_bytes, store=store, path=str(path)), function.__name__)
-
