@@ -14,6 +14,7 @@ from rich.console import Console
 
 from bench.apart import BenchError
 from bench.closing import measure_close
+from bench.drafting import measure_drafting
 from bench.fleet import BenchFleet
 from bench.focus import measure_focus
 from bench.ingesting import measure_ingest
@@ -31,6 +32,7 @@ class Part(StrEnum):
     all = "all"
     ingest = "ingest"
     close = "close"
+    invoices = "invoices"
     focus = "focus"
 
 
@@ -38,7 +40,9 @@ def main(
     devices: Annotated[int, typer.Option(min=1, help="GPUs of the fleet.")] = 1000,
     days: Annotated[int, typer.Option(min=1, help="Days of the fleet that are closed.")] = 30,
     rows: Annotated[int, typer.Option(min=1, help="Samples in the ingest comparison.")] = 5_000_000,
-    entries: Annotated[int, typer.Option(min=1, help="Ledger entries in the export to FOCUS.")] = 1_000_000,
+    entries: Annotated[
+        int, typer.Option(min=1, help="Ledger entries in the invoices and the export to FOCUS.")
+    ] = 1_000_000,
     repeat: Annotated[int, typer.Option(min=1, help="Turns of the ingest comparison; the median counts.")] = 3,
     only: Annotated[Part, typer.Option(help="One part alone.")] = Part.all,
     growth: Annotated[bool, typer.Option(help="Close a quarter of the fleet too.")] = True,
@@ -66,6 +70,8 @@ def main(
                 lines += measure_ingest(folder, devices, rows, repeat, most_bytes, say)
             if only in (Part.all, Part.close):
                 lines += measure_close(folder, BenchFleet(devices, days), growth, len(used), most_bytes, say)
+            if only in (Part.all, Part.invoices):
+                lines += measure_drafting(folder, entries, most_bytes, say)
             if only in (Part.all, Part.focus):
                 lines += measure_focus(folder, entries, most_bytes, say)
         except BenchError as error:

@@ -8,7 +8,7 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -250,7 +250,7 @@ def _figure(case: Case, figure: float) -> tuple[str, str]:
     return f"{figure:.3f}", "-" if error is None else f"{error:+.2%}" if abs(error) > 5e-7 else "0"
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     table = Table(box=None, pad_edge=False)
     for number, head in enumerate(heads):
         table.add_column(head, justify="left" if number == 0 or not head else "right", no_wrap=True)

@@ -12,7 +12,7 @@ from bench.closing import TOLERANCE
 from bench.report import Line, Spread
 
 REPO = Path(__file__).resolve().parent.parent.parent
-SIZE = ("--devices", "8", "--days", "1", "--rows", "20000", "--repeat", "1", "--no-growth")
+SIZE = ("--devices", "8", "--days", "1", "--rows", "20000", "--repeat", "1", "--entries", "20000", "--no-growth")
 
 
 def test_a_tiny_bench_agrees_and_prints_its_ratios(tmp_path: Path) -> None:
@@ -20,7 +20,9 @@ def test_a_tiny_bench_agrees_and_prints_its_ratios(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     lines = {(line["section"], line["name"]): line for line in json.loads(done.stdout)["lines"]}
-    assert {section for section, _ in lines} == {"ingest", "close", "the same attribution by hand"}
+    assert {section for section, _ in lines} == {
+        "ingest", "close", "the same attribution by hand", "invoices", "export focus",
+    }  # fmt: skip
     assert all(line["ratio"] > 0 and line["seconds"]["median"] > 0 for line in lines.values())
     assert lines["ingest", "gpuledger ingest"]["goal"] == 1.5
     assert lines["close", "gpuledger close"]["goal"] == 3.0
