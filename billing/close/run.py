@@ -20,7 +20,7 @@ from billing.close.claims import Stage, publish_claims, stage_claims
 from billing.close.resolve import FOREVER
 from billing.rates import AppliedCard, Subject, current_rate_card, cut_instants, price_intervals
 from warehouse.errors import LedgerError
-from warehouse.store import Store, read_sql
+from warehouse.store import Params, Store, read_sql
 
 GRACE = timedelta(minutes=15)
 """How long after its end an hour waits for late records before a close without `until` takes it."""
@@ -216,25 +216,46 @@ def _close_portion(store: Store, stage: Stage, portion: Sequence[DirtyHour], car
         **names,
         "cuts": cuts,
         "midnights": midnights,
-        "from_ms": (first - 1) * HOUR_MS,
+        "first": first,
+        "last": last + 1,
+        "from_ms": first * HOUR_MS,
         "to_ms": (last + 2) * HOUR_MS,
         "uniform_ms": _uniform_interval(store, first, last),
     }
     store.command("CREATE TABLE {dirty:Identifier} (hour UInt32) ENGINE = Memory", names)
     store.insert(stage("dirty"), pa.table({"hour": pa.array([hour.hour for hour in portion], pa.uint32())}))
-    for name in _STEPS:
-        store.command(read_sql(__file__, name), params)
-        if name == "stage_several" and store.value("SELECT countIf(levels > 1) FROM {metered:Identifier}", names):
-            store.command(read_sql(__file__, "several"), params)
+    _run(store, params, "segments", "holdings")
+    _meter(store, params)
+    _run(store, params, "entries")
     changed = _publish(store, stage, portion)
     for table in _PORTION_TABLES:
         store.command("DROP TABLE {table:Identifier}", {"table": stage(table)})
     return changed
 
 
-_STEPS = ("segments", "holdings", "sample_hours", "spilled", "metered", "stage_several", "entries")
-"""The statements of a portion in order."""
-_PORTION_TABLES = ("dirty", "segments", "holdings", "sample_hours", "spilled", "metered", "several", "entries")
+_PORTION_TABLES = (
+    *("dirty", "segments", "holdings", "told", "spilled", "metered"),
+    *("sample_hours", "doubted", "several", "entries"),
+)
+
+
+def _run(store: Store, params: Params, *statements: str) -> None:
+    for name in statements:
+        store.command(read_sql(__file__, name), params)
+
+
+def _meter(store: Store, params: Params) -> None:
+    """Fills `metered` and `several`: from the sums of streams' hours, and from samples where those cannot tell."""
+    incomplete = [row["hour"] for row in store.rows(read_sql(__file__, "incomplete_hours"), params)]
+    params = {**params, "incomplete": incomplete}
+    _run(store, params, "stage_samples", "stage_doubted", "stage_several", "told")
+    if incomplete:
+        _run(store, {**params, "whole_hours": incomplete}, "sample_hours", "tell_again")
+    _run(store, params, "spilled", "metered")
+    if store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params):
+        _run(store, {**params, "whole_hours": []}, "doubted", "sample_hours", "measured")
+    if store.value("SELECT countIf(levels > 1) AS disputes FROM {metered:Identifier}", params):
+        _run(store, params, "several")
 
 
 def _uniform_interval(store: Store, first: int, last: int) -> int:
@@ -242,7 +263,7 @@ def _uniform_interval(store: Store, first: int, last: int) -> int:
     (row,) = store.rows(
         "SELECT minOrNull(shortest_ms) AS shortest, maxOrNull(longest_ms) AS longest FROM touched_hours "
         "WHERE hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND hour <= toDateTime({last:UInt32} * 3600, 'UTC')",
-        {"first": first - 1, "last": last + 2},
+        {"first": first, "last": last + 1},
     )
     return int(row["shortest"]) if row["shortest"] is not None and row["shortest"] == row["longest"] else 0
 
