@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
@@ -26,6 +28,9 @@ GRACE = timedelta(minutes=15)
 """How long after its end an hour waits for late records before a close without `until` takes it."""
 PORTION_WEIGHT = 16_000_000
 """Samples, and claims and states six-fold, that one portion of a close takes at most; bounds its memory."""
+PORTIONS_AT_ONCE = 2
+SMALL_WEIGHT = 500_000
+"""A close of less than this is not worth dividing."""
 FACT_WEIGHT = 6
 HOUR_MS = 3_600_000
 
@@ -78,13 +83,11 @@ def close(
         refused = stage_claims(store, stage)
         _stage_prices(store, stage, card)
         dirty = _dirty_hours(store, stage, limit, card)
-        changed = 0
-        done = 0
-        for portion in _portions(dirty):
+        changed = done = 0
+        progress("attributing", 0, len(dirty))
+        for hours, changed_hours in _close_portions(store, stage, _portions(dirty), card):
+            done, changed = done + hours, changed + changed_hours
             progress("attributing", done, len(dirty))
-            changed += _close_portion(store, stage, portion, card)
-            done += len(portion)
-        progress("attributing", done, len(dirty))
         publish_claims(store, stage, refused)
         if dirty or (card and card.version != _last_card(store)):
             _record_run(store, stage.run, cutoff, limit, card, len(dirty), changed)
@@ -191,27 +194,51 @@ def _dirty_hours(store: Store, stage: Stage, limit: datetime, card: AppliedCard 
     return sorted(dirty)
 
 
-def _portions(dirty: Sequence[DirtyHour]) -> Iterator[list[DirtyHour]]:
-    """The dirty hours in order, in runs of at most PORTION_WEIGHT (at least an hour each)."""
-    portion: list[DirtyHour] = []
-    weight = 0
+def _portions(dirty: Sequence[DirtyHour]) -> list[list[DirtyHour]]:
+    """The dirty hours in order, in runs of about the same weight, which is at most PORTION_WEIGHT (or one hour's)."""
+    total = sum(hour.weight for hour in dirty)
+    rounds = math.ceil(total / (PORTION_WEIGHT * PORTIONS_AT_ONCE))
+    share = total / max(1, rounds * PORTIONS_AT_ONCE if total > SMALL_WEIGHT else 1)
+    portions: list[list[DirtyHour]] = []
+    before = 0
     for hour in dirty:
-        if portion and weight + hour.weight > PORTION_WEIGHT:
-            yield portion
-            portion, weight = [], 0
-        portion.append(hour)
-        weight += hour.weight
-    if portion:
-        yield portion
+        if not portions or before + hour.weight > share * len(portions):
+            portions.append([])
+        portions[-1].append(hour)
+        before += hour.weight
+    return portions
 
 
-def _close_portion(store: Store, stage: Stage, portion: Sequence[DirtyHour], card: AppliedCard | None) -> int:
+def _close_portions(
+    store: Store, stage: Stage, portions: Sequence[Sequence[DirtyHour]], card: AppliedCard | None
+) -> Iterator[tuple[int, int]]:
+    """Closes portions, PORTIONS_AT_ONCE at a time, each over a connection of its own: many statements of a close keep
+    one core busy only. Answers for each how many hours it has and how many of them changed, in any order."""
+
+    def work(portion: Sequence[DirtyHour]) -> tuple[int, int]:
+        with store.another() as own:
+            return len(portion), _close_portion(own, stage, portion, card)
+
+    if len(portions) == 1:
+        yield len(portions[0]), _close_portion(store, stage, portions[0], card)
+        return
+    with ThreadPoolExecutor(PORTIONS_AT_ONCE) as pool:
+        tasks = [pool.submit(work, portion) for portion in portions]
+        try:
+            for task in as_completed(tasks):
+                yield task.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _close_portion(store: Store, run: Stage, portion: Sequence[DirtyHour], card: AppliedCard | None) -> int:
     """Attributes, rates and publishes some hours. Answers how many of them changed."""
     import pyarrow as pa
 
     first, last = portion[0].hour, portion[-1].hour
+    stage = run.of_portion(first)
     cuts, midnights = _cuts(card, first, last)
-    names = stage.names(*_PORTION_TABLES, "settled", "states", "prices")
+    names = {**stage.names(*_PORTION_TABLES), **run.names("settled", "states", "prices")}
     params = {
         **names,
         "cuts": cuts,

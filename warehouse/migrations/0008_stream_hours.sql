@@ -31,14 +31,15 @@ SETTINGS non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1;
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS stream_hours_of_samples TO stream_hours AS
 WITH
-    toUInt64((toUnixTimestamp64Milli(ts) - 1) % 3600000 + 1) AS at,
+    toUnixTimestamp64Milli(ts) - 1 AS before_ms,
+    toUInt64(before_ms % 3600000 + 1) AS at,
     toUInt64(round(ifNull(utilization, 0) * 1000000000)) AS rate,
     state <= 'idle' AS is_usable,
     bitOr(bitShiftLeft(at, 32), toUInt64(4294967295 - if(is_usable, 1 + rate, 0))) AS point,
     toUInt32(round(interval_seconds * 1000)) AS length_ms,
     greatest(1, length_ms) AS step
 SELECT
-    toStartOfHour(ts - INTERVAL 1 MILLISECOND) AS hour,
+    toDateTime(toUInt32(intDiv(before_ms, 3600000) * 3600), 'UTC') AS hour,
     stream,
     count() AS samples,
     countIf(is_usable) AS usable,
