@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from billing.close.resolve import FOREVER, Claim, DeviceState, LastSeen, Refusal, Resolution, resolve
@@ -19,12 +19,17 @@ SILENCE_MS = 24 * 3_600_000
 
 @dataclass(frozen=True)
 class Stage:
-    """Names of the working tables of one close; they exist only while it runs."""
+    """Names of the working tables of one close, or of one portion of it; they exist only while it runs."""
 
     run: int
+    portion: str = ""
 
     def __call__(self, name: str) -> str:
-        return f"close_{self.run}_{name}"
+        return f"close_{self.run}_{self.portion}{name}"
+
+    def of_portion(self, hour: int) -> Stage:
+        """Names apart from those of other portions, which begin with other hours."""
+        return replace(self, portion=f"{hour}_")
 
     def names(self, *names: str) -> dict[str, str]:
         return {name: self(name) for name in names}

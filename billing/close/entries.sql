@@ -1,7 +1,8 @@
 -- One row: a ledger entry (see ledger_entries): an hour, device and holder at one share, price and tenant, or the
 -- platform's own time. Used, idle and unmetered add up to what was held; with unallocated and unavailable, to capacity.
 -- Params:  midnights = local midnights (ms) inside an hour, for billing zones that are not whole hours from UTC.
--- Reads:   summed by integers first, described in words after.
+-- Reads:   summed by integers first, described in words after. A Decimal(18, 6) is an integer of millionths, so that
+--          reinterpret makes one of the other at no cost.
 CREATE TABLE {entries:Identifier} ENGINE = Memory AS
 WITH
     used AS
@@ -83,12 +84,15 @@ SELECT
     if(price_id = 0, NULL, prices.list_unit_price) AS list_unit_price,
     if(price_id = 0, NULL, prices.contracted_unit_price) AS contracted_unit_price,
     prices.currency AS billing_currency,
-    CAST(CAST(used_micro AS Decimal(38, 6)) / 1000000 AS Decimal(18, 6)) AS used_unit_ms,
-    CAST(CAST(covered_unit_ms AS Decimal(38, 6)) - used_unit_ms AS Decimal(18, 6)) AS idle_unit_ms,
+    reinterpret(used_micro, 'Decimal(18, 6)') AS used_unit_ms,
+    reinterpret(covered_unit_ms * 1000000 - used_micro, 'Decimal(18, 6)') AS idle_unit_ms,
     held_ms - covered_unit_ms AS unmetered_unit_ms,
     unallocated AS unallocated_unit_ms,
     unavailable AS unavailable_unit_ms
 FROM summed
 INNER JOIN {states:Identifier} AS states ON summed.state_id = states.state_id
-LEFT JOIN {settled:Identifier} AS claims ON summed.claim = claims.claim
+LEFT JOIN
+(
+    SELECT * FROM {settled:Identifier} WHERE start_ms < {to_ms:Int64} AND end_ms > {from_ms:Int64}
+) AS claims ON summed.claim = claims.claim
 LEFT JOIN {prices:Identifier} AS prices ON summed.price_id = prices.price

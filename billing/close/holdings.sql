@@ -35,5 +35,10 @@ FROM
     ARRAY JOIN active AS holder
     WHERE available
 ) AS held
-INNER JOIN (SELECT claim, payer, stream_1, stream_2, stream_3, stream_4 FROM {settled:Identifier}) AS claims ON holder.1 = claims.claim
+INNER JOIN
+(
+    SELECT claim, payer, stream_1, stream_2, stream_3, stream_4
+    FROM {settled:Identifier}
+    WHERE start_ms < {to_ms:Int64} AND end_ms > {from_ms:Int64}
+) AS claims ON holder.1 = claims.claim
 INNER JOIN (SELECT state_id, product FROM {states:Identifier}) AS states ON held.state_id = states.state_id

@@ -1,35 +1,23 @@
--- One row: what the streams say of one holding, where no two levels of them speak of the same
--- time; else `levels` > 1 (see several.sql).
+-- One row: what the streams say of one holding, as far as their hours' sums can tell.
 -- Units:   covered_ms; used = ms x units x 1e9, at most cap units in use at any time.
--- Shape:   two levels that speak of different times, one after the other, count as one.
--- Traps:   a sample covers from the later of ts - interval and the previous sample of its stream, usable or not. Only the
---          first sample of an hour can begin in the hour before; that part of it is in spilled.
+-- Shape:   levels = 1: told; more: several levels of streams speak of the same time (see several.sql);
+--          0: the samples themselves have to be measured (see measured.sql).
+--          Two levels that speak of different times, one after the other, count as one.
+-- Traps:   a stream's sums tell of a holding if its samples are regular and begin and end in it but for the first and the
+--          last (is_inside), or if no other than its first (its last) can reach into it. The cap must not bind.
 CREATE TABLE {metered:Identifier} ENGINE = Memory AS
 WITH
     wanted AS
     (
-        SELECT claim, hour, start_ms, way, way.2 AS stream,
+        SELECT claim, hour, start_ms, way.1 AS level, way.2 AS stream, way.3 AS scale, way.4 AS cap,
             toInt32(start_ms - toInt64(hour) * 3600000) AS begin, toInt32(end_ms - toInt64(hour) * 3600000) AS stop
         FROM {holdings:Identifier}
         ARRAY JOIN ways AS way
-    ),
-    placed AS
-    (
-        SELECT
-            stream,
-            hour,
-            arrayMap(x -> toInt32(bitShiftRight(x, 32)), points) AS at,
-            arrayMap(x -> toInt64(4294967295 - bitAnd(x, 4294967295)) - 1, points) AS rates,
-            arrayPushFront(arrayPopBack(at), toInt32(-3600000)) AS previous,
-            if({uniform_ms:UInt32} > 0,
-                arrayMap((t, p) -> greatest(t - toInt32({uniform_ms:UInt32}), p), at, previous),
-                arrayMap((t, x, p) -> greatest(t - toInt32(4294967295 - bitAnd(x, 4294967295)), p), at, lengths, previous)) AS since
-        FROM {sample_hours:Identifier}
     )
 SELECT
     claim,
     start_ms,
-    if(count() = 2 AND max(begins) >= min(ends) AND min(cap) = max(cap), 1, uniqExact(level)) AS levels,
+    multiIf(max(is_unclear), 0, count() = 2 AND max(begins) >= min(ends) AND min(cap) = max(cap), 1, uniqExact(level)) AS levels,
     any(cap) AS cap_of_level,
     sum(covered) AS covered_ms,
     sum(usage) AS used
@@ -38,27 +26,45 @@ FROM
     SELECT
         claim,
         start_ms,
-        way.1 AS level,
-        way.4 AS cap,
-        greatest(since[1], begin) AS begins,
-        least(at[-1], stop) AS ends,
-        arrayMap((s, e, r) -> if(r < 0, 0, toInt64(greatest(0, least(e, stop) - greatest(s, begin)))), since, at, rates) AS lengths,
-        arraySum(lengths) AS covered,
-        arraySum(arrayMap((l, r) -> l * least(r * way.3, way.4 * 1000000000), lengths, rates)) AS usage
-    FROM placed
-    INNER JOIN wanted ON placed.stream = wanted.stream AND placed.hour = wanted.hour
-    WHERE covered > 0
+        level,
+        cap,
+        first_at - first_length AS first_since,
+        greatest(first_since, begin) AS begins,
+        least(last_at, stop) AS ends,
+        is_regular AND highest * scale <= cap * 1000000000 AS is_plain,
+        is_plain AND first_at >= begin AND last_at - length_ms <= stop AS is_inside,
+        first_at >= stop AS only_first,
+        is_plain AND last_at - length_ms <= begin AS only_last,
+        NOT (is_inside OR only_first OR only_last) AS is_unclear,
+        toInt64(multiIf(
+            is_inside, if(first_rate < 0, 0, least(0, first_since - begin)),
+            only_first, if(first_rate < 0, 0, stop - begins),
+            0)) AS of_first,
+        toInt64(multiIf(
+            is_inside, if(last_rate < 0, 0, least(0, stop - last_at)),
+            only_last, if(last_rate < 0, 0, ends - begin),
+            0)) AS of_last,
+        if(is_inside, usable * length_ms, 0) + of_first + of_last AS covered,
+        if(is_inside, rates * length_ms * scale, 0)
+            + of_first * least(first_rate * scale, cap * 1000000000)
+            + of_last * least(last_rate * scale, cap * 1000000000) AS usage
+    FROM wanted
+    INNER JOIN {told:Identifier} AS told ON wanted.stream = told.stream AND wanted.hour = told.hour
+    WHERE usable > 0 AND first_since < stop AND last_at > begin AND (is_unclear OR covered > 0)
     UNION ALL
     SELECT
         claim,
         start_ms,
-        way.1 AS level,
-        way.4 AS cap,
+        level,
+        cap,
+        0 AS first_since,
         greatest(since, begin) AS begins,
         least(at, stop) AS ends,
-        emptyArrayInt64() AS lengths,
-        toInt64(greatest(0, least(at, stop) - greatest(since, begin))) AS covered,
-        covered * least(rate * way.3, way.4 * 1000000000) AS usage
+        true AS is_plain, true AS is_inside, false AS only_first, false AS only_last, false AS is_unclear,
+        toInt64(0) AS of_first,
+        toInt64(0) AS of_last,
+        toInt64(greatest(0, ends - begins)) AS covered,
+        covered * least(rate * scale, cap * 1000000000) AS usage
     FROM {spilled:Identifier} AS spilled
     INNER JOIN wanted ON spilled.stream = wanted.stream AND spilled.hour = wanted.hour
     WHERE covered > 0

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
@@ -23,12 +25,15 @@ from billing.rates import AppliedCard, current_rate_card, cut_instants
 from billing.rates.staging import stage_prices, subject_params
 from billing.tenants import current_mapping
 from warehouse.errors import LedgerError
-from warehouse.store import Store, read_sql
+from warehouse.store import Params, Store, read_sql
 
 GRACE = timedelta(minutes=15)
 """How long after its end an hour waits for late records before a close without `until` takes it."""
 PORTION_WEIGHT = 16_000_000
 """Samples, and claims and states six-fold, that one portion of a close takes at most; bounds its memory."""
+PORTIONS_AT_ONCE = 2
+SMALL_WEIGHT = 500_000
+"""A close of less than this is not worth dividing."""
 FACT_WEIGHT = 6
 HOUR_MS = 3_600_000
 
@@ -89,13 +94,11 @@ def close(
         stage_payers(store, stage, mapping, card)
         _stage_prices(store, stage, card, limit)
         dirty = _dirty_hours(store, stage, limit, card)
-        changed = 0
-        done = 0
-        for portion in _portions(dirty):
+        changed = done = 0
+        progress("attributing", 0, len(dirty))
+        for hours, changed_hours in _close_portions(store, stage, _portions(dirty), card):
+            done, changed = done + hours, changed + changed_hours
             progress("attributing", done, len(dirty))
-            changed += _close_portion(store, stage, portion, card)
-            done += len(portion)
-        progress("attributing", done, len(dirty))
         publish_claims(store, stage, refused)
         rules = Rules(card.version if card else "", mapping.version if mapping else "")
         if dirty or rules != _last_rules(store):
@@ -175,41 +178,66 @@ def _dirty_hours(store: Store, stage: Stage, limit: datetime, card: AppliedCard 
     return sorted(dirty)
 
 
-def _portions(dirty: Sequence[DirtyHour]) -> Iterator[list[DirtyHour]]:
-    """The dirty hours in order, in runs of at most PORTION_WEIGHT (at least an hour each)."""
-    portion: list[DirtyHour] = []
-    weight = 0
+def _portions(dirty: Sequence[DirtyHour]) -> list[list[DirtyHour]]:
+    """The dirty hours in order, in runs of about the same weight, which is at most PORTION_WEIGHT (or one hour's)."""
+    total = sum(hour.weight for hour in dirty)
+    rounds = math.ceil(total / (PORTION_WEIGHT * PORTIONS_AT_ONCE))
+    share = total / max(1, rounds * PORTIONS_AT_ONCE if total > SMALL_WEIGHT else 1)
+    portions: list[list[DirtyHour]] = []
+    before = 0
     for hour in dirty:
-        if portion and weight + hour.weight > PORTION_WEIGHT:
-            yield portion
-            portion, weight = [], 0
-        portion.append(hour)
-        weight += hour.weight
-    if portion:
-        yield portion
+        if not portions or before + hour.weight > share * len(portions):
+            portions.append([])
+        portions[-1].append(hour)
+        before += hour.weight
+    return portions
 
 
-def _close_portion(store: Store, stage: Stage, portion: Sequence[DirtyHour], card: AppliedCard | None) -> int:
+def _close_portions(
+    store: Store, stage: Stage, portions: Sequence[Sequence[DirtyHour]], card: AppliedCard | None
+) -> Iterator[tuple[int, int]]:
+    """Closes portions, PORTIONS_AT_ONCE at a time, each over a connection of its own: many statements of a close keep
+    one core busy only. Answers for each how many hours it has and how many of them changed, in any order."""
+
+    def work(portion: Sequence[DirtyHour]) -> tuple[int, int]:
+        with store.another() as own:
+            return len(portion), _close_portion(own, stage, portion, card)
+
+    if len(portions) == 1:
+        yield len(portions[0]), _close_portion(store, stage, portions[0], card)
+        return
+    with ThreadPoolExecutor(PORTIONS_AT_ONCE) as pool:
+        tasks = [pool.submit(work, portion) for portion in portions]
+        try:
+            for task in as_completed(tasks):
+                yield task.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _close_portion(store: Store, run: Stage, portion: Sequence[DirtyHour], card: AppliedCard | None) -> int:
     """Attributes, rates and publishes some hours. Answers how many of them changed."""
     import pyarrow as pa
 
     first, last = portion[0].hour, portion[-1].hour
+    stage = run.of_portion(first)
     cuts, midnights = _cuts(card, first, last)
-    names = stage.names(*_PORTION_TABLES, "settled", "states", "prices")
+    names = {**stage.names(*_PORTION_TABLES), **run.names("settled", "states", "prices")}
     params = {
         **names,
         "cuts": cuts,
         "midnights": midnights,
-        "from_ms": (first - 1) * HOUR_MS,
+        "first": first,
+        "last": last + 1,
+        "from_ms": first * HOUR_MS,
         "to_ms": (last + 2) * HOUR_MS,
         "uniform_ms": _uniform_interval(store, first, last),
     }
     store.command("CREATE TABLE {dirty:Identifier} (hour UInt32) ENGINE = Memory", names)
     store.insert(stage("dirty"), pa.table({"hour": pa.array([hour.hour for hour in portion], pa.uint32())}))
-    for name in _STEPS:
-        store.command(read_sql(__file__, name), params)
-        if name == "stage_several" and store.value("SELECT countIf(levels > 1) FROM {metered:Identifier}", names):
-            store.command(read_sql(__file__, "several"), params)
+    _run(store, params, "segments", "holdings")
+    _meter(store, params)
+    _run(store, params, "entries")
     energy = attribution.attribute_energy(store, stage, params, first, last)
     changed = _publish(store, stage, portion, energy)
     for table in (*_PORTION_TABLES, *attribution.TABLES):
@@ -217,9 +245,29 @@ def _close_portion(store: Store, stage: Stage, portion: Sequence[DirtyHour], car
     return changed
 
 
-_STEPS = ("segments", "holdings", "sample_hours", "spilled", "metered", "stage_several", "entries")
-"""The statements of a portion in order."""
-_PORTION_TABLES = ("dirty", "segments", "holdings", "sample_hours", "spilled", "metered", "several", "entries")
+_PORTION_TABLES = (
+    *("dirty", "segments", "holdings", "told", "spilled", "metered"),
+    *("sample_hours", "doubted", "several", "entries"),
+)
+
+
+def _run(store: Store, params: Params, *statements: str) -> None:
+    for name in statements:
+        store.command(read_sql(__file__, name), params)
+
+
+def _meter(store: Store, params: Params) -> None:
+    """Fills `metered` and `several`: from the sums of streams' hours, and from samples where those cannot tell."""
+    incomplete = [row["hour"] for row in store.rows(read_sql(__file__, "incomplete_hours"), params)]
+    params = {**params, "incomplete": incomplete}
+    _run(store, params, "stage_samples", "stage_doubted", "stage_several", "told")
+    if incomplete:
+        _run(store, {**params, "whole_hours": incomplete}, "sample_hours", "tell_again")
+    _run(store, params, "spilled", "metered")
+    if store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params):
+        _run(store, {**params, "whole_hours": []}, "doubted", "sample_hours", "measured")
+    if store.value("SELECT countIf(levels > 1) AS disputes FROM {metered:Identifier}", params):
+        _run(store, params, "several")
 
 
 def _uniform_interval(store: Store, first: int, last: int) -> int:
@@ -227,7 +275,7 @@ def _uniform_interval(store: Store, first: int, last: int) -> int:
     (row,) = store.rows(
         "SELECT minOrNull(shortest_ms) AS shortest, maxOrNull(longest_ms) AS longest FROM touched_hours "
         "WHERE hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND hour <= toDateTime({last:UInt32} * 3600, 'UTC')",
-        {"first": first - 1, "last": last + 2},
+        {"first": first, "last": last + 1},
     )
     return int(row["shortest"]) if row["shortest"] is not None and row["shortest"] == row["longest"] else 0
 

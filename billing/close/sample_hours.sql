@@ -3,8 +3,8 @@
 --          sample, else 1 + utilization x 1e9; lengths = 0xFFFFFFFF - interval in ms. Sorted by both together: of
 --          several records of one instant the usable, highest, longest comes first, and the others cover nothing.
 --          Where all intervals are equally long, {uniform_ms:UInt32} says so, and lengths stay empty.
--- Reads:   each sample once; {from_ms:Int64} to {to_ms:Int64} is what can cover the hours asked for.
-CREATE TABLE {sample_hours:Identifier} ENGINE = Memory AS
+-- Reads:   all samples of {whole_hours:Array(UInt32)}, and the streams and hours in doubted.
+INSERT INTO {sample_hours:Identifier}
 SELECT
     stream,
     hour,
@@ -27,5 +27,6 @@ FROM
                 toUInt128(4294967295 - toUInt64(round(interval_seconds * 1000))))))) AS long
     FROM samples
     WHERE ts > fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') AND ts <= fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+        AND (hour IN {whole_hours:Array(UInt32)} OR (stream, hour) IN (SELECT stream, hour FROM {doubted:Identifier}))
     GROUP BY stream, hour
 )

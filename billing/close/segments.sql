@@ -1,6 +1,7 @@
 -- One row: a stretch [start_ms, end_ms) of one device and hour in which nothing changes: state, holders, price.
 -- Units:   ms since the epoch; hour = hours since the epoch; active = (claim, units, hash of workload, hash of partition).
--- Params:  cuts = further instants (ms) at which to cut: price changes, local midnights.
+-- Params:  from_ms, to_ms = facts before and after cannot touch the hours in dirty;
+--          cuts = further instants (ms) at which to cut: price changes, local midnights.
 CREATE TABLE {segments:Identifier} ENGINE = Memory AS
 WITH
     (SELECT min(hour) FROM {dirty:Identifier}) AS first_hour,
@@ -9,10 +10,12 @@ WITH
     (
         SELECT device, start_ms, end_ms, state_id AS id, units, available, toUInt64(0) AS workload, toUInt64(0) AS part, true AS is_state
         FROM {states:Identifier}
+        WHERE start_ms < {to_ms:Int64} AND end_ms > {from_ms:Int64}
         UNION ALL
         SELECT device, start_ms, end_ms, claim AS id, units, true AS available, cityHash64(workload_id) AS workload,
             if(partition_id = '', 0, cityHash64(partition_id)) AS part, false AS is_state
         FROM {settled:Identifier}
+        WHERE start_ms < {to_ms:Int64} AND end_ms > {from_ms:Int64}
     ),
     cut AS
     (

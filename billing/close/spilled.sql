@@ -4,13 +4,15 @@
 CREATE TABLE {spilled:Identifier} ENGINE = Memory AS
 SELECT
     this.stream AS stream,
-    toUInt32(this.hour - 1) AS hour,
-    toInt32(bitShiftRight(points[1], 32)) + 3600000 AS at,
-    greatest(at - toInt64({uniform_ms:UInt32}) - toInt64(if(empty(lengths), 0, 4294967295 - bitAnd(lengths[1], 4294967295))), before.last) AS since,
-    toInt64(4294967295 - bitAnd(points[1], 4294967295)) - 1 AS rate
-FROM {sample_hours:Identifier} AS this
-ANY LEFT JOIN
+    this.before AS hour,
+    first_at + 3600000 AS at,
+    greatest(at - first_length, earlier.last_at) AS since,
+    first_rate AS rate
+FROM (SELECT stream, hour, last_at FROM {told:Identifier}) AS earlier
+ANY RIGHT JOIN
 (
-    SELECT stream, hour + 1 AS hour, toInt32(bitShiftRight(points[-1], 32)) AS last FROM {sample_hours:Identifier}
-) AS before ON this.stream = before.stream AND this.hour = before.hour
-WHERE since < 3600000 AND rate >= 0
+    SELECT stream, hour - 1 AS before, first_at, first_length, first_rate
+    FROM {told:Identifier}
+    WHERE first_at < first_length AND first_rate >= 0
+) AS this ON earlier.stream = this.stream AND earlier.hour = this.before
+WHERE since < 3600000

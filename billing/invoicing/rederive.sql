@@ -1,5 +1,6 @@
 -- Shows a scratch store the facts as they were when an invoice was computed, and the books of other months as they are.
 -- $$main: the store's database.   $$cutoff, $$issued: instants of ingest and of issue.   $$hours: those computed again; they begin at $$start.
+DROP VIEW stream_hours_of_samples;
 DROP VIEW touched_hours_of_samples;
 DROP TABLE samples;
 DROP TABLE events;

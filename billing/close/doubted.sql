@@ -1,0 +1,7 @@
+-- One row: a stream and hour whose samples have to be read: its sums cannot tell of a holding, or are not alone to speak.
+INSERT INTO {doubted:Identifier}
+SELECT DISTINCT way.2 AS stream, hour
+FROM {holdings:Identifier}
+ARRAY JOIN ways AS way
+WHERE (claim, start_ms) IN (SELECT claim, start_ms FROM {metered:Identifier} WHERE levels != 1)
+    AND hour NOT IN {incomplete:Array(UInt32)}

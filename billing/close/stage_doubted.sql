@@ -1,0 +1,7 @@
+-- Streams and hours whose samples have to be read; usually few.
+CREATE TABLE {doubted:Identifier}
+(
+    stream UInt64,
+    hour   UInt32
+)
+ENGINE = Memory

@@ -1,0 +1,11 @@
+-- What streams told in hours that stream_hours does not tell of in full, from their samples; nothing is proven of them.
+INSERT INTO {told:Identifier} (stream, hour, usable, first_at, first_rate, first_length, last_at)
+SELECT
+    stream,
+    hour,
+    toInt64(arrayCount(x -> bitAnd(x, 4294967295) < 4294967295, points)) AS usable,
+    toInt32(bitShiftRight(points[1], 32)) AS first_at,
+    toInt64(4294967295 - bitAnd(points[1], 4294967295)) - 1 AS first_rate,
+    toInt32({uniform_ms:UInt32} + if(empty(lengths), 0, 4294967295 - bitAnd(lengths[1], 4294967295))) AS first_length,
+    toInt32(bitShiftRight(points[-1], 32)) AS last_at
+FROM {sample_hours:Identifier}
