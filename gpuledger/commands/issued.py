@@ -1,4 +1,4 @@
-"""`gpuledger invoice void|credit|explain|verify` and `gpuledger audit`: what happens to an invoice after it is drafted,
+"""`gpuledger invoice void|credit|explain|verify|platform|months` and `gpuledger audit`: what happens to an invoice after it is drafted,
 and who did it."""
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
     invoice.command("explain")(explain)
     invoice.command("verify")(verify)
     invoice.command("platform")(platform)
+    invoice.command("months")(months)
     app.command("audit")(audit)
 
 
@@ -137,6 +138,23 @@ def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat
         for row in rows:
             row |= {name: round(row[name], 2) for name in ("unallocated_gpu_hours", "unpriced_gpu_hours")}
     print_rows(rows, columns, fmt)
+
+
+def months(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """Where each month stands: open, closing, closed or issued."""
+    from billing.invoicing.month_states import month_states
+
+    with open_store(store) as opened:
+        migrate(opened)
+        found = month_states(opened, datetime.now(UTC))
+    rows = [
+        {"month": one.name, "state": one.state.value, "closes_at": one.closes_at, "invoices": one.invoices}
+        for one in found
+    ]
+    if not rows and fmt is options.Format.table:
+        say("nothing is closed yet. Next: gpuledger close")
+        return
+    print_rows(rows, ("month", "state", "closes_at", "invoices"), fmt)
 
 
 def audit(

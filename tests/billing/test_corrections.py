@@ -10,6 +10,7 @@ import pytest
 
 from billing import audit
 from billing.invoicing.invoices import Invoice, InvoiceError, credit, draft_all, issue_all, issued, void
+from billing.invoicing.month_states import month_states
 from billing.periods import parse_period
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
 from tests.billing.test_adjustments import apply, hours, lines
@@ -163,3 +164,16 @@ def test_grace_keeps_a_month_open_for_late_records(books: Store) -> None:
     correct(books, [Row(at("2026-10-05 00:00"), unallocated=HOUR_MS)], 8)
     (invoice,) = issue_all(books, OCTOBER, at("2026-11-04 00:00"))
     assert (lines(invoice, "usage", "amount"), corrections(invoice, "amount")) == ([["4.00"]], [])
+
+
+def test_a_month_goes_from_open_to_closing_to_closed_to_issued(books: Store) -> None:
+    def states(now: str) -> list[tuple[str, str, int]]:
+        return [(one.name, one.state.value, one.invoices) for one in month_states(books, at(now))]
+
+    apply(books, grace_days=3)
+    fill(books, hours("chem", 3), closed=LAST)
+    assert states("2026-10-20 00:00") == [("2026-10", "open", 0)]
+    assert states("2026-11-02 00:00") == [("2026-10", "closing", 0), ("2026-11", "open", 0)]
+    assert states("2026-11-04 00:00") == [("2026-10", "closed", 0), ("2026-11", "open", 0)]
+    issue_all(books, OCTOBER, at("2026-11-04 00:00"))
+    assert states("2026-12-02 00:00")[:2] == [("2026-10", "issued", 1), ("2026-11", "closing", 0)]
