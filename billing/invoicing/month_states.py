@@ -1,4 +1,4 @@
-"""Where each month stands: open, closing (its grace runs, or hours are not closed), closed, and what was issued of it."""
+"""Where each month stands: open, closing (its grace runs, or hours are not closed), closed, or issued."""
 
 from __future__ import annotations
 

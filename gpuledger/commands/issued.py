@@ -1,5 +1,5 @@
-"""`gpuledger invoice void|credit|explain|verify|platform|months` and `gpuledger audit`: what happens to an invoice after it is drafted,
-and who did it."""
+"""`gpuledger invoice void|credit|explain|verify|platform|months` and `gpuledger audit`: what happens to invoices after
+they are drafted, and who did it."""
 
 from __future__ import annotations
 
