@@ -45,7 +45,7 @@ from warehouse.store import Store
 @pytest.fixture
 def facts(shared_store: Store) -> Store:
     """A store with nothing in it."""
-    tables = "samples", "events", "devices", "ingest_batches", "allocations"
+    tables = "samples", "touched_hours", "stream_hours", "events", "devices", "ingest_batches", "allocations"
     derived = "ledger_entries", "closed_hours", "close_runs", "rate_cards", "invoices"
     for table in (*tables, *derived):
         shared_store.command(f"TRUNCATE TABLE {table}")
