@@ -42,7 +42,8 @@ OCTOBER = parse_period("2026-10", "UTC")
 
 
 TABLES = (
-    "samples", "events", "devices", "touched_hours", "stream_hours", "ledger_entries", "energy_entries", "closed_hours", "close_runs",
+    "samples", "events", "devices", "touched_hours", "stream_hours", "ledger_entries", "energy_entries",
+    "closed_hours", "close_runs",
     "rate_cards", "energy_settings", "audit",
 )  # fmt: skip
 

@@ -52,6 +52,13 @@ def facts(shared_store: Store) -> Store:
     return shared_store
 
 
+def never_measured(store: Store, device: str) -> None:
+    """Takes a device's samples out, and what was summed of them as they came."""
+    streams = "(SELECT stream FROM samples WHERE device_id = {device:String})"
+    for table, where in (("stream_hours", f"stream IN {streams}"), ("samples", "device_id = {device:String}")):
+        store.command(f"ALTER TABLE {table} DELETE WHERE {where} SETTINGS mutations_sync = 1", {"device": device})
+
+
 def only(report: SavingsReport) -> Recommendation:
     (one,) = report.recommendations
     return one
@@ -191,7 +198,7 @@ def test_a_time_slice_is_not_reclaimed_and_a_mig_instance_is(facts: Store) -> No
 
 def test_of_a_gang_only_the_idle_devices_count(facts: Store) -> None:
     run(facts, [Job("gang", ("GPU-0", "GPU-1"), use=0.9)], hours=30)
-    facts.command("ALTER TABLE samples DELETE WHERE device_id = 'GPU-1' SETTINGS mutations_sync = 1")
+    never_measured(facts, "GPU-1")
     idle = Job("gang", ("GPU-1",))
     insert(facts, "samples", list(samples(idle, 30)))
     facts.command("TRUNCATE TABLE closed_hours")
@@ -338,7 +345,7 @@ def test_fewer_gpus_that_still_have_the_compute_and_the_memory(facts: Store) -> 
 
 def test_a_gpu_that_nobody_measured_keeps_the_others(facts: Store) -> None:
     run(facts, [Job("serve", FOUR, use=0.1, model=L40S)], hours=48)
-    facts.command("ALTER TABLE samples DELETE WHERE device_id = 'GPU-3' SETTINGS mutations_sync = 1")
+    never_measured(facts, "GPU-3")
     facts.command("TRUNCATE TABLE closed_hours")
     facts.command("TRUNCATE TABLE ledger_entries")
     close(facts, until=START + timedelta(hours=48))
