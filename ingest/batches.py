@@ -51,7 +51,7 @@ def batches(record: RecordType, source: str, pieces: Iterable[Piece], now: datet
     def assembled() -> Batch:
         if boundary == BATCH_ROWS:
             refuse_wrong_unit(record, source, cleans)
-        return _assemble(record, source, boundary - BATCH_ROWS + 1, cleans)
+        return assemble(record, source, boundary - BATCH_ROWS + 1, cleans)
 
     for piece in pieces:
         while piece.last > boundary:
@@ -85,7 +85,8 @@ def _unit_advice(column: Column) -> str:
     return "It looks like another unit: convert it to seconds" if column.name.endswith("_seconds") else "Convert it"
 
 
-def _assemble(record: RecordType, source: str, first_row: int, cleans: Sequence[Clean]) -> Batch:
+def assemble(record: RecordType, source: str, first_row: int, cleans: Sequence[Clean]) -> Batch:
+    """Rows that were looked at already, as one batch."""
     table = pa.concat_tables([clean.table for clean in cleans])
     rejects = [reject for clean in cleans for reject in clean.rejects]
     digest = hashlib.blake2b(record.name.encode(), digest_size=8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ from pydantic_core import from_json
 
 from ingest.columns import CONVERSION_ERRORS
 from ingest.errors import IngestError
-from ingest.pieces import Piece, Reject, check_columns
+from ingest.pieces import Piece, Reject, RowNumbers, check_columns
 from ingest.text_files import BOM, open_bytes, tail_of_whole
-from warehouse.records import USABLE_STATES, RecordType
+from warehouse.records import USABLE_STATES, Column, ColumnType, RecordType
 
 PIECE_LINES = 20_000
 
@@ -37,6 +37,40 @@ def json_pieces(record: RecordType, path: Path, found: set[str]) -> Iterator[Pie
 
 
 def _piece(record: RecordType, path: Path, lines: Sequence[bytes], first: int, found: set[str]) -> Piece:
+    piece, names, usable = lines_piece(record, lines, first)
+    found |= names
+    if first == 1 and len(piece.numbers):
+        check_columns(record, str(path), sorted(names), utilization=usable)
+    return piece
+
+
+def lines_piece(record: RecordType, lines: Sequence[bytes], first: int = 1) -> tuple[Piece, set[str], bool]:
+    """Lines of JSON, none blank, numbered from `first`; the names that occur, and whether any row's state is usable.
+
+    Trap: Arrow's JSON reader is faster, and ends the process on a line that says null; lines come from anywhere.
+    """
+    objects, numbers, rejects = _objects(lines, first)
+    names = set(chain.from_iterable(objects))
+    usable = any(value.get("state") in USABLE_STATES for value in objects)
+    table = pa.table(
+        {column.name: _column(column, objects) for column in record.columns if column.name in names}
+        or {record.columns[0].name: pa.nulls(len(objects))}
+    )
+
+    def raw(index: int) -> str:
+        return lines[int(numbers[index]) - first].decode("utf-8", errors="backslashreplace")
+
+    return Piece(table, numbers, rejects, raw), names, usable
+
+
+def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], RowNumbers, list[Reject]]:
+    """What the lines say, which of them say it, and those that say nothing."""
+    try:
+        values = [from_json(line) for line in lines]
+        if set(map(type, values)) <= {dict}:
+            return values, np.arange(first, first + len(values), dtype=np.int64), []
+    except ValueError:
+        pass  # one by one, to find which
     objects: list[dict[str, Any]] = []
     numbers, rejects = [], []
     for number, line in enumerate(lines, first):
@@ -49,30 +83,32 @@ def _piece(record: RecordType, path: Path, lines: Sequence[bytes], first: int, f
             continue
         objects.append(value)
         numbers.append(number)
-    names = {name for value in objects for name in value}
-    found |= names
-    if first == 1 and objects:
-        usable = any(value.get("state") in USABLE_STATES for value in objects)
-        check_columns(record, str(path), sorted(names), utilization=usable)
-    table = pa.table(
-        {c.name: _column([v.get(c.name) for v in objects]) for c in record.columns if c.name in names}
-        or {record.columns[0].name: pa.nulls(len(objects))}
-    )
-
-    def raw(index: int) -> str:
-        return lines[numbers[index] - first].decode("utf-8", errors="backslashreplace")
-
-    return Piece(table, np.array(numbers, np.int64), rejects, raw)
+    return objects, np.array(numbers, np.int64), rejects
 
 
-def _column(values: list[Any]) -> pa.Array:
+def _column(column: Column, objects: Sequence[dict[str, Any]]) -> pa.Array:
     """Values of one kind as they are; a mixture as text, to be read value by value."""
-    if not any(isinstance(value, dict | list) for value in values):
+    values = [found.get(column.name) for found in objects]
+    kinds = set(map(type, values)) - {type(None)}
+    kind, of = _AS_THEY_ARE[column.type]
+    if {dict, list}.isdisjoint(kinds):
         try:
-            return pa.array(values)
+            # Told the type, Arrow need not look through the values first.
+            return pa.array(values, kind if kinds and kinds <= of else None)
         except (*CONVERSION_ERRORS, OverflowError):
             pass
     return pa.array([_text(value) for value in values], pa.string())
+
+
+_AS_THEY_ARE: dict[ColumnType, tuple[pa.DataType, set[type]]] = {
+    "time": (pa.string(), {str}),
+    "text": (pa.string(), {str}),
+    "float": (pa.float64(), {float}),
+    "uint": (pa.int64(), {int}),
+    "int": (pa.int64(), {int}),
+    "bool": (pa.bool_(), {bool}),
+}
+"""Of JSON's values that are all of one kind."""
 
 
 def _text(value: Any) -> str | None:

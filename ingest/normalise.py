@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingest.check_rows import EARLIEST, FUTURE_TOLERANCE
 from ingest.columns import ARROW_TYPES, TIME, Problem, convert, empty_texts, matching
 from ingest.pieces import Piece, Reject
 from warehouse.records import USABLE_STATES, Column, RecordType
-
-FUTURE_TOLERANCE = timedelta(hours=1)
-"""How far a clock may run ahead of ours before its stamps are refused."""
-EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
-"""No GPU was shared before; an earlier stamp is a clock that was never set."""
 
 Mask = npt.NDArray[np.bool_]
 

@@ -16,7 +16,7 @@ from tests.ingest.rows import NOW, content, facts, samples, save
 from warehouse.records import SAMPLES
 from warehouse.store import Store, open_store
 
-KILLS = 4
+KILLS = 3
 CHILD = """
 import sys
 from pathlib import Path

@@ -1,0 +1,202 @@
+"""What an agent is told: a YAML file, over it the environment and flags. Nothing in it is needed but where to deliver.
+
+    cluster: c1
+    deliver: {url: "https://ledger.example:8443", token_file: /etc/gpuledger/token}
+    sources:
+      nvml: {interval_seconds: 10, pool: train}
+
+Every key, with its meaning: docs/agent.md.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, ValidationError
+
+from collectors.agent.ticks import HOUR_MS
+from collectors.errors import CollectorError
+from warehouse.written_files import first_error, read_yaml
+
+HINT = "See docs/agent.md for all keys"
+
+
+def _on_the_grid(seconds: float) -> float:
+    milliseconds = seconds * 1000
+    if milliseconds != int(milliseconds) or HOUR_MS % int(milliseconds):
+        raise ValueError("an hour must be a whole multiple of it: 1, 5, 10, 15, 20, 30 or 60 fit")
+    return seconds
+
+
+Interval = Annotated[float, Field(ge=1, le=3600), AfterValidator(_on_the_grid)]
+"""Seconds between ticks."""
+Url = Annotated[str, Field(pattern=r"^https?://[^/\s]+")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NvmlSettings(_Section):
+    """NVIDIA GPUs of this node through the driver, and whose processes use them.
+
+    replicas: of each device without MIG (time-slicing, MPS), its units.   proc: the host's.   podresources: the
+    kubelet's socket; None: this is no Kubernetes node; by default it is used where it is.   kubelet_url: where pods'
+    UIDs are asked for; `insecure` trusts any certificate.   kernel_log: XIDs from before the start.
+    """
+
+    enabled: bool = True
+    interval_seconds: Interval = 10
+    pool: str = ""
+    replicas: Annotated[int, Field(ge=1, le=1024)] = 1
+    proc: Path = Path("/proc")
+    kernel_log: Path | None = Path("/dev/kmsg")
+    podresources: Path | None = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+    kubelet_url: Url | None = None
+    kubelet_token_file: Path | None = None
+    kubelet_ca_file: Path | None = None
+    kubelet_insecure: bool = False
+
+
+class ExporterSettings(_Section):
+    """Exporters of devices. profile: a name or a file; None: by the names of their metrics.   believe_labels: False
+    where NVML or the kubelet tells who holds a device."""
+
+    urls: Annotated[tuple[Url, ...], Field(min_length=1)]
+    profile: str | None = None
+    interval_seconds: Interval = 15
+    believe_labels: bool = True
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+class PrometheusSettings(_Section):
+    """A Prometheus that scrapes exporters already."""
+
+    url: Url
+    profiles: tuple[str, ...] = ()
+    selector: str = ""
+    interval_seconds: Interval = 60
+    scrape_seconds: Annotated[float, Field(gt=0, le=3600)] = 30
+    honor_labels: bool | None = None
+    believe_labels: bool = True
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+class ServiceSettings(_Section):
+    """An inference server, by its replicas that run here. urls: of their metrics.   whole: these are all of its
+    replicas."""
+
+    name: Annotated[str, Field(min_length=1)]
+    urls: Annotated[tuple[Url, ...], Field(min_length=1)]
+    tenant: str = ""
+    profile: str = ""
+    whole: bool = False
+    interval_seconds: Interval = 15
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+class TrainingSettings(_Section):
+    """socket: where trainings on this node tell of their progress; None: nowhere."""
+
+    socket: Path | None = None
+    interval_seconds: Interval = 15
+
+
+class SourcesSettings(_Section):
+    nvml: NvmlSettings = NvmlSettings()
+    exporters: tuple[ExporterSettings, ...] = ()
+    prometheus: tuple[PrometheusSettings, ...] = ()
+    services: tuple[ServiceSettings, ...] = ()
+    training: TrainingSettings = TrainingSettings()
+
+
+class DeliverSettings(_Section):
+    """url: http(s):// of a `gpuledger server`, or clickhouse(s)://; None: rows stay in the spool."""
+
+    url: str | None = None
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    every_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 10
+
+
+class SpoolSettings(_Section):
+    """max_bytes: on disk; the oldest go first.   memory_bytes: of what a full disk does not take.   synced: whether
+    a tick waits for the disk, so that a power cut takes nothing."""
+
+    folder: Path = Path("/var/lib/gpuledger/spool")
+    max_bytes: ByteSize = ByteSize(1 << 30)
+    memory_bytes: ByteSize = ByteSize(8 << 20)
+    synced: bool = True
+
+
+class MetricsSettings(_Section):
+    """host, port: of /metrics, /healthz and /readyz; port None: nowhere.   devices: also what was measured."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] | None = 9108
+    devices: bool = True
+
+
+class AgentSettings(_Section):
+    """cluster, node: whose rows these are."""
+
+    cluster: str = ""
+    node: Annotated[str, Field(min_length=1)] = Field(default_factory=socket.gethostname)
+    deliver: DeliverSettings = DeliverSettings()
+    spool: SpoolSettings = SpoolSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    sources: SourcesSettings = SourcesSettings()
+
+
+def read_settings(path: Path | None, over: Mapping[str, Any] | None = None) -> AgentSettings:
+    """The file's settings, and over them those given by dotted names such as `deliver.url`; None there says nothing.
+
+    Errors: CollectorError that names the key.
+    """
+    document = _expanded(read_yaml(path, "settings of an agent", HINT, CollectorError)) if path is not None else {}
+    for name, value in (over or {}).items():
+        if value is not None:
+            _put(document, name.split("."), value)
+    try:
+        return AgentSettings.model_validate(document)
+    except ValidationError as error:
+        raise first_error(str(path or "agent"), error, AgentSettings, _PARTS, CollectorError) from None
+
+
+_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
+    "deliver": {"*": DeliverSettings},
+    "spool": {"*": SpoolSettings},
+    "metrics": {"*": MetricsSettings},
+    "sources": {
+        "nvml": NvmlSettings,
+        "exporters": ExporterSettings,
+        "prometheus": PrometheusSettings,
+        "services": ServiceSettings,
+        "training": TrainingSettings,
+        "*": SourcesSettings,
+    },
+}
+
+
+def _expanded(value: Any) -> Any:
+    """`$NAME` and `${NAME}` in texts, from the environment."""
+    if isinstance(value, dict):
+        return {key: _expanded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expanded(item) for item in value]
+    return os.path.expandvars(value) if isinstance(value, str) else value
+
+
+def _put(document: dict[str, Any], names: list[str], value: Any) -> None:
+    for name in names[:-1]:
+        inner = document.get(name)
+        document[name] = inner = dict(inner) if isinstance(inner, dict) else {}
+        document = inner
+    document[names[-1]] = value

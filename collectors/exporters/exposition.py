@@ -1,0 +1,167 @@
+"""The text that exporters answer with: a body becomes series, line by line, and a bad line costs only itself.
+
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/ and the OpenMetrics specification.
+Why not prometheus_client's parsers: docs/exporters.md, "The parser".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+MAX_DIGITS = 400
+"""Longer numbers are no numbers; it also keeps int() from its own limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line: the name as it is written there, no suffix added or cut.
+
+    value: int where the text is one, so that sentinels such as 2^63 - 14 stay exact; a float otherwise, perhaps NaN.
+    timestamp: seconds since 1970, None where the line has none.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    value: int | float
+    timestamp: float | None = None
+
+
+@dataclass
+class Exposition:
+    """A body read. dropped: lines or series that were not used, by reason."""
+
+    series: list[Series] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+# Possessive, so that no line takes more than linear time. A label value may hold any of `{},# ` and escaped quotes.
+_SAMPLE = re.compile(
+    r"""(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*+)[ \t]*+
+        (?:\{(?P<labels>(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+)\})?+[ \t]*+
+        (?P<value>[^ \t\#{}"]++)
+        (?:[ \t]++(?P<timestamp>[^ \t\#]++))?+
+        [ \t]*+(?:\#.*+)?""",
+    re.VERBOSE,
+)
+_LABEL = re.compile(r'[ \t,]*+([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\]++|\\.)*+)"[ \t]*+')
+_NAME = re.compile(r"^[ \t]*+([a-zA-Z_:][a-zA-Z0-9_:]*+)", re.MULTILINE)
+_ESCAPE = re.compile(r"\\(.)")
+_INTEGER = re.compile(r"[+-]?[0-9]++")
+_UNESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
+
+
+def parse(body: str | bytes, wanted: Callable[[str], bool] | None = None, *, openmetrics: bool = False) -> Exposition:
+    """The series of a body in its order.
+
+    wanted: says by the name whether a series is of interest; the others are counted, and cost little.
+    openmetrics: timestamps are seconds; in the text format they are milliseconds.
+    Types and help texts are not read: users of dcgm-exporter write them (research: its CSV is theirs to edit).
+    """
+    found = Exposition()
+    use: dict[str, bool] = {}
+    known: dict[str, dict[str, str] | None] = {"": {}}  # a device's series repeat its labels letter by letter
+    for line in _lines(body, found.dropped):
+        match = _SAMPLE.fullmatch(line)
+        if match is None:
+            found.dropped["malformed line"] += 1
+            continue
+        name, labels, value, timestamp = match.groups()
+        if wanted is not None:
+            if name not in use:
+                use[name] = wanted(name)
+            if not use[name]:
+                found.dropped["not in the profile"] += 1
+                continue
+        read, at = number(value), None if timestamp is None else number(timestamp)
+        text = labels or ""
+        if text not in known:
+            known[text] = _labels(text)
+        pairs = known[text]
+        if read is None:
+            found.dropped["not a number"] += 1
+        elif timestamp is not None and (at is None or not math.isfinite(at)):
+            found.dropped["malformed timestamp"] += 1
+        elif pairs is None:
+            found.dropped["malformed labels"] += 1
+        else:
+            seconds = None if at is None else float(at) if openmetrics else at / 1000
+            found.series.append(Series(name, pairs, read, seconds))
+    return found
+
+
+def names(body: str | bytes) -> set[str]:
+    """The names of metrics in a body, without reading what else is in it."""
+    return set(_NAME.findall(body if isinstance(body, str) else body.decode("utf-8", "replace")))
+
+
+def _lines(body: str | bytes, dropped: Counter[str]) -> Iterator[str]:
+    """Lines with samples. One that nothing ends may have been cut in the middle of its number: 741 of 74166."""
+    for piece in _text_lines(body, dropped):
+        line = piece.strip(" \t\r")
+        if line and not line.startswith("#"):
+            yield line
+
+
+def _text_lines(body: str | bytes, dropped: Counter[str]) -> Iterator[str]:
+    if isinstance(body, str):
+        text = body
+    else:
+        try:
+            text = body.decode("utf-8")
+        except UnicodeDecodeError:
+            yield from _decoded(body, dropped)
+            return
+    *whole, last = text.split("\n")
+    yield from whole
+    if last.strip(" \t\r") and not last.lstrip(" \t\r").startswith("#"):
+        dropped["cut short"] += 1
+
+
+def _decoded(body: bytes, dropped: Counter[str]) -> Iterator[str]:
+    """The lines that are UTF-8 of a body that is not."""
+    *whole, last = body.split(b"\n")
+    for line in whole:
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError:
+            dropped["not UTF-8"] += 1
+    if last.strip(b" \t\r") and not last.lstrip(b" \t\r").startswith(b"#"):
+        dropped["cut short"] += 1
+
+
+def number(text: str) -> int | float | None:
+    """The number that a text is, as Prometheus writes numbers; None if it is none."""
+    if len(text) > MAX_DIGITS or "_" in text or not text.isascii():
+        return None
+    if _INTEGER.fullmatch(text):
+        whole = int(text)
+        return whole if abs(whole) < 1 << 1000 else math.copysign(math.inf, whole)
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _labels(text: str) -> dict[str, str] | None:
+    """Label -> value; None where the text is no list of labels, or names one twice."""
+    found: dict[str, str] = {}
+    position = 0
+    while position < len(text):
+        match = _LABEL.match(text, position)
+        if match is None:
+            rest = text[position:].strip(" \t")
+            return found if rest == "" or (rest == "," and found) else None
+        name, value = match.groups()
+        if name in found or (position and text[position] != ","):
+            return None
+        found[name] = _ESCAPE.sub(_unescape, value) if "\\" in value else value
+        position = match.end()
+    return found
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return _UNESCAPED.get(match[1], match[0])

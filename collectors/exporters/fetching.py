@@ -1,0 +1,102 @@
+"""One HTTP GET of an exporter or a Prometheus: bounded in time and size, with a token and a CA from files."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from collectors.errors import CollectorError
+
+ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a source is asked.
+
+    timeout_seconds: for the whole answer.   max_bytes: a longer answer is no answer.   token_file: a bearer token, read
+    each time, because Kubernetes renews it.   ca_file: PEM, instead of the system's authorities.
+    """
+
+    timeout_seconds: float = 10.0
+    max_bytes: int = 32 << 20
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+class SourceError(CollectorError):
+    """The source gave no usable answer this time."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    body: bytes
+    content_type: str
+
+
+class Fetcher:
+    """Keeps connections open from one time to the next. Proxies of the environment are not asked: exporters are near.
+
+    tls: whether any URL is https; authorities take memory that an agent without need not spend.
+    Errors: CollectorError if ca_file cannot be used.
+    """
+
+    def __init__(self, access: Access, *, tls: bool = True) -> None:
+        self._access = access
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            if access.ca_file:
+                context.load_verify_locations(cafile=str(access.ca_file))
+            elif tls:
+                context.load_default_certs()
+        except OSError as mistake:
+            where = f"ca_file {access.ca_file}"
+            raise CollectorError(where, f"not usable: {mistake}", "PEM certificates fit") from mistake
+        self._client = httpx.Client(timeout=access.timeout_seconds, verify=context, trust_env=False)
+
+    def get(self, url: str, params: Mapping[str, str] | None = None) -> Answer:
+        """The answer's body, as it is: no compression is asked for, and none accepted, so that its size is its size.
+
+        Errors: SourceError that says what went wrong.
+        """
+        access = self._access
+        headers = {"Accept": ACCEPT, "Accept-Encoding": "identity", "User-Agent": "gpuledger"}
+        if access.token_file is not None:
+            headers["Authorization"] = f"Bearer {_token(access.token_file)}"
+        deadline = time.monotonic() + access.timeout_seconds
+        body = bytearray()
+        try:
+            with self._client.stream("GET", url, params=params, headers=headers) as response:
+                encoding = response.headers.get("content-encoding", "identity")
+                for chunk in response.iter_raw():
+                    body += chunk
+                    if len(body) > access.max_bytes:
+                        raise SourceError(url, f"answers with more than {access.max_bytes} bytes")
+                    if time.monotonic() > deadline:
+                        raise SourceError(url, f"had not answered in full after {access.timeout_seconds:g} s")
+        except (httpx.HTTPError, httpx.InvalidURL) as mistake:
+            raise SourceError(url, f"{type(mistake).__name__}: {mistake}") from mistake
+        if response.status_code != httpx.codes.OK:
+            said = " ".join(bytes(body[:200]).decode("utf-8", "replace").split())
+            raise SourceError(url, f"HTTP {response.status_code} {said}".rstrip())
+        if encoding != "identity":
+            raise SourceError(url, f"answers in {encoding}, which was not asked for")
+        return Answer(bytes(body), response.headers.get("content-type", ""))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _token(path: Path) -> str:
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as mistake:
+        raise SourceError(f"token_file {path}", f"cannot be read: {mistake}") from mistake
+    if not token.isascii() or not token.isprintable():
+        raise SourceError(f"token_file {path}", "is no token")
+    return token

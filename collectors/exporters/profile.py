@@ -1,0 +1,291 @@
+"""A vendor's exporter as data: which of its metrics are which of ours, in which unit, and what to believe of them.
+
+A profile is a YAML file; those that come with gpuledger are in profiles/. docs/exporters.md explains every key.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from collectors.errors import CollectorError
+from collectors.readings import State
+from warehouse.written_files import read_yaml
+
+PROFILES = Path(__file__).with_name("profiles")
+
+_RATIO = (0.0, 1.0)
+_ANY = (-math.inf, math.inf)
+_COUNT = (0.0, math.inf)
+ALLOWED: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(
+        (
+            *("gpu_utilization", "graphics_active", "sm_active", "sm_occupancy", "tensor_active", "dram_active"),
+            *("memory_copy_utilization", "encoder_utilization", "decoder_utilization", "process_activity"),
+            *("row_remap_failure", "row_remap_pending", "context_switch_active"),
+        ),
+        _RATIO,
+    ),
+    **dict.fromkeys(
+        (
+            *("memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes", "memory_total_bytes"),
+            *("power_watts", "power_limit_watts", "energy_joules", "energy_joules_total"),
+            *("sm_clock_hertz", "memory_clock_hertz"),
+            *("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second"),
+            *("nvlink_transmit_bytes_per_second", "nvlink_receive_bytes_per_second"),
+            *("throttle_power_seconds", "throttle_thermal_seconds", "throttle_hardware_seconds"),
+            *("throttle_sync_seconds", "last_kernel_seconds", "context_switch_requests_per_second"),
+            *("ecc_corrected_total", "ecc_uncorrected_total", "pcie_replay_total", "xid_last"),
+            *("rows_remapped_corrected_total", "rows_remapped_uncorrected_total"),
+        ),
+        _COUNT,
+    ),
+    **dict.fromkeys(("temperature_celsius", "memory_temperature_celsius"), _ANY),
+}
+"""The names of docs/telemetry.md, and what their unit allows: no profile can let a ratio of 57 through."""
+
+
+def _texts(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+def _fraction(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("a whole number such as 1048576 or a fraction such as 1/1000 fits")
+    try:
+        factor = Fraction(value)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError("a whole number such as 1048576 or a fraction such as 1/1000 fits") from None
+    if factor <= 0:
+        raise ValueError("a number above 0 fits")
+    return factor
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+"""One text or a list of them."""
+Factor = Annotated[Fraction, BeforeValidator(_fraction)]
+Interval = tuple[float, float]
+Scope = Literal["each", "device", "whole", "workload"]
+Combine = Literal["one", "min", "max", "mean", "sum"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class Rule(_Strict):
+    """One metric of the exporter. names: its spellings, the preferred first; of several rules with the same `metric`
+    the first that has a series counts.
+
+    id: the vendor's number of the field, where it has one.   metric: our name for the value as it stands.
+    per_interval: our name for what a counter gained within the interval.   factor: ours = theirs x factor.
+    range: what is believable, in the exporter's unit, inclusive; anything else is blank.
+    max_per_second: the most a counter can gain, in our unit.
+    scope: whom the series speaks of. each: the device or partition that its labels name. device: the whole device,
+    however many partitions repeat it. whole: the whole device, and only where no partition is named. workload: the
+    pod that its labels name.
+    node_names: spellings that are used only where no pod is bound to the device.
+    where: label -> texts (globs) of which it must be one.   combine: what to do with several series of one device.
+    false_zero: when a 0 is no measurement, and what it is instead. partition: the device is divided. replica: the
+    series is a copy for one of several that share the device.
+    """
+
+    names: Texts = Field(min_length=1)
+    metric: str = ""
+    per_interval: str = ""
+    id: int | None = None
+    factor: Factor = Fraction(1)
+    range: Interval
+    max_per_second: float | None = None
+    scope: Scope = "each"
+    node_names: Texts = ()
+    where: Mapping[str, Texts] = Field(default_factory=dict)
+    combine: Combine = "one"
+    false_zero: Mapping[Literal["partition", "replica"], State] = Field(default_factory=dict)
+
+    @field_validator("metric", "per_interval")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value and value not in ALLOWED:
+            raise ValueError("a name of docs/telemetry.md fits")
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> Rule:
+        low, high = self.range
+        if not self.metric and not self.per_interval:
+            raise ValueError("metric or per_interval is missing")
+        if not low <= high:
+            raise ValueError(f"range [{low:g}, {high:g}] is empty")
+        if self.metric:
+            least, most = ALLOWED[self.metric]
+            if self.scaled(low) < least or self.scaled(high) > most:
+                said = f"range [{low:g}, {high:g}] x factor {self.factor}"
+                raise ValueError(f"{said} is more than {least:g} to {most:g}, which {self.metric} is")
+        return self
+
+    def scaled(self, value: float) -> float:
+        """A value of theirs in our unit."""
+        if not math.isfinite(value):
+            return value
+        return value * self.factor.numerator / self.factor.denominator
+
+
+class Identity(_Strict):
+    """Labels that name the device; of several, the first that is not empty. Case does not count.
+
+    device_id may also be a text with {label} in braces, and {node}.   partition: the partition's number on its device.
+    partition_id: the vendor's UUID of the partition.   whole: values of partition_profile that mean "not divided".
+    """
+
+    device_id: Texts = Field(min_length=1)
+    node: Texts = ()
+    model: Texts = ()
+    index: Texts = ()
+    partition: Texts = ()
+    partition_id: Texts = ()
+    partition_profile: Texts = ()
+    whole: Texts = ()
+
+
+class Workload(_Strict):
+    """Labels that name who holds the device, as the exporter believes. replica: which of several copies this is.
+
+    exporter_pods: names (globs) of the exporter's own pods, which Prometheus writes where the exporter said nothing.
+    """
+
+    pod: Texts = ()
+    namespace: Texts = ()
+    container: Texts = ()
+    uid: Texts = ()
+    job: Texts = ()
+    replica: Texts = ()
+    exporter_pods: Texts = ()
+
+
+class Profile(_Strict):
+    """recognise: patterns of metric names that only this exporter has; a group `prefix` in one is what the site has
+    put before all of its names.   model: where no label tells it.   blanks: numbers that mean "no value", each from
+    and to, inclusive.   expected: what a device must have; where it is missing it is said to be blank.
+    """
+
+    name: str = Field(min_length=1)
+    vendor: str = Field(min_length=1)
+    model: str = ""
+    recognise: Texts = Field(min_length=1)
+    identity: Identity
+    workload: Workload = Field(default_factory=Workload)
+    blanks: tuple[Interval, ...] = ()
+    expected: Texts = ()
+    metrics: tuple[Rule, ...] = Field(min_length=1)
+
+    @field_validator("recognise")
+    @classmethod
+    def _patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            try:
+                re.compile(pattern)
+            except re.error as mistake:
+                raise ValueError(f"{pattern!r} is no pattern: {mistake}") from None
+        return value
+
+    @field_validator("expected")
+    @classmethod
+    def _expected_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in ALLOWED:
+                raise ValueError(f"{name!r} is none of docs/telemetry.md")
+        return value
+
+    @model_validator(mode="after")
+    def _one_meaning(self) -> Profile:
+        seen: dict[tuple[str, str], Rule] = {}
+        for rule in self.metrics:
+            for name in (*rule.names, *rule.node_names):
+                for ours in filter(None, (rule.metric, rule.per_interval)):
+                    other = seen.setdefault((name, ours), rule)
+                    if other is not rule and other.where == rule.where:
+                        raise ValueError(f"{name} is {ours} twice")
+        return self
+
+    def recognised(self, names: set[str]) -> tuple[int, str]:
+        """How many of these names are this exporter's, and the prefix that the site has put before them."""
+        patterns = [re.compile(pattern) for pattern in self.recognise]
+        matches = [match for name in sorted(names) for pattern in patterns if (match := pattern.search(name))]
+        prefixes = [match.group("prefix") or "" for match in matches if "prefix" in match.re.groupindex]
+        return len(matches), min(prefixes, key=len, default="")
+
+
+def read_profile(path: Path | str) -> Profile:
+    """A profile's file.
+
+    Errors: CollectorError in one line that names the file, the key, what was found there and what fits.
+    """
+    where = str(path)
+    content = read_yaml(path, "a profile", "It has the keys " + ", ".join(Profile.model_fields), CollectorError)
+    try:
+        return Profile.model_validate(content)
+    except ValidationError as mistake:
+        raise _first_error(where, mistake, content) from mistake
+
+
+@cache
+def built_in() -> tuple[Profile, ...]:
+    """The profiles that come with gpuledger, by name."""
+    return tuple(read_profile(path) for path in sorted(PROFILES.glob("*.yaml")))
+
+
+def profile_of(name: str) -> Profile:
+    """A profile by its name, or the one in a file of the user's: whatever has a dot or a slash is a file."""
+    if "/" in name or "." in name:
+        return read_profile(name)
+    for profile in built_in():
+        if profile.name == name:
+            return profile
+    raise CollectorError(f"profile {name!r}", "unknown", _hint())
+
+
+def recognise(names: set[str], profiles: tuple[Profile, ...] | None = None) -> tuple[Profile, str] | None:
+    """The profile to which most of these metric names belong, and their prefix; None where no profile knows any."""
+    known = built_in() if profiles is None else profiles
+    scores = [(profile.recognised(names), profile) for profile in known]
+    (count, prefix), best = max(scores, key=lambda score: score[0][0])
+    return (best, prefix) if count else None
+
+
+def matches(rule: Rule, labels: Mapping[str, str]) -> bool:
+    """Whether the labels (names in lower case) are those that the rule asks for."""
+    return all(
+        any(fnmatchcase(labels.get(label.lower(), ""), glob) for glob in globs) for label, globs in rule.where.items()
+    )
+
+
+def _hint() -> str:
+    known = ", ".join(path.stem for path in sorted(PROFILES.glob("*.yaml")))
+    return f"Known: {known}; or the path of a file such as ./mine.yaml"
+
+
+def _first_error(where: str, mistake: ValidationError, content: object) -> CollectorError:
+    first = mistake.errors()[0]
+    key, here = "", content
+    for step in first["loc"]:
+        key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else str(step)
+        if isinstance(here, dict):
+            here = here.get(step)
+        elif isinstance(here, list) and isinstance(step, int):
+            here = here[step]
+        if isinstance(step, int) and isinstance(here, dict) and here.get("names"):
+            key += f" ({here['names'] if isinstance(here['names'], str) else here['names'][0]})"
+    found = "" if isinstance(first["input"], dict | list | tuple | BaseModel) else f"found {first['input']!r}; "
+    if first["type"] == "extra_forbidden":
+        return CollectorError(f"{where}: {key}", "unknown key", "docs/exporters.md lists the keys")
+    what = "missing" if first["type"] == "missing" else found + first["msg"].removeprefix("Value error, ")
+    return CollectorError(f"{where}: {key}" if key else where, what)

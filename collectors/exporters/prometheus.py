@@ -1,0 +1,234 @@
+"""Asks a Prometheus that already scrapes the exporters.
+
+Raw samples with their own timestamps are asked for (a range selector in an instant query), neither values at an instant
+nor query_range: both repeat a value for five minutes after its exporter has died. How the labels that Prometheus adds
+are told from the exporter's is said at `sightings.Reader._holder`; `up` tells what each target's own are.
+Source: https://prometheus.io/docs/prometheus/latest/querying/api/
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from collectors.exporters.exposition import Series, number
+from collectors.exporters.fetching import Access, Fetcher, SourceError
+from collectors.exporters.profile import Profile, built_in, profile_of
+from collectors.exporters.scrape import Scrape, Trouble, checked_url, take_notes
+from collectors.exporters.sightings import OwnPod, Reader
+from collectors.exporters.tracker import Observed, PartitionId, Tracker
+
+WINDOW_SECONDS = 3600.0
+"""The most that one query asks for, and how long a device that has vanished is still said to be stale."""
+NAMES_SECONDS = 600.0
+"""How long the list of metric names is believed."""
+
+
+@dataclass
+class Result:
+    """The series of an answer by the instant of their samples, in seconds since 1970."""
+
+    at: dict[float, list[Series]] = field(default_factory=lambda: defaultdict(list))
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+def read_result(body: bytes | str) -> Result:
+    """A matrix or a vector, as /api/v1/query answers. A vector's instant is the query's: see the module.
+
+    Errors: ValueError if it is no such answer. A series or sample that is none is counted.
+    """
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as mistake:
+        raise ValueError(f"not JSON: {mistake}") from None
+    if not isinstance(content, dict) or content.get("status") != "success":
+        said = content.get("error") if isinstance(content, dict) else None
+        raise ValueError(f"Prometheus says: {said}" if said else "not an answer of Prometheus")
+    data = content.get("data")
+    series = data.get("result") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or data.get("resultType") not in ("matrix", "vector") or not isinstance(series, list):
+        raise ValueError("neither a matrix nor a vector")
+    result = Result()
+    for one in series:
+        metric = one.get("metric") if isinstance(one, dict) else None
+        if not isinstance(metric, dict) or not all(isinstance(text, str) for text in metric.values()):
+            result.dropped["malformed labels"] += 1
+            continue
+        labels = {name: text for name, text in metric.items() if name != "__name__"}
+        samples = one.get("values", [one["value"]] if "value" in one else [])
+        for sample in samples if isinstance(samples, list) else []:
+            at, value = _sample(sample)
+            if at is None or value is None:
+                result.dropped["not a number"] += 1
+            else:
+                result.at[at].append(Series(metric.get("__name__", ""), labels, value))
+        if not samples:
+            result.dropped["no number, perhaps a histogram"] += 1
+    return result
+
+
+def _sample(sample: Any) -> tuple[float | None, int | float | None]:
+    if not isinstance(sample, list) or len(sample) != 2:
+        return None, None
+    at, text = sample
+    if isinstance(at, bool) or not isinstance(at, int | float) or not isinstance(text, str):
+        return None, None
+    return (float(at) if 0 <= at < 1e11 else None), number(text)
+
+
+class TargetPods:
+    """The pods of the targets that Prometheus scrapes, by (job, instance): from `up`, which has a target's labels and
+    no other."""
+
+    def __init__(self, result: Result) -> None:
+        self._pods: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+        for series in (one for some in result.at.values() for one in some):
+            labels = series.labels
+            if labels.get("pod"):
+                target = labels.get("job", ""), labels.get("instance", "")
+                self._pods[target].add((labels.get("namespace", ""), labels["pod"]))
+
+    def __call__(self, labels: Mapping[str, str]) -> bool:
+        target = labels.get("job", ""), labels.get("instance", "")
+        return (labels.get("namespace", ""), labels.get("pod", "")) in self._pods.get(target, ())
+
+
+@dataclass
+class _Source:
+    """One profile, whose names this Prometheus has."""
+
+    reader: Reader
+    tracker: Tracker
+
+
+class PrometheusCollector:
+    """Reads the devices of all profiles, or of those given, from one Prometheus.
+
+    selector: more matchers for every query, e.g. `cluster="a"`.   period_seconds: how often Prometheus scrapes the
+    exporters.   honor_labels: as its scrape job has it; None: told from the labels, series by series.
+    Errors: CollectorError for a URL, a profile or a file that cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        profiles: Sequence[Profile | str] = (),
+        selector: str = "",
+        cluster: str = "",
+        period_seconds: float = 30.0,
+        honor_labels: bool | None = None,
+        access: Access | None = None,
+        partition_id: PartitionId | None = None,
+    ) -> None:
+        self._url = checked_url(url).rstrip("/")
+        self._profiles = [profile_of(one) if isinstance(one, str) else one for one in profiles] or list(built_in())
+        self._selector, self._cluster, self._period = selector, cluster, period_seconds
+        self._honor_labels, self._partition_id = honor_labels, partition_id
+        self._fetcher = Fetcher(access or Access(), tls=self._url.startswith("https:"))
+        self._sources: dict[str, _Source] = {}
+        self._named_at = -math.inf
+        self._until: datetime | None = None
+        self._trouble = Trouble()
+
+    def collect(self, now: datetime) -> Scrape:
+        """What came since the last time; the first time, of the last two periods. Prometheus away: all is stale."""
+        start = self._until.timestamp() if self._until else now.timestamp() - 2 * self._period
+        scrape = Scrape()
+        try:
+            scrape = self.between(datetime.fromtimestamp(start, UTC), now)
+        except SourceError as trouble:
+            for row in self._trouble.finding(now, "", self._cluster, str(trouble)):
+                scrape.collected.add("findings", row)
+            scrape.up[self._url] = False
+        else:
+            self._until = now
+            self._trouble.over()
+        for source in self._sources.values():
+            scrape.observed += self._silent(source.tracker, now.timestamp())
+            take_notes(source.tracker, scrape.collected, self._cluster)
+        return scrape
+
+    def between(self, start: datetime, end: datetime) -> Scrape:
+        """What was measured in (start, end], oldest first.
+
+        Errors: SourceError if Prometheus does not answer; nothing of it is remembered then as seen.
+        """
+        scrape = Scrape(up={self._url: True})
+        self._find_names(end.timestamp())
+        own_pod = self._own_pods(end)
+        results: list[tuple[_Source, Result]] = []
+        since = start.timestamp()
+        while since < end.timestamp():
+            until = min(since + WINDOW_SECONDS, end.timestamp())
+            results += [(source, self._samples(source.reader, since, until)) for source in self._sources.values()]
+            since = until
+        for source, result in results:
+            scrape.collected.dropped += result.dropped
+            scrape.observed += self._observe(source, result, own_pod, scrape)
+        for source in self._sources.values():
+            take_notes(source.tracker, scrape.collected, self._cluster)
+        return scrape
+
+    def close(self) -> None:
+        self._fetcher.close()
+
+    def _observe(self, source: _Source, result: Result, own_pod: OwnPod | None, scrape: Scrape) -> list[Observed]:
+        observed: list[Observed] = []
+        for at in sorted(result.at):
+            seen = source.reader.read(result.at[at], at, own_pod=own_pod, honor_labels=self._honor_labels)
+            scrape.collected.dropped += seen.dropped
+            observed += source.tracker.advance(seen.devices)
+        return observed
+
+    def _silent(self, tracker: Tracker, at: float) -> list[Observed]:
+        """Stale: what should have come by now. Gone: what has not come for an hour."""
+        young = {key for key, known in tracker.known.items() if at - known.at <= WINDOW_SECONDS}
+        gone = tracker.gone(young, at)
+        late = [key for key, known in tracker.known.items() if at - known.at > 2 * self._period]
+        return gone + tracker.stale(at, late)
+
+    def _samples(self, reader: Reader, since: float, until: float) -> Result:
+        matchers = f'__name__=~"{"|".join(reader.names)}"' + (f",{self._selector}" if self._selector else "")
+        return self._query(f"{{{matchers}}}[{max(1, math.ceil(until - since))}s]", until)
+
+    def _own_pods(self, end: datetime) -> TargetPods | None:
+        result = self._query(f"up{{{self._selector}}}", end.timestamp())
+        return TargetPods(result) if result.at else None
+
+    def _query(self, query: str, at: float) -> Result:
+        answer = self._fetcher.get(f"{self._url}/api/v1/query", {"query": query, "time": f"{at:.3f}"})
+        try:
+            return read_result(answer.body)
+        except ValueError as mistake:
+            raise SourceError(self._url, str(mistake)) from mistake
+
+    def _find_names(self, at: float) -> None:
+        """Which profiles' metrics this Prometheus has, and under which prefix."""
+        if self._sources and at - self._named_at < NAMES_SECONDS:
+            return
+        answer = self._fetcher.get(f"{self._url}/api/v1/label/__name__/values")
+        names = _names(answer.body, self._url)
+        self._named_at = at
+        for profile in self._profiles:
+            count, prefix = profile.recognised(names)
+            if count and profile.name not in self._sources:
+                tracker = Tracker(profile.vendor, self._period, self._partition_id)
+                self._sources[profile.name] = _Source(Reader(profile, prefix), tracker)
+        if not self._sources:
+            known = ", ".join(profile.name for profile in self._profiles)
+            raise SourceError(self._url, f"has no metric that a profile recognises (of {known})")
+
+
+def _names(body: bytes, url: str) -> set[str]:
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as mistake:
+        raise SourceError(url, f"not JSON: {mistake}") from mistake
+    names: Iterable[Any] = content.get("data") or () if isinstance(content, dict) else ()
+    return {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()

@@ -1,0 +1,154 @@
+"""Asks exporters themselves, one cycle after another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from collectors.errors import CollectorError
+from collectors.exporters import exposition
+from collectors.exporters.fetching import Access, Fetcher, SourceError
+from collectors.exporters.profile import Profile, profile_of, recognise
+from collectors.exporters.sightings import Reader
+from collectors.exporters.tracker import Observed, PartitionId, Tracker
+from collectors.readings import Collected, DeviceReading, Row
+
+AGAIN_SECONDS = 300.0
+"""A source that stays away is a finding again after this long."""
+
+
+@dataclass
+class Scrape:
+    """What one cycle found. up: url -> whether it answered with devices, so that an empty answer is no quiet one."""
+
+    observed: list[Observed] = field(default_factory=list)
+    collected: Collected = field(default_factory=Collected)
+    up: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> list[DeviceReading]:
+        return [one.reading for one in self.observed]
+
+
+class Trouble:
+    """A source's trouble, told when it begins, when it becomes another, and every AGAIN_SECONDS."""
+
+    def __init__(self) -> None:
+        self._said, self._at = "", -math.inf
+
+    def over(self) -> None:
+        self._said, self._at = "", -math.inf
+
+    def finding(self, now: datetime, node: str, cluster: str, what: str) -> list[Row]:
+        if what == self._said and now.timestamp() - self._at < AGAIN_SECONDS:
+            return []
+        self._said, self._at = what, now.timestamp()
+        row: Row = {"ts": now, "node": node, "finding": "source_unreachable", "severity": "warning", "message": what}
+        return [row | ({"cluster": cluster} if cluster else {})]
+
+
+@dataclass
+class _Target:
+    """One URL and what is remembered of it."""
+
+    url: str
+    profile: Profile | None
+    reader: Reader | None = None
+    tracker: Tracker | None = None
+    trouble: Trouble = field(default_factory=Trouble)
+
+
+class ExporterCollector:
+    """Scrapes one exporter or several.
+
+    profile: one of gpuledger's, or a file; None: whatever recognises the names of the metrics.
+    node: where the exporters run, which is known better here than by their labels (`Hostname` may be localhost).
+    period_seconds: how often `collect` is called.   honor_timestamps: whether samples' own timestamps count.
+    partition_id: UUIDs of partitions, which exporters do not tell.
+    Errors: CollectorError for a URL, a profile or a file that cannot be used.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        *,
+        profile: Profile | str | None = None,
+        node: str = "",
+        cluster: str = "",
+        period_seconds: float = 15.0,
+        honor_timestamps: bool = True,
+        access: Access | None = None,
+        partition_id: PartitionId | None = None,
+    ) -> None:
+        chosen = profile_of(profile) if isinstance(profile, str) else profile
+        self._targets = [_Target(checked_url(url), chosen) for url in ((urls,) if isinstance(urls, str) else urls)]
+        self._node, self._cluster, self._period = node, cluster, period_seconds
+        self._max_age = 2 * period_seconds if honor_timestamps else None
+        self._partition_id = partition_id
+        self._fetcher = Fetcher(access or Access(), tls=any(one.url.startswith("https:") for one in self._targets))
+
+    def collect(self, now: datetime) -> Scrape:
+        """One cycle. A source that does not answer makes its devices stale, never idle."""
+        scrape = Scrape()
+        for target in self._targets:
+            try:
+                observed = self._scrape(target, now, scrape.collected)
+            except SourceError as trouble:
+                observed = target.tracker.stale(now.timestamp()) if target.tracker else []
+                for row in target.trouble.finding(now, self._node, self._cluster, str(trouble)):
+                    scrape.collected.add("findings", row)
+                scrape.up[target.url] = False
+            else:
+                target.trouble.over()
+                scrape.up[target.url] = True
+            scrape.observed += observed
+            if target.tracker is not None:
+                take_notes(target.tracker, scrape.collected, self._cluster)
+        return scrape
+
+    def close(self) -> None:
+        self._fetcher.close()
+
+    def _scrape(self, target: _Target, now: datetime, collected: Collected) -> list[Observed]:
+        answer = self._fetcher.get(target.url)
+        if target.reader is None or target.tracker is None:
+            profile, prefix = _profile(target, answer.body)
+            target.reader = Reader(profile, prefix)
+            target.tracker = Tracker(profile.vendor, self._period, self._partition_id)
+        openmetrics = answer.content_type.startswith("application/openmetrics-text")
+        read = exposition.parse(answer.body, target.reader.wants, openmetrics=openmetrics)
+        at = now.timestamp()
+        seen = target.reader.read(read.series, at, node=self._node, max_age=self._max_age)
+        collected.dropped += read.dropped + seen.dropped
+        if not seen.devices:
+            raise SourceError(target.url, f"answers without a device that profile {target.reader.profile.name} knows")
+        observed = target.tracker.advance(seen.devices)
+        return observed + target.tracker.gone(((one.device_id, one.partition) for one in seen.devices), at)
+
+
+def take_notes(tracker: Tracker, collected: Collected, cluster: str) -> None:
+    """Moves what a tracker has noticed into the cycle's findings and counts."""
+    for row in tracker.findings:
+        collected.add("findings", row | ({"cluster": cluster} if cluster else {}))
+    collected.dropped += tracker.dropped
+    tracker.findings.clear()
+    tracker.dropped.clear()
+
+
+def checked_url(url: str) -> str:
+    """Errors: CollectorError unless it is an http or https URL."""
+    if not url.startswith(("http://", "https://")):
+        raise CollectorError(f"exporter {url!r}", "not an http or https URL", "http://localhost:9400/metrics fits")
+    return url
+
+
+def _profile(target: _Target, body: bytes) -> tuple[Profile, str]:
+    profiles: Iterable[Profile] | None = (target.profile,) if target.profile else None
+    found = recognise(exposition.names(body), tuple(profiles) if profiles else None)
+    if found is not None:
+        return found
+    if target.profile is not None:
+        return target.profile, ""
+    raise SourceError(target.url, "answers with metrics that no profile recognises; name one, or write one")

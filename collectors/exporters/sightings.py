@@ -1,0 +1,407 @@
+"""Series of one instant -> what they say of each device, each partition and each workload, counted once.
+
+Pure: a profile and the series decide; nothing is remembered from one scrape to the next (that is tracker.py).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from collectors.exporters.exposition import Series
+from collectors.exporters.profile import Profile, Rule, matches
+from collectors.readings import Reading
+
+NO_NODES = ("localhost", "localhost.localdomain")
+"""What `Hostname` is where the exporter asks a host engine of its own: no node's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a device, as the exporter's labels say.   uid: the pod's, empty if not told.   job: Slurm's."""
+
+    namespace: str = ""
+    pod: str = ""
+    uid: str = ""
+    job: str = ""
+
+
+@dataclass(slots=True)
+class Sighting:
+    """A device, or one partition of it (partition not empty), at one instant.
+
+    at: seconds since 1970, of the series' own timestamps where they have them.   counters: ours -> (rule, reading) of
+    what counts since some start.   holders: whom labels name.   shared: several hold it, or copies of a share exist.
+    workloads: what was measured of a holder alone.   divided: the device has partitions.   series: how many it is of.
+    """
+
+    device_id: str
+    partition: str
+    partition_id: str = ""
+    partition_profile: str = ""
+    index: int | None = None
+    model: str = ""
+    node: str = ""
+    at: float = 0.0
+    divided: bool = False
+    readings: dict[str, Reading] = field(default_factory=dict)
+    counters: dict[str, tuple[Rule, Reading]] = field(default_factory=dict)
+    holders: tuple[Holder, ...] = ()
+    shared: bool = False
+    workloads: dict[Holder, dict[str, Reading]] = field(default_factory=dict)
+    series: int = 0
+
+
+@dataclass
+class Sightings:
+    """used: series that made a reading; every other one is in `dropped`, with its reason."""
+
+    devices: list[Sighting] = field(default_factory=list)
+    used: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """Whom labels speak of."""
+
+    device_id: str
+    partition: str
+    partition_id: str
+    partition_profile: str
+    index: int | None
+    model: str
+    node: str
+    holder: Holder | None
+    replica: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A series under one rule. rank: the lower, the better is the spelling."""
+
+    place: int
+    series: Series
+    subject: _Subject
+    rule: Rule
+    rank: tuple[int, int]
+    of_node: bool
+    timely: bool
+    reading: Reading
+
+
+AHEAD = 10.0
+"""Seconds that a timestamp may be in the future: clocks differ a little."""
+
+OwnPod = Callable[[Mapping[str, str]], bool]
+"""Whether the labels (names in lower case) name the exporter's own pod, as the target's labels in Prometheus do."""
+
+
+class Reader:
+    """A profile made ready to read with. prefix: what the site has put before all names."""
+
+    def __init__(self, profile: Profile, prefix: str = "") -> None:
+        self.profile = profile
+        self.prefix = prefix
+        self._rules: dict[str, list[tuple[Rule, tuple[int, int], bool]]] = defaultdict(list)
+        for place, rule in enumerate(profile.metrics):
+            for nth, name in enumerate((*rule.names, *rule.node_names)):
+                self._rules[prefix + name].append((rule, (place, nth), nth >= len(rule.names)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that the profile knows, prefix included."""
+        return tuple(self._rules)
+
+    def wants(self, name: str) -> bool:
+        return bool(self._find(name))
+
+    def _find(self, name: str) -> list[tuple[Rule, tuple[int, int], bool]]:
+        """OpenMetrics ends the names of counters in _total, and so do some parsers."""
+        return self._rules.get(name) or self._rules.get(name.removesuffix("_total")) or []
+
+    def read(
+        self,
+        series: Iterable[Series],
+        at: float,
+        *,
+        node: str = "",
+        max_age: float | None = math.inf,
+        own_pod: OwnPod | None = None,
+        honor_labels: bool | None = True,
+    ) -> Sightings:
+        """What the series say.
+
+        node: where they were read, if that is known better than from labels.   max_age: seconds after which a
+        timestamp is stale; None: timestamps are not looked at.   own_pod, honor_labels: see `_holder`.
+        """
+        found = Sightings()
+        subjects: dict[int, _Subject | None] = {}
+        picked: list[tuple[int, Series, _Subject, list[tuple[Rule, tuple[int, int], bool]]]] = []
+        all_series = list(series)
+        for place, one in enumerate(all_series):
+            rules = self._find(one.name)
+            if not rules:
+                found.dropped["not in the profile"] += 1
+                continue
+            if id(one.labels) not in subjects:
+                subjects[id(one.labels)] = self._subject(one.labels, node, own_pod, honor_labels)
+            subject = subjects[id(one.labels)]
+            if subject is None:
+                found.dropped["names no device"] += 1
+                continue
+            rules = [entry for entry in rules if matches(entry[0], subject.labels)]
+            if not rules:
+                found.dropped["other labels than the profile's"] += 1
+                continue
+            picked.append((place, one, subject, rules))
+        divided = {subject.device_id for _, _, subject, _ in picked if subject.partition}
+        candidates = []
+        reasons: dict[int, str] = {}
+        for place, one, subject, rules in picked:
+            for rule, rank, of_node in rules:
+                timely = one.timestamp is None or max_age is None or at - max_age <= one.timestamp <= at + AHEAD
+                reading, reason = self._reading(rule, one, subject, subject.device_id in divided, timely)
+                own_time = timely and max_age is not None
+                candidates.append(_Candidate(place, one, subject, rule, rank, of_node, own_time, reading))
+                if reason:
+                    reasons[place] = reason
+        used = self._assemble(candidates, at, found, reasons)
+        found.used = len(used)
+        for place in {candidate.place for candidate in candidates} - used:
+            found.dropped[reasons.get(place, "another series says it")] += 1
+        return found
+
+    def _subject(
+        self, given: Mapping[str, str], node: str, own_pod: OwnPod | None, honor_labels: bool | None
+    ) -> _Subject | None:
+        labels = {name.lower(): text for name, text in given.items()}
+        identity, workload = self.profile.identity, self.profile.workload
+        where = node or _node(labels, identity.node)
+        device_id = next(filter(None, (_named(labels, text, where) for text in identity.device_id)), "")
+        if not device_id:
+            return None
+        profile = _first(labels, identity.partition_profile)
+        partition = _first(labels, identity.partition)
+        if identity.whole and profile in identity.whole:
+            partition = profile = ""
+        index = _first(labels, identity.index)
+        return _Subject(
+            device_id=device_id,
+            partition=partition,
+            partition_id=_first(labels, identity.partition_id) if partition else "",
+            partition_profile=profile if partition else "",
+            index=int(index) if index.isdecimal() and len(index) < 10 else None,
+            model=_first(labels, identity.model) or self.profile.model,
+            node=where,
+            holder=self._holder(labels, own_pod, honor_labels),
+            replica=_first(labels, workload.replica),
+            labels=labels,
+        )
+
+    def _holder(self, labels: Mapping[str, str], own_pod: OwnPod | None, honor_labels: bool | None) -> Holder | None:
+        """The pod or job that the exporter names, never the exporter itself.
+
+        Prometheus with honorLabels false moves what the exporter said to exported_pod and writes the target's own pod;
+        with honorLabels true it keeps what the exporter said, and writes the target's own where that said nothing. So
+        exported_ labels count where there are any; else `pod` counts unless it is the exporter's: because honorLabels
+        is known to be false, because `own_pod` knows the target, or by the pod's name.
+        """
+        names = self.profile.workload
+        job = _first(labels, names.job)
+        moved = any(f"exported_{label.lower()}" in labels for label in (*names.pod, *names.namespace, *names.container))
+        before = "exported_" if moved else ""
+        pod, namespace, uid = (
+            _plain(labels, [before + label for label in some]) for some in (names.pod, names.namespace, names.uid)
+        )
+        uid = uid or _plain(labels, names.uid)
+        own = any(fnmatchcase(pod, glob) for glob in names.exporter_pods)
+        if not moved:
+            own = own or honor_labels is False or (own_pod is not None and own_pod(labels))
+        if own or not pod:
+            return Holder(job=job) if job else None
+        return Holder(namespace, pod, uid, job)
+
+    def _reading(
+        self, rule: Rule, series: Series, subject: _Subject, divided: bool, timely: bool
+    ) -> tuple[Reading, str]:
+        """The reading, and why it has no value where it has none."""
+        source, value = series.name, series.value
+        low, high = rule.range
+        if not timely:
+            return Reading("stale", source=source), "stale"
+        if rule.scope == "whole" and subject.partition:
+            return Reading("unsupported", source=source), "no measure of a partition"
+        if math.isnan(value) or any(start <= value <= end for start, end in self.profile.blanks):
+            return Reading("blank", source=source), "blank"
+        if not low <= value <= high:
+            return Reading("blank", source=source), "out of range"
+        if value == 0:
+            zero = rule.false_zero.get("partition") if divided else None
+            zero = zero or (rule.false_zero.get("replica") if subject.replica else None)
+            if zero:
+                return Reading(zero, source=source), "a zero that is no measurement"
+        return Reading("ok", rule.scaled(value), source), ""
+
+    def _assemble(self, candidates: list[_Candidate], at: float, found: Sightings, reasons: dict[int, str]) -> set[int]:
+        """Fills in the devices; answers the places of the series that were used."""
+        devices = _devices(candidates, at)
+        used: set[int] = set()
+        for (device_id, partition, holder, ours), some in _grouped(candidates, reasons).items():
+            bound = any(devices[device_id, one.subject.partition].holders for one in some)
+            chosen, reading = _choose(some, bound, reasons)
+            used.update(candidate.place for candidate in chosen)
+            sighting, rule = devices[device_id, partition], (chosen or some)[0].rule
+            if holder is not None:
+                sighting.workloads.setdefault(holder, {})[ours] = reading
+                continue
+            if rule.per_interval:
+                sighting.counters[rule.per_interval] = rule, reading
+            if rule.metric:
+                sighting.readings[ours] = reading
+        for sighting in devices.values():
+            self._complete(sighting)
+        found.devices = list(devices.values())
+        return used
+
+    def _complete(self, sighting: Sighting) -> None:
+        """Says of what is missing that it is missing: of a whole that is divided, or of a part, perhaps forever."""
+        for rule in self.profile.metrics:
+            if sighting.partition and rule.scope in ("device", "whole") and rule.metric:
+                sighting.readings[rule.metric] = Reading("unsupported", source=rule.names[0])
+        for name in self.profile.expected:
+            if name not in sighting.readings:
+                whole_of_parts = sighting.divided and not sighting.partition
+                sighting.readings[name] = Reading("unsupported" if whole_of_parts else "blank")
+
+
+def _devices(candidates: list[_Candidate], at: float) -> dict[tuple[str, str], Sighting]:
+    """The devices and partitions that are spoken of, and who holds them, without their readings."""
+    devices: dict[tuple[str, str], Sighting] = {}
+    holders: dict[tuple[str, str], dict[tuple[str, str, str], Holder]] = defaultdict(dict)
+    for candidate in candidates:
+        subject = candidate.subject
+        key, whole = (subject.device_id, subject.partition), (subject.device_id, "")
+        for one in (whole, key):
+            if one not in devices:
+                devices[one] = _sighting(subject, whole=one == whole)
+        sighting, timestamp = devices[key], candidate.series.timestamp
+        devices[whole].divided |= bool(subject.partition)
+        sighting.series += 1
+        if timestamp is not None and candidate.timely:
+            sighting.at = max(sighting.at, timestamp)
+        if candidate.rule.scope != "workload":
+            sighting.shared |= bool(subject.replica)
+            if subject.holder is not None:
+                name = subject.holder.namespace, subject.holder.pod, subject.holder.job
+                if name not in holders[key] or not holders[key][name].uid:
+                    holders[key][name] = subject.holder
+    for key, sighting in devices.items():
+        sighting.holders = tuple(holders[key].values())
+        sighting.shared |= len(sighting.holders) > 1
+        sighting.divided = devices[sighting.device_id, ""].divided
+        sighting.at = sighting.at or at
+    return devices
+
+
+def _sighting(subject: _Subject, *, whole: bool) -> Sighting:
+    return Sighting(
+        device_id=subject.device_id,
+        partition="" if whole else subject.partition,
+        partition_id="" if whole else subject.partition_id,
+        partition_profile="" if whole else subject.partition_profile,
+        index=subject.index,
+        model=subject.model,
+        node=subject.node,
+    )
+
+
+def _grouped(
+    candidates: list[_Candidate], reasons: dict[int, str]
+) -> dict[tuple[str, str, Holder | None, str], list[_Candidate]]:
+    """By (device, partition, holder, our metric): what speaks of the same thing."""
+    groups: dict[tuple[str, str, Holder | None, str], list[_Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        subject, rule = candidate.subject, candidate.rule
+        if rule.scope == "whole" and subject.partition:
+            continue
+        if rule.scope == "workload" and subject.holder is None:
+            reasons.setdefault(candidate.place, "names no pod")
+            continue
+        partition = "" if rule.scope == "device" else subject.partition
+        holder = subject.holder if rule.scope == "workload" else None
+        groups[subject.device_id, partition, holder, rule.metric or rule.per_interval].append(candidate)
+    return groups
+
+
+def _choose(some: list[_Candidate], bound: bool, reasons: dict[int, str]) -> tuple[list[_Candidate], Reading]:
+    """The one reading of several series that speak of the same thing, and the series it is made of."""
+    if bound:
+        for candidate in some:
+            if candidate.of_node:
+                reasons[candidate.place] = "the node's, while a pod is bound"
+        some = [candidate for candidate in some if not candidate.of_node]
+    if not some:
+        return [], Reading("blank")
+    usable = [candidate for candidate in some if candidate.reading.usable]
+    if not usable:
+        return [], min(some, key=lambda candidate: candidate.rank).reading
+    best = min(candidate.rank for candidate in usable)
+    usable = [candidate for candidate in usable if candidate.rank == best]
+    usable = [one for one in usable if one.rule.scope == "device" and not one.subject.partition] or usable
+    usable = [one for one in usable if one.subject.holder is None and not one.subject.replica] or usable
+    rule, source = usable[0].rule, usable[0].reading.source
+    values = [candidate.reading.value for candidate in usable if candidate.reading.value is not None]
+    how = rule.combine
+    if how == "one":
+        if len(set(values)) > 1 and rule.scope != "device":
+            for candidate in usable:
+                reasons[candidate.place] = "copies that disagree"
+            return [], Reading("blank", source=source)
+        usable, how = usable[:1], "max"
+    return usable, Reading("ok", min(_COMBINE[how](values), rule.scaled(rule.range[1])), source)
+
+
+_COMBINE: Mapping[str, Callable[[list[float]], float]] = {
+    "max": max,
+    "min": min,
+    "sum": math.fsum,
+    "mean": lambda values: math.fsum(values) / len(values),
+}
+
+
+def _node(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    """The node by the target's labels, else by the exporter's, else the host that was scraped."""
+    for text in (labels.get("node"), labels.get("kubernetes_node"), _first(labels, names)):
+        if text and text not in NO_NODES:
+            return text
+    return re.sub(r":\d+$", "", labels.get("instance", ""))
+
+
+def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    """The first of these labels that is not empty, before it its exported_ twin: that is what the exporter said."""
+    for name in names:
+        text = labels.get(f"exported_{name.lower()}") or labels.get(name.lower())
+        if text:
+            return text
+    return ""
+
+
+def _plain(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    return next(filter(None, (labels.get(name.lower()) for name in names)), "")
+
+
+def _named(labels: Mapping[str, str], template: str, node: str) -> str:
+    """A label's text, or a text with {label}s in it, of which none may be empty."""
+    if "{" not in template:
+        return _first(labels, (template,))
+    parts = [node if name == "node" else _first(labels, (name,)) for name in re.findall(r"\{(\w+)\}", template)]
+    if not all(parts):
+        return ""
+    texts = iter(parts)
+    return re.sub(r"\{\w+\}", lambda _: next(texts), template)

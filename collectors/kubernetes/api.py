@@ -1,0 +1,188 @@
+"""List and watch, as the API server means them, over one HTTP client.
+
+A list comes in pages; a watch is a line of JSON for each change, from a resourceVersion on. Both end early for many
+reasons, and each is named here once: `Gone` when the version is too old, `Interrupted` for all that passes by itself.
+
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from collectors.kubernetes.connection import Connection, KubernetesError
+from collectors.kubernetes.objects import Object, child, text
+
+PAGE = 500
+"""Objects asked for at a time, as kubectl does."""
+WATCH_SECONDS = 240
+"""After which the server is asked to end a watch, so that a connection that died unnoticed is noticed."""
+LINE_BYTES = 64 << 20
+"""Longest line of a watch: an object has at most about 3 MiB in etcd."""
+
+
+class Gone(Exception):  # noqa: N818 - the API's word
+    """The resourceVersion or the continue token is too old (410): list again."""
+
+
+class Interrupted(Exception):  # noqa: N818
+    """Something that passes: try again, not before `retry_after` seconds."""
+
+    def __init__(self, what: str, retry_after: float = 0.0) -> None:
+        self.retry_after = retry_after
+        super().__init__(what)
+
+
+class Absent(Exception):  # noqa: N818
+    """The server does not serve the resource, or not to us.   forbidden: the latter."""
+
+    def __init__(self, what: str, forbidden: bool) -> None:
+        self.forbidden = forbidden
+        super().__init__(what)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some objects of a list.   version: of the list, to watch from.   last: no page follows."""
+
+    objects: Sequence[Object]
+    version: str
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """kind: ADDED, MODIFIED, DELETED or BOOKMARK.   version: the resourceVersion to go on from."""
+
+    kind: str
+    object: Object
+    version: str
+
+
+class Api:
+    """The API of one cluster. Paths are as in `/api/v1/pods`."""
+
+    def __init__(self, connection: Connection, watch_seconds: float = WATCH_SECONDS) -> None:
+        self.server = connection.server
+        self._connection = connection
+        self._watch_seconds = watch_seconds
+        self._client = httpx.AsyncClient(
+            base_url=connection.server,
+            # Reading the system's certificates takes longer than all else here.
+            verify=connection.verify if connection.server.startswith("https:") else False,
+            headers={"User-Agent": "gpuledger", "Accept": "application/json"},
+            timeout=httpx.Timeout(30.0),
+            follow_redirects=False,
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def pages(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Page]:
+        """The whole list, page by page. Errors: Gone if it took longer than the server remembers."""
+        token = ""
+        while True:
+            asked = {**(query or {}), "limit": str(PAGE)}
+            if token:
+                asked["continue"] = token
+            async with self._get(path, asked, 30.0) as response:
+                try:
+                    document = json.loads(await response.aread())
+                except ValueError:
+                    raise Interrupted(f"{path}: the list is no JSON") from None
+            found = document.get("items") if isinstance(document, dict) else None
+            metadata = child(document, "metadata")
+            token = text(metadata, "continue")
+            if not isinstance(found, list):
+                raise Interrupted(f"{path}: the answer is no list")
+            yield Page(
+                [each for each in found if isinstance(each, dict)], text(metadata, "resourceVersion"), last=not token
+            )
+            if not token:
+                return
+
+    async def watch(self, path: str, version: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Change]:
+        """Changes after `version` until the server ends the watch. A line that was cut off is not a change."""
+        asked = {
+            **(query or {}),
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(max(1, round(self._watch_seconds))),
+        }
+        async with self._get(path, asked, self._watch_seconds + 15.0) as response:
+            async for line in _lines(response):
+                yield _change(path, line)
+
+    @asynccontextmanager
+    async def _get(self, path: str, query: Mapping[str, str], silence: float) -> AsyncIterator[httpx.Response]:
+        """The open answer; anything but 200 raised. silence: seconds without a byte after which it is given up."""
+        token = self._connection.bearer()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        timeout = httpx.Timeout(30.0, read=silence)
+        try:
+            async with self._client.stream("GET", path, params=query, headers=headers, timeout=timeout) as response:
+                if response.status_code != httpx.codes.OK:
+                    raise _refusal(path, response, await response.aread())
+                yield response
+        except (httpx.TransportError, httpx.StreamError) as error:
+            raise Interrupted(f"{path}: {type(error).__name__} {error}".rstrip()) from error
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The whole lines of a body. Split at line feeds alone: a label may well hold what Unicode calls a line's end."""
+    rest = bytearray()
+    async for part in response.aiter_bytes():
+        rest += part
+        if b"\n" not in part:
+            if len(rest) > LINE_BYTES:
+                raise Interrupted("a line of the watch has no end")
+            continue
+        *lines, rest = rest.split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield bytes(line)
+
+
+def _change(path: str, line: bytes) -> Change:
+    try:
+        document = json.loads(line)
+    except ValueError:
+        raise Interrupted(f"{path}: a line of the watch is no JSON") from None
+    kind, found = text(document, "type"), child(document, "object")
+    if kind == "ERROR":
+        raise Gone(text(found, "message")) if _is_gone(found) else Interrupted(f"{path}: {text(found, 'message')}")
+    if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
+        raise Interrupted(f"{path}: the watch says {kind!r}")
+    return Change(kind, found, text(child(found, "metadata"), "resourceVersion"))
+
+
+def _is_gone(status: Object) -> bool:
+    return status.get("code") == httpx.codes.GONE or status.get("reason") in ("Expired", "Gone")
+
+
+def _refusal(path: str, response: httpx.Response, body: bytes) -> Exception:
+    """What an answer other than 200 means."""
+    try:
+        said: Any = json.loads(body)
+    except ValueError:
+        said = {}
+    message = text(said, "message") or f"HTTP {response.status_code}"
+    code = response.status_code
+    if code == httpx.codes.GONE or _is_gone(child({"said": said}, "said")):
+        return Gone(message)
+    if code in (httpx.codes.NOT_FOUND, httpx.codes.FORBIDDEN):
+        return Absent(message, forbidden=code == httpx.codes.FORBIDDEN)
+    if code == httpx.codes.UNAUTHORIZED or code == httpx.codes.TOO_MANY_REQUESTS or code >= 500:
+        return Interrupted(f"{path}: {message}", _seconds(response.headers.get("Retry-After", "")))
+    return KubernetesError(f"{response.url.host}{path}", message)
+
+
+def _seconds(value: str) -> float:
+    return min(300.0, float(value)) if value.isdigit() else 0.0

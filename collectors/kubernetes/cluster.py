@@ -1,0 +1,377 @@
+"""What is known of a cluster, and the rows that each thing that happens adds. Does no I/O; `now` is passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from collectors.kubernetes import nodes
+from collectors.kubernetes.claims import Claims, SliceDevice
+from collectors.kubernetes.follow import Changed, Current, Item, Listed, Trouble, Unserved
+from collectors.kubernetes.kueue import Evictions
+from collectors.kubernetes.objects import Object, child, items, name, namespace, text, uid, written
+from collectors.kubernetes.pods import Around, DeviceFacts, Known, Observed, observe, vanished
+from collectors.kubernetes.resources import NodeFacts, node_facts, requests
+from collectors.kubernetes.settings import Settings
+from collectors.kubernetes.state import Kind
+from collectors.readings import Collected, Row
+
+Stream = Literal["pods", "nodes", "claims", "slices", "workloads"]
+Inventory = Mapping[str, Sequence[Row]]
+"""Node -> the latest row of each device that others (its agent) told of."""
+
+TROUBLE_TO_TELL = 5
+"""Failures in a row after which the API is said to be unreachable."""
+
+
+def relevant(pod: Object, settings: Settings) -> bool:
+    """A pod that may hold accelerators; its spec decides, and never changes its mind."""
+    return bool(requests(pod, settings.resources) or items(child(pod, "spec"), "resourceClaims"))
+
+
+class Cluster:
+    """The pods with accelerators, the nodes, claims, slices and Kueue's evictions.
+
+    apply: what one item of a stream adds. changes: what to save since it was last asked.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._inventory: Inventory = {}
+        self._facts_of_devices: dict[str, DeviceFacts] = {}
+        self._registered: dict[str, list[SliceDevice]] = {}
+        self.version = ""
+        self.seen_at: datetime | None = None
+        self._pods: dict[str, Known] = {}
+        self._waiting: dict[str, Object] = {}
+        self._nodes: dict[str, Object] = {}
+        self._facts: dict[str, NodeFacts] = {}
+        self._told: dict[str, nodes.Told] = {}
+        self._last_ends: dict[str, datetime] = {}
+        self._holding: dict[str, set[str]] = {}
+        self._where: dict[str, str] = {}
+        self._claims = Claims()
+        self._evictions = Evictions()
+        self._listed: dict[Stream, set[Any]] = {}
+        self._unreachable: set[Stream] = set()
+        self._dirty: set[tuple[Kind, str]] = set()
+        self._around = Around(
+            node=lambda node: self._facts.get(node, NodeFacts()),
+            claims=self._claims.of,
+            eviction=self._evictions.of,
+            device=self._device,
+        )
+
+    def __len__(self) -> int:
+        """Pods that are followed."""
+        return len(self._pods)
+
+    def take_stock(self, inventory: Inventory) -> None:
+        """The device rows that others told."""
+        self._inventory = inventory
+        self._facts_of_devices = {
+            str(row["device_id"]): DeviceFacts(int(row.get("units") or 1), row.get("memory_bytes"))
+            for rows in inventory.values()
+            for row in rows
+        }
+
+    def restore(
+        self,
+        version: str,
+        seen_at: datetime | None,
+        pods: Mapping[str, Any],
+        waiting: Mapping[str, Any],
+        told: Mapping[str, Any],
+    ) -> None:
+        """Goes on from what was saved."""
+        self.version, self.seen_at = version, seen_at
+        self._pods = {key: Known.of(plain) for key, plain in pods.items()}
+        self._waiting = dict(waiting)
+        self._told = {key: nodes.Told.of(plain) for key, plain in told.items()}
+        for key, known in self._pods.items():
+            self._occupy(key, known)
+
+    def changes(self) -> Iterator[tuple[Kind, str, Mapping[str, Any] | None]]:
+        """What changed since the last time: kind, key and what to remember, None for nothing."""
+        dirty, self._dirty = self._dirty, set()
+        for kind, key in sorted(dirty):
+            if kind == "pod":
+                yield kind, key, known.plain() if (known := self._pods.get(key)) else None
+            elif kind == "node":
+                yield kind, key, told.plain() if (told := self._told.get(key)) else None
+            else:
+                yield kind, key, self._waiting.get(key)
+
+    def apply(self, stream: Stream, item: Item, now: datetime) -> Collected:
+        """The rows that this adds."""
+        if isinstance(item, Unserved):
+            return self._unserved(stream, item, now)
+        if isinstance(item, Trouble):
+            return self._trouble(stream, item, now)
+        self._unreachable.discard(stream)
+        if stream == "pods":
+            return self._apply_pods(item, now)
+        if stream == "nodes":
+            return self._apply_nodes(item, now)
+        return self._apply_others(stream, item, now)
+
+    # pods
+
+    def _apply_pods(self, item: Listed | Changed | Current, now: datetime) -> Collected:
+        collected = Collected()
+        if isinstance(item, Changed):
+            self._pod(item.object, now if item.deleted else None, collected, now)
+        elif isinstance(item, Listed):
+            seen = self._seen("pods", item, (uid(pod) for pod in item.objects))
+            for pod in item.objects:
+                self._pod(pod, None, collected, now)
+            if not item.last:
+                return collected
+            self._missed(seen, now, collected)
+        if item.version:
+            self.version = item.version
+        self.seen_at = now
+        return collected
+
+    def _pod(self, pod: Object, gone_at: datetime | None, collected: Collected, now: datetime) -> None:
+        key = uid(pod)
+        before = self._pods.get(key)
+        if before is None and not relevant(pod, self.settings):
+            return
+        observed = observe(before, pod, self._around, self.settings, gone_at)
+        waits = observed.known is not None and observed.known.waiting
+        if waits or key in self._waiting:
+            self._dirty.add(("waiting", key))
+            self._waiting.pop(key, None)
+            if waits:
+                self._waiting[key] = _slim(pod)
+        self._remember(key, observed, collected, now)
+
+    def _missed(self, seen: set[Any], now: datetime, collected: Collected) -> None:
+        """Pods that ended while nobody watched."""
+        missing = sorted(self._pods.keys() - seen)
+        since = self.seen_at or now
+        lost = 0
+        for key in missing:
+            observed = vanished(self._pods[key], since, now)
+            lost += bool(observed.rows)
+            if key in self._waiting:
+                del self._waiting[key]
+                self._dirty.add(("waiting", key))
+            self._remember(key, observed, collected, now)
+        if lost:
+            message = f"the watch was interrupted from {written(since)} to {written(now)}: {lost} pods ended unseen"
+            collected.add("findings", self._finding(now, "source_unreachable", "warning", message))
+
+    def _remember(self, key: str, observed: Observed, collected: Collected, now: datetime) -> None:
+        for row in observed.rows:
+            collected.add("events", row)
+        if observed.dropped:
+            collected.dropped[observed.dropped] += 1
+        before = self._pods.get(key)
+        if observed.known == before:
+            return
+        self._dirty.add(("pod", key))
+        if observed.known is None:
+            self._pods.pop(key, None)
+        else:
+            self._pods[key] = observed.known
+        self._occupy(key, observed.known)
+        if before is not None and before.holds and not (observed.known and observed.known.holds):
+            ends = [row["ts"] for row in observed.rows if row["event"] != "started"]
+            if ends:
+                self._last_ends[before.node] = max(ends)
+            if not self._holding.get(before.node):
+                self._node(before.node, collected, now)
+
+    def _occupy(self, key: str, known: Known | None) -> None:
+        """Keeps which pods hold devices of which node."""
+        node = known.node if known is not None and known.holds else ""
+        before = self._where.get(key, "")
+        if node == before:
+            return
+        if before:
+            self._holding[before].discard(key)
+            if not self._holding[before]:
+                del self._holding[before]
+            del self._where[key]
+        if node:
+            self._holding.setdefault(node, set()).add(key)
+            self._where[key] = node
+
+    # nodes
+
+    def _apply_nodes(self, item: Listed | Changed | Current, now: datetime) -> Collected:
+        collected = Collected()
+        if isinstance(item, Current):
+            for known in sorted(self._nodes):
+                self._node(known, collected, now)
+        elif isinstance(item, Changed):
+            self._put_node(item.object, item.deleted)
+            self._node(name(item.object), collected, now)
+        else:
+            seen = self._seen("nodes", item, (name(node) for node in item.objects))
+            for node in item.objects:
+                self._put_node(node, deleted=False)
+                self._node(name(node), collected, now)
+            if item.last:
+                for missing in sorted((self._nodes.keys() | self._told.keys()) - seen):
+                    self._put_node({"metadata": {"name": missing}}, deleted=True)
+                    self._node(missing, collected, now)
+        return collected
+
+    def _put_node(self, node: Object, deleted: bool) -> None:
+        key = name(node)
+        for forgotten in (self._nodes, self._facts, self._registered):
+            forgotten.pop(key, None)
+        if not deleted:
+            self._nodes[key] = _slim_node(node)
+            self._facts[key] = node_facts(node)
+            if devices := nodes.registered(node):
+                self._registered[key] = devices
+
+    def _node(self, node: str, collected: Collected, now: datetime) -> None:
+        """The device rows of a node as it now stands."""
+        object_, told = self._nodes.get(node), self._told.get(node, nodes.Told())
+        published = self._claims.inventory_of(node) + self._registered.get(node, [])
+        known = self._inventory.get(node, ())
+        if not (known or published or told.devices or (object_ is not None and nodes.accelerators(object_))):
+            return
+        added = nodes.node_rows(
+            object_,
+            known,
+            published,
+            told,
+            self._last_ends.get(node),
+            bool(self._holding.get(node)),
+            now,
+            self.settings,
+        )
+        for row in added.devices:
+            collected.add("devices", row)
+        for row in added.findings:
+            collected.add("findings", row)
+        if added.told != told:
+            self._dirty.add(("node", node))
+            self._told[node] = added.told
+        if object_ is None:
+            self._dirty.add(("node", node))
+            self._told.pop(node, None)
+            self._last_ends.pop(node, None)
+
+    def _device(self, device_id: str) -> DeviceFacts | None:
+        """What the agent's rows, or else the API, say of a device."""
+        if (known := self._facts_of_devices.get(device_id)) is not None:
+            return known
+        for devices in self._registered.values():
+            for device in devices:
+                if device.device_id == device_id:
+                    return DeviceFacts(device.units or 1, device.memory_bytes)
+        return None
+
+    # claims, slices and workloads
+
+    def _apply_others(self, stream: Stream, item: Listed | Changed | Current, now: datetime) -> Collected:
+        collected = Collected()
+        if isinstance(item, Current):
+            return collected
+        if isinstance(item, Changed):
+            self._put(stream, item.object) if not item.deleted else self._drop(stream, _key(stream, item.object))
+        else:
+            seen = self._seen(stream, item, (_key(stream, each) for each in item.objects))
+            for each in item.objects:
+                self._put(stream, each)
+            if item.last:
+                for key in self._keys(stream) - seen:
+                    self._drop(stream, key)
+        if stream != "workloads":
+            for pod in list(self._waiting.values()):
+                self._pod(pod, None, collected, now)
+        if stream == "slices":
+            affected = {text(child(each, "spec"), "nodeName") for each in _objects(item)} - {""}
+            for node in sorted(affected & self._nodes.keys()):
+                self._node(node, collected, now)
+        return collected
+
+    def _put(self, stream: Stream, object_: Object) -> None:
+        if stream == "claims":
+            self._claims.put_claim(object_)
+        elif stream == "slices":
+            self._claims.put_slice(object_)
+        else:
+            self._evictions.put(object_)
+
+    def _drop(self, stream: Stream, key: Any) -> None:
+        if stream == "claims":
+            self._claims.drop_claim(key)
+        elif stream == "slices":
+            self._claims.drop_slice(key)
+        else:
+            self._evictions.drop(key)
+
+    def _keys(self, stream: Stream) -> set[Any]:
+        if stream == "claims":
+            return set(self._claims.claims)
+        return set(self._claims.slices) if stream == "slices" else set()
+
+    # all
+
+    def _seen(self, stream: Stream, item: Listed, keys: Iterable[Any]) -> set[Any]:
+        """The keys of the list so far, of which this page is the next; the set is complete with the last."""
+        if item.first:
+            self._listed[stream] = set()
+        seen = self._listed.setdefault(stream, set())
+        seen.update(keys)
+        return self._listed.pop(stream) if item.last else seen
+
+    def _unserved(self, stream: Stream, item: Unserved, now: datetime) -> Collected:
+        """Kueue or dynamic allocation that a cluster does not have is nothing to tell; a right that is missing is."""
+        collected = Collected()
+        if item.forbidden and stream not in self._unreachable:
+            self._unreachable.add(stream)
+            collected.add("findings", self._finding(now, "no_permission", "warning", f"{stream}: {item.what}"))
+        return collected
+
+    def _trouble(self, stream: Stream, item: Trouble, now: datetime) -> Collected:
+        collected = Collected()
+        if item.failures >= TROUBLE_TO_TELL and stream not in self._unreachable:
+            self._unreachable.add(stream)
+            collected.add("findings", self._finding(now, "source_unreachable", "warning", item.what))
+        return collected
+
+    def _finding(self, now: datetime, finding: str, severity: str, message: str) -> Row:
+        return {
+            "ts": now,
+            "cluster": self.settings.cluster,
+            "finding": finding,
+            "severity": severity,
+            "message": message,
+            "source": self.settings.source,
+        }
+
+
+def _key(stream: Stream, object_: Object) -> Any:
+    return name(object_) if stream == "slices" else (namespace(object_), name(object_))
+
+
+def _objects(item: Listed | Changed) -> Sequence[Object]:
+    return item.objects if isinstance(item, Listed) else [item.object]
+
+
+def _slim(pod: Object) -> Object:
+    """Without the bookkeeping of who wrote which field, which is often half of an object."""
+    metadata = {key: value for key, value in child(pod, "metadata").items() if key != "managedFields"}
+    return {**pod, "metadata": metadata}
+
+
+def _slim_node(node: Object) -> Object:
+    """What is read of a node: not its images, addresses and volumes."""
+    metadata, status = child(node, "metadata"), child(node, "status")
+    return {
+        "metadata": {
+            key: metadata[key] for key in ("name", "labels", "annotations", "creationTimestamp") if key in metadata
+        },
+        "spec": {key: value for key, value in child(node, "spec").items() if key in ("taints", "unschedulable")},
+        "status": {key: status[key] for key in ("capacity", "allocatable", "conditions") if key in status},
+    }

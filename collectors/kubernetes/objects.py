@@ -1,0 +1,92 @@
+"""Reading an API object as JSON gives it, in dicts and lists: every field may be missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+Object = Mapping[str, Any]
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
+
+
+def at(stamp: Any) -> datetime | None:
+    """An RFC 3339 stamp as an aware UTC datetime; None if there is none (Go's zero time is none)."""
+    match = _TIME.fullmatch(stamp) if isinstance(stamp, str) else None
+    if match is None:
+        return None
+    day, clock, fraction, zone = match.groups()
+    try:
+        found = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone == 'Z' else zone}").astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+    found = found.replace(microsecond=int(((fraction or "") + "000")[:3]) * 1000)
+    return found if found.year > 1970 else None
+
+
+def written(when: datetime) -> str:
+    """An instant as the API writes it."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def child(of: Any, *path: str) -> Mapping[str, Any]:
+    """The object at a path of keys, empty if anything on the way is missing or no object."""
+    for key in path:
+        of = of.get(key) if isinstance(of, dict) else None
+    return of if isinstance(of, dict) else {}
+
+
+def items(of: Any, key: str) -> list[Mapping[str, Any]]:
+    """The objects in a list field."""
+    found = of.get(key) if isinstance(of, dict) else None
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def text(of: Any, key: str) -> str:
+    found = of.get(key) if isinstance(of, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def uid(of: Object) -> str:
+    return text(child(of, "metadata"), "uid")
+
+
+def name(of: Object) -> str:
+    return text(child(of, "metadata"), "name")
+
+
+def namespace(of: Object) -> str:
+    return text(child(of, "metadata"), "namespace")
+
+
+def created(of: Object) -> datetime | None:
+    return at(child(of, "metadata").get("creationTimestamp"))
+
+
+def condition(of: Object, kind: str) -> Mapping[str, Any]:
+    """The status condition of that type, empty if it has none."""
+    return next((found for found in items(child(of, "status"), "conditions") if found.get("type") == kind), {})
+
+
+def mark(of: Object, keys: Iterable[str]) -> str:
+    """The first label or annotation among `keys` that has a value."""
+    labels, annotations = child(of, "metadata", "labels"), child(of, "metadata", "annotations")
+    for key in keys:
+        if found := text(labels, key) or text(annotations, key):
+            return found
+    return ""
+
+
+def deletion_requested(of: Object) -> datetime | None:
+    """When deletion was asked for. The stamp in the object is that plus the grace period, and stays so when shortened.
+
+    Source: k8s.io/apiserver registry/rest/delete.go
+    """
+    metadata = child(of, "metadata")
+    due, grace = at(metadata.get("deletionTimestamp")), metadata.get("deletionGracePeriodSeconds")
+    if due is None:
+        return None
+    seconds = grace if isinstance(grace, int) and not isinstance(grace, bool) and 0 < grace < 10**9 else 0
+    return datetime.fromtimestamp(due.timestamp() - seconds, UTC)

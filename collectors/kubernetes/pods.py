@@ -1,0 +1,359 @@
+"""Pods as event rows: pure functions of what was told of a pod, and of its object as it is seen now.
+
+    submitted   at the pod's creation; told again at each time from which the scheduler finds no place for it, with the
+                scheduler's reason (Unschedulable, SchedulingGated) and its words
+    started     at status.startTime: the kubelet has admitted the pod and holds its devices for it. Not at binding (a
+                pod that the kubelet rejects has held nothing, and the kubelet's word on it keeps no stamp of binding),
+                nor when containers start (images are pulled while the devices are held, and the first start's stamp is
+                lost when a container restarts twice). One row for each device that the API names (ResourceClaims, HAMi
+                and Volcano), else one with the node alone
+    the end     see `endings`; told when the phase is final, or the object is gone
+
+All stamps are the object's own, so whoever sees it, in whatever version, tells the same rows. A pod that was gone when
+the watch came back has no such stamps: it ended when it was last known, marked estimated.
+
+A pod has one allocation, named by its UID; one that asks for several partitions, replicas or kinds of resource has
+UID/2, UID/3 and so on for the others. The workload is the pod: its UID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from collectors.kubernetes.claims import Claimed, SliceDevice
+from collectors.kubernetes.endings import ending, rejected
+from collectors.kubernetes.kueue import Eviction
+from collectors.kubernetes.objects import (
+    Object,
+    at,
+    child,
+    condition,
+    created,
+    items,
+    mark,
+    name,
+    namespace,
+    text,
+    uid,
+    written,
+)
+from collectors.kubernetes.resources import NodeFacts, Part, Request, parts, quantity, requests
+from collectors.kubernetes.settings import Settings
+from collectors.readings import Row
+
+ESTIMATED = "end estimated"
+"""In the reason of an end that nobody saw."""
+ALLOCATED_MARKS = ("hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new")
+"""Annotations in which a sharing scheduler names the devices: UUID,type,MiB,cores: for each, ; between containers."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """What the device rows say of a device; None where they do not."""
+
+    units: int
+    memory_bytes: int | None = None
+
+
+def no_claims(_: Object) -> Claimed | None:
+    return None
+
+
+def no_eviction(_: Object) -> Eviction | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a pod's rows depend on beside the pod itself: each is asked only where the pod calls for it."""
+
+    node: Callable[[str], NodeFacts] = field(default=lambda _: NodeFacts())
+    claims: Callable[[Object], Claimed | None] = no_claims
+    eviction: Callable[[Object], Eviction | None] = no_eviction
+    device: Callable[[str], DeviceFacts | None] = field(default=lambda _: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was told of a pod, and what would have to be told if it were gone.
+
+    base: columns that all of its rows share.   allocations: their ids.   told: which rows, so that each is told once.
+    waiting: its claims have not been seen yet, so nothing could be told.   earliest: the end is not before this.
+    """
+
+    node: str = ""
+    base: dict[str, Any] = field(default_factory=dict)
+    allocations: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    waiting: bool = False
+    earliest: str = ""
+    end_event: str = "cancelled"
+    end_at: str = ""
+    end_exact: bool = False
+    end_reason: str = ""
+    end_message: str = ""
+    end_actor: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return "ended" in self.told
+
+    @property
+    def holds(self) -> bool:
+        """It holds devices of its node."""
+        return "started" in self.told and not self.ended
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON; `Known.of` reads it again."""
+        return asdict(self)
+
+    @staticmethod
+    def of(plain: Mapping[str, Any]) -> Known:
+        return Known(**{**plain, "allocations": tuple(plain["allocations"]), "told": tuple(plain["told"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """rows: to be told now.   known: to be remembered; None for a pod without accelerators, or that is gone.
+    dropped: why something could not be told."""
+
+    rows: tuple[Row, ...] = ()
+    known: Known | None = None
+    dropped: str = ""
+
+
+def observe(
+    known: Known | None, pod: Object, around: Around, settings: Settings, gone_at: datetime | None = None
+) -> Observed:
+    """The rows that this version of the pod's object adds to what was told.
+
+    gone_at: the object was deleted, and this is its last version; the instant stands in where no stamp tells the end.
+    """
+    identity, made = uid(pod), created(pod)
+    over = gone_at is not None or _is_final(pod)
+    asked = requests(pod, settings.resources)
+    claimed = around.claims(pod) if items(child(pod, "spec"), "resourceClaims") else Claimed(0, True)
+    if claimed is None and (known is None or not known.allocations):
+        if not over:
+            return Observed(known=Known(waiting=True))
+        if not asked:
+            return Observed(dropped="claims_never_seen")
+        claimed = Claimed(0, True)
+    if not asked and claimed is not None and not claimed.asked:
+        return Observed()
+    if not identity or made is None:
+        return Observed(dropped="pod_without_uid_or_creation")
+    known = known or Known()
+    placed = _parts(pod, asked, claimed, around, known)
+    known = replace(
+        known,
+        node=text(child(pod, "spec"), "nodeName"),
+        base=_base(pod, identity, settings),
+        allocations=tuple(identity if index == 0 else f"{identity}/{index + 1}" for index in range(len(placed))),
+        waiting=False,
+    )
+    rows, told = _submitted(known, pod, made, placed, settings)
+    started = _started_at(pod)
+    if started is not None and "started" not in known.told:
+        if over or (claimed is not None and claimed.allocated):
+            rows += _started(known, started, placed)
+            told.append("started")
+        else:
+            known = replace(known, waiting=True)  # it runs, so its claims are allocated: that has not been seen yet
+    end = ending(pod, around.eviction(pod), gone=True)
+    earliest = max(started or made, made)
+    known = replace(known, told=(*known.told, *told), earliest=earliest.isoformat())
+    if end is not None:
+        known = replace(
+            known,
+            end_event=end.event,
+            end_at="" if end.at is None else end.at.isoformat(),
+            end_exact=end.exact,
+            end_reason=end.reason,
+            end_message=end.message,
+            end_actor=end.actor,
+        )
+    if over and not known.ended:
+        rows += _end_rows(known, gone_at or made, known.end_reason, known.end_message)
+        known = replace(known, told=(*known.told, "ended"))
+    return Observed(tuple(rows), known if gone_at is None else None)
+
+
+def vanished(known: Known, last_seen_at: datetime, missed_at: datetime) -> Observed:
+    """The rows of a pod that was there at `last_seen_at`, and not in the list of `missed_at`: nobody saw its end.
+
+    It ended when its last container did, if that was seen; else when its deletion was asked for; else it was last
+    known to be there at `last_seen_at`.
+    """
+    if known.ended or not known.told:
+        return Observed(dropped="" if known.ended else "claims_never_seen")
+    if known.end_exact:
+        return Observed(tuple(_end_rows(known, last_seen_at, known.end_reason, known.end_message)))
+    reason = f"{known.end_reason or 'Deleted'}, {ESTIMATED}"
+    message = f"not in the list of {written(missed_at)}, last known at {written(last_seen_at)}"
+    return Observed(tuple(_end_rows(known, last_seen_at, reason, message)))
+
+
+def _base(pod: Object, identity: str, settings: Settings) -> dict[str, Any]:
+    """Columns of all its rows."""
+    where = namespace(pod)
+    mirrored = mark(pod, ("kubernetes.io/config.mirror",)) and mark(pod, ("kubernetes.io/config.hash",))
+    base: dict[str, Any] = {
+        "cluster": settings.cluster,
+        "source": settings.source,
+        # A static pod's cgroup has the UID that the kubelet gave it, not its mirror's.
+        "workload_id": mirrored or identity,
+        "tenant": mark(pod, settings.tenant_marks) or where,
+        "project": mark(pod, settings.project_marks) or where,
+        "queue": mark(pod, settings.queue_marks),
+    }
+    priority = child(pod, "spec").get("priority")
+    if isinstance(priority, int):
+        base["priority"] = priority
+    preemptible = _preemptible(pod)
+    if preemptible is not None:
+        base["preemptible"] = preemptible
+    return base
+
+
+def _preemptible(pod: Object) -> bool | None:
+    """What Volcano's and KAI's marks say; Kubernetes itself has no word for it."""
+    said = mark(pod, ("volcano.sh/preemptable", "kai.scheduler/preemptibility")).lower()
+    return {"true": True, "preemptible": True, "false": False, "non-preemptible": False}.get(said)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A part of the pod, and the devices that it got as far as the API knows: (device, partition, profile, units)."""
+
+    part: Part
+    asked: float | None
+    devices: tuple[tuple[str, str, str, int | None], ...] = ()
+
+
+def _parts(
+    pod: Object, asked: tuple[Request, ...], claimed: Claimed | None, around: Around, known: Known
+) -> tuple[_Placed, ...]:
+    node = text(child(pod, "spec"), "nodeName")
+    facts = around.node(node) if node else NodeFacts()
+    shares = _shared_devices(pod, facts, around) if asked else ()
+    placed = [
+        _Placed(part, before.gpus, shares if index == 0 else ())
+        for index, (part, before) in enumerate(zip(parts(asked, facts), parts(asked, NodeFacts()), strict=True))
+    ]
+    if claimed is None:  # its claims were known, and are gone
+        placed += [_Placed(Part(None), None)] * (len(known.allocations) - len(placed))
+    elif claimed.asked:
+        got = tuple(sorted({_claimed_device(device) for device in claimed.devices}, key=str))
+        # Devices without a UUID cannot be named: then the node is told, and how many.
+        got = got if len(claimed.devices) == claimed.asked else ()
+        placed.append(_Placed(Part(float(claimed.asked)), float(claimed.asked), got))
+    return tuple(placed)
+
+
+def _claimed_device(device: SliceDevice) -> tuple[str, str, str, int | None]:
+    return device.device_id, device.partition_id, device.partition_profile, device.units
+
+
+def _shared_devices(pod: Object, facts: NodeFacts, around: Around) -> tuple[tuple[str, str, str, int | None], ...]:
+    """Devices that a sharing scheduler named, with the units that the shares of memory or cores come to."""
+    shares: dict[str, float] = {}
+    for entry in mark(pod, ALLOCATED_MARKS).replace(";", ":").split(":"):
+        device_id, _, memory, cores, *_ = [*entry.strip().split(","), "", "", "", ""]
+        if not device_id.startswith(("GPU-", "MIG-")):
+            continue
+        known = around.device(device_id)
+        total = (known.memory_bytes or 0) / 2**20 if known else 0.0
+        total = total or facts.memory_mib or 0.0
+        part = quantity(memory) / total if total else 0.0
+        shares[device_id] = shares.get(device_id, 0.0) + max(part, quantity(cores) / 100)
+    found = []
+    for device_id, share in sorted(shares.items()):
+        known = around.device(device_id)
+        units = max(1, min(known.units, round(share * known.units))) if known and known.units > 1 and share else None
+        found.append((device_id, "", "", units))
+    return tuple(found)
+
+
+def _submitted(
+    known: Known, pod: Object, made: datetime, placed: tuple[_Placed, ...], settings: Settings
+) -> tuple[list[Row], list[str]]:
+    """Its creation, and since when the scheduler finds no place for it."""
+    rows: list[Row] = []
+    told: list[str] = []
+    if "submitted" not in known.told:
+        owner = next(iter(items(child(pod, "metadata"), "ownerReferences")), {})
+        of = f" of {text(owner, 'kind')}/{text(owner, 'name')}" if owner else ""
+        said = {"message": f"pod {namespace(pod)}/{name(pod)}{of}", "actor": mark(pod, settings.user_marks)}
+        rows += _per_part(known, "submitted", made, placed, said)
+        told.append("submitted")
+    unplaced = condition(pod, "PodScheduled")
+    since = at(unplaced.get("lastTransitionTime"))
+    reason = text(unplaced, "reason")
+    if unplaced.get("status") == "False" and since is not None and since > made and reason:
+        label = f"unplaced {since.isoformat()}"
+        if label not in known.told:
+            said = {"reason": reason, "message": text(unplaced, "message")}
+            rows += _per_part(known, "submitted", since, placed, said)
+            told.append(label)
+    return rows, told
+
+
+def _per_part(
+    known: Known, event: str, ts: datetime, placed: tuple[_Placed, ...], said: Mapping[str, str]
+) -> list[Row]:
+    rows = []
+    for allocation, each in zip(known.allocations, placed, strict=True):
+        row = _row(known, allocation, event, ts, **said)
+        _put(row, gpus=each.asked, partition_profile=each.part.profile)
+        rows.append(row)
+    return rows
+
+
+def _started_at(pod: Object) -> datetime | None:
+    """When the kubelet admitted it; None if it has not, or would not."""
+    status = child(pod, "status")
+    phase = text(status, "phase")
+    told = bool(items(status, "containerStatuses") or items(status, "initContainerStatuses"))
+    if rejected(pod) or not (told or phase in ("Running", "Succeeded", "Failed")):
+        return None
+    return at(status.get("startTime"))
+
+
+def _started(known: Known, ts: datetime, placed: tuple[_Placed, ...]) -> list[Row]:
+    rows = []
+    for allocation, each in zip(known.allocations, placed, strict=True):
+        for device_id, partition_id, profile, units in each.devices or (("", "", each.part.profile, each.part.units),):
+            row = _row(known, allocation, "started", ts, node=known.node)
+            _put(row, gpus=each.part.gpus, device_id=device_id, partition_id=partition_id)
+            _put(row, partition_profile=profile, units=units)
+            rows.append(row)
+    return rows
+
+
+def _end_rows(known: Known, otherwise: datetime, reason: str, message: str) -> list[Row]:
+    """Its end, of each allocation; never before it began."""
+    when = datetime.fromisoformat(known.end_at) if known.end_at else otherwise.astimezone(UTC)
+    when = max(when, datetime.fromisoformat(known.earliest))
+    return [
+        _row(known, allocation, known.end_event, when, reason=reason, message=message, actor=known.end_actor)
+        for allocation in known.allocations
+    ]
+
+
+def _is_final(pod: Object) -> bool:
+    return text(child(pod, "status"), "phase") in ("Succeeded", "Failed")
+
+
+def _row(known: Known, allocation: str, event: str, ts: datetime, **said: str) -> Row:
+    row: Row = {"ts": ts, **known.base, "allocation_id": allocation, "event": event}
+    _put(row, **said)
+    return row
+
+
+def _put(row: Row, **values: Any) -> None:
+    """Adds what says something."""
+    row.update({column: value for column, value in values.items() if value is not None and value != ""})

@@ -1,0 +1,96 @@
+"""Where a watch left off, in one SQLite file: a restart goes on from there without losing or repeating anything.
+
+The rows go to the sink first, then the state is committed: a crash in between tells the same rows again, with the
+same keys. A transaction is whole or absent after a crash.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from collectors.errors import CollectorError
+
+Kind = Literal["pod", "waiting", "node"]
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS objects (
+    kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (kind, key)
+) WITHOUT ROWID;
+"""
+FORMAT = "1"
+
+
+class State:
+    """The file, or nothing at all (path None): then a restart lists everything again.
+
+    Errors: CollectorError if the file is no state, of another cluster, or of another version.
+    """
+
+    def __init__(self, path: Path | None, cluster: str) -> None:
+        self.path = path
+        try:
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(":memory:" if path is None else path, isolation_level=None, timeout=1.0)
+            # Two watches with one state would each forget what the other told.
+            self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.executescript(_SCHEMA)
+            for name, value in (("format", FORMAT), ("cluster", cluster)):
+                self._connection.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
+                if (found := self._fact(name)) != value:
+                    raise CollectorError(
+                        str(path), f"is the state of {name} {found!r}, not {value!r}", "Next: another --state FILE"
+                    )
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise CollectorError(str(path), "another process has this state", "Next: end it, or --state") from None
+            raise CollectorError(str(path), f"cannot hold the state: {error}", "Next: another --state FILE") from None
+        except (sqlite3.Error, OSError) as error:
+            raise CollectorError(str(path), f"cannot hold the state: {error}", "Next: another --state FILE") from None
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @property
+    def version(self) -> str:
+        """The resourceVersion that the pods are known up to; empty: none."""
+        return self._fact("version")
+
+    @property
+    def seen_at(self) -> datetime | None:
+        """When the pods were last known to be as the state has them."""
+        return datetime.fromisoformat(found) if (found := self._fact("seen_at")) else None
+
+    def objects(self, kind: Kind) -> dict[str, Any]:
+        rows = self._connection.execute("SELECT key, value FROM objects WHERE kind = ?", (kind,))
+        return {key: json.loads(value) for key, value in rows}
+
+    def save(
+        self,
+        version: str,
+        seen_at: datetime | None,
+        changed: Iterable[tuple[Kind, str, Mapping[str, Any] | None]],
+    ) -> None:
+        """One transaction; None forgets the object."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        for name, value in (("version", version), ("seen_at", seen_at.isoformat() if seen_at else "")):
+            connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+        for kind, key, plain in changed:
+            if plain is None:
+                connection.execute("DELETE FROM objects WHERE kind = ? AND key = ?", (kind, key))
+            else:
+                text = json.dumps(plain, separators=(",", ":"))
+                connection.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?)", (kind, key, text))
+        connection.execute("COMMIT")
+
+    def _fact(self, name: str) -> str:
+        row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return "" if row is None else str(row[0])

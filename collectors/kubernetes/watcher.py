@@ -1,0 +1,186 @@
+"""The loop: streams of the API into one queue, what happens into rows, rows to a sink, and where it left off to a file.
+
+Rows are handed on before the state is saved, so that a crash repeats rows (with the same keys) and loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from collectors.kubernetes.api import Api
+from collectors.kubernetes.cluster import Cluster, Inventory, Stream, relevant
+from collectors.kubernetes.follow import Backoff, Changed, Current, Follow, Item, Listed, Trouble, Unserved
+from collectors.kubernetes.settings import Settings
+from collectors.kubernetes.state import State
+from collectors.readings import Collected
+
+PATHS: dict[Stream, tuple[str, ...]] = {
+    "nodes": ("/api/v1/nodes",),
+    "slices": tuple(f"/apis/resource.k8s.io/{version}/resourceslices" for version in ("v1", "v1beta2", "v1beta1")),
+    "claims": tuple(f"/apis/resource.k8s.io/{version}/resourceclaims" for version in ("v1", "v1beta2", "v1beta1")),
+    "workloads": tuple(f"/apis/kueue.x-k8s.io/{version}/workloads" for version in ("v1beta2", "v1beta1")),
+    "pods": ("/api/v1/pods",),
+}
+"""The pods come last: what their rows depend on is to be known before."""
+REQUIRED: tuple[Stream, ...] = ("pods", "nodes")
+QUEUED = 8
+"""Items read ahead; a page of a list is one."""
+ROWS_AT_ONCE = 2000
+SAVE_EVERY = timedelta(seconds=5)
+INVENTORY_EVERY = timedelta(seconds=60)
+CURRENT_SECONDS = 1.0
+"""At most this often, a pod without accelerators tells how far the watch has come."""
+READY_SECONDS = 60.0
+"""How long the pods wait for the other streams before they start without."""
+
+Sink = Callable[[Collected], None]
+Say = Callable[[str], None]
+
+
+def no_inventory() -> Inventory:
+    return {}
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass
+class Watcher:
+    """Follows a cluster and hands its rows to `sink`, until cancelled; with `once`, what the lists say.
+
+    inventory: asked now and then for the device rows that others told.   say: a line for people.
+    """
+
+    api: Api
+    settings: Settings
+    state: State
+    sink: Sink
+    inventory: Callable[[], Inventory] = no_inventory
+    say: Say = field(default=lambda _: None)
+    now: Callable[[], datetime] = utc_now
+    backoff: Backoff = field(default_factory=Backoff)
+    dropped: Counter[str] = field(default_factory=Counter)
+    _told_current: float = field(default=0.0, init=False)
+
+    async def run(self, once: bool = False) -> None:
+        cluster = Cluster(self.settings)
+        cluster.restore(
+            self.state.version,
+            self.state.seen_at,
+            self.state.objects("pod"),
+            self.state.objects("waiting"),
+            self.state.objects("node"),
+        )
+        queue: asyncio.Queue[tuple[Stream, Item]] = asyncio.Queue(QUEUED)
+        ready = {stream: asyncio.Event() for stream in PATHS}
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._follow(stream, "" if once else cluster.version, queue, ready, once))
+                    for stream in PATHS
+                ]
+                await self._consume(cluster, queue, tasks)
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+
+    async def _follow(
+        self,
+        stream: Stream,
+        version: str,
+        queue: asyncio.Queue[tuple[Stream, Item]],
+        ready: dict[Stream, asyncio.Event],
+        once: bool,
+    ) -> None:
+        if stream == "pods":
+            others = [asyncio.ensure_future(ready[each].wait()) for each in PATHS if each != "pods"]
+            _, late = await asyncio.wait(others, timeout=READY_SECONDS)
+            for each in late:
+                each.cancel()
+        follow = Follow(
+            self.api,
+            PATHS[stream],
+            version=version if stream == "pods" else "",
+            required=stream in REQUIRED,
+            backoff=self.backoff,
+            once=once,
+        )
+        async for item in follow.items():
+            if stream == "pods":
+                kept = self._relevant(item)
+                if kept is None:
+                    continue
+                item = kept
+            await queue.put((stream, item))
+            if isinstance(item, Unserved) or (isinstance(item, Listed) and item.last):
+                ready[stream].set()
+        ready[stream].set()
+
+    def _relevant(self, item: Item) -> Item | None:
+        """The item without pods that ask for no accelerator, which are most; None if nothing is left to say."""
+        if isinstance(item, Listed):
+            kept = [pod for pod in item.objects if relevant(pod, self.settings)]
+            return Listed(kept, item.version, item.first, item.last)
+        if isinstance(item, Changed) and not relevant(item.object, self.settings):
+            if time.monotonic() - self._told_current < CURRENT_SECONDS:
+                return None
+            self._told_current = time.monotonic()
+            return Current(item.version)
+        return item
+
+    async def _consume(
+        self,
+        cluster: Cluster,
+        queue: asyncio.Queue[tuple[Stream, Item]],
+        tasks: list[asyncio.Task[None]],
+    ) -> None:
+        saved_at = asked_at = self.now() - INVENTORY_EVERY
+        try:
+            while not (queue.empty() and all(task.done() for task in tasks)):
+                first = await _next(queue, tasks)
+                if first is None:
+                    continue
+                now = self.now()
+                if now - asked_at >= INVENTORY_EVERY:
+                    cluster.take_stock(self.inventory())
+                    asked_at = now
+                collected = self._apply(cluster, *first)
+                while not queue.empty() and sum(map(len, collected.rows.values())) < ROWS_AT_ONCE:
+                    collected += self._apply(cluster, *queue.get_nowait())
+                self.dropped += collected.dropped
+                if collected.rows:
+                    self.sink(collected)
+                if collected.rows or now - saved_at >= SAVE_EVERY:
+                    self._save(cluster)
+                    saved_at = now
+        except asyncio.CancelledError:
+            self._save(cluster)  # cancelled while it waited: all that was applied has been handed on
+            raise
+        self._save(cluster)
+
+    def _save(self, cluster: Cluster) -> None:
+        self.state.save(cluster.version, cluster.seen_at, cluster.changes())
+
+    def _apply(self, cluster: Cluster, stream: Stream, item: Item) -> Collected:
+        if isinstance(item, Trouble) and (item.failures in (1, 5) or item.failures % 20 == 0):
+            self.say(f"{stream}: {item.what}; trying again")
+        return cluster.apply(stream, item, self.now())
+
+
+async def _next(
+    queue: asyncio.Queue[tuple[Stream, Item]], tasks: list[asyncio.Task[None]]
+) -> tuple[Stream, Item] | None:
+    """The next item; None if every stream ended instead."""
+    getting = asyncio.ensure_future(queue.get())
+    running = [task for task in tasks if not task.done()]
+    try:
+        await asyncio.wait({getting, *running}, return_when=asyncio.FIRST_COMPLETED)
+        return getting.result() if getting.done() else None
+    finally:
+        if not getting.done():
+            getting.cancel()

@@ -1,0 +1,54 @@
+"""Findings of the NVML collector: each is said once, and again only after it was over in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from collectors.readings import Collected, Row, Severity
+
+SOURCE = "nvml"
+
+
+@dataclass
+class Findings:
+    """Writes findings of one node. `ongoing`: what was said and is not over, as (device, finding)."""
+
+    cluster: str
+    node: str
+    ongoing: set[tuple[str, str]] = field(default_factory=set)
+
+    def once(
+        self, collected: Collected, now: datetime, finding: str, severity: Severity, message: str, device: str = ""
+    ) -> None:
+        """Say it, unless it was said and is not over."""
+        if (device, finding) not in self.ongoing:
+            self.ongoing.add((device, finding))
+            self.say(collected, now, finding, severity, message, device)
+
+    def over(self, device: str, *findings: str) -> None:
+        self.ongoing.difference_update((device, finding) for finding in findings)
+
+    def say(
+        self,
+        collected: Collected,
+        now: datetime,
+        finding: str,
+        severity: Severity,
+        message: str,
+        device: str = "",
+        partition: str = "",
+        source: str = SOURCE,
+    ) -> None:
+        row: Row = {
+            "ts": now,
+            "cluster": self.cluster,
+            "node": self.node,
+            "device_id": device,
+            "partition_id": partition,
+            "finding": finding,
+            "severity": severity,
+            "message": message,
+            "source": source,
+        }
+        collected.add("findings", row)

@@ -1,0 +1,8 @@
+"""How well services and training do, as they tell it themselves: rows of service_levels.
+
+Owns:      reading the metrics of inference servers (profiles are data), quantiles from histograms with their
+           uncertainty, progress of training as its client sends it.
+Owns not:  devices (exporters, nvml), what slowed a service down, alerts.
+Words:     a *service* has *targets*, each the metrics of one replica. What a counter *gained* is its increase within
+           the interval, across restarts. A row without a quantile is the mean over the interval, or a plain value.
+"""

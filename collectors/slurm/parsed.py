@@ -1,0 +1,31 @@
+"""What a reader made of a source: records, and where it could not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One record that is not used.   line: where it begins, from 1; of JSON the record's place in its list.
+    reason: few words, to count by.   detail: what was found."""
+
+    line: int
+    reason: str
+    detail: str
+
+
+@dataclass
+class Parsed(Generic[T]):
+    """records: in the source's order.   skipped: records that are none of ours, by reason.   problems: bad ones."""
+
+    records: list[T] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    problems: list[Problem] = field(default_factory=list)
+
+    def bad(self, line: int, reason: str, detail: str) -> None:
+        self.problems.append(Problem(line, reason, detail))

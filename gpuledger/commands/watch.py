@@ -1,0 +1,304 @@
+"""`gpuledger watch`: a scheduler's word on who holds which GPUs, as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shlex
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import typer
+
+from collectors.readings import Row
+from gpuledger import options
+from gpuledger.destinations import destination, state_file
+from gpuledger.output import say
+from warehouse.errors import LedgerError
+
+if TYPE_CHECKING:
+    from collectors.kubernetes.api import Api
+    from collectors.kubernetes.watcher import Watcher
+    from collectors.slurm.jobs import Site, Word
+    from collectors.slurm.sources import Source
+    from warehouse.store import Store
+
+group = typer.Typer(no_args_is_help=True, help="Follow a scheduler: who was given which GPUs, and how that ended.")
+
+Cluster = Annotated[
+    str, typer.Option("--cluster", envvar="GPULEDGER_CLUSTER", help="Its name, as the agents on its nodes say it.")
+]
+Once = Annotated[bool, typer.Option("--once", help="Tell what is new since the last time, and end.")]
+Out = Annotated[
+    str,
+    typer.Option("--out", help="Append JSON lines to this file instead (`-`: print them); `record` names the type."),
+]
+Url = Annotated[
+    str,
+    typer.Option("--url", envvar="GPULEDGER_URL", help="Deliver to a `gpuledger server` instead: https://server:8443."),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", envvar="GPULEDGER_TOKEN_FILE", help="File with the token for --url.", dir_okay=False),
+]
+CaFile = Annotated[
+    Path | None, typer.Option("--ca-file", envvar="GPULEDGER_CA_FILE", help="Authority of its certificate, PEM.")
+]
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", help="Where it is kept how far we are.", dir_okay=False, show_default="in ~/.local/state/gpuledger"
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    group.command("kubernetes")(kubernetes)
+    group.command("slurm")(slurm)
+    app.add_typer(group, name="watch")
+
+
+def kubernetes(
+    cluster: Cluster = "",
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            "--kubeconfig", help="How to reach it.", dir_okay=False, show_default="our pod's own, then KUBECONFIG"
+        ),
+    ] = None,
+    context: Annotated[str, typer.Option("--context", help="Of the kubeconfig.", show_default="its current")] = "",
+    once: Once = False,
+    tenant_label: Annotated[
+        list[str] | None,
+        typer.Option("--tenant-label", help="Label or annotation of pods that names who pays; may be given again.",
+                     show_default="the namespace"),
+    ] = None,
+    project_label: Annotated[
+        list[str] | None, typer.Option("--project-label", help="And the project.", show_default="the namespace")
+    ] = None,
+    user_label: Annotated[list[str] | None, typer.Option("--user-label", help="And the person.")] = None,
+    pool_label: Annotated[
+        list[str] | None, typer.Option("--pool-label", help="Label of nodes that names their pool.")
+    ] = None,
+    resource: Annotated[
+        list[str] | None, typer.Option("--resource", help="Another resource that counts whole accelerators.")
+    ] = None,
+    inventory: Annotated[
+        Path | None,
+        typer.Option("--inventory", help="Device rows of the nodes' agents as JSON lines; a store knows them itself.",
+                     dir_okay=False),
+    ] = None,
+    state: State = None,
+    out: Out = "",
+    url: Url = "",
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    store: options.Store = "",
+) -> None:  # fmt: skip
+    """Pods, claims and nodes of a Kubernetes cluster: events and device states, until Ctrl-C."""
+    from collectors.kubernetes.connection import find
+    from collectors.kubernetes.settings import Settings
+
+    defaults = Settings()
+    settings = Settings(
+        cluster=_named(cluster),
+        tenant_marks=tuple(tenant_label or ()),
+        project_marks=tuple(project_label or ()),
+        user_marks=tuple(user_label or defaults.user_marks),
+        pool_marks=tuple(pool_label or defaults.pool_marks),
+        resources=tuple(resource or ()),
+    )
+    connection = find(kubeconfig, context)
+    where = state_file(state, "kubernetes", cluster, out, url, store)
+    with destination(cluster, "kubernetes", out, url, token_file, ca_file, store) as to:
+        from collectors.kubernetes import state as states
+        from collectors.kubernetes.api import Api
+        from collectors.kubernetes.watcher import Watcher
+
+        with contextlib.closing(states.State(where, cluster)) as kept:
+            say(f"kubernetes: {connection.server} as cluster {cluster}, {to.name}")
+            api = Api(connection)
+            watcher = Watcher(
+                api,
+                settings,
+                kept,
+                to.put,
+                inventory=_inventory(inventory, to.opened, cluster),
+                say=lambda line: say(f"kubernetes: {line}"),
+            )
+            _until_told(_watch(watcher, api, once))
+            say(f"kubernetes: {to.closing_line(watcher.dropped)}")
+
+
+def slurm(
+    cluster: Cluster = "",
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", help="Read this text or JSON of sacct or scontrol once, instead of asking.",
+                     dir_okay=False),
+    ] = None,
+    sacct: Annotated[str, typer.Option("--sacct", help="The command, with what goes before its options.")] = "sacct",
+    scontrol: Annotated[str, typer.Option("--scontrol", help="The other one.")] = "scontrol",
+    rest: Annotated[str, typer.Option("--rest", help="Ask slurmrestd at this URL instead of the commands.")] = "",
+    rest_token_file: Annotated[
+        Path | None, typer.Option("--rest-token-file", help="File with the JWT for it.", dir_okay=False)
+    ] = None,
+    rest_version: Annotated[str, typer.Option("--rest-version", help="Of its data parser.")] = "v0.0.41",
+    zone: Annotated[str, typer.Option("--zone", help="Time zone in which a --file's times are.")] = "UTC",
+    tenant: Annotated[str, typer.Option("--tenant", help="Slurm's word for who pays.")] = "account",
+    project: Annotated[str, typer.Option("--project", help="And for the project.")] = "account",
+    inventory: Annotated[
+        Path | None,
+        typer.Option("--inventory", help="CSV: which device a node's gres index is (docs/slurm.md).", dir_okay=False),
+    ] = None,
+    every: Annotated[float, typer.Option("--every", help="Seconds between two looks.", min=1.0)] = 60.0,
+    once: Once = False,
+    state: State = None,
+    out: Out = "",
+    url: Url = "",
+    token_file: TokenFile = None,
+    ca_file: CaFile = None,
+    store: options.Store = "",
+) -> None:  # fmt: skip
+    """Jobs and nodes of a Slurm cluster, from its accounting and its controller: events and device states."""
+    from collectors.slurm.collect import SlurmCollector, read_file
+    from collectors.slurm.inventory import read_inventory
+    from collectors.slurm.jobs import Site
+
+    site = Site(zone=_zone(zone), cluster=_named(cluster), tenant=_word(tenant), project=_word(project))
+    places = read_inventory(inventory) if inventory is not None else {}
+    with destination(cluster, "slurm", out, url, token_file, ca_file, store) as to:
+        if file is not None:
+            collected, problems = read_file(file, site, places, datetime.now(UTC))
+            for problem in problems[:20]:
+                say(f"slurm: {problem}")
+            to.put(collected)
+            say(f"slurm: {to.closing_line(collected.dropped)}")
+            return
+        where = state_file(state, "slurm", cluster, out or "-", url, store)
+        if where is None:
+            raise LedgerError("--out -", "needs to know how far it is", "Next: --state FILE, or --file")
+        source = _slurm_source(site, sacct, scontrol, rest, rest_token_file, rest_version)
+        collector = SlurmCollector(source, site, places, where)
+        dropped: Counter[str] = Counter()
+        with _stopping() as stop:
+            while True:
+                began = time.monotonic()
+                collected = collector.collect(datetime.now(UTC))
+                to.put(collected)
+                collector.kept()
+                dropped += collected.dropped
+                if once or stop.wait(max(0.0, every - (time.monotonic() - began))):
+                    break
+        say(f"slurm: {to.closing_line(dropped)}")
+
+
+def _slurm_source(site: Site, sacct: str, scontrol: str, rest: str, token_file: Path | None, version: str) -> Source:
+    from collectors.slurm.sources import Commands, Rest
+
+    if not rest:
+        return Commands(site, tuple(shlex.split(sacct)), tuple(shlex.split(scontrol)))
+    if token_file is None:
+        raise LedgerError("--rest", "needs a token", "Next: scontrol token > FILE, and --rest-token-file FILE")
+    return Rest(rest, token_file, version)
+
+
+def _word(given: str) -> Word:
+    from collectors.slurm.jobs import Word
+
+    if given not in (words := get_args(Word)):
+        raise LedgerError(given, "not a word of Slurm's", f"There are: {', '.join(words)}")
+    return cast("Word", given)
+
+
+def _named(cluster: str) -> str:
+    if not cluster:
+        raise LedgerError("--cluster", "the cluster has no name", "Name it as the agents on its nodes do")
+    return cluster
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise LedgerError(f"--zone {name}", "no such time zone", "Europe/Berlin fits") from None
+
+
+def _inventory(path: Path | None, opened: Store | None, cluster: str) -> Callable[[], dict[str, list[Row]]]:
+    def known() -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
+        for row in _read_devices(path) if path is not None else _stored_devices(opened, cluster):
+            if row.get("node") and row.get("device_id") and row.get("cluster", cluster) == cluster:
+                found.setdefault(str(row["node"]), []).append(row)
+        return found
+
+    return known
+
+
+def _stored_devices(opened: Store | None, cluster: str) -> list[Row]:
+    from warehouse.store import read_sql
+
+    return opened.rows(read_sql(__file__, "known_devices"), {"cluster": cluster}) if opened is not None else []
+
+
+def _read_devices(path: Path) -> list[Row]:
+    """The last row of each device in a file of JSON lines; lines of another record type are passed over."""
+    last: dict[str, Row] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            if row.pop("record", "devices") == "devices":
+                last[row["device_id"]] = row
+        except (ValueError, AttributeError, KeyError, TypeError):
+            raise LedgerError(
+                f"{path}, line {number}", "no device row", "Each line is a JSON object with device_id"
+            ) from None
+    return [row for row in last.values() if row.get("state") != "removed"]
+
+
+async def _watch(watcher: Watcher, api: Api, once: bool) -> None:
+    try:
+        await watcher.run(once)
+    finally:
+        await api.close()
+
+
+def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Runs a coroutine to its end, or to SIGINT or SIGTERM."""
+
+    async def main() -> None:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set; a second signal ends the process."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def told(number: int, _: object) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, told)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,152 @@
+"""Where a command that goes on and on puts its rows: a file, a server by way of a spool, or the store."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from collectors.readings import Collected
+from ingest.wire import plain
+from warehouse.errors import LedgerError
+from warehouse.records import RECORD_TYPES
+
+if TYPE_CHECKING:
+    from warehouse.store import Store
+
+Sink = Callable[[Collected], None]
+DRAIN_SECONDS = 10.0
+"""How long a run that is over waits for its last rows to be delivered; what is not stays in the spool."""
+
+
+@dataclass
+class Destination:
+    """name: for people.   put: takes rows, and returns when they are safe.   opened: the store, where it is one."""
+
+    name: str
+    put: Sink
+    told: Counter[str]
+    opened: Store | None = None
+
+    def closing_line(self, dropped: Mapping[str, int]) -> str:
+        """What a run told, in one line."""
+        parts = [f"{record} {rows:,}" for record, rows in sorted(self.told.items())] or ["nothing new"]
+        if dropped:
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(dropped.items()))
+            parts.append(f"not used {sum(dropped.values()):,} ({reasons})")
+        return " · ".join(parts)
+
+
+@contextlib.contextmanager
+def destination(
+    cluster: str, source: str, out: str, url: str, token_file: Path | None, ca_file: Path | None, store: str
+) -> Iterator[Destination]:
+    """Where the options say that rows go: lines, a server by way of a spool, or the store."""
+    told: Counter[str] = Counter()
+
+    def counted(put: Sink) -> Sink:
+        def counting(collected: Collected) -> None:
+            put(collected)
+            told.update({record: len(rows) for record, rows in collected.rows.items()})
+
+        return counting
+
+    if out and url:
+        raise LedgerError("--out, --url", "rows go to one place", "Next: leave one of them out")
+    with contextlib.ExitStack() as stack:
+        if out == "-":
+            yield Destination("to standard output", counted(lambda collected: _write(collected, sys.stdout)), told)
+        elif out:
+            path = Path(out)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(path.open("a", encoding="utf-8"))
+            yield Destination(f"to {path}", counted(lambda collected: _write(collected, file)), told)
+        elif url:
+            put = stack.enter_context(_delivering(cluster, source, url, token_file, ca_file))
+            yield Destination(f"to {url}", counted(put), told)
+        else:
+            from warehouse.store import migrate, open_store
+
+            opened = stack.enter_context(open_store(store))
+            migrate(opened)
+            put = _storing(opened, source)
+            yield Destination(f"to {opened.url}", counted(put), told, opened)
+
+
+def _write(collected: Collected, file: TextIO) -> None:
+    """JSON lines; `record` says of which type each is."""
+    for record, rows in collected.rows.items():
+        for row in rows:
+            file.write(json.dumps({"record": record, **plain(row)}, ensure_ascii=False, default=str) + "\n")
+    file.flush()
+
+
+def _storing(opened: Store, source: str) -> Sink:
+    import pyarrow as pa
+
+    from collectors.tables import schema
+    from ingest.pipeline import ingest_tables
+
+    def put(collected: Collected) -> None:
+        for record, rows in collected.rows.items():
+            kind = RECORD_TYPES[record]
+            ingest_tables(opened, kind, source, [pa.Table.from_pylist(rows, schema=schema(kind))])
+
+    return put
+
+
+@contextlib.contextmanager
+def _delivering(cluster: str, source: str, url: str, token_file: Path | None, ca_file: Path | None) -> Iterator[Sink]:
+    """By way of a spool on disk, as the agent does; what is not delivered at the end waits there for the next run."""
+    from collectors.agent.outbox import Outbox
+    from ingest.deliver import Deliverer
+    from ingest.spool import Spool
+    from ingest.targets import Sender, target
+
+    with Spool(_home() / f"watch-{source}-{_mark(cluster, url)}-spool") as spool:
+        outbox = Outbox(spool, cluster, "")
+        deliverer = Deliverer(spool, target(url, Sender(cluster, f"watch-{source}"), token_file, ca_file), 1.0)
+        stop = threading.Event()
+        thread = threading.Thread(target=deliverer.run, args=(stop,), name="deliver", daemon=True)
+        thread.start()
+
+        def put(collected: Collected) -> None:
+            if not outbox.put(source, collected, datetime.now(UTC)):
+                raise LedgerError(str(spool.folder), f"the disk takes nothing: {spool.disk_error}", "Next: make room")
+
+        try:
+            yield put
+            # A run that ends by itself leaves nothing behind, if the server answers.
+            until = time.monotonic() + DRAIN_SECONDS
+            while spool.state().batches and not deliverer.state.problem and time.monotonic() < until:
+                time.sleep(0.05)
+        finally:
+            stop.set()
+            thread.join(DRAIN_SECONDS)
+
+
+def _home() -> Path:
+    return Path.home() / ".local" / "state" / "gpuledger"
+
+
+def _mark(*of: str) -> str:
+    """Tells one destination from another, so that what was told here is still told there."""
+    return hashlib.blake2b("\0".join(of).encode(), digest_size=4).hexdigest()
+
+
+def state_file(given: Path | None, source: str, cluster: str, out: str, url: str, store: str) -> Path | None:
+    """None for standard output: what went there is nobody's memory."""
+    if given is not None or out == "-":
+        return given
+    if out:
+        return Path(f"{out}.state")
+    return _home() / f"watch-{source}-{_mark(cluster, url or 'store ' + store)}.state"

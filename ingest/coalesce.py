@@ -1,0 +1,149 @@
+"""Many small batches into few large inserts; each is done only when its rows are in the store.
+
+One thread writes. While it does, batches gather; what gathered of one record type is written as one batch, so that a
+thousand agents make no more inserts than the store can take, and a lonely one waits a second at most.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from ingest.batches import assemble
+from ingest.normalise import Clean
+from ingest.write import write
+from warehouse.errors import LedgerError
+from warehouse.records import RecordType
+from warehouse.store import Store
+
+log = logging.getLogger(__name__)
+
+LINGER_SECONDS = 1.0
+"""How long the first batch waits for others."""
+ENOUGH_ROWS = 10_000
+"""So many do not wait."""
+MOST_ROWS = 500_000
+"""At most so many in one insert."""
+
+
+@dataclass
+class Arrived:
+    """A batch that was looked at. source: who sent it.   at: monotonic seconds.   done: set when its rows, good and
+    bad, are in the store, or with the error that kept them out."""
+
+    record: RecordType
+    source: str
+    clean: Clean
+    at: float
+    done: Future[None] = field(default_factory=Future)
+
+
+class Coalescer:
+    """Writes what is put to it into the store; of the store's connection it is the only user.
+
+    most_waiting: rows that may wait; more are refused (`full`).
+    """
+
+    def __init__(self, store: Store, linger_seconds: float = LINGER_SECONDS, most_waiting: int = 4 * MOST_ROWS) -> None:
+        self._store, self._linger, self._most_waiting = store, linger_seconds, most_waiting
+        self._changed = threading.Condition()
+        self._waiting: dict[str, deque[Arrived]] = {}
+        self._rows = 0
+        self._ending = False
+        self.inserts = 0
+        self._thread = threading.Thread(target=self._run, name="receive-write", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting_rows(self) -> int:
+        """Rows that wait or are being written."""
+        return self._rows
+
+    @property
+    def full(self) -> bool:
+        return self._ending or self._rows >= self._most_waiting
+
+    def put(self, arrived: Arrived) -> Future[None]:
+        arrived.done.set_running_or_notify_cancel()  # nobody can cancel it from now on
+        with self._changed:
+            if self._ending:
+                arrived.done.set_exception(LedgerError("receiver", "the server ends", "Send it again"))
+                return arrived.done
+            self._waiting.setdefault(arrived.record.name, deque()).append(arrived)
+            self._rows += arrived.clean.rows
+            self._changed.notify()
+        return arrived.done
+
+    def close(self) -> None:
+        """Writes what waits, then ends."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while batch := self._next():
+            self._write(batch)
+            with self._changed:
+                self._rows -= sum(arrived.clean.rows for arrived in batch)
+
+    def _next(self) -> list[Arrived]:
+        """The batches of the record type that waits longest, once they have gathered; none at the end."""
+        with self._changed:
+            while True:
+                queues = [queue for queue in self._waiting.values() if queue]
+                now = time.monotonic()
+                due = [queue for queue in queues if self._ending or _due(queue, now, self._linger)]
+                if due:
+                    return _taken(min(due, key=lambda queue: queue[0].at))
+                if self._ending:
+                    return []
+                first = min((queue[0].at for queue in queues), default=None)
+                self._changed.wait(None if first is None else max(0.0, first + self._linger - now))
+
+    def _write(self, batch: Sequence[Arrived]) -> None:
+        """What is all good together; what has bad rows alone, so that they are quarantined under their sender."""
+        together = [arrived for arrived in batch if not arrived.clean.rejects]
+        alone = [[arrived] for arrived in batch if arrived.clean.rejects]
+        for part in ([together] if together else []) + alone:
+            if not self._written(part, quiet=len(part) > 1) and len(part) > 1:
+                # One that the engine cannot take must not keep the others out.
+                for arrived in part:
+                    self._written([arrived])
+
+    def _written(self, part: Sequence[Arrived], quiet: bool = False) -> bool:
+        sources = {arrived.source for arrived in part}
+        source = next(iter(sources)) if len(sources) == 1 else f"push: {len(part)} batches of {len(sources)} senders"
+        record = part[0].record
+        try:
+            write(self._store, record, source, assemble(record, source, 1, [arrived.clean for arrived in part]))
+        except Exception as error:  # whatever it is, those who wait must hear of it
+            log.log(logging.WARNING if quiet else logging.ERROR, "receive: %s of %s: %s", record.name, source, error)
+            if not isinstance(error, LedgerError):
+                log.exception("receive: an error of gpuledger's own")
+            if not quiet:
+                for arrived in part:
+                    arrived.done.set_exception(error)
+            return False
+        self.inserts += 1
+        for arrived in part:
+            arrived.done.set_result(None)
+        return True
+
+
+def _due(queue: deque[Arrived], now: float, linger: float) -> bool:
+    return queue[0].at + linger <= now or sum(arrived.clean.rows for arrived in queue) >= ENOUGH_ROWS
+
+
+def _taken(queue: deque[Arrived]) -> list[Arrived]:
+    taken = [queue.popleft()]
+    rows = taken[0].clean.rows
+    while queue and rows + queue[0].clean.rows <= MOST_ROWS:
+        rows += queue[0].clean.rows
+        taken.append(queue.popleft())
+    return taken

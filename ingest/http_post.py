@@ -1,0 +1,90 @@
+"""POST over one kept connection, with the standard library alone: what an agent sends with."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ingest.errors import IngestError
+
+ANSWER_BYTES = 1 << 16
+"""Of an answer, more is not read: it is a report or an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """headers: names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+class Poster:
+    """A connection that is opened when needed and kept; redirects are not followed, proxies not asked.
+
+    ca_file: certificate authorities to believe instead of the system's.
+    Errors: IngestError if the URL or the file is of no use; OSError or HTTPException while it is used.
+    """
+
+    def __init__(self, url: str, ca_file: Path | None = None, timeout_seconds: float = 90) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise IngestError(url, "not an address to post to", "Write it like https://ledger.example:8443")
+        self.base = parts.path.rstrip("/")
+        self._host, self._port = parts.hostname, parts.port
+        self._timeout = timeout_seconds
+        self._tls = _context(ca_file) if parts.scheme == "https" else None
+        self._connection: http.client.HTTPConnection | None = None
+
+    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
+        """Sends once more on a new connection if the kept one turns out to be closed: nothing was answered then, and
+        what is sent twice counts once."""
+        kept = self._connection is not None
+        try:
+            return self._posted(path, body, headers)
+        except (ConnectionError, http.client.RemoteDisconnected, http.client.CannotSendRequest):
+            self.close()
+            if not kept:
+                raise
+        except BaseException:
+            self.close()
+            raise
+        try:
+            return self._posted(path, body, headers)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _posted(self, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
+        if self._connection is None:
+            self._connection = self._new()
+        self._connection.request("POST", self.base + path, body, dict(headers))
+        answer = self._connection.getresponse()
+        text = answer.read(ANSWER_BYTES).decode("utf-8", errors="replace")
+        if not answer.isclosed() or answer.will_close:
+            self.close()
+        return Response(answer.status, {name.lower(): value for name, value in answer.getheaders()}, text)
+
+    def _new(self) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._tls)
+
+
+def _context(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+    except (OSError, ssl.SSLError) as error:
+        raise IngestError(
+            str(ca_file), f"cannot be read as certificates ({error})", "Give the PEM file of your authority"
+        ) from error

@@ -1,0 +1,264 @@
+"""Where an agent's batches go: the receiver of `gpuledger server`, or a ClickHouse server itself.
+
+Through the receiver, rows are checked again, bad ones are shown in quarantine, many agents' batches become one insert,
+and none is acknowledged before it was looked for in the store. Straight to ClickHouse an acknowledgement is the
+server's own: it drops a block that it has seen under the same token, and a kill of the server at the wrong moment may
+cost a block that was noted and not yet in place. Every agent needs a user there, and makes inserts of its own.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from string import Template
+from typing import Protocol
+from urllib.parse import unquote, urlencode, urlsplit
+
+from ingest.errors import IngestError
+from ingest.http_post import Poster, Response
+from ingest.spool import Group
+from ingest.wire import BATCH_HEADER, CLUSTER_HEADER, CONTENT_TYPE, NODE_HEADER, PATH, ROWS_HEADER
+from warehouse.records import RECORD_TYPES, USABLE_STATES, Column, RecordType
+from warehouse.store import DATABASE, ONE_BLOCK, identifier, read_sql
+
+
+class Outcome(StrEnum):
+    """What became of a group."""
+
+    TAKEN = "taken"
+    WAIT = "wait"
+    """Nothing can be sent now."""
+    HOLD = "hold"
+    """Nothing of this record type."""
+    SMALLER = "smaller"
+    """Too large at once."""
+    REFUSED = "refused"
+    """These bytes will never be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """retry_after: seconds that the other side asks for.   quarantined: rows that it took but does not count."""
+
+    outcome: Outcome
+    message: str = ""
+    retry_after: float | None = None
+    quarantined: int = 0
+
+
+class Target(Protocol):
+    """Where batches go. Never raises for what the other side or the network does."""
+
+    url: str
+
+    def send(self, group: Group) -> Answer: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who sends; the other side shows it."""
+
+    cluster: str = ""
+    node: str = ""
+
+
+def target(url: str, sender: Sender, token_file: Path | None = None, ca_file: Path | None = None) -> Target:
+    """By the URL: http(s):// is a receiver, clickhouse(s):// the server. Errors: IngestError if it is neither."""
+    scheme = urlsplit(url).scheme
+    if scheme in ("http", "https"):
+        return ReceiverTarget(url, sender, token_file, ca_file)
+    if scheme in ("clickhouse", "clickhouses"):
+        return ClickHouseTarget(url, sender, token_file, ca_file)
+    raise IngestError(
+        url or "deliver.url",
+        "not an address to deliver to",
+        "Use https://server:8443 or clickhouse://user@host:8123/db",
+    )
+
+
+class ReceiverTarget:
+    """`POST /api/v1/records/{record type}` with a bearer token; the token's file is read anew for each batch."""
+
+    def __init__(self, url: str, sender: Sender, token_file: Path | None = None, ca_file: Path | None = None) -> None:
+        self.url = url
+        self._token_file = token_file
+        self._poster = Poster(url, ca_file)
+        self._headers = {
+            "Content-Type": CONTENT_TYPE,
+            "Content-Encoding": "gzip",
+            NODE_HEADER: sender.node.encode("ascii", "replace").decode(),
+            CLUSTER_HEADER: sender.cluster.encode("ascii", "replace").decode(),
+        }
+
+    def send(self, group: Group) -> Answer:
+        headers = {**self._headers, BATCH_HEADER: group.id, ROWS_HEADER: str(group.rows)}
+        try:
+            if self._token_file is not None:
+                headers["Authorization"] = f"Bearer {secret(self._token_file)}"
+            response = self._poster.post(f"{PATH}/{group.record}", group.body, headers)
+        except IngestError as error:
+            return Answer(Outcome.WAIT, str(error))
+        except (OSError, http.client.HTTPException) as error:
+            return Answer(Outcome.WAIT, f"{self.url}: {type(error).__name__}: {error}")
+        return judged(response, group.rows)
+
+    def close(self) -> None:
+        self._poster.close()
+
+
+def judged(response: Response, rows: int) -> Answer:
+    """A receiver's answer. Only its own report acknowledges; only what says that the bytes are bad refuses them."""
+    status, said = response.status, f"status {response.status}: {' '.join(response.text.split())[:300]}"
+    if 200 <= status < 300:
+        try:
+            report = json.loads(response.text)
+            if report["read"] == rows:
+                return Answer(Outcome.TAKEN, quarantined=sum(report["quarantined"].values()))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            pass
+        return Answer(Outcome.WAIT, f"{said}: not a receiver's report on {rows} rows; is the address right?")
+    if status in (400, 415, 422):
+        return Answer(Outcome.REFUSED, said)
+    if status == 413:
+        return Answer(Outcome.SMALLER, said)
+    if status == 403:
+        return Answer(Outcome.HOLD, said)
+    return Answer(Outcome.WAIT, said, retry_after(response.headers.get("retry-after")))
+
+
+def retry_after(value: str | None) -> float | None:
+    """Seconds, as receivers say it; None if it says nothing, or a date."""
+    try:
+        seconds = float(value or "")
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < 86_400 else None
+
+
+def secret(path: Path) -> str:
+    """The first line of a file. Errors: IngestError."""
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise IngestError(str(path), f"cannot be read ({error})", "Put the token into that file") from error
+    if not text:
+        raise IngestError(str(path), "empty: expected a token", "Put the token into that file")
+    return text.splitlines()[0]
+
+
+_BAD_DATA = frozenset({6, 26, 27, 32, 33, 38, 41, 69, 72, 117, 131, 190, 321, 349, 467, 691})
+"""ClickHouse's error codes that are about the rows themselves (cannot parse, not in the enum, null in a column without
+it); any other may pass. Source: src/Common/ErrorCodes.cpp of ClickHouse."""
+
+
+class ClickHouseTarget:
+    """`INSERT ... FORMAT JSONEachRow` over HTTP. The group's hash is its deduplication token and its `batch`.
+
+    The password is the token file's first line, or GPULEDGER_STORE_PASSWORD.
+    """
+
+    def __init__(self, url: str, sender: Sender, token_file: Path | None = None, ca_file: Path | None = None) -> None:
+        parts = urlsplit(url)
+        tls = parts.scheme == "clickhouses"
+        host = parts.hostname or "localhost"
+        port = parts.port or (8443 if tls else 8123)
+        self.url = f"{parts.scheme}://{host}:{port}"
+        self._user = unquote(parts.username or "default")
+        self._password = unquote(parts.password or "")
+        self._database = parts.path.strip("/") or DATABASE
+        self._source = f"{sender.cluster}/{sender.node}"
+        self._token_file = token_file
+        self._poster = Poster(f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}", ca_file)
+
+    def send(self, group: Group) -> Answer:
+        record = RECORD_TYPES[group.record]
+        batch = int(group.id[:16], 16)
+        settings: dict[str, object] = {
+            **ONE_BLOCK,
+            "database": self._database,
+            "query": quarantine_sql() if group.suspect else insert_sql(record),
+            "param_batch": batch,
+            "insert_deduplication_token": f"{group.record}-{group.id}",
+            "input_format_skip_unknown_fields": 1,
+            "input_format_parallel_parsing": 0,
+            "max_insert_block_size": 1_000_000_000,
+            "date_time_input_format": "best_effort",
+            "wait_end_of_query": 1,
+        }
+        if group.suspect:
+            settings |= {"param_record": group.record, "param_source": self._source}
+        try:
+            headers = {"Content-Encoding": "gzip", "X-ClickHouse-User": self._user, "X-ClickHouse-Key": self._key()}
+            response = self._poster.post("/?" + urlencode(settings), group.body, headers)
+        except IngestError as error:
+            return Answer(Outcome.WAIT, str(error))
+        except (OSError, http.client.HTTPException) as error:
+            return Answer(Outcome.WAIT, f"{self.url}: {type(error).__name__}: {error}")
+        return judged_insert(response, group.rows if group.suspect else 0)
+
+    def close(self) -> None:
+        self._poster.close()
+
+    def _key(self) -> str:
+        if self._token_file is not None:
+            return secret(self._token_file)
+        return self._password or os.environ.get("GPULEDGER_STORE_PASSWORD", "")
+
+
+def judged_insert(response: Response, quarantined: int = 0) -> Answer:
+    """A ClickHouse server's answer."""
+    if response.status == 200 and "x-clickhouse-exception-code" not in response.headers:
+        if "x-clickhouse-summary" in response.headers or "x-clickhouse-query-id" in response.headers:
+            return Answer(Outcome.TAKEN, quarantined=quarantined)
+        return Answer(Outcome.WAIT, "status 200, but not of a ClickHouse server; is the address right?")
+    said = f"status {response.status}: {' '.join(response.text.split())[:300]}"
+    code = response.headers.get("x-clickhouse-exception-code", "")
+    if code.isdigit() and int(code) in _BAD_DATA:
+        return Answer(Outcome.REFUSED, said)
+    return Answer(Outcome.WAIT, said, retry_after(response.headers.get("retry-after")))
+
+
+def insert_sql(record: RecordType) -> str:
+    """The statement that writes JSON lines of a record type."""
+    return Template(read_sql(__file__, "deliver_insert")).substitute(
+        table=identifier(record.name),
+        columns=", ".join(identifier(column.name) for column in record.columns),
+        values=", ".join(_value(record, column) for column in record.columns),
+        structure=", ".join(f"{identifier(column.name)} {_type(column)}" for column in record.columns),
+    )
+
+
+def quarantine_sql() -> str:
+    """The statement that writes lines which do not fit the contract."""
+    return read_sql(__file__, "deliver_quarantine")
+
+
+_TYPES: Mapping[str, str] = {
+    "time": "DateTime64(3, \\'UTC\\')",
+    "text": "String",
+    "float": "Nullable(Float64)",
+    "uint": "Nullable(UInt64)",
+    "int": "Nullable(Int64)",
+    "bool": "Nullable(Bool)",
+}
+
+
+def _type(column: Column) -> str:
+    return _TYPES[column.type]
+
+
+def _value(record: RecordType, column: Column) -> str:
+    """As `normalise` has it: no value where the state carries none; a device has one unit if it does not say."""
+    if record.name == "samples" and column.name == "utilization":
+        usable = ", ".join(f"'{state}'" for state in USABLE_STATES)
+        return f"if(state IN ({usable}), utilization, NULL)"
+    if record.name == "devices" and column.name == "units":
+        return "ifNull(units, 1)"
+    return column.name

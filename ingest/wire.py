@@ -1,0 +1,73 @@
+"""What travels from an agent to the store: a batch is rows of one record type, as JSON lines, gzipped.
+
+Batches of one type that follow each other can be put together by joining their bytes: gzip members in a row are one
+gzip stream. Nothing here needs the engine or pyarrow.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+BATCH_HEADER = "Gpuledger-Batch"
+"""Hash of the record type and the body: `batch_id`."""
+ROWS_HEADER = "Gpuledger-Rows"
+NODE_HEADER = "Gpuledger-Node"
+CLUSTER_HEADER = "Gpuledger-Cluster"
+PATH = "/api/v1/records"
+"""A batch is posted to `PATH/{record type}`."""
+CONTENT_TYPE = "application/x-ndjson"
+COMPRESSION = 6
+"""Level 1 is 15 % larger and saves 2 ms a tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireBatch:
+    """record: name of the record type.   rows: how many lines.   body: gzip.   suspect: none of the rows fits the
+    contract; the store's side puts them into quarantine."""
+
+    record: str
+    rows: int
+    body: bytes
+    suspect: bool = False
+
+
+def pack(record: str, rows: Sequence[Mapping[str, Any]], suspect: bool = False) -> WireBatch:
+    """The rows as a batch; what is None is left out, a time is ISO 8601 in UTC with milliseconds."""
+    times: dict[datetime, str] = {}
+    lines = [_ENCODER.encode(plain(row, times)) for row in rows]
+    # A lone surrogate has no UTF-8 form.
+    text = "".join(line + "\n" for line in lines).encode("utf-8", errors="backslashreplace")
+    return WireBatch(record, len(lines), gzip.compress(text, COMPRESSION, mtime=0), suspect)
+
+
+def plain(row: Mapping[str, Any], times: dict[datetime, str] | None = None) -> dict[str, Any]:
+    """A row as JSON has it. times: instants that were put into words already."""
+    words = {} if times is None else times
+    found = {}
+    for name, value in row.items():
+        if isinstance(value, datetime):
+            found[name] = words.get(value) or words.setdefault(value, instant(value))
+        elif value is not None:
+            found[name] = value
+    return found
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def batch_id(record: str, body: bytes) -> str:
+    """32 hexadecimal digits; the same rows in the same order have the same."""
+    return hashlib.blake2b(record.encode() + b"\0" + body, digest_size=16).hexdigest()
+
+
+def instant(value: datetime) -> str:
+    """As `2026-10-01T00:00:00.000Z`; a naive time stays naive."""
+    if value.tzinfo is None:
+        return value.isoformat(timespec="milliseconds")
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"

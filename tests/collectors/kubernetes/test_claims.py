@@ -1,0 +1,169 @@
+"""Dynamic resource allocation: claims name devices, slices say which UUIDs those are."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from collectors.kubernetes.claims import Claims, slice_devices
+from collectors.kubernetes.pods import Around, Known, observe
+from collectors.kubernetes.settings import Settings
+from tests.collectors.kubernetes.make import admitted, bound, ended, pod, running, second, stamp
+
+HERE = Settings(cluster="c1")
+
+
+def attribute(**values: str) -> dict[str, Any]:
+    return {key: {"string": value} for key, value in values.items()}
+
+
+def slice_(devices: list[dict[str, Any]], driver: str = "gpu.nvidia.com", node: str = "n1") -> dict[str, Any]:
+    return {
+        "metadata": {"name": f"{node}-{driver}", "creationTimestamp": stamp(-100)},
+        "spec": {"driver": driver, "nodeName": node, "pool": {"name": node}, "devices": devices},
+    }
+
+
+GPU = {
+    "name": "gpu-0",
+    "attributes": attribute(type="gpu", uuid="GPU-aa", productName="NVIDIA H100 80GB HBM3"),
+    "capacity": {"memory": {"value": "80Gi"}},
+}
+MIG = {
+    "name": "gpu-1-mig-1g10gb-9-0",
+    "attributes": attribute(
+        type="mig", uuid="MIG-1", parentUUID="GPU-bb", profile="1g.10gb", productName="NVIDIA H100 80GB HBM3"
+    ),
+    "capacity": {"memory": {"value": "9856Mi"}},
+}
+
+
+def claim(name: str, devices: list[str] | None, classes: str = "gpu.nvidia.com", **result: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "metadata": {"name": name, "namespace": "chem", "uid": f"claim-{name}"},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": classes, "count": 1}}]}},
+        "status": {},
+    }
+    if devices is not None:
+        results = [
+            {"driver": classes, "pool": "n1", "device": device, "request": "gpu", **result} for device in devices
+        ]
+        found["status"]["allocation"] = {"devices": {"results": results}}
+    return found
+
+
+def claiming(name: str, **more: Any) -> dict[str, Any]:
+    return pod("u", gpus=0, spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}, **more)
+
+
+def starts(claims: Claims, versions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    known: Known | None = None
+    rows: list[dict[str, Any]] = []
+    for version in versions:
+        observed = observe(known, version, Around(claims=claims.of), HERE)
+        known, rows = observed.known, [*rows, *observed.rows]
+    return [row for row in rows if row["event"] == "started"]
+
+
+def life(first: dict[str, Any]) -> list[dict[str, Any]]:
+    placed = admitted(bound(first, 5), 6)
+    return [first, placed, running(placed, 10)]
+
+
+def test_a_claimed_device_is_named_by_its_uuid_in_any_version_of_the_api() -> None:
+    beta = copy.deepcopy(GPU)
+    basic = {"attributes": beta.pop("attributes"), "capacity": beta.pop("capacity")}
+    for device in (GPU, {**beta, "basic": basic}):
+        claims = Claims()
+        claims.put_slice(slice_([device]))
+        claims.put_claim(claim("one", ["gpu-0"]))
+        (row,) = starts(claims, life(claiming("one")))
+        assert (row["device_id"], row["gpus"], row["ts"], "units" in row) == ("GPU-aa", 1.0, second(6), False)
+
+
+def test_a_claimed_partition_is_a_part_of_its_device() -> None:
+    claims = Claims()
+    claims.put_slice(slice_([MIG]))
+    claims.put_claim(claim("one", ["gpu-1-mig-1g10gb-9-0"]))
+    (row,) = starts(claims, life(claiming("one")))
+    assert (row["device_id"], row["partition_id"], row["partition_profile"], row["units"]) == (
+        "GPU-bb", "MIG-1", "1g.10gb", 1,
+    )  # fmt: skip
+
+
+def test_a_pod_waits_for_its_claim_and_for_the_slice_and_is_then_told_whole() -> None:
+    claims = Claims()
+    runs = life(claiming("one"))[-1]
+    waiting = observe(None, runs, Around(claims=claims.of), HERE)
+    assert (waiting.rows, waiting.known and waiting.known.waiting) == ((), True)
+    claims.put_claim(claim("one", None))  # seen, but not as allocated
+    asked = observe(waiting.known, runs, Around(claims=claims.of), HERE)
+    assert [row["event"] for row in asked.rows] == ["submitted"]
+    assert asked.known is not None and asked.known.waiting
+    claims.put_claim(claim("one", ["gpu-0"]))
+    assert observe(asked.known, runs, Around(claims=claims.of), HERE).rows == ()  # its slice is missing
+    claims.put_slice(slice_([GPU]))
+    then = observe(asked.known, runs, Around(claims=claims.of), HERE)
+    assert [(row["event"], row["device_id"]) for row in then.rows] == [("started", "GPU-aa")]
+    assert then.known is not None and not then.known.waiting
+
+
+def test_a_pods_end_is_told_after_its_claim_is_gone() -> None:
+    claims = Claims()
+    claims.put_slice(slice_([GPU]))
+    claims.put_claim(claim("one", ["gpu-0"]))
+    runs = life(claiming("one"))[-1]
+    known = observe(None, runs, Around(claims=claims.of), HERE).known
+    claims.drop_claim(("chem", "one"))
+    done = observe(known, ended(runs, 50), Around(claims=claims.of), HERE)
+    assert [(row["event"], row["allocation_id"]) for row in done.rows] == [("finished", "u")]
+
+
+def test_a_device_whose_driver_publishes_no_uuid_is_told_as_one_of_the_node() -> None:
+    claims = Claims()
+    nameless = {"name": "gpu-32-160", "attributes": attribute(type="amdgpu", productName="MI300X")}
+    claims.put_slice(slice_([nameless], "gpu.amd.com"))
+    claims.put_claim(claim("one", ["gpu-32-160"], "gpu.amd.com"))
+    (row,) = starts(claims, life(claiming("one")))
+    assert (row.get("device_id"), row["gpus"], row["node"]) == (None, 1.0, "n1")
+
+
+def test_claims_for_other_things_and_administrators_claims_hold_nothing() -> None:
+    claims = Claims()
+    claims.put_slice(slice_([GPU]))
+    claims.put_claim(claim("nic", ["nic-0"], "dra.net"))
+    claims.put_claim(claim("imex", ["channel-0"], "compute-domain.nvidia.com"))
+    claims.put_claim(claim("admin", ["gpu-0"], adminAccess=True))
+    for name in ("nic", "imex", "admin"):
+        assert starts(claims, life(claiming(name))) == []
+
+
+def test_a_claim_made_from_a_template_is_found_by_the_name_that_the_pod_was_given() -> None:
+    claims = Claims()
+    claims.put_slice(slice_([GPU]))
+    claims.put_claim(claim("train-u-gpu-x7f", ["gpu-0"]))
+    template = pod("u", gpus=0, spec={"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]})
+    assert claims.of(template) is None
+    template["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "train-u-gpu-x7f"}]
+    assert [row["device_id"] for row in starts(claims, life(template))] == ["GPU-aa"]
+
+
+def test_pods_whose_claims_were_never_seen_are_counted_not_guessed() -> None:
+    over = ended(life(claiming("lost"))[-1], 50)
+    observed = observe(None, over, Around(claims=Claims().of), HERE)
+    assert (observed.rows, observed.known, observed.dropped) == ((), None, "claims_never_seen")
+
+
+def test_slices_name_the_whole_devices_of_a_node_once() -> None:
+    claims = Claims()
+    parent = {"name": "gpu-1", "attributes": attribute(type="gpu", uuid="GPU-bb", productName="NVIDIA H100 80GB HBM3")}
+    tainted = {"name": "gpu-2", "attributes": attribute(type="gpu", uuid="GPU-cc"), "taints": [{"key": "xid"}]}
+    claims.put_slice(slice_([GPU, MIG, parent, tainted]))
+    found = {device.device_id: device for device in claims.inventory_of("n1")}
+    assert [(key, device.units, device.usable) for key, device in found.items()] == [
+        ("GPU-aa", 1, True),
+        ("GPU-bb", 7, True),
+        ("GPU-cc", 1, False),
+    ]
+    assert (found["GPU-aa"].memory_bytes, found["GPU-bb"].memory_bytes) == (80 << 30, None)
+    assert slice_devices(slice_([GPU], "dra.net")) == {}

@@ -1,0 +1,297 @@
+"""What a pod's object says of its life, as event rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from collectors.kubernetes.kueue import Evictions
+from collectors.kubernetes.pods import Around, DeviceFacts, Known, observe, vanished
+from collectors.kubernetes.resources import NodeFacts
+from collectors.kubernetes.settings import Settings
+from tests.collectors.kubernetes.make import (
+    Pod,
+    admitted,
+    bound,
+    deleting,
+    ended,
+    last,
+    pod,
+    rejected,
+    running,
+    second,
+    stamp,
+    unschedulable,
+    with_condition,
+)  # fmt: skip
+
+HERE = Settings(cluster="c1", tenant_marks=("team",))
+
+
+def told(*versions: Pod, deleted: bool = False, around: Around = Around(), settings: Settings = HERE) -> list[Any]:  # noqa: B008
+    """All rows of a pod seen in these versions; the last one as it was deleted, at second 9999."""
+    known: Known | None = None
+    rows: list[Any] = []
+    for number, version in enumerate(versions, 1):
+        gone_at = second(9999) if deleted and number == len(versions) else None
+        observed = observe(known, version, around, settings, gone_at)
+        # What is remembered survives being written down.
+        known = None if observed.known is None else Known.of(observed.known.plain())
+        rows += observed.rows
+    return rows
+
+
+def short(rows: list[Any]) -> list[tuple[Any, ...]]:
+    return [(row["event"], (row["ts"] - second(0)).total_seconds(), row.get("reason", "")) for row in rows]
+
+
+def life(uid: str = "u", **more: Any) -> list[Pod]:
+    """Created, without a place, bound, admitted, running."""
+    versions = [pod(uid, 0, **more)]
+    versions.append(unschedulable(versions[-1], 2))
+    versions.append(bound(versions[-1], 60))
+    versions.append(admitted(versions[-1], 61))
+    versions.append(running(versions[-1], 90))
+    return versions
+
+
+def test_a_pod_is_told_as_it_was_created_waited_started_and_finished() -> None:
+    labels = {"team": "physics", "kueue.x-k8s.io/queue-name": "batch"}
+    versions = life(labels=labels, gpus=2)
+    rows = told(*versions, ended(versions[-1], 400))
+    assert short(rows) == [
+        ("submitted", 0, ""),
+        ("submitted", 2, "Unschedulable"),
+        ("started", 61, ""),
+        ("finished", 400, ""),
+    ]
+    assert rows[2] == {
+        "ts": second(61), "cluster": "c1", "source": "kubernetes", "allocation_id": "u", "workload_id": "u",
+        "event": "started", "tenant": "physics", "project": "chem", "queue": "batch", "priority": 100, "gpus": 2.0,
+        "node": "n1",
+    }  # fmt: skip
+    assert rows[0]["message"] == "pod chem/train-u"
+    assert rows[1]["message"] == "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+
+
+def test_the_last_version_alone_tells_the_same_starts_and_ends() -> None:
+    versions = life()
+    versions.append(ended(versions[-1], 400))
+    every = [row for row in told(*versions) if row.get("reason") != "Unschedulable"]
+    assert told(versions[-1]) == every
+    assert told(versions[-1], versions[-1], deleted=True) == every
+
+
+def ends(*versions: Pod, deleted: bool = False, **more: Any) -> list[tuple[Any, ...]]:
+    rows = told(*life(), *versions, deleted=deleted, **more)
+    return [found for found in short(rows) if found[0] not in ("submitted", "started")]
+
+
+def test_a_job_that_fails_says_which_container_and_why() -> None:
+    oom = ended(life()[-1], 300, 137, "OOMKilled")
+    rows = told(*life(), oom)
+    assert (rows[-1]["event"], rows[-1]["reason"], rows[-1]["message"]) == (
+        "failed", "OOMKilled", "container main exited with 137",
+    )  # fmt: skip
+
+
+def test_an_end_before_the_deletion_was_asked_for_is_its_own() -> None:
+    done = ended(life()[-1], 300, 1)
+    assert ends(deleting(done, 301), deleted=True) == [("failed", 300, "Error")]
+    killed = ended(deleting(life()[-1], 299), 301, 143)
+    assert ends(killed) == [("cancelled", 301, "Deleted")]
+    assert ends(ended(deleting(life()[-1], 301), 301, 0)) == [("cancelled", 301, "Deleted")]
+
+
+def test_a_pod_deleted_without_a_final_phase_ends_when_its_container_did() -> None:
+    stopped = ended(deleting(life()[-1], 299), 305, 143, phase="Running")
+    assert ends(deleting(life()[-1], 299), stopped) == []
+    assert ends(stopped, last(stopped), deleted=True) == [("cancelled", 305, "Deleted")]
+
+
+def test_a_forced_deletion_ends_when_it_was_asked_for_and_without_a_stamp_when_it_came() -> None:
+    assert ends(deleting(life()[-1], 250, grace=0), deleted=True) == [("cancelled", 250, "Deleted")]
+    assert ends(last(deleting(life()[-1], 250)), deleted=True) == [("cancelled", 250, "Deleted")]
+    assert ends(life()[-1], deleted=True) == [("cancelled", 9999, "Deleted")]
+
+
+def test_a_pending_pod_that_is_deleted_was_cancelled() -> None:
+    waiting = life()[1]
+    assert short(told(waiting, deleting(waiting, 30, 0), deleted=True))[-1] == ("cancelled", 30, "Deleted")
+
+
+@pytest.mark.parametrize(
+    ("reason", "event"),
+    [
+        ("PreemptionByScheduler", "preempted"),
+        ("EvictionByEvictionAPI", "preempted"),
+        ("DeletionByTaintManager", "failed"),
+        ("DeletionByPodGC", "failed"),
+        ("KarpenterDisruption", "preempted"),
+    ],
+)
+def test_who_took_the_devices_away_is_told(reason: str, event: str) -> None:
+    marked = with_condition(
+        life()[-1],
+        "DisruptionTarget",
+        "True",
+        300,
+        reason,
+        "default-scheduler: preempting to accommodate a higher priority pod",
+    )
+    killed = ended(deleting(marked, 300), 310, 137)
+    rows = told(*life(), marked, killed)
+    assert (rows[-1]["event"], rows[-1]["reason"], rows[-1]["ts"], rows[-1]["actor"]) == (
+        event, reason, second(310), "default-scheduler",
+    )  # fmt: skip
+
+
+def test_a_pod_that_was_done_before_its_node_went_is_finished() -> None:
+    done = with_condition(ended(life()[-1], 300), "DisruptionTarget", "True", 500, "DeletionByPodGC")
+    assert ends(done) == [("finished", 300, "")]
+
+
+def test_the_kubelets_eviction_and_its_preemption_for_a_critical_pod_differ() -> None:
+    def by_kubelet(reason: str) -> Pod:
+        marked = with_condition(life()[-1], "DisruptionTarget", "True", 300, "TerminationByKubelet", "low on memory")
+        after = ended(marked, 302, 137)
+        after["status"] |= {"reason": reason, "message": "The node was low on resource: memory."}
+        return after
+
+    assert ends(by_kubelet("Evicted")) == [("failed", 302, "Evicted")]
+    assert ends(by_kubelet("Preempting")) == [("preempted", 302, "Preempting")]
+
+
+@pytest.mark.parametrize("reason", ["UnexpectedAdmissionError", "OutOfnvidia.com/gpu"])
+def test_what_the_kubelet_did_not_admit_never_started(reason: str) -> None:
+    versions = life()[:3]
+    rows = told(*versions, rejected(versions[-1], 62, reason))
+    assert short(rows)[2:] == [("rejected", 62, reason)]
+    assert rows[-1]["message"] == "Pod was rejected: Allocate failed"
+    assert short(told(rejected(versions[-1], 62, reason))) == [("submitted", 0, ""), ("rejected", 62, reason)]
+
+
+def test_an_old_kubelets_eviction_that_keeps_no_container_is_no_rejection() -> None:
+    after = life()[-1]
+    after["status"] = {"phase": "Failed", "reason": "Evicted", "startTime": stamp(61), "message": "was low on memory"}
+    after = with_condition(after, "DisruptionTarget", "True", 300, "TerminationByKubelet")
+    assert short(told(after)) == [("submitted", 0, ""), ("started", 61, ""), ("failed", 300, "Evicted")]
+    after["status"]["message"] = "Pod was rejected: The node had condition: [DiskPressure]."
+    assert short(told(after)) == [("submitted", 0, ""), ("rejected", 61, "Evicted")]
+
+
+def test_kueues_own_pods_say_why_they_were_stopped() -> None:
+    text = "Preempted to accommodate a workload (UID: w2) due to prioritization in the ClusterQueue"
+    marked = with_condition(life()[-1], "TerminationTarget", "True", 300, "WorkloadEvictedDueToPreempted", text)
+    rows = told(*life(), ended(deleting(marked, 300), 305, 143))
+    assert (rows[-1]["event"], rows[-1]["reason"], rows[-1]["actor"], rows[-1]["message"]) == (
+        "preempted", "Preempted", "kueue", text,
+    )  # fmt: skip
+    other = with_condition(life()[-1], "TerminationTarget", "True", 300, "WorkloadEvictedDueToPodsReadyTimeout")
+    assert ends(ended(deleting(other, 300), 305, 143)) == [("failed", 305, "PodsReadyTimeout")]
+    other = with_condition(life()[-1], "TerminationTarget", "True", 300, "WorkloadInactive")
+    assert ends(ended(deleting(other, 300), 305, 143)) == [("cancelled", 305, "WorkloadInactive")]
+
+
+def test_a_jobs_pods_learn_from_kueues_workload_that_they_were_preempted() -> None:
+    evictions = Evictions()
+    evicted = {
+        "type": "Evicted",
+        "status": "True",
+        "reason": "Preempted",
+        "lastTransitionTime": stamp(300),
+        "message": "to accommodate w2",
+    }
+    evictions.put(
+        {
+            "metadata": {"namespace": "chem", "name": "job-train", "ownerReferences": [{"uid": "job-1"}]},
+            "status": {"conditions": [evicted]},
+        }
+    )
+    around = Around(eviction=evictions.of)
+
+    def killed(**more: Any) -> list[Pod]:
+        return [*life(**more), ended(deleting(life(**more)[-1], 301), 306, 143)]
+
+    by_annotation = told(*killed(annotations={"kueue.x-k8s.io/workload": "job-train"}), around=around)
+    assert (by_annotation[-1]["event"], by_annotation[-1]["actor"]) == ("preempted", "kueue")
+    owned = killed()
+    for version in owned:
+        version["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "train", "uid": "job-1"}]
+    rows = told(*owned, around=around)
+    assert (rows[-1]["event"], rows[-1]["message"]) == ("preempted", "to accommodate w2")
+    assert rows[0]["message"] == "pod chem/train-u of Job/train"
+    # The next try's pods were made after it, and another's workload is another's.
+    assert told(*killed(annotations={"kueue.x-k8s.io/workload": "other"}), around=around)[-1]["event"] == "cancelled"
+    later = told(pod("v", 400, annotations={"kueue.x-k8s.io/workload": "job-train"}), around=around)
+    again = pod("v", 400, annotations={"kueue.x-k8s.io/workload": "job-train"})
+    assert later[0]["event"] == "submitted"
+    assert told(again, deleting(again, 500, 0), deleted=True, around=around)[-1]["event"] == "cancelled"
+
+
+def test_volcanos_eviction_is_a_preemption() -> None:
+    marked = with_condition(life()[-1], "Ready", "False", 300, "Evict", "evicted by reclaim")
+    rows = told(*life(), deleting(marked, 300), deleting(marked, 300), deleted=True)
+    assert (rows[-1]["event"], rows[-1]["actor"], rows[-1]["message"]) == ("preempted", "volcano", "evicted by reclaim")
+
+
+def test_partitions_are_allocations_of_their_own_and_all_of_them_end() -> None:
+    versions = life(resources={"nvidia.com/mig-1g.10gb": 2})
+    rows = told(*versions, ended(versions[-1], 400))
+    starts = [row for row in rows if row["event"] == "started"]
+    assert [(row["allocation_id"], row["units"], row["partition_profile"]) for row in starts] == [
+        ("u", 1, "1g.10gb"),
+        ("u/2", 1, "1g.10gb"),
+    ]
+    assert {row["workload_id"] for row in rows} == {"u"}
+    assert [row["allocation_id"] for row in rows if row["event"] == "finished"] == ["u", "u/2"]
+
+
+def test_a_sharing_schedulers_annotation_names_the_devices_and_their_part() -> None:
+    annotations = {"hami.io/vgpu-devices-allocated": "GPU-aa,NVIDIA,4096,30:GPU-bb,NVIDIA,4096,30:;"}
+    versions = life(resources={"nvidia.com/gpu": 2, "nvidia.com/gpumem": 4096}, annotations=annotations)
+    around = Around(device=lambda _: DeviceFacts(units=100, memory_bytes=16384 << 20))
+    starts = [row for row in told(*versions, around=around) if row["event"] == "started"]
+    assert [(row["device_id"], row["units"], row["allocation_id"]) for row in starts] == [
+        ("GPU-aa", 30, "u"),
+        ("GPU-bb", 30, "u"),
+    ]
+    whole = told(*versions, around=Around(node=lambda _: NodeFacts(memory_mib=16384.0)))
+    assert [row.get("units") for row in whole if row["event"] == "started"] == [None, None]
+    assert [row["gpus"] for row in whole if row["event"] == "started"] == [0.5, 0.5]
+
+
+def test_marks_say_who_pays_and_what_may_be_preempted() -> None:
+    labels = {"kai.scheduler/queue": "research", "kai.scheduler/preemptibility": "preemptible"}
+    (row,) = told(pod("u", labels=labels, annotations={"hub.jupyter.org/username": "ada"}))
+    assert (row["tenant"], row["queue"], row["preemptible"], row["actor"]) == ("chem", "research", True, "ada")
+    (row,) = told(pod("u", annotations={"scheduling.volcano.sh/queue-name": "q", "volcano.sh/preemptable": "false"}))
+    assert (row["queue"], row["preemptible"]) == ("q", False)
+
+
+def test_a_static_pods_workload_is_what_its_cgroup_says() -> None:
+    marks = {"kubernetes.io/config.mirror": "0a1b", "kubernetes.io/config.hash": "0a1b"}
+    (row,) = told(pod("mirror-uid", annotations=marks))
+    assert (row["workload_id"], row["allocation_id"]) == ("0a1b", "mirror-uid")
+
+
+def test_what_ended_unseen_is_estimated_from_what_was_known() -> None:
+    def unseen(*versions: Pod) -> list[tuple[Any, ...]]:
+        known: Known | None = None
+        for version in versions:
+            known = observe(known, version, Around(), HERE).known
+        assert known is not None
+        return short(list(vanished(known, second(500), second(600)).rows))
+
+    assert unseen(*life()) == [("cancelled", 500, "Deleted, end estimated")]
+    assert unseen(*life(), deleting(life()[-1], 450)) == [("cancelled", 450, "Deleted, end estimated")]
+    stopped = ended(deleting(life()[-1], 450), 455, 143, phase="Running")
+    assert unseen(*life(), stopped) == [("cancelled", 455, "Deleted")]
+    marked = with_condition(life()[-1], "DisruptionTarget", "True", 450, "PreemptionByScheduler")
+    assert unseen(*life(), marked) == [("preempted", 450, "PreemptionByScheduler, end estimated")]
+    assert unseen(*life(), ended(life()[-1], 400)) == []
+
+
+def test_pods_without_accelerators_are_not_told() -> None:
+    assert told(pod("u", gpus=0)) == []

@@ -1,0 +1,217 @@
+"""slurmrestd's JSON, of several data parsers, says what the text says."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectors.errors import CollectorError
+from collectors.slurm import rest, sacct
+from collectors.slurm.collect import life_rows, placement_rows, read_text
+from collectors.slurm.inventory import Place
+from collectors.slurm.jobs import Site
+
+SITE = Site(cluster="alpha")
+NOW = datetime(2026, 10, 2, tzinfo=UTC)
+TEN = int(datetime(2026, 10, 1, 10, tzinfo=UTC).timestamp())
+TRES = [
+    {"type": "cpu", "name": "", "id": 1, "count": 8},
+    {"type": "gres", "name": "gpu", "id": 1001, "count": 2},
+]
+
+
+def accounted(new: bool, **more: Any) -> dict[str, Any]:
+    """Job 127, task 4 of array 123, as an old (plain numbers) or a new data parser writes it."""
+
+    def number(value: int | None) -> Any:
+        return {"set": value is not None, "infinite": False, "number": value or 0} if new else value
+
+    return {
+        "job_id": 127,
+        "array": {"job_id": 123, "task_id": number(4)},
+        "het": {"job_id": 0, "job_offset": number(None)},
+        "cluster": "slurm",
+        "user": "ann",
+        "account": "chem",
+        "association": {"account": "chem", "cluster": "slurm", "partition": None, "user": "ann"},
+        "partition": "train",
+        "qos": "normal",
+        "priority": number(4000),
+        "state": {"current": ["CANCELLED"] if new else "CANCELLED", "reason": "None"},
+        "time": {
+            "submission": TEN - 3600,
+            "start": TEN,
+            "end": TEN + 3600,
+            "elapsed": 3600,
+            "suspended": 0,
+            "limit": number(60),
+        },
+        "nodes": "g[1-2]",
+        "tres": {"allocated": TRES, "requested": TRES},
+        "exit_code": {"status": ["SUCCESS"] if new else "SUCCESS", "return_code": number(0)},
+        "kill_request_user": "root",
+        "wckey": {"wckey": "", "flags": []},
+        "steps": [],
+    } | more
+
+
+TEXT = """\
+JobID|JobIDRaw|User|Account|QOS|Partition|State|Submit|Start|End|Elapsed|NodeList|AllocTRES|ReqTRES|Priority|ExitCode
+123_4|127|ann|chem|normal|train|CANCELLED by root|2026-10-01T09:00:00|2026-10-01T10:00:00|2026-10-01T11:00:00|\
+01:00:00|g[1-2]|cpu=8,gres/gpu=2|cpu=8,gres/gpu=2|4000|0:0
+"""
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_json_of_accounting_gives_the_rows_that_its_text_gives(new: bool) -> None:
+    parsed = rest.read_jobs({"jobs": [accounted(new)]})
+    assert not parsed.problems
+    assert life_rows(parsed.records, SITE).rows == life_rows(sacct.read(TEXT, SITE).records, SITE).rows
+
+
+def controlled(new: bool, **more: Any) -> dict[str, Any]:
+    def number(value: int | None) -> Any:
+        return {"set": value is not None, "infinite": False, "number": value or 0} if new else value
+
+    return {
+        "job_id": 9,
+        "array_job_id": number(0),
+        "array_task_id": number(None),
+        "cluster": "slurm",
+        "user_name": "ann",
+        "account": "chem",
+        "partition": "train",
+        "qos": "normal",
+        "job_state": ["RUNNING"] if new else "RUNNING",
+        "submit_time": number(TEN - 60),
+        "start_time": number(TEN),
+        "end_time": number(TEN + 86_400),
+        "resize_time": number(0),
+        "nodes": "g[1-2]",
+        "tres_alloc_str": "cpu=8,gres/gpu=3",
+        "tres_req_str": "cpu=8,gres/gpu=3",
+        "gres_detail": ["gpu:h100:2(IDX:0-1)", "gpu:h100:1(IDX:1)"],
+        "priority": number(7),
+        "restart_cnt": 0,
+        "time_limit": {"set": True, "infinite": True, "number": 0},
+        "exit_code": number(0),
+    } | more
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_the_controllers_json_names_devices_by_node_in_order(new: bool) -> None:
+    parsed = rest.read_jobs({"jobs": [controlled(new)]})
+    assert not parsed.problems
+    (job,) = parsed.records
+    assert (job.ended_at, job.limit_seconds) == (None, None)
+    inventory = {(node, index): Place(f"{node}/{index}") for node in ("g1", "g2") for index in range(4)}
+    rows = placement_rows([job], SITE, inventory).rows["events"]
+    assert [(row["allocation_id"], row["device_id"]) for row in rows] == [
+        ("9", "g1/0"),
+        ("9", "g1/1"),
+        ("9@g2", "g2/1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        (["RUNNING", "COMPLETING"], "COMPLETING"),
+        (["COMPLETED", "COMPLETING"], "COMPLETING"),
+        (["RUNNING", "CONFIGURING", "POWER_UP_NODE"], "CONFIGURING"),
+        (["RUNNING", "RESIZING"], "RUNNING"),
+        (["RESIZING"], "RUNNING"),
+        (["PENDING", "REQUEUED"], "PENDING"),
+        ("TIMEOUT", "TIMEOUT"),
+    ],
+)
+def test_a_list_of_states_has_one_that_counts(words: Any, state: str) -> None:
+    (job,) = rest.read_jobs({"jobs": [controlled(True, job_state=words)]}).records
+    assert job.state == state
+
+
+def test_numbers_are_plain_or_objects_or_none_at_all() -> None:
+    assert [rest.number(value) for value in (4, 4.0, "4", {"set": True, "infinite": False, "number": 4})] == [4] * 4
+    for value in (None, True, "x", 4294967294, float("nan"), {"set": False, "number": 4}, {"infinite": True}, [], {}):
+        assert rest.number(value) is None
+
+
+def test_nodes_of_both_shapes() -> None:
+    nodes = [
+        {"name": "g1", "state": "down", "state_flags": ["DRAIN"], "reason": "bad", "gres": "gpu:h100:4"},
+        {
+            "hostname": "g2",
+            "state": ["IDLE", "DRAIN"],
+            "gres": "gpu:4",
+            "reason": "",
+            "reason_changed_at": {"set": True, "infinite": False, "number": TEN},
+        },
+    ]
+    parsed = rest.read_nodes({"nodes": nodes})
+    assert [(node.name, sorted(node.states), node.available) for node in parsed.records] == [
+        ("g1", ["DOWN", "DRAIN"], False),
+        ("g2", ["DRAIN", "IDLE"], False),
+    ]
+
+
+def test_a_bad_record_is_reported_by_its_place_and_the_others_go_on() -> None:
+    entries = [
+        accounted(True),
+        7,
+        accounted(True, job_id=None),
+        accounted(True, state={"current": []}),
+        accounted(False),
+    ]
+    parsed = rest.read_jobs({"jobs": entries})
+    assert len(parsed.records) == 2
+    assert [problem.line for problem in parsed.problems] == [2, 3, 4]
+    assert rest.read_jobs({"jobs": {}}).problems[0].reason == "no jobs"
+
+
+def test_an_answer_that_is_no_json_or_an_error_says_so() -> None:
+    with pytest.raises(CollectorError, match="not JSON"):
+        rest.document(b"<html>502</html>", "http://head")
+    with pytest.raises(CollectorError, match="not a JSON object"):
+        rest.document(b"[]", "http://head")
+    with pytest.raises(CollectorError, match=r"Slurm says: .*Unable to connect"):
+        rest.document(b'{"jobs": [], "errors": [{"description": "Unable to connect"}]}', "http://head")
+
+
+def test_a_json_file_is_recognised() -> None:
+    collected, problems = read_text(json.dumps({"jobs": [accounted(True)]}), SITE, {}, NOW, "jobs.json")
+    assert not problems
+    assert len(collected.rows["events"]) == 5
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["set", "infinite", "number", "current", "job_id", "start"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=50)
+@given(st.booleans(), st.dictionaries(st.sampled_from(sorted(accounted(True) | controlled(True))), JSON, max_size=4))
+def test_no_json_breaks_the_reader(of_accounting: bool, odd: dict[str, Any]) -> None:
+    entry = (accounted(True) if of_accounting else controlled(True)) | odd
+    parsed = rest.read_jobs({"jobs": [entry]})
+    assert len(parsed.records) + len(parsed.problems) == 1
+    life_rows(parsed.records, SITE)
+    placement_rows(parsed.records, SITE, {})
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.sampled_from(["name", "state", "state_flags", "reason", "gres", "reason_changed_at"]), JSON))
+def test_no_json_of_a_node_breaks_the_reader(entry: dict[str, Any]) -> None:
+    parsed = rest.read_nodes({"nodes": [entry]})
+    assert len(parsed.records) + len(parsed.problems) == 1

@@ -1,0 +1,293 @@
+"""The receiver over real HTTP, with a real store behind it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ingest import body, receive
+from ingest.body import TooLargeError, decompressed
+from ingest.errors import IngestError
+from ingest.senders import Senders
+from ingest.wire import BATCH_HEADER, batch_id, pack
+from tests.ingest.receiving import TOKEN, Served, receiving, tokens_file
+from warehouse.errors import StoreError
+from warehouse.store import Store
+
+NOW = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=2)
+AUTHORIZATION = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def served(store: Store, tmp_path: Path) -> Iterator[Served]:
+    with receiving(store, tokens_file(tmp_path)) as running:
+        yield running
+
+
+def sample(number: int = 0, **changes: Any) -> dict[str, Any]:
+    return {
+        "ts": NOW + timedelta(seconds=10 * number),
+        "interval_seconds": 10.0,
+        "cluster": "c1",
+        "device_id": "GPU-0",
+        "state": "ok",
+        "utilization": 0.5,
+        **changes,
+    }
+
+
+def post(served: Served, record: str, content: bytes, **headers: str) -> httpx.Response:
+    given = {**AUTHORIZATION, "Content-Type": "application/x-ndjson", **headers}
+    return httpx.post(f"{served.url}/api/v1/records/{record}", content=content, headers=given, timeout=60)
+
+
+def push(served: Served, rows: list[dict[str, Any]], record: str = "samples", **headers: str) -> httpx.Response:
+    packed = pack(record, rows).body
+    given = {"Content-Encoding": "gzip", BATCH_HEADER: batch_id(record, packed), **headers}
+    return post(served, record, packed, **given)
+
+
+def test_a_batch_is_in_the_store_when_it_is_answered(served: Served, store: Store) -> None:
+    answer = push(served, [sample(number) for number in range(100)])
+    assert answer.status_code == 200
+    assert answer.json() | {"batch": ""} == {"batch": "", "read": 100, "stored": 100, "quarantined": {}, "known": False}
+    assert store.value("SELECT count() FROM samples") == 100
+    assert store.value("SELECT sum(rows) FROM touched_hours") == 100
+
+
+def test_a_batch_sent_again_changes_nothing(served: Served, store: Store) -> None:
+    rows = [sample(number) for number in range(10)]
+    assert not push(served, rows).json()["known"]
+    assert push(served, rows).json()["known"]
+    with receiving(store, served.receiver._senders._path) as restarted:
+        assert push(restarted, rows).json()["read"] == 10
+    assert store.value("SELECT count() FROM samples") == 10
+
+
+def test_events_are_pushed_as_plain_json_by_the_same_door(served: Served, store: Store) -> None:
+    event = {"ts": NOW.isoformat(), "allocation_id": "a1", "event": "started", "tenant": "chem", "gpus": 1}
+    one = post(served, "events", json.dumps(event).encode(), **{"Content-Type": "application/json"})
+    several = [event | {"event": "finished"}, event | {"allocation_id": "a2"}]
+    array = post(served, "events", json.dumps(several, indent=1).encode(), **{"Content-Type": "application/json"})
+    lines = post(served, "events", b"\n" + json.dumps(event | {"allocation_id": "a3"}).encode() + b"\r\n\n")
+    assert [answer.json()["stored"] for answer in (one, array, lines)] == [1, 2, 1]
+    found = store.rows("SELECT allocation_id, event FROM events ORDER BY ALL")
+    assert [tuple(row.values()) for row in found] == [
+        ("a1", "finished"),
+        ("a1", "started"),
+        ("a2", "started"),
+        ("a3", "started"),
+    ]
+
+
+def test_bad_rows_go_to_quarantine_under_their_sender_and_good_ones_are_stored(served: Served, store: Store) -> None:
+    rows = [sample(0), sample(1, utilization=45.0), sample(2, state="busy")]
+    headers = {"Gpuledger-Cluster": "c1", "Gpuledger-Node": "gpu-7"}
+    answer = push(served, rows, **headers).json()
+    assert answer["quarantined"] == {"out_of_range_utilization": 1, "unknown_state": 1}
+    assert answer["stored"] == store.value("SELECT count() FROM samples") == 1
+    found = store.rows("SELECT DISTINCT source, record_type FROM quarantine")
+    assert found == [{"source": "push:agents c1/gpu-7", "record_type": "samples"}]
+    assert store.value("SELECT count() FROM quarantine WHERE raw LIKE '%45%'") == 1
+
+
+def test_lines_that_are_not_json_are_quarantined_whatever_they_are(served: Served, store: Store) -> None:
+    lines = [b"null", b"[1]", b"{", b'"x"', b'{"a":1}{"b":2}', b"\xff\xfe", b'{"device_id":"\\ud800"}', b"[" * 5000]
+    answer = post(served, "samples", b"\n".join(lines))
+    assert answer.status_code == 200
+    assert answer.json()["quarantined"] == {"bad_json": len(lines)}
+    assert store.value("SELECT count() FROM quarantine") == len(lines)
+
+
+def test_many_small_batches_become_few_inserts_each_answered_for_itself(store: Store, tmp_path: Path) -> None:
+    with receiving(store, tokens_file(tmp_path), linger_seconds=0.5) as served:
+
+        def agent(number: int) -> dict[str, Any]:
+            rows = [sample(tick, device_id=f"GPU-{number}") for tick in range(5)]
+            if number == 7:
+                rows.append(sample(9, device_id="GPU-7", utilization=7))
+            return push(served, rows, **{"Gpuledger-Node": f"n{number}"}).json()
+
+        with ThreadPoolExecutor(30) as pool:
+            answers = list(pool.map(agent, range(30)))
+        assert sorted(answer["read"] for answer in answers) == [5] * 29 + [6]
+        assert served.coalescer.inserts <= 6
+    assert store.value("SELECT count() FROM samples") == 150
+    assert store.value("SELECT source FROM quarantine") == "push:agents /n7"
+
+
+def test_who_has_no_token_gets_no_further(served: Served) -> None:
+    for headers in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": TOKEN},
+        {"Authorization": f"Basic {TOKEN}"},
+    ):
+        answer = httpx.post(f"{served.url}/api/v1/records/samples", content=b"{}", headers=headers)
+        assert answer.status_code == 401
+        assert TOKEN not in answer.text
+
+
+def test_a_sender_may_send_what_its_entry_says(store: Store, tmp_path: Path) -> None:
+    text = f"senders: [{{name: a, token: {TOKEN}, records: [samples], clusters: [c1]}}]"
+    with receiving(store, tokens_file(tmp_path, text)) as served:
+        assert push(served, [sample()]).status_code == 200
+        other = push(served, [sample(), sample(cluster="c2")])
+        assert (other.status_code, "'c2'" in other.json()["error"]) == (403, True)
+        assert push(served, [sample(cluster=None)]).status_code == 403
+        assert post(served, "events", b"{}").status_code == 403
+    assert store.value("SELECT count() FROM samples") == 1
+
+
+def test_a_token_that_is_changed_in_the_file_holds_from_then_on(tmp_path: Path) -> None:
+    path = tokens_file(tmp_path)
+    senders = Senders(path)
+    assert senders.of(TOKEN)
+    tokens_file(tmp_path, "senders: [{name: agents, token: another token of the tests}]")
+    assert senders.of(TOKEN) is None
+    assert senders.of("another token of the tests")
+    path.write_text("senders: [")
+    assert senders.of("another token of the tests"), "a broken file changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not a list of senders"),
+        ("senders: []", "senders: "),
+        ("senders: [{name: a, token: short}]", "senders.0.token"),
+        ("senders: [{name: a}]", "one of token and token_sha256"),
+        (f"senders: [{{name: a, token: {TOKEN}, records: [sample]}}]", "no record type sample"),
+        (f"senders: [{{name: a, token: {TOKEN}}}, {{name: b, token: {TOKEN}}}]", "the same token"),
+    ],
+)
+def test_a_tokens_file_of_no_use_is_one_line_that_names_the_key(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "tokens.yaml"
+    path.write_text(text)
+    with pytest.raises(IngestError, match=said) as raised:
+        Senders(path)
+    assert TOKEN not in str(raised.value)
+
+
+def test_unknown_records_wrong_hashes_and_broken_bodies_are_told_apart(served: Served, store: Store) -> None:
+    whole = pack("samples", [sample()]).body
+    assert post(served, "sampels", b"{}").status_code == 404
+    assert post(served, "samples", whole, **{"Content-Encoding": "gzip", BATCH_HEADER: "0" * 32}).status_code == 409
+    assert post(served, "samples", whole[:-5], **{"Content-Encoding": "gzip"}).status_code == 422
+    assert post(served, "samples", b"no gzip", **{"Content-Encoding": "gzip"}).status_code == 422
+    assert post(served, "samples", whole, **{"Content-Encoding": "br"}).status_code == 422
+    assert post(served, "samples", b"{", **{"Content-Type": "application/json"}).status_code == 422
+    assert store.value("SELECT count() FROM samples") == 0
+
+
+def test_a_body_that_is_too_large_is_not_read_to_its_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receive, "BODY_BYTES", 1000)
+    assert post(served, "samples", b"x" * 1001).status_code == 413
+
+    def parts() -> Iterator[bytes]:
+        for _ in range(20):
+            yield b"x" * 100
+
+    chunked = httpx.post(f"{served.url}/api/v1/records/samples", content=parts(), headers=AUTHORIZATION)
+    assert chunked.status_code == 413
+
+
+def test_a_bomb_is_not_unpacked(served: Served) -> None:
+    bomb = gzip.compress(b"\n" * (160 << 20))
+    assert len(bomb) < 200_000
+    assert post(served, "samples", bomb, **{"Content-Encoding": "gzip"}).status_code == 413
+    with pytest.raises(TooLargeError):
+        decompressed(gzip.compress(b"x" * 600) * 2, "gzip", 1000)
+    assert decompressed(gzip.compress(b"x" * 500) * 2, "gzip", 1000) == b"x" * 1000
+
+
+def test_one_gzip_stream_of_many_members_is_read_whole() -> None:
+    members = [gzip.compress(str(number).encode()) for number in range(500)]
+    assert decompressed(b"".join(members), "gzip", 1 << 20) == "".join(map(str, range(500))).encode()
+    with pytest.raises(IngestError):
+        decompressed(b"".join(members) + b"tail", "gzip", 1 << 20)
+    with pytest.raises(IngestError, match="not gzip"):
+        decompressed(zlib.compress(b"x"), "gzip", 1 << 20)
+    assert body.decompressed(b"", "gzip", 10) == b""
+    nothing_but_ends = gzip.compress(b"", mtime=0) * 100_000
+    began = time.process_time()
+    assert decompressed(nothing_but_ends, "gzip", 1 << 20) == b""
+    assert time.process_time() - began < 5, "the time grows with the bytes, not with their square"
+
+
+def test_when_much_waits_the_sender_is_told_to_come_later(store: Store, tmp_path: Path) -> None:
+    with receiving(store, tokens_file(tmp_path), linger_seconds=1.0, most_waiting=10) as served:
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(push, served, [sample(number) for number in range(20)])
+            while not served.coalescer.waiting_rows:
+                time.sleep(0.005)
+            refused = push(served, [sample(100)])
+            assert refused.status_code == 429
+            assert int(refused.headers["Retry-After"]) > 0
+            assert first.result().status_code == 200
+        assert push(served, [sample(100)]).status_code == 200
+
+
+def test_a_store_that_fails_takes_nothing_and_is_asked_again(
+    served: Served, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreError("store", "away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("ingest.coalesce.write", away)
+        refused = push(served, [sample()])
+    assert (refused.status_code, "Retry-After" in refused.headers) == (503, True)
+    assert push(served, [sample()]).json()["stored"] == 1
+    assert store.value("SELECT count() FROM samples") == 1
+
+
+def test_one_batch_that_the_store_cannot_take_keeps_no_other_out(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ingest import coalesce
+
+    real = coalesce.write
+
+    def picky(store: Store, record: Any, source: str, batch: Any) -> Any:
+        if "GPU-3" in batch.table["device_id"].to_pylist():
+            raise StoreError("store", "cannot take GPU-3")
+        return real(store, record, source, batch)
+
+    monkeypatch.setattr("ingest.coalesce.write", picky)
+    with (
+        receiving(store, tokens_file(tmp_path), linger_seconds=0.3) as served,
+        ThreadPoolExecutor(6) as pool,
+    ):
+        answers = list(pool.map(lambda n: push(served, [sample(device_id=f"GPU-{n}")]).status_code, range(6)))
+    assert answers == [200, 200, 200, 503, 200, 200]
+    assert store.value("SELECT count() FROM samples") == 5
+
+
+def test_a_sender_that_hangs_up_and_sends_again_waits_for_the_same_rows(store: Store, tmp_path: Path) -> None:
+    with receiving(store, tokens_file(tmp_path), linger_seconds=0.5) as served:
+        packed = pack("samples", [sample()]).body
+        url, headers = f"{served.url}/api/v1/records/samples", {**AUTHORIZATION, "Content-Encoding": "gzip"}
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(url, content=packed, headers=headers, timeout=0.2)
+        assert httpx.post(url, content=packed, headers=headers, timeout=30).json()["read"] == 1
+        assert served.coalescer.inserts == 1
+
+
+def test_what_waits_at_the_end_is_written(store: Store, tmp_path: Path) -> None:
+    with receiving(store, tokens_file(tmp_path), linger_seconds=30) as served:
+        threading.Thread(target=push, args=(served, [sample()]), daemon=True).start()
+        while not served.coalescer.waiting_rows:
+            time.sleep(0.005)
+    assert store.value("SELECT count() FROM samples") == 1

@@ -1,0 +1,379 @@
+-- Who may sign in, and what analysts read.
+
+-- One row: a local user. The newest revision counts; one that is disabled stays, for the audit.
+CREATE TABLE IF NOT EXISTS access_users
+(
+    name       String,
+    revision   UInt64 COMMENT 'microseconds since 1970 at which it was written',
+    password   String COMMENT 'scrypt hash with its parameters and salt; empty: cannot sign in with a password',
+    roles      Array(LowCardinality(String)),
+    tenants    Array(String) COMMENT 'what the role tenant sees',
+    disabled   Bool,
+    created_at DateTime64(3, 'UTC'),
+    changed_at DateTime64(3, 'UTC'),
+    changed_by String
+)
+ENGINE = ReplacingMergeTree(revision)
+ORDER BY name
+COMMENT 'Local users. Not readable by SQL.';
+
+-- One row: an API token. Its text is nowhere: only its SHA-256. The newest revision counts.
+CREATE TABLE IF NOT EXISTS access_tokens
+(
+    id         String COMMENT 'public: the beginning of the token',
+    revision   UInt64 COMMENT 'microseconds since 1970 at which it was written',
+    digest     FixedString(64) COMMENT 'SHA-256 of the whole token, hexadecimal',
+    name       String COMMENT 'what it is for',
+    owner      String COMMENT 'whose it is',
+    roles      Array(LowCardinality(String)),
+    tenants    Array(String) COMMENT 'what the role tenant sees',
+    scopes     Array(LowCardinality(String)) COMMENT 'read, write, sql',
+    expires_at DateTime64(3, 'UTC'),
+    revoked    Bool,
+    created_at DateTime64(3, 'UTC'),
+    created_by String
+)
+ENGINE = ReplacingMergeTree(revision)
+ORDER BY id
+COMMENT 'API tokens. Not readable by SQL.';
+
+-- Views for analysts: stable names and units over tables that may change. GPU-hours and costs are decimals of nine
+-- digits, cut, not rounded; a price or a measurement that nobody knows is NULL, never 0. Costs are before what invoices
+-- add (minimums, commitments, discounts, taxes).
+
+CREATE OR REPLACE VIEW v_usage_hourly
+(
+    hour                  DateTime('UTC') COMMENT 'the closed hour, its start',
+    cluster               String,
+    tenant                String COMMENT 'who pays; empty: nobody was named',
+    project               String,
+    cost_center           String,
+    queue                 String,
+    workload_id           String,
+    allocation_id         String,
+    node                  String,
+    device_id             String COMMENT 'vendor UUID',
+    model                 String,
+    pool                  String,
+    partition_profile     String COMMENT 'e.g. 1g.10gb; empty: the whole device',
+    preemptible           Bool,
+    allocated_gpu_hours   Decimal(38, 9) COMMENT 'used + idle + unmetered',
+    used_gpu_hours        Decimal(38, 9) COMMENT 'utilization x metered time',
+    idle_gpu_hours        Decimal(38, 9) COMMENT 'metered and not used',
+    unmetered_gpu_hours   Decimal(38, 9) COMMENT 'held while no usable telemetry speaks of it: unknown, not idle',
+    estimated             String COMMENT 'empty, or what was estimated and how'
+)
+AS SELECT
+    hour, cluster, tenant, project, cost_center, queue, workload_id, allocation_id, node, device_id, model, pool,
+    partition_profile, preemptible,
+    toDecimal128(sum(used_unit_ms + idle_unit_ms + unmetered_unit_ms), 9) / (3600000 * device_units) AS allocated_gpu_hours,
+    toDecimal128(sum(used_unit_ms), 9) / (3600000 * device_units) AS used_gpu_hours,
+    toDecimal128(sum(idle_unit_ms), 9) / (3600000 * device_units) AS idle_gpu_hours,
+    toDecimal128(sum(unmetered_unit_ms), 9) / (3600000 * device_units) AS unmetered_gpu_hours,
+    estimated
+FROM ledger
+WHERE allocation_id != ''
+GROUP BY
+    hour, cluster, tenant, project, cost_center, queue, workload_id, allocation_id, node, device_id, model, pool,
+    partition_profile, preemptible, estimated, device_units
+COMMENT 'One row: what an allocation held of a device in a closed hour.';
+
+CREATE OR REPLACE VIEW v_charges
+(
+    charge_period_start   DateTime64(3, 'UTC'),
+    charge_period_end     DateTime64(3, 'UTC') COMMENT 'exclusive',
+    cluster               String,
+    tenant                String COMMENT 'who pays; empty: nobody was named',
+    project               String,
+    cost_center           String,
+    queue                 String,
+    workload_id           String,
+    allocation_id         String,
+    node                  String,
+    device_id             String,
+    model                 String,
+    pool                  String,
+    partition_profile     String,
+    sku                   String COMMENT 'empty: no rate fits, the price is unknown',
+    consumed_quantity     Decimal(38, 9) COMMENT 'GPU-hours held, busy or idle',
+    list_unit_price       Nullable(Decimal(18, 9)) COMMENT 'per GPU-hour, without regard to the tenant',
+    contracted_unit_price Nullable(Decimal(18, 9)) COMMENT 'per GPU-hour, the tenant''s own',
+    list_cost             Nullable(Decimal(38, 9)),
+    billed_cost           Nullable(Decimal(38, 9)) COMMENT 'at the contracted price; NULL: unknown',
+    billing_currency      String
+)
+AS SELECT
+    charge_period_start, charge_period_end, cluster, tenant, project, cost_center, queue, workload_id, allocation_id,
+    node, device_id, model, pool, partition_profile, sku,
+    toDecimal128(used_unit_ms + idle_unit_ms + unmetered_unit_ms, 9) / (3600000 * device_units) AS consumed_quantity,
+    list_unit_price, contracted_unit_price,
+    toDecimal128(toDecimal256(used_unit_ms + idle_unit_ms + unmetered_unit_ms, 12) * list_unit_price
+        / (3600000 * device_units), 9) AS list_cost,
+    toDecimal128(toDecimal256(used_unit_ms + idle_unit_ms + unmetered_unit_ms, 12) * contracted_unit_price
+        / (3600000 * device_units), 9) AS billed_cost,
+    billing_currency
+FROM ledger
+WHERE allocation_id != '' AND used_unit_ms + idle_unit_ms + unmetered_unit_ms > 0
+COMMENT 'One row: a part of a closed hour in which an allocation held a device at one price. Before what invoices add.';
+
+CREATE OR REPLACE VIEW v_capacity_hourly
+(
+    hour                  DateTime('UTC') COMMENT 'the closed hour, its start',
+    cluster               String,
+    pool                  String,
+    model                 String,
+    devices               UInt64,
+    capacity_gpu_hours    Decimal(38, 9) COMMENT 'used + idle + unmetered + unallocated + unavailable',
+    used_gpu_hours        Decimal(38, 9),
+    idle_gpu_hours        Decimal(38, 9) COMMENT 'held, metered and not used',
+    unmetered_gpu_hours   Decimal(38, 9) COMMENT 'held, use unknown',
+    unallocated_gpu_hours Decimal(38, 9) COMMENT 'available, held by nobody',
+    unavailable_gpu_hours Decimal(38, 9) COMMENT 'down or drained, also while held'
+)
+AS SELECT
+    hour, cluster, pool, model, uniqExact(device_id) AS devices,
+    used_gpu_hours + idle_gpu_hours + unmetered_gpu_hours + unallocated_gpu_hours + unavailable_gpu_hours AS capacity_gpu_hours,
+    sum(toDecimal128(used_unit_ms, 9) / (3600000 * device_units)) AS used_gpu_hours,
+    sum(toDecimal128(idle_unit_ms, 9) / (3600000 * device_units)) AS idle_gpu_hours,
+    sum(toDecimal128(unmetered_unit_ms, 9) / (3600000 * device_units)) AS unmetered_gpu_hours,
+    sum(toDecimal128(unallocated_unit_ms, 9) / (3600000 * device_units)) AS unallocated_gpu_hours,
+    sum(toDecimal128(unavailable_unit_ms, 9) / (3600000 * device_units)) AS unavailable_gpu_hours
+FROM ledger
+GROUP BY hour, cluster, pool, model
+COMMENT 'One row: where the GPU-hours of a pool and model went in a closed hour.';
+
+CREATE OR REPLACE VIEW v_allocations
+(
+    cluster           String,
+    source            String,
+    allocation_id     String,
+    workload_id       String,
+    tenant            String COMMENT 'who pays; empty: nobody was named',
+    project           String,
+    cost_center       String,
+    queue             String,
+    priority          Nullable(Int64),
+    preemptible       Bool,
+    node              String,
+    device_id         String,
+    partition_id      String COMMENT 'empty: the whole device',
+    partition_profile String,
+    units             UInt32 COMMENT 'of the device',
+    start_at          DateTime64(3, 'UTC'),
+    end_at            Nullable(DateTime64(3, 'UTC')) COMMENT 'NULL: still held at the last close',
+    held_seconds      Nullable(Float64) COMMENT 'NULL: still held',
+    estimated         String COMMENT 'empty, or what was estimated and how'
+)
+AS SELECT
+    cluster, source, allocation_id, workload_id, tenant, project, cost_center, queue, priority, preemptible, node,
+    device_id, partition_id, partition_profile, units, start_at, end_at,
+    dateDiff('millisecond', start_at, end_at) / 1000 AS held_seconds,
+    estimated
+FROM allocations
+COMMENT 'One row: an allocation held units of a device during [start_at, end_at), as the last close decided.';
+
+CREATE OR REPLACE VIEW v_queue_wait
+(
+    cluster       String,
+    source        String,
+    allocation_id String,
+    workload_id   String,
+    tenant        String COMMENT 'who pays, where it was placed and closed; else as the source told it',
+    project       String,
+    queue         String,
+    priority      Nullable(Int64),
+    gpus          Nullable(Float64) COMMENT 'requested',
+    submitted_at  DateTime64(3, 'UTC') COMMENT 'told first',
+    started_at    Nullable(DateTime64(3, 'UTC')) COMMENT 'for the first time; NULL: not yet',
+    ended_at      Nullable(DateTime64(3, 'UTC')) COMMENT 'NULL: not over',
+    wait_seconds  Nullable(Float64) COMMENT 'from submitted to started; NULL: it did not start',
+    preemptions   UInt64,
+    last_event    String,
+    last_reason   String COMMENT 'the scheduler''s word with the last event'
+)
+AS SELECT
+    w.cluster AS cluster, w.newest.5 AS source, w.allocation_id AS allocation_id, w.newest.1 AS workload_id,
+    if(p.allocation_id != '', p.tenant, w.newest.2) AS tenant,
+    if(p.allocation_id != '', p.project, w.newest.3) AS project,
+    w.newest.4 AS queue, w.newest.6 AS priority, w.newest.7 AS gpus,
+    w.submitted_at AS submitted_at, w.started_at AS started_at, w.ended_at AS ended_at,
+    dateDiff('millisecond', w.submitted_at, w.started_at) / 1000 AS wait_seconds,
+    w.preemptions AS preemptions, w.last.1 AS last_event, w.last.2 AS last_reason
+FROM
+(
+    SELECT
+        cluster, allocation_id,
+        argMax((e.workload_id, e.tenant, e.project, e.queue, e.source, e.priority, e.gpus), (e.tenant != '', e.queue != '', e.ts)) AS newest,
+        minIf(e.ts, e.event = 'submitted') AS submitted_at,
+        minOrNullIf(e.ts, e.event = 'started') AS started_at,
+        maxOrNullIf(e.ts, e.event IN ('finished', 'failed', 'cancelled', 'rejected')) AS ended_at,
+        uniqExactIf(e.ts, e.event = 'preempted') AS preemptions,
+        argMax((e.event, e.reason), e.ts) AS last
+    FROM events AS e
+    GROUP BY cluster, allocation_id
+    HAVING countIf(e.event = 'submitted') > 0
+) AS w
+LEFT JOIN
+(
+    SELECT cluster, allocation_id, argMin(tenant, start_at) AS tenant, argMin(project, start_at) AS project
+    FROM allocations
+    GROUP BY cluster, allocation_id
+) AS p ON w.cluster = p.cluster AND w.allocation_id = p.allocation_id
+COMMENT 'One row: an allocation that was submitted, and how long it waited.';
+
+CREATE OR REPLACE VIEW v_events
+(
+    ts            DateTime64(3, 'UTC'),
+    cluster       String,
+    source        String,
+    allocation_id String,
+    workload_id   String,
+    event         String COMMENT 'submitted, started, resized, suspended, resumed, preempted, finished, failed, cancelled, rejected',
+    tenant        String COMMENT 'who pays, where it was placed and closed; else as the source told it',
+    project       String,
+    queue         String,
+    priority      Nullable(Int64),
+    gpus          Nullable(Float64) COMMENT 'requested',
+    node          String,
+    device_id     String,
+    partition_id  String,
+    units         Nullable(UInt32) COMMENT 'of the device; NULL: all',
+    reason        String,
+    message       String,
+    actor         String
+)
+AS SELECT
+    e.ts AS ts, e.cluster AS cluster, e.source AS source, e.allocation_id AS allocation_id, e.workload_id AS workload_id,
+    e.event AS event,
+    if(p.allocation_id != '', p.tenant, e.tenant) AS tenant,
+    if(p.allocation_id != '', p.project, e.project) AS project,
+    e.queue AS queue, e.priority AS priority, e.gpus AS gpus, e.node AS node, e.device_id AS device_id,
+    e.partition_id AS partition_id, e.units AS units, e.reason AS reason, e.message AS message, e.actor AS actor
+FROM events AS e
+LEFT JOIN
+(
+    SELECT cluster, allocation_id, argMin(tenant, start_at) AS tenant, argMin(project, start_at) AS project
+    FROM allocations
+    GROUP BY cluster, allocation_id
+) AS p ON e.cluster = p.cluster AND e.allocation_id = p.allocation_id
+COMMENT 'One row: something happened to an allocation, as its source told it. Rows sent twice may show twice.';
+
+CREATE OR REPLACE VIEW v_invoices
+(
+    number        String,
+    issuer        String,
+    tenant        String,
+    month         String COMMENT 'like 2026-10, in the billing zone',
+    document_type String COMMENT 'invoice or credit_note',
+    status        String COMMENT 'issued or void',
+    references    String COMMENT 'of a credit note: the invoice it credits',
+    currency      String,
+    net           Nullable(Decimal(38, 9)) COMMENT 'before taxes',
+    tax           Nullable(Decimal(38, 9)),
+    amount        Decimal(38, 9) COMMENT 'net + tax',
+    due           Nullable(Decimal(38, 9)) COMMENT 'amount less what was prepaid',
+    issued_at     DateTime64(3, 'UTC')
+)
+AS SELECT
+    i.number AS number, i.issuer AS issuer, i.tenant AS tenant,
+    JSONExtractString(i.document, 'period', 'month') AS month,
+    if(JSONExtractString(i.document, 'document_type') = 'credit_note', 'credit_note', 'invoice') AS document_type,
+    if(void.number != '', 'void', 'issued') AS status,
+    JSONExtractString(i.document, 'references') AS references,
+    i.currency AS currency,
+    toDecimal128OrNull(JSONExtractString(i.document, 'totals', 'net'), 9) AS net,
+    toDecimal128OrNull(JSONExtractString(i.document, 'totals', 'tax'), 9) AS tax,
+    i.total AS amount,
+    toDecimal128OrNull(JSONExtractString(i.document, 'totals', 'due'), 9) AS due,
+    i.issued_at AS issued_at
+FROM (SELECT * FROM invoices FINAL) AS i
+LEFT JOIN (SELECT number FROM voided_invoices FINAL) AS void ON i.number = void.number
+COMMENT 'One row: an issued invoice or credit note.';
+
+CREATE OR REPLACE VIEW v_invoice_lines
+(
+    number                String,
+    tenant                String,
+    month                 String,
+    status                String COMMENT 'issued or void',
+    line                  UInt32,
+    kind                  String COMMENT 'usage, minimum, energy, memory, commitment, discount, shared, credit, tax',
+    project               String,
+    sku                   String,
+    description           String,
+    quantity              Nullable(Decimal(38, 9)),
+    unit                  String,
+    contracted_unit_price Nullable(Decimal(38, 9)),
+    billed_cost           Nullable(Decimal(38, 9)) COMMENT 'exact',
+    amount                Nullable(Decimal(38, 9)) COMMENT 'rounded once for the whole invoice',
+    currency              String,
+    charge_class          String COMMENT 'empty or Correction'
+)
+AS SELECT
+    i.number AS number, i.tenant AS tenant, JSONExtractString(i.document, 'period', 'month') AS month,
+    if(void.number != '', 'void', 'issued') AS status,
+    toUInt32(JSONExtractUInt(told, 'line')) AS line,
+    JSONExtractString(told, 'kind') AS kind, JSONExtractString(told, 'project') AS project,
+    JSONExtractString(told, 'sku') AS sku, JSONExtractString(told, 'description') AS description,
+    toDecimal128OrNull(JSONExtractString(told, 'quantity'), 9) AS quantity,
+    JSONExtractString(told, 'unit') AS unit,
+    toDecimal128OrNull(JSONExtractString(told, 'contracted_unit_price'), 9) AS contracted_unit_price,
+    toDecimal128OrNull(JSONExtractString(told, 'billed_cost'), 9) AS billed_cost,
+    toDecimal128OrNull(JSONExtractString(told, 'amount'), 9) AS amount,
+    i.currency AS currency, JSONExtractString(told, 'charge_class') AS charge_class
+FROM (SELECT *, arrayJoin(JSONExtractArrayRaw(document, 'lines')) AS told FROM invoices FINAL) AS i
+LEFT JOIN (SELECT number FROM voided_invoices FINAL) AS void ON i.number = void.number
+COMMENT 'One row: a line of an issued invoice or credit note.';
+
+CREATE OR REPLACE VIEW v_energy
+(
+    hour                DateTime('UTC') COMMENT 'the closed hour, its start',
+    cluster             String,
+    tenant              String COMMENT 'who pays; empty with held = false: the platform''s own time',
+    project             String,
+    queue               String,
+    workload_id         String,
+    allocation_id       String,
+    node                String,
+    device_id           String,
+    model               String,
+    pool                String,
+    held                Bool,
+    kwh                 Nullable(Decimal(38, 9)) COMMENT 'of the device, without PUE; NULL: not measured',
+    measured_gpu_hours  Decimal(38, 9) COMMENT 'of its GPU-hours, those in which power was measured',
+    memory_gib_hours    Nullable(Decimal(38, 9)) COMMENT 'NULL: not measured'
+)
+AS SELECT
+    hour, cluster, tenant, project, queue, workload_id, allocation_id, node, device_id, model, pool,
+    allocation_id != '' AS held,
+    toDecimal128(energy_millijoules, 9) / 3600000000 AS kwh,
+    toDecimal128(measured_unit_ms, 9) / (3600000 * device_units) AS measured_gpu_hours,
+    toDecimal128(memory_byte_ms, 9) / (1073741824 * 3600000) AS memory_gib_hours
+FROM energy
+COMMENT 'One row: energy and memory of a holder on a device in a closed hour, where something was measured.';
+
+CREATE OR REPLACE VIEW v_devices
+(
+    cluster      String,
+    node         String,
+    device_id    String COMMENT 'vendor UUID',
+    vendor       String,
+    model        String,
+    memory_bytes Nullable(UInt64),
+    units        UInt32 COMMENT '1; 7 or 4 under MIG; N for N replicas',
+    pool         String,
+    state        String COMMENT 'available, unavailable or removed',
+    changed_at   DateTime64(3, 'UTC') COMMENT 'last told'
+)
+AS SELECT
+    cluster, newest.1 AS node, device_id, newest.2 AS vendor, newest.3 AS model, newest.4 AS memory_bytes,
+    newest.5 AS units, newest.6 AS pool, toString(newest.7) AS state, changed_at
+FROM
+(
+    SELECT
+        cluster, device_id, max(ts) AS changed_at,
+        argMax((d.node, d.vendor, d.model, d.memory_bytes, d.units, d.pool, d.state), (d.ts, d.state)) AS newest
+    FROM devices AS d
+    GROUP BY cluster, device_id
+)
+COMMENT 'One row: a device as it was last told.';
