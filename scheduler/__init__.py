@@ -2,5 +2,5 @@
 
 Owns:      queues, quotas, placement, preemption and the reason for each; the allocation events that billing reads.
 Owns not:  what an allocation costs (billing), how events are stored (ingest, warehouse).
-Nothing is built here yet.
+See docs/scheduler.md, docs/placement.md.
 """

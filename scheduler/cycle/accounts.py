@@ -1,0 +1,121 @@
+"""The trees that a job's units are charged to: its tenant's over all pools, over its own pool, and its queue's.
+
+A job that cannot be preempted is charged to a second set of trees too, in which nobody lends what it is guaranteed: it
+may take its tenant's own and what nobody is guaranteed, so that every guarantee can be called in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from scheduler.model import EntitlementClass, Queue, Tenant
+from scheduler.quota.tree import QuotaTree
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who is charged: what all jobs of a class have in common."""
+
+    tenant: str
+    pool: str
+    queue: str
+    preemptible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """units: of devices, which have quotas.   cpu_milli, memory_bytes: which count for the dominant share."""
+
+    units: int
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+
+
+NOTHING = Amount(0)
+
+
+class Accounts:
+    """tenants: amounts of pool '' hold over all pools.   capacity: device units by pool, '' = all of them.
+
+    beside: milli-CPUs and bytes that each tenant holds with all below it.
+
+    Errors: ValueError as of `QuotaTree`.
+    """
+
+    def __init__(self, tenants: Iterable[Tenant], queues: Iterable[Queue], capacity: Mapping[str, int]) -> None:
+        by_pool: dict[str, list[Tenant]] = {"": []}
+        for tenant in tenants:
+            by_pool.setdefault(tenant.pool, []).append(tenant)
+        self.tenants = {pool: QuotaTree(those, capacity.get(pool, 0)) for pool, those in by_pool.items()}
+        self.firm = {pool: QuotaTree(_lending_nothing(those), 0) for pool, those in by_pool.items()}
+        named = [Tenant(queue.name, guaranteed=queue.guaranteed, limit=queue.maximum) for queue in queues]
+        self.queues = QuotaTree(named, capacity.get("", 0))
+        self._trees: dict[Account, tuple[tuple[QuotaTree, str], ...]] = {}
+        self.beside: dict[str, tuple[int, int]] = {}
+        self._guaranteed = {pool: sum(tenant.guaranteed for tenant in those) for pool, those in by_pool.items()}
+        self.set_capacity(capacity)
+
+    def set_capacity(self, capacity: Mapping[str, int]) -> None:
+        for pool, tree in self.tenants.items():
+            units = capacity.get(pool, 0)
+            tree.set_capacity(units)
+            firm = self.firm[pool]
+            own = sum(branch.subtree for branch in firm.root.children)
+            firm.set_capacity(own + max(0, units - self._guaranteed[pool]))
+        self.queues.set_capacity(capacity.get("", 0))
+
+    def trees(self, account: Account) -> tuple[tuple[QuotaTree, str], ...]:
+        """(tree, name in it) of each tree that is charged."""
+        found = self._trees.get(account)
+        if found is None:
+            kinds = (self.tenants,) if account.preemptible else (self.tenants, self.firm)
+            pools = [""] + [account.pool] * (account.pool in self.tenants and account.pool != "")
+            pairs = [(kind[pool], account.tenant) for kind in kinds for pool in pools]
+            pairs.append((self.queues, account.queue))
+            for tree, name in pairs:
+                tree.admit(name)
+            found = self._trees[account] = tuple(pairs)
+        return found
+
+    def governing(self, pool: str) -> QuotaTree:
+        """The tree of tenants whose guarantees decide who may reclaim what in a pool."""
+        return self.tenants.get(pool, self.tenants[""])
+
+    def add(self, account: Account, amount: Amount) -> None:
+        for tree, name in self.trees(account):
+            tree.add(name, amount.units)
+        self._add_beside(account, amount.cpu_milli, amount.memory_bytes)
+
+    def remove(self, account: Account, amount: Amount) -> None:
+        for tree, name in self.trees(account):
+            tree.remove(name, amount.units)
+        self._add_beside(account, -amount.cpu_milli, -amount.memory_bytes)
+
+    def _add_beside(self, account: Account, cpu_milli: int, memory_bytes: int) -> None:
+        if cpu_milli or memory_bytes:
+            for branch in self.tenants[""].path(account.tenant):
+                cpu, memory = self.beside.get(branch.name, (0, 0))
+                self.beside[branch.name] = (cpu + cpu_milli, memory + memory_bytes)
+
+    def room(self, account: Account) -> int:
+        """Units that may be added now."""
+        return min(tree.available(name) for tree, name in self.trees(account))
+
+    def allowed(self, account: Account) -> int:
+        """Units that could be added now if the pools had no end: what limits leave."""
+        return min(tree.allowed(name) for tree, name in self.trees(account))
+
+    def allowed_ever(self, account: Account) -> int:
+        """The same if nobody held anything."""
+        return min(tree.allowed_ever(name) for tree, name in self.trees(account))
+
+    def entitlement(self, account: Account, units: int = 0) -> EntitlementClass:
+        """By which right the account holds what it does, with `units` more."""
+        tree = self.governing(account.pool)
+        tree.admit(account.tenant)
+        return "guaranteed" if tree.within_quota(account.tenant, units) else "borrowed"
+
+
+def _lending_nothing(tenants: Iterable[Tenant]) -> list[Tenant]:
+    return [replace(tenant, limit=None, borrowing_limit=None, lending_limit=0) for tenant in tenants]

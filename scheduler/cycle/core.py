@@ -1,0 +1,14 @@
+"""The state with its decisions: what the simulator and the live loop are given (scheduler.records.book)."""
+
+from __future__ import annotations
+
+from scheduler.cycle.plan import CyclePlan, plan
+from scheduler.cycle.state import State
+
+
+class Core(State):
+    def plan(self, now: float) -> CyclePlan:
+        """What to do now. Nothing changes but that the expected starts are kept, to tell how good they were."""
+        found = plan(self, now)
+        self.expect(found.expected)
+        return found

@@ -1,0 +1,64 @@
+"""Elastic jobs grow, one replica at a time, into capacity that nobody waiting could use in this cycle.
+
+Called when everybody who waits has been tried: what is still free is free of promises, windows and quotas for others.
+The tenant with the lowest share goes first, then the job with the fewest replicas beyond its smallest gang. What they
+gain they lose again to any smallest gang that needs it, before anything is killed (scheduler.cycle.rights).
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+from scheduler.cycle.order import branch_share
+from scheduler.cycle.state import FOREVER, Running, State, units_of
+from scheduler.cycle.trial import Trial
+from scheduler.model import Grant
+
+
+def grow(trial: Trial) -> dict[str, tuple[Grant, ...]]:
+    """The new grants of each job that grows: the old ones, and more after them."""
+    state = trial.state
+    grown: dict[str, tuple[Grant, ...]] = {}
+    heap = [
+        (*_turn(trial, running, len(running.grants)), running)
+        for running in state.elastic.values()
+        if len(running.grants) < running.job.max_replicas
+        and running.job.job_id not in trial.changed
+        and trial.now - running.shrunk_at >= state.policies.elastic_hold_seconds
+    ]
+    heapq.heapify(heap)
+    while heap:
+        *_, running = heapq.heappop(heap)
+        job, held = running.job, grown.get(running.job.job_id, running.grants)
+        added = _one_more(trial, running)
+        if added is None:
+            continue
+        held = grown[job.job_id] = (*held, *added)
+        if len(held) < job.max_replicas:
+            heapq.heappush(heap, (*_turn(trial, running, len(held)), running))
+    return grown
+
+
+def _one_more(trial: Trial, running: Running) -> tuple[Grant, ...] | None:
+    job, state = running.job, trial.state
+    if state.amount(job.request, 1) > state.accounts.room(running.kind.account):
+        return None
+    until = max(running.ends_by, trial.now) if job.time_limit is not None else FOREVER
+    added = trial.place(job.request, 1, job.tenant, until)
+    if added is not None:
+        trial.charge(running.kind, units_of(added), 1)
+        trial.settle(added, job.request, until)
+    return added
+
+
+def _turn(trial: Trial, running: Running, replicas: int) -> tuple[Any, ...]:
+    state: State = trial.state
+    tree = state.accounts.governing(running.kind.account.pool)
+    branch = tree.admit(running.kind.account.tenant)
+    return (
+        branch_share(state, tree, branch),
+        replicas - running.job.min_replicas,
+        running.started_at,
+        running.job.job_id,
+    )

@@ -1,0 +1,404 @@
+"""One cycle: `plan(state, now)`. Everything is tried on the cluster and the trees and undone: the state stays as it is.
+
+Heads are tried in order (scheduler.cycle.order). One that finds no room gets a promise, as many as the policy makes;
+who comes after it may start as long as no promise is delayed. So with one promise this is EASY backfill, with any
+number conservative backfill, with none a queue stops at its first job that cannot start. A class whose head was found
+blocked is not tried again in the cycle, nor in later ones before there is more room or time has passed for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler.cycle import reasons
+from scheduler.cycle.accounts import Account
+from scheduler.cycle.elastic import grow
+from scheduler.cycle.order import Line, Lines
+from scheduler.cycle.preempt import NoEviction, evict_for
+from scheduler.cycle.reasons import Blocked, LiveWaiting, Waiting
+from scheduler.cycle.rights import FAIR_SHARE, PRIORITY, QUEUE, RECLAIM, SURPLUS
+from scheduler.cycle.state import FOREVER, JobClass, State, units_of
+from scheduler.cycle.trial import Promise, Trial, consume
+from scheduler.model import EntitlementClass, Grant, Job, Plan, Preempt, Reason, Resize, Start
+from scheduler.placement.reasons import NO_ROOM
+
+RIGHT_IN_WORDS = {
+    PRIORITY: "a higher priority in the queue",
+    RECLAIM: "reclaims quota that its tenant had lent",
+    QUEUE: "reclaims what its queue is guaranteed",
+    FAIR_SHARE: "its tenant holds less than its fair share",
+    SURPLUS: "replicas beyond the smallest gang",
+}
+WAITS_FOR_ROOM = (NO_ROOM, reasons.KEPT)
+MOST_SHORTER = 100
+"""Jobs of a blocked class that are looked through for one short enough to end before a promise begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class CyclePlan(Plan):
+    """expected: by job, the time from which a promise keeps capacity for it.   version: of the state it is made for."""
+
+    expected: Mapping[str, float] = field(default_factory=dict)
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """Promises of an earlier cycle, to be used again, each with the starts of that cycle that it counted already.
+
+    freed, at: when they were made.   starts: all of that cycle.
+    """
+
+    freed: int
+    at: float
+    promises: tuple[tuple[Promise, frozenset[str]], ...]
+    starts: frozenset[str]
+
+
+def plan(state: State, now: float) -> CyclePlan:
+    """What to do now, and why the rest waits."""
+    state.begin_cycle(now)
+    if not state.pending and not state.elastic and not state.dependent:
+        return CyclePlan(version=state.version)
+    with Trial(state, now) as trial:
+        found = _Cycle(state, trial, now).run()
+    state.planned = state.version if found.actions else -1
+    return found
+
+
+class _Cycle:
+    """powerless: least amount with which an account, at a priority and after so many starts, had a right over nobody.
+    Rights only shrink as the amount grows."""
+
+    def __init__(self, state: State, trial: Trial, now: float) -> None:
+        self.state, self.trial, self.now = state, trial, now
+        self.actions: list[Start | Preempt | Resize] = []
+        self.promised_now: list[tuple[Promise, frozenset[str]]] = []
+        self.promises: dict[str, Promise] = {}
+        self.expectations: dict[str, Reason] = {}
+        self.kinds_blocked: list[tuple[JobClass, tuple[Reason, ...]]] = []
+        self.explained: set[int] = set()
+        self.started = trial.started_ids
+        self.searches = 0
+        self.powerless: dict[tuple[Account, int, int], int] = {}
+
+    def run(self) -> CyclePlan:
+        reuse = self._reuse_promises()
+        if not reuse:
+            self._promise_overdue()
+        complete = reuse and len(self.promises) >= self.state.policies.promises > 0
+        lines = Lines(self.trial, (lambda kind: not self._skips(kind)) if complete else (lambda kind: True))
+        for line, kind, job_id in lines:
+            job = self.state.pending[job_id][0]
+            if not self._skips(kind) and self._start(kind, job):
+                line.next()
+                continue
+            self._keep_for(kind, job)
+            if id(kind) not in self.explained:
+                self.explained.add(id(kind))
+                self.kinds_blocked.append((kind, self._explained(kind, job)))
+                self._start_shorter(kind)
+            if kind.verdict in WAITS_FOR_ROOM and len(self.promises) < self.state.policies.promises:
+                line.next()  # another job of the class may get a promise too, or start before one
+                continue
+            line.blocked()
+            if self.state.policies.promises == 0:
+                self._behind(line, job_id)
+        if self.state.policies.promises:
+            self._remember_promises(reuse)
+        for job_id, grants in grow(self.trial).items():
+            self.actions.append(Resize(job_id, grants, self._id(job_id, "resize")))
+        return self._plan()
+
+    # Starting
+
+    def _start(self, kind: JobClass, job: Job) -> bool:
+        """Starts the job if it can, with or without others giving way; else notes on its class why not."""
+        verdict = self._misfit(kind)
+        if verdict:
+            self._note(kind, verdict)
+            return False
+        own = self._withdraw_promise(job.job_id)
+        if self._start_reserved(kind, job):
+            return True
+        if kind.amount > self.state.accounts.room(kind.account):
+            verdict = self._short_of(kind, job)
+        else:
+            if self._start_here(kind, job):
+                return True
+            verdict = reasons.KEPT if self.trial.kept_back else NO_ROOM
+        if verdict != reasons.EXCEEDS_QUOTA and self._start_by_eviction(kind, job):
+            return True
+        if own is not None:
+            self.trial.promises.append(own)
+        kind.verdict = verdict
+        return False
+
+    def _short_of(self, kind: JobClass, job: Job) -> str:
+        """Of quota or of devices, where the trees have no room. Where all that is left in them is shared, they say no
+        more than placement does, unless a lending limit keeps something back."""
+        accounts, account = self.state.accounts, kind.account
+        if kind.amount > accounts.allowed_ever(account):
+            return reasons.EXCEEDS_QUOTA
+        if kind.amount > accounts.allowed(account):
+            return reasons.WAITING_FOR_QUOTA
+        mark = self.trial.cluster.mark()
+        fits = self.trial.place(kind.request, kind.replicas, account.tenant, self.trial.until(job.time_limit))
+        self.trial.cluster.rollback(mark)
+        if fits is not None:
+            return reasons.WAITING_FOR_QUOTA
+        return reasons.KEPT if self.trial.kept_back else NO_ROOM
+
+    def _start_here(self, kind: JobClass, job: Job) -> bool:
+        """On what is free. A job within its guarantee need not mind promises to those that would borrow."""
+        account, until = kind.account, self.trial.until(job.time_limit)
+        entitled = self.state.accounts.entitlement(account, kind.amount) == "guaranteed"
+        grants = self.trial.place(kind.request, kind.replicas, account.tenant, until, entitled)
+        if grants is None:
+            return False
+        self.trial.charge(kind, units_of(grants), len(grants))
+        self._commit(kind, job, grants, self.state.accounts.entitlement(account))
+        return True
+
+    def _start_reserved(self, kind: JobClass, job: Job) -> bool:
+        if not self.state.reservations:
+            return False
+        until = self.trial.until(job.time_limit)
+        grants = self.trial.place_reserved(kind.request, kind.replicas, kind.account.tenant, until)
+        if grants is None:
+            return False
+        self.trial.charge(kind, units_of(grants), len(grants))
+        self._commit(kind, job, grants, "reserved")
+        return True
+
+    def _start_by_eviction(self, kind: JobClass, job: Job) -> bool:
+        self._note(kind, "")
+        if self.searches >= self.state.policies.preemption_searches:
+            kind.tested_at = -1  # its turn comes in a later cycle
+            return False
+        if self.now < kind.search_again_at:
+            return False
+        whose = (kind.account, kind.priority, len(self.trial.started))
+        if kind.amount >= self.powerless.get(whose, kind.amount + 1):
+            return False
+        found = evict_for(self.trial, kind, job)
+        if isinstance(found, NoEviction):
+            self.searches += found.searched
+            kind.retry_at = found.retry_at
+            kind.search_again_at = self.now + self.state.policies.backfill_seconds
+            if not found.searched and not found.protected:
+                self.powerless[whose] = min(kind.amount, self.powerless.get(whose, kind.amount))
+            return False
+        self.searches += 1
+        kind.tested_at = -1
+        for victim, replicas, right in found.victims:
+            text = self._eviction_text(kind, job, victim, right)
+            self.actions.append(Preempt(victim, replicas, job.job_id, right, text, self._id(victim, "preempt")))
+        self._commit(kind, job, found.grants, self.state.accounts.entitlement(kind.account))
+        return True
+
+    def _commit(self, kind: JobClass, job: Job, grants: tuple[Grant, ...], entitlement: EntitlementClass) -> None:
+        until = self.trial.until(job.time_limit)
+        self.trial.settle(grants, kind.request, until)
+        self.trial.started.append((until, grants, kind.request))
+        self.started.add(job.job_id)
+        self.actions.append(Start(job.job_id, grants, entitlement, self._id(job.job_id, "start")))
+
+    def _misfit(self, kind: JobClass) -> str:
+        """What no waiting will cure."""
+        if self.state.queues and kind.queue not in self.state.queues:
+            return reasons.UNKNOWN_QUEUE
+        if self.state.pools_with_quota and not kind.account.pool:
+            return reasons.POOL_NOT_NAMED
+        return ""
+
+    def _skips(self, kind: JobClass) -> bool:
+        """Whether nothing has changed for a class since it was last found blocked."""
+        return not self.state.explain and kind.tested_at == self.state.freed and self.now < kind.retry_at
+
+    def _note(self, kind: JobClass, verdict: str) -> None:
+        kind.tested_at, kind.retry_at, kind.verdict = self.state.freed, FOREVER, verdict
+
+    # Promises
+
+    def _keep_for(self, kind: JobClass, job: Job) -> None:
+        """A promise to a head that finds no room, as far as the policy makes them."""
+        if job.job_id in self.promises or kind.verdict not in WAITS_FOR_ROOM:
+            return
+        if len(self.promises) < self.state.policies.promises:
+            self._promise(kind, job)
+
+    def _promise(self, kind: JobClass, job: Job) -> None:
+        if kind.unpromised_at == self.state.freed and not self.state.explain:
+            return
+        found = self.trial.promise(job.job_id, kind, job.time_limit)
+        if found is None:
+            kind.unpromised_at = self.state.freed
+        else:
+            self.promises[job.job_id] = found
+            self.trial.promises.append(found)
+            pristine = replace(found, extra=dict(found.extra), extra_host=dict(found.extra_host))
+            self.promised_now.append((pristine, frozenset(self.started)))
+
+    def _promise_overdue(self) -> None:
+        """Who has waited beyond its bound gets a promise before anybody is tried, whatever its place."""
+        late = []
+        for kind in self.state.waiting_classes():
+            bound = self.state.bound(kind)
+            if bound is not None and self.now - kind.jobs[0][0] > bound and not self._misfit(kind):
+                late.append((kind.jobs[0], kind))
+        for (_, job_id), kind in sorted(late, key=lambda one: one[0])[: self.state.policies.expected]:
+            if kind.amount <= self.state.accounts.allowed(kind.account):
+                self._promise(kind, self.state.pending[job_id][0])
+
+    def _withdraw_promise(self, job_id: str) -> Promise | None:
+        """Its own promise does not stand in a job's way."""
+        own = self.promises.get(job_id)
+        if own is not None:
+            self.trial.promises.remove(own)
+        return own
+
+    def _start_shorter(self, kind: JobClass) -> None:
+        """Backfill: later jobs of a class that only promises hold back, if they end before."""
+        if kind.verdict != reasons.KEPT:
+            return
+        tried = FOREVER
+        for _, job_id in kind.jobs[:MOST_SHORTER]:
+            job = self.state.pending[job_id][0]
+            if job_id in self.started or job.time_limit is None or job.time_limit >= tried:
+                continue
+            tried = job.time_limit
+            if kind.amount > self.state.accounts.room(kind.account):
+                return
+            if self._start_here(kind, job):
+                tried = FOREVER
+
+    def _reuse_promises(self) -> bool:
+        """Takes over the promises of an earlier cycle, if nothing was freed since, or not long ago.
+
+        What was freed meanwhile makes them later than they need be, never wrong. Not if a start that they count on has
+        not taken place.
+        """
+        old, policies = self.state.promised, self.state.policies
+        if not isinstance(old, Promised) or self.state.explain:
+            return False
+        if old.freed != self.state.freed and self.now - old.at >= policies.backfill_seconds:
+            return False
+        if any(job_id in self.state.pending for job_id in old.starts):
+            return False
+        if any(p.job_id not in self.state.pending or p.start <= self.now for p, _ in old.promises):
+            return False
+        for promise, known in old.promises:
+            again = replace(promise, extra=dict(promise.extra), extra_host=dict(promise.extra_host))
+            self.trial.promises.append(again)
+            self.promises[promise.job_id] = again
+            for job_id, until, grants, request in self.state.started_since:
+                if job_id not in known and promise.start < until:
+                    consume(again, grants, request)
+        return True
+
+    def _remember_promises(self, reused: bool) -> None:
+        """For later cycles. Those made on top of reused ones know all the starts that these did not."""
+        old, state = self.state.promised, self.state
+        if reused and isinstance(old, Promised):
+            since = frozenset(name for name, *_ in state.started_since)
+            added = tuple((promise, known | since) for promise, known in self.promised_now)
+            state.promised = Promised(old.freed, old.at, old.promises + added, old.starts | self.started)
+        else:
+            state.promised = Promised(state.freed, self.now, tuple(self.promised_now), frozenset(self.started))
+            state.started_since.clear()
+
+    # What is told
+
+    def _behind(self, line: Line, job_id: str) -> None:
+        """Nothing overtakes a blocked head: not in its queue, where a tenant is chosen first not of its tenant."""
+        text = f"job {job_id} is ahead in queue {line.queue.name}, and nothing overtakes it there"
+        reason = Reason(reasons.PRIORITY, text, {"jobs": 1}, (job_id,))
+        for kind in line.close():
+            self.kinds_blocked.append((kind, (reason,)))
+
+    def _explained(self, kind: JobClass, job: Job) -> tuple[Reason, ...]:
+        """All reasons that a class shares, the decisive one first."""
+        if not self.state.explain:
+            return ()
+        state, trial, verdict = self.state, self.trial, kind.verdict
+        found: list[Reason] = []
+        if verdict == reasons.UNKNOWN_QUEUE:
+            text = f"queue {kind.queue} is not in the settings; known are {', '.join(sorted(state.queues))}"
+            return (Reason(verdict, text),)
+        if verdict == reasons.POOL_NOT_NAMED:
+            text = f"tenants have quotas by pool; name one of {', '.join(sorted(state.pools_with_quota))}"
+            return (Reason(verdict, text),)
+        if verdict in (reasons.EXCEEDS_QUOTA, reasons.WAITING_FOR_QUOTA):
+            found.append(reasons.quota(state, kind))
+        until = trial.until(job.time_limit)
+        own = self._withdraw_promise(job.job_id)
+        mark = trial.cluster.mark()
+        if trial.place(kind.request, kind.replicas, kind.account.tenant, until) is None:
+            if trial.kept_back:
+                found.append(reasons.kept(trial, kind, until))
+            else:
+                found.append(reasons.no_room(trial, kind))
+        trial.cluster.rollback(mark)
+        if own is not None:
+            trial.promises.append(own)
+        if kind.retry_at < FOREVER:
+            seconds = int(kind.retry_at - self.now)
+            text = f"jobs that could give way have run too short a time; the first may in {seconds} s"
+            found.append(Reason(reasons.PROTECTED, text, {"seconds": seconds}))
+        near = reasons.nearest(trial, kind, until)
+        return (*found, near) if near is not None else tuple(found)
+
+    def _expect(self) -> None:
+        """Expected starts of the first that wait: of those with a promise, then of as many more as the policy says."""
+        for kind, _ in self.kinds_blocked:
+            if len(self.promises) >= self.state.policies.expected:
+                break
+            if kind.verdict in WAITS_FOR_ROOM:
+                head = next((job_id for _, job_id in kind.jobs if job_id not in self.started), None)
+                if head is not None and head not in self.promises:
+                    found = self.trial.promise(head, kind, self.state.pending[head][0].time_limit)
+                    if found is not None:
+                        self.promises[head] = found
+                        self.trial.promises.append(found)
+        for job_id, promise in self.promises.items():
+            if job_id not in self.started:
+                blockers = self.trial.blockers(promise)
+                self.expectations[job_id] = reasons.expected(self.state, promise, blockers, self.now)
+
+    def _plan(self) -> CyclePlan:
+        if not self.state.explain:
+            expected = {job_id: p.start for job_id, p in self.promises.items() if job_id not in self.started}
+            return CyclePlan(tuple(self.actions), LiveWaiting(self.state), expected, self.state.version)
+        self._expect()
+        blocked = []
+        for kind, why in self.kinds_blocked:
+            jobs = [one for one in kind.jobs if one[1] not in self.started]
+            blocked.append(Blocked(jobs, why, self.state.bound(kind)))
+        single = {job_id: reasons.dependency(self.state, job_id) for job_id in self.state.dependent}
+        waiting = Waiting(blocked, single, self.expectations, self.now)
+        expected = {job_id: p.start for job_id, p in self.promises.items() if job_id not in self.started}
+        return CyclePlan(tuple(self.actions), waiting, expected, self.state.version)
+
+    def _eviction_text(self, kind: JobClass, job: Job, victim: str, right: str) -> str:
+        """Who makes whom give way, by which right, both paths and both priorities (the shape is Kueue's)."""
+        tree = self.state.accounts.governing(kind.account.pool)
+        running = self.state.running[victim]
+        return (
+            f"{RIGHT_IN_WORDS[right]}: gives way to job {job.job_id}; "
+            f"its path {tree.path_name(kind.account.tenant)}, queue {kind.queue}, "
+            f"effective priority {self._effective(kind)}; "
+            f"given up by {tree.path_name(running.kind.account.tenant)}, queue {running.kind.queue}, "
+            f"effective priority {self._effective(running.kind)}"
+        )
+
+    def _effective(self, kind: JobClass) -> int:
+        queue = self.state.queues.get(kind.queue)
+        return kind.priority + (queue.priority if queue else 0)
+
+    def _id(self, job_id: str, verdict: str) -> str:
+        """The same for the same decision from the same state."""
+        text = f"{self.state.version}|{self.now}|{job_id}|{verdict}"
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -1,0 +1,59 @@
+"""How a site wants decisions made: read from its settings (scheduler.settings), in force for a whole cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+MOST_PROMISES = 100
+"""To so many jobs conservative backfill makes promises; those behind them may start, but wait without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that are kept, whole, during [start, end) in seconds since the epoch.
+
+    nodes: indices.   tenants: whose jobs may run there meanwhile; none for maintenance.
+    """
+
+    name: str
+    start: float
+    end: float
+    nodes: frozenset[int]
+    tenants: frozenset[str] = frozenset()
+    kind: Literal["reservation", "maintenance"] = "reservation"
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """backfill: promises to jobs that wait: 0 = nothing overtakes a job that waits in its queue, 1 = EASY, None =
+    conservative, to all that it looks at.   backfill_seconds: least time between two computations of promises, and
+    between two searches for victims for the same class.
+
+    preempt_by_priority, reclaim, preempt_for_fairness: by which rights a job may make others give way.
+    preemption_searches: most per cycle.   most_preemptions: after so many a job is left alone; None = never.
+
+    usage_weight: how much remembered usage counts against a tenant's weight (k; see scheduler.quota.shares).
+    entry_penalty_seconds: of use that a start counts at once.   elastic_hold_seconds: an elastic job that changed its
+    size keeps it so long before it grows.   expected: most jobs a cycle that get an expected start.
+    prices: per GPU-hour by device model, to weigh what a preemption loses; absent = 1.
+    """
+
+    backfill: int | None = 1
+    backfill_seconds: float = 0.0
+    preempt_by_priority: bool = True
+    reclaim: bool = True
+    preempt_for_fairness: bool = True
+    preemption_searches: int = 16
+    most_preemptions: int | None = None
+    usage_weight: float = 1.0
+    entry_penalty_seconds: float = 60.0
+    elastic_hold_seconds: float = 60.0
+    expected: int = 16
+    prices: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def promises(self) -> int:
+        """Most promises a cycle makes."""
+        return MOST_PROMISES if self.backfill is None else self.backfill

@@ -1,0 +1,261 @@
+"""Who gives way to a job that may ask for it: the fewest jobs killed, then GPU-seconds lost, then cost.
+
+A set of victims counts only if quotas then hold and the whole gang is placed; then each victim, in the reverse order,
+is put back if the job still fits (fill back), so that every one that is left is necessary. Replicas beyond an elastic
+job's smallest gang go before anybody is killed. Victims and placement are one decision, or none is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from scheduler.cycle.rights import Rights
+from scheduler.cycle.state import FOREVER, JobClass, Running, units_of
+from scheduler.cycle.trial import Trial
+from scheduler.cycle.victims import Choice, Loss, NodeOrder, Victim, loss
+from scheduler.model import Grant, Job
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """victims: (job_id, replicas taken, right).   grants: of the job that they make room for."""
+
+    victims: tuple[tuple[str, int, str], ...]
+    grants: tuple[Grant, ...]
+    loss: Loss
+
+
+@dataclass(frozen=True, slots=True)
+class NoEviction:
+    """protected: jobs that could give way, but for their least run time or number of preemptions.   retry_at: when the
+    first of them may.   searched: whether there was anybody to try at all."""
+
+    protected: int
+    retry_at: float
+    searched: bool
+
+
+def evict_for(trial: Trial, kind: JobClass, job: Job) -> Eviction | NoEviction:
+    """Finds victims for a job and leaves the trial with them gone and the job's grants taken and charged.
+
+    If there are none, the trial is as it was.
+    """
+    position, mark = trial.charges, trial.cluster.mark()
+    trial.charge(kind, kind.amount, kind.replicas)
+    search = _Search(trial, kind, job)
+    found = search.run()
+    if found is None:
+        trial.undo_charges(position)
+        trial.cluster.rollback(mark)
+        return NoEviction(search.protected, search.retry_at, bool(search.victims))
+    trial.cluster.keep(mark)
+    return found
+
+
+class _Search:
+    def __init__(self, trial: Trial, kind: JobClass, job: Job) -> None:
+        self.trial, self.kind, self.job = trial, kind, job
+        self.until = trial.until(job.time_limit)
+        self.rights = Rights(trial, kind)
+        self.entitled = trial.accounts.entitlement(kind.account) == "guaranteed"
+        self.protected, self.retry_at = 0, FOREVER
+        self.victims = list(self._candidates()) if self.rights.any() else []
+        self._suits = trial.cluster.shape(kind.request).suits
+
+    def run(self) -> Eviction | None:
+        if not self.victims:
+            return None
+        short = self.trial.accounts.room(self.kind.account) < 0
+        groups = [self._surplus_only(), self.victims]
+        if short:
+            groups.insert(1, self._relieving())
+        for victims in groups:
+            if not victims:
+                continue
+            best: tuple[Loss, int, list[Victim]] | None = None
+            for number, order in enumerate(self._orders(victims, short)):
+                taken = self._attempt(order)
+                if taken is not None:
+                    outcome = (loss({id(v): v for v in taken}.values()), number, _distinct(taken))
+                    steps = [(victim, victim.taken) for victim in outcome[2]]
+                    self._restore(outcome[2])
+                    if best is None or outcome[:2] < best[:2]:
+                        best, kept = outcome, steps
+            if best is not None:
+                return self._carry_out(best[0], kept)
+        return None
+
+    def _candidates(self) -> Iterable[Victim]:
+        for alike in self.trial.state.running_by_class.values():
+            one = next(iter(alike.values()))
+            whole, surplus = self.rights.over(one), self.rights.over_surplus(one)
+            if not one.job.preemptible:
+                whole = ""
+            if whole or (surplus and one.job.max_replicas > one.job.min_replicas):
+                for running in alike.values():
+                    victim = self._candidate(running, whole, surplus)
+                    if victim is not None:
+                        yield victim
+
+    def _candidate(self, running: Running, whole: str, surplus: str) -> Victim | None:
+        trial, now, job = self.trial, self.trial.now, running.job
+        if job.job_id in trial.changed:
+            return None  # this cycle has taken from it already
+        spare = len(running.grants) - job.min_replicas
+        steps = list(range(1, spare + 1)) if surplus and spare > 0 else []
+        if whole:
+            most, queue = trial.state.policies.most_preemptions, trial.state.queues.get(job.queue)
+            free_at = running.started_at + (queue.min_run_time if queue else 0.0)
+            if free_at > now:
+                self.protected += 1
+                self.retry_at = min(self.retry_at, free_at)
+            elif most is not None and running.preemptions >= most:
+                self.protected += 1
+            else:
+                steps.append(len(running.grants))
+        if not steps:
+            return None
+        seconds = running.unsaved_seconds(now)
+        return Victim(running, whole or surplus, steps, seconds * running.gpus, seconds * running.price / 3600)
+
+    def _surplus_only(self) -> list[Victim]:
+        """The victims without the step that would kill them."""
+        found = []
+        for one in self.victims if self.trial.state.elastic else ():
+            steps = [step for step in one.steps if step < len(one.running.grants)]
+            if steps:
+                found.append(Victim(one.running, one.right, steps, one.lost, one.cost))
+        return found
+
+    def _relieving(self) -> list[Victim]:
+        """The victims without which the job's quota has more room. It is the same for all of a class."""
+        before = self.trial.accounts.room(self.kind.account)
+        known: dict[Hashable, bool] = {}
+        for victim in self.victims:
+            running = victim.running
+            if running.kind.key not in known:
+                position = self.trial.charges
+                self.trial.charge(running.kind, -running.units, -len(running.grants))
+                known[running.kind.key] = self.trial.accounts.room(self.kind.account) > before
+                self.trial.undo_charges(position)
+        return [victim for victim in self.victims if known[victim.running.kind.key]]
+
+    def _orders(self, victims: Sequence[Victim], short: bool) -> list[list[Victim]]:
+        """Orders in which to take victims, by estimate the best first."""
+        by_loss = sorted(victims, key=_reluctance)
+        ways = NodeOrder(self.trial, self.kind, victims).orders()
+        orders = [_flat(way, victims) for way in ways]
+        if short:
+            return [_with_rest(order, by_loss) for order in orders] or [by_loss]
+        return orders
+
+    def _attempt(self, order: Sequence[Victim]) -> list[Victim] | None:
+        """Takes victims in order until the job fits, then puts back what was not needed. None: it never fits; nothing
+        is taken then."""
+        taken: list[Victim] = []
+        fits, patience, tries = self._fits(), 1, 0
+        for victim in order:
+            if fits:
+                break
+            while victim.taken < len(victim.steps) and not fits:
+                if not self._still_allowed(victim):
+                    break
+                self._take(victim)
+                taken.append(victim)
+                tries += 1
+                if tries >= patience or victim is order[-1]:
+                    fits = self._fits()
+                    tries, patience = 0, patience + 1
+        if not fits and not self._fits():
+            self._restore(_distinct(taken))
+            return None
+        needed: list[Victim] = []
+        for victim in reversed(taken):
+            self._put_back(victim)
+            if not self._fits():
+                self._take(victim)
+                needed.append(victim)
+        return needed
+
+    def _still_allowed(self, victim: Victim) -> bool:
+        whole = victim.steps[victim.taken] == len(victim.running.grants)
+        right = self.rights.over(victim.running) if whole else self.rights.over_surplus(victim.running)
+        if right:
+            victim.right = right
+        return bool(right)
+
+    def _fits(self) -> bool:
+        """Whether quotas hold and the gang can be placed."""
+        if self.trial.accounts.room(self.kind.account) < 0:
+            return False
+        if int(self.trial.cluster.free[self._suits].sum()) < self.kind.amount:
+            return False
+        mark = self.trial.cluster.mark()
+        grants = self._place()
+        self.trial.cluster.rollback(mark)
+        return grants is not None
+
+    def _place(self) -> tuple[Grant, ...] | None:
+        return self.trial.place(
+            self.kind.request, self.kind.replicas, self.kind.account.tenant, self.until, self.entitled
+        )
+
+    def _slice(self, victim: Victim, step: int) -> tuple[Grant, ...]:
+        """The grants that this step takes."""
+        grants = victim.running.grants
+        before = victim.steps[step - 1] if step else 0
+        return grants[len(grants) - victim.steps[step] : len(grants) - before]
+
+    def _take(self, victim: Victim) -> None:
+        grants = self._slice(victim, victim.taken)
+        self.trial.give_back(grants, victim.running.job.request)
+        self.trial.charge(victim.running.kind, -units_of(grants), -len(grants))
+        victim.taken += 1
+
+    def _put_back(self, victim: Victim) -> None:
+        victim.taken -= 1
+        grants = self._slice(victim, victim.taken)
+        for grant in grants:
+            self.trial.cluster.take(grant, victim.running.job.request)
+        self.trial.charge(victim.running.kind, units_of(grants), len(grants))
+
+    def _restore(self, victims: Iterable[Victim]) -> None:
+        for victim in victims:
+            while victim.taken:
+                self._put_back(victim)
+
+    def _carry_out(self, lost: Loss, kept: Sequence[tuple[Victim, int]]) -> Eviction:
+        for victim, steps in kept:
+            while victim.taken < steps:
+                self._take(victim)
+        grants = self._place()
+        assert grants is not None
+        victims = []
+        for victim, _ in kept:
+            running = victim.running
+            self.trial.changed[running.job.job_id] = running.grants[: len(running.grants) - victim.removed]
+            victims.append((running.job.job_id, victim.removed, victim.right))
+        self.trial.charge(self.kind, units_of(grants) - self.kind.amount, 0)
+        return Eviction(tuple(victims), grants, lost)
+
+
+def _reluctance(victim: Victim) -> tuple[bool, int, float, float, str]:
+    """Surplus first, low priority before high, little lost before much, the newest before older ones."""
+    running = victim.running
+    kills = victim.steps[0] == len(running.grants)
+    return (kills, running.kind.priority, victim.lost, -running.started_at, running.job.job_id)
+
+
+def _flat(way: Sequence[Choice], victims: Sequence[Victim]) -> list[Victim]:
+    numbers = dict.fromkeys(number for choice in way for number in choice.victims)
+    return [victims[number] for number in numbers]
+
+
+def _with_rest(order: Sequence[Victim], others: Sequence[Victim]) -> list[Victim]:
+    first = {id(victim) for victim in order}
+    return [*order, *(victim for victim in others if id(victim) not in first)]
+
+
+def _distinct(victims: Iterable[Victim]) -> list[Victim]:
+    return list({id(victim): victim for victim in victims}.values())

@@ -1,0 +1,226 @@
+"""Why a job waits, in codes (docs/scheduler.md) and in words: the arithmetic of quotas, counts by node, who blocks it.
+
+All that hold are told, the decisive one first. What is alike for all jobs of a class is computed once, in the cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from heapq import nsmallest
+from statistics import quantiles
+
+from scheduler.cycle.state import JobClass, State
+from scheduler.cycle.trial import Promise, Trial
+from scheduler.model import Reason, Request
+from scheduler.placement.reasons import NEVER_FITS, NO_ROOM, nearest_that_fits, why_not
+from scheduler.quota.tree import QuotaTree
+
+UNKNOWN_QUEUE, POOL_NOT_NAMED = "UnknownQueue", "PoolNotNamed"
+EXCEEDS_QUOTA, WAITING_FOR_QUOTA = "ExceedsMaxQuota", "WaitingForQuota"
+GUARANTEES_FIRST = "NotPreemptibleBeyondGuarantee"
+KEPT = "KeptForOthers"
+PRIORITY, DEPENDENCY, DEPENDENCY_FAILED = "Priority", "Dependency", "DependencyFailed"
+PROTECTED, BOUND, EXPECTED, NEAREST = "VictimsProtected", "WaitBoundExceeded", "ExpectedStart", "NearestFit"
+MOST_BLOCKERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Jobs of one class that did not start: (submitted_at, job_id) in order, and why."""
+
+    jobs: Sequence[tuple[float, str]]
+    reasons: tuple[Reason, ...]
+    bound: float | None
+
+
+class Waiting(Mapping[str, tuple[Reason, ...]]):
+    """Reasons by job, made when asked for from what the cycle found of its class."""
+
+    def __init__(
+        self,
+        blocked: Sequence[Blocked],
+        single: Mapping[str, tuple[Reason, ...]],
+        promises: Mapping[str, Reason],
+        now: float,
+    ) -> None:
+        self._blocked, self._single, self._promises, self._now = blocked, dict(single), promises, now
+
+    @cached_property
+    def _place(self) -> dict[str, tuple[int, int]]:
+        return {
+            job_id: (number, at) for number, of in enumerate(self._blocked) for at, (_, job_id) in enumerate(of.jobs)
+        }
+
+    def __len__(self) -> int:
+        return len(self._place) + len(self._single)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._place
+        yield from self._single
+
+    def __getitem__(self, job_id: str) -> tuple[Reason, ...]:
+        if job_id in self._single:
+            return self._single[job_id]
+        number, at = self._place[job_id]
+        of = self._blocked[number]
+        found = list(of.reasons)
+        if at:
+            first = of.jobs[0][1]
+            found.append(Reason(PRIORITY, f"{at} alike wait longer, {first} the longest", {"jobs": at}, (first,)))
+        waited = self._now - of.jobs[at][0]
+        if of.bound is not None and waited > of.bound:
+            text = f"waits {waited:.0f} s, its bound is {of.bound:.0f} s"
+            found.append(Reason(BOUND, text, {"seconds_over": int(waited - of.bound)}))
+        if job_id in self._promises:
+            found.append(self._promises[job_id])
+        return tuple(found)
+
+
+class LiveWaiting(Mapping[str, tuple[Reason, ...]]):
+    """The decisive code of what waits in the state at the moment it is asked: for runs that explain nothing."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __len__(self) -> int:
+        return len(self._state.pending) + len(self._state.dependent)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._state.pending
+        yield from self._state.dependent
+
+    def __getitem__(self, job_id: str) -> tuple[Reason, ...]:
+        if job_id in self._state.pending:
+            return (Reason(self._state.pending[job_id][1].verdict or PRIORITY),)
+        return dependency(self._state, job_id)
+
+
+def dependency(state: State, job_id: str) -> tuple[Reason, ...]:
+    """Of a job that waits for others to finish."""
+    unmet = sorted(state.dependent[job_id][1])
+    failed = tuple(other for other in unmet if other in state.failures)
+    if failed:
+        text = f"{', '.join(failed)} did not finish; cancel it, or submit it without the dependency"
+        return (Reason(DEPENDENCY_FAILED, text, {"jobs": len(failed)}, failed),)
+    return (Reason(DEPENDENCY, f"waits for {', '.join(unmet)} to finish", {"jobs": len(unmet)}, tuple(unmet)),)
+
+
+def quota(state: State, kind: JobClass) -> Reason:
+    """Which limit is in the way of a class that asks for more than there is room for, with its arithmetic."""
+    accounts, account = state.accounts, kind.account
+    trees = accounts.trees(account)
+    ever = accounts.allowed_ever(account)
+    if kind.amount > ever:
+        tree, name = min(trees, key=lambda pair: pair[0].allowed_ever(pair[1]))
+    else:
+        tree, name = min(trees, key=lambda pair: pair[0].available(pair[1]))
+    branch, available = tree[name], tree.available(name)
+    whose, path = _whose(state, tree), tree.path_name(name)
+    own = f"guaranteed {branch.subtree}, holds {branch.held}"
+    if branch.limit is not None:
+        own += f" of at most {branch.limit}"
+    borrowed = max(0, branch.usage - branch.subtree)
+    counts = {
+        "asked": kind.amount,
+        "available": available,
+        "guaranteed": branch.subtree,
+        "held": branch.held,
+        "borrowed": borrowed,
+    }
+    if kind.amount > ever:
+        text = f"asks for {kind.amount} units, {whose} {path} could never hold more than {max(0, ever)} ({own})"
+        return Reason(EXCEEDS_QUOTA, text, counts | {"potential": ever})
+    code = GUARANTEES_FIRST if tree in accounts.firm.values() else WAITING_FOR_QUOTA
+    text = f"asks for {kind.amount} units, {whose} {path} can take {available} ({own}, of it {borrowed} borrowed)"
+    if code == GUARANTEES_FIRST:
+        text += "; a job that cannot be preempted may take only its own guarantee and what nobody is guaranteed"
+    return Reason(code, text, counts, _holders(state, kind))
+
+
+def _whose(state: State, tree: QuotaTree) -> str:
+    return "queue" if tree is state.accounts.queues else "tenant"
+
+
+def _holders(state: State, kind: JobClass) -> tuple[str, ...]:
+    """The jobs that hold most of the same tenant's, then of its queue's."""
+    found = []
+    for alike in state.running_by_class.values():
+        one = next(iter(alike.values()))
+        if one.kind.account.tenant == kind.account.tenant or one.kind.queue == kind.queue:
+            near = one.kind.account.tenant == kind.account.tenant
+            found += [(not near, -running.units, job_id) for job_id, running in alike.items()]
+    return tuple(job_id for *_, job_id in sorted(found)[:MOST_BLOCKERS])
+
+
+def no_room(trial: Trial, kind: JobClass) -> Reason:
+    """It does not fit on what is free now: what nodes and devices lack, and who holds what it could have."""
+    cluster, code, text = trial.cluster, NO_ROOM, "does not fit together with what this cycle starts"
+    counts: Mapping[str, int] = {}
+    found = why_not(cluster, kind.request, kind.replicas)
+    if found is not None:
+        code, text, counts = found.code, found.text, found.counts
+    if kind.amount > int(cluster.capacity.sum()):
+        code, text = NEVER_FITS, f"asks for {kind.amount} units of {int(cluster.capacity.sum())} that there are; {text}"
+    return Reason(code, text, counts, _occupants(trial, kind))
+
+
+def kept(trial: Trial, kind: JobClass, until: float) -> Reason:
+    """It would fit, but for what is promised to others, or closed by a window before it has to end."""
+    jobs = tuple(promise.job_id for promise in trial.promises if promise.start < until)[:MOST_BLOCKERS]
+    windows = [window.name for window in trial.windows_for(kind.account.tenant, until)]
+    text = f"would fit, but it is kept for {', '.join([*jobs, *windows])}"
+    return Reason(KEPT, text, {"jobs": len(jobs), "windows": len(windows)}, jobs)
+
+
+def _occupants(trial: Trial, kind: JobClass) -> tuple[str, ...]:
+    """Running jobs on nodes that would suit, those that end first, then the largest."""
+    suits = trial.cluster.shape(kind.request).suits
+    found = []
+    for job_id, running in trial.state.running.items():
+        if any(suits[grant.node] for grant in running.grants):
+            found.append((running.ends_by, -running.units, job_id))
+    return tuple(job_id for *_, job_id in nsmallest(MOST_BLOCKERS, found))
+
+
+def nearest(trial: Trial, kind: JobClass, until: float) -> Reason | None:
+    """The largest request of this kind that would start now: fewer replicas, or fewer devices for each."""
+    room = trial.accounts.room(kind.account)
+    each = kind.amount // kind.replicas if kind.replicas else 0
+    most = kind.replicas - 1 if not each else min(kind.replicas - 1, room // each)
+    low, high = 0, max(0, most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _would_fit(trial, kind, kind.request, middle, until) else (low, middle - 1)
+    if low:
+        return Reason(NEAREST, f"{low} of {kind.replicas} replicas would start now", {"replicas": low})
+    for request, difference in nearest_that_fits(trial.cluster, kind.request):
+        if trial.state.amount(request, kind.replicas) <= room and _would_fit(
+            trial, kind, request, kind.replicas, until
+        ):
+            return Reason(NEAREST, f"would start now with {difference}", {"replicas": kind.replicas})
+    return None
+
+
+def _would_fit(trial: Trial, kind: JobClass, request: Request, replicas: int, until: float) -> bool:
+    mark = trial.cluster.mark()
+    grants = trial.place(request, replicas, kind.account.tenant, until)
+    trial.cluster.rollback(mark)
+    return grants is not None
+
+
+def expected(state: State, promise: Promise, blockers: tuple[str, ...], now: float) -> Reason:
+    """When a promise says the job starts, and how well such times were met so far."""
+    at = datetime.fromtimestamp(promise.start, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    text = f"expected to start by {at}, if running jobs end at their limits"
+    if blockers:
+        text += f", the last of them {blockers[0]}"
+    errors = state.expectation_errors
+    if len(errors) > 1:
+        tenths = quantiles(errors, n=10)
+        text += f"; of {len(errors)} such times half were off by less than {abs(tenths[4]):.0f} s, " + (
+            f"one in ten was late by more than {max(0.0, tenths[8]):.0f} s"
+        )
+    return Reason(EXPECTED, text, {"seconds": max(0, int(promise.start - now))}, blockers)

@@ -1,0 +1,434 @@
+"""What decisions are made from: nodes, what runs, what waits in which order, quotas, promises. Finished jobs are gone.
+
+Methods tell it of a change; `plan` changes nothing that can be seen. Memory is that of the jobs that wait or run.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scheduler.cycle.accounts import Account, Accounts, Amount
+from scheduler.cycle.policies import Policies, Reservation
+from scheduler.model import (
+    EntitlementClass,
+    Grant,
+    Job,
+    NodeState,
+    Preempt,
+    Queue,
+    Request,
+    Resize,
+    Start,
+    Tenant,
+)
+from scheduler.placement.cluster import Cluster
+from scheduler.placement.engine import Policy
+from scheduler.placement.packing import BestFit
+from scheduler.placement.shapes import shape_key
+from scheduler.quota.usage import DecayedUsage
+
+MOST_FAILURES_REMEMBERED = 10_000
+MOST_ERRORS_REMEMBERED = 1_000
+FOREVER = float("inf")
+
+
+@dataclass(slots=True)
+class JobClass:
+    """Pending jobs that are alike. amount: device units of the smallest gang.   jobs: (submitted_at, job_id), in order.
+
+    tested_at: `State.freed` when its first job was last found not to start; nothing but more room changes that before
+    `retry_at`.   unpromised_at: the same of when no known end would make room for it.   search_again_at: no
+    victims are looked for before.   verdict: the code of why.
+    """
+
+    key: Hashable
+    queue: str
+    request: Request
+    account: Account
+    priority: int
+    replicas: int
+    amount: int
+    bound: float | None
+    jobs: list[tuple[float, str]] = field(default_factory=list)
+    tested_at: int = -1
+    retry_at: float = FOREVER
+    unpromised_at: int = -1
+    search_again_at: float = -FOREVER
+    verdict: str = ""
+
+
+@dataclass(slots=True)
+class Running:
+    """units: charged.   gpus: held, with shares as fractions.   price: of them for an hour, in the site's prices.
+    shrunk_at: when it last lost replicas.   preemptions: that it has suffered before."""
+
+    job: Job
+    kind: JobClass
+    grants: tuple[Grant, ...]
+    started_at: float
+    entitlement: EntitlementClass
+    units: int
+    gpus: float
+    price: float
+    shrunk_at: float = -FOREVER
+    preemptions: int = 0
+
+    @property
+    def ends_by(self) -> float:
+        """The latest end; infinite without a time limit."""
+        return FOREVER if self.job.time_limit is None else self.started_at + self.job.time_limit
+
+    def unsaved_seconds(self, now: float) -> float:
+        """Since it started or last saved a checkpoint."""
+        ran, every = max(0.0, now - self.started_at), self.job.checkpoint_seconds
+        return ran % every if every else ran
+
+
+class State:
+    """tenants, queues: see scheduler.model.   placement: chooses nodes and devices.   explain: whether plans tell all
+    reasons; without, a waiting job has the first only, and cycles are cheaper.
+
+    Errors: ValueError for a tree of tenants that is none; PlacementError for nodes that are none.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        tenants: Iterable[Tenant] = (),
+        queues: Iterable[Queue] = (),
+        policies: Policies | None = None,
+        reservations: Sequence[Reservation] = (),
+        placement: Policy | None = None,
+        explain: bool = True,
+        now: float = 0.0,
+    ) -> None:
+        self.cluster, self.policies, self.explain = cluster, policies or Policies(), explain
+        self.placement: Policy = placement or BestFit()
+        self.reservations = tuple(reservations)
+        self.queues = {queue.name: queue for queue in queues}
+        self.declared = tuple(tenants)
+        self.accounts = Accounts(self.declared, self.queues.values(), self._capacity())
+        self.pools_with_quota = frozenset(tenant.pool for tenant in self.declared) - {""}
+        self.usage = {
+            queue.name: DecayedUsage(queue.half_life, now, self.policies.entry_penalty_seconds)
+            for queue in self.queues.values()
+            if queue.half_life
+        }
+        self.running: dict[str, Running] = {}
+        self.running_by_class: dict[Hashable, dict[str, Running]] = {}
+        self.elastic: dict[str, Running] = {}
+        self.ends: list[tuple[float, str]] = []
+        self.started_since: list[tuple[str, float, tuple[Grant, ...], Request]] = []
+        self.promised: object = None
+        self.planned = -1
+        self.pending: dict[str, tuple[Job, JobClass]] = {}
+        self.dependent: dict[str, tuple[Job, set[str]]] = {}
+        self.lines: dict[str, dict[Hashable, JobClass]] = {}
+        self.failures: dict[str, None] = {}
+        self.preempted: dict[str, int] = {}
+        self.expected: dict[str, float] = {}
+        self.expectation_errors: list[float] = []
+        self.version = 0
+        self.freed = 0
+        self._edges = 0
+        self._classes: dict[Hashable, JobClass] = {}
+        self._dependents: dict[str, list[str]] = {}
+        self._wholes = self._units_of_a_whole()
+        self.hosts = (int(cluster.cpu.sum()), int(cluster.host_memory.sum()))
+
+    # What happens
+
+    def submit(self, job: Job, now: float) -> None:
+        """It waits from now on, in the place that its `submitted_at` gives it. Dependencies on jobs that are not known
+        any more count as met, unless they are remembered to have failed."""
+        self.version += 1
+        unmet = {other for other in job.after if other in self.failures or self._knows(other)}
+        if unmet:
+            self.dependent[job.job_id] = (job, unmet)
+            for other in unmet:
+                self._dependents.setdefault(other, []).append(job.job_id)
+        else:
+            self._enqueue(job)
+
+    def withdraw(self, job_id: str, now: float) -> None:
+        """A job that waits is held, cancelled or refused."""
+        self.version += 1
+        if job_id in self.dependent:
+            _, unmet = self.dependent.pop(job_id)
+            for other in unmet:
+                self._dependents[other].remove(job_id)
+        else:
+            self._dequeue(job_id)
+            self.freed += 1
+        self.expected.pop(job_id, None)
+
+    def apply(self, action: Start | Preempt | Resize, now: float) -> None:
+        """A decision takes place; one of a plan that was made from another state may be refused.
+
+        Errors: PlacementError if grants are not free; KeyError for a job that does not wait, or run, as it should.
+        """
+        self.version += 1
+        if isinstance(action, Start):
+            job, _ = self.pending[action.job_id]
+            self.start(job, action.grants, action.entitlement, now)
+        elif isinstance(action, Preempt):
+            running = self.running[action.job_id]
+            if action.replicas >= len(running.grants):
+                self.preempted[action.job_id] = running.preemptions + 1
+                self._release(action.job_id, now)
+            else:
+                self._set_grants(running, running.grants[: -action.replicas], now)
+        else:
+            self._set_grants(self.running[action.job_id], action.grants, now)
+
+    def start(self, job: Job, grants: tuple[Grant, ...], entitlement: EntitlementClass, now: float) -> None:
+        """It runs, from the queue or, after a restart, from the records."""
+        kind = self._dequeue(job.job_id) if job.job_id in self.pending else self._class(job)
+        for grant in grants:
+            self.cluster.take(grant, job.request)
+        units = units_of(grants)
+        self._charge(kind, units, len(grants), now)
+        running = Running(job, kind, grants, now, entitlement, units, *self._worth(grants))
+        running.preemptions = self.preempted.pop(job.job_id, 0)
+        self.running[job.job_id] = running
+        self.running_by_class.setdefault(kind.key, {})[job.job_id] = running
+        if job.max_replicas > job.min_replicas:
+            self.elastic[job.job_id] = running
+        self.started_since.append((job.job_id, running.ends_by, grants, job.request))
+        if job.time_limit is not None:
+            insort(self.ends, (running.ends_by, job.job_id))
+        promised = self.expected.pop(job.job_id, None)
+        if promised is not None:
+            self.expectation_errors.append(now - promised)
+            del self.expectation_errors[:-MOST_ERRORS_REMEMBERED]
+
+    def end(self, job_id: str, now: float, finished: bool) -> None:
+        """A running job is over and its grants are free."""
+        self.version += 1
+        self._release(job_id, now)
+        self.preempted.pop(job_id, None)
+        if not finished:
+            self.failures[job_id] = None
+            if len(self.failures) > MOST_FAILURES_REMEMBERED:
+                del self.failures[next(iter(self.failures))]
+            return
+        for name in self._dependents.pop(job_id, ()):
+            job, unmet = self.dependent[name]
+            unmet.discard(job_id)
+            if not unmet:
+                del self.dependent[name]
+                self._enqueue(job)
+
+    def set_node(self, node: int, state: NodeState, now: float) -> None:
+        """Jobs on it stay until they are ended; quotas follow what is left."""
+        self.version += 1
+        self.freed += 1
+        self.cluster.set_state(node, state)
+        self.accounts.set_capacity(self._capacity())
+
+    def reconfigure(
+        self,
+        tenants: Iterable[Tenant],
+        queues: Iterable[Queue],
+        policies: Policies,
+        reservations: Sequence[Reservation],
+        now: float,
+    ) -> None:
+        """Settings were read anew. What runs goes on, also beyond a limit that has fallen: a breach, not an error."""
+        fresh = State(self.cluster, tenants, queues, policies, reservations, self.placement, self.explain, now)
+        for name, usage in fresh.usage.items():
+            if name in self.usage:
+                usage.since = self.usage[name].since
+                usage.restore(self.usage[name].snapshot(now), now)
+        for running in self.running.values():
+            running.kind = fresh._class(running.job)
+            fresh._charge(running.kind, running.units, len(running.grants), now, penalty=False)
+        for job, _ in self.pending.values():
+            fresh._enqueue(job)
+        for name in ("policies", "reservations", "queues", "declared", "accounts", "pools_with_quota", "usage"):
+            setattr(self, name, getattr(fresh, name))
+        self.pending, self.lines, self._classes = fresh.pending, fresh.lines, fresh._classes
+        self.version += 1
+        self.freed += 1
+
+    def expect(self, expected: Mapping[str, float]) -> None:
+        """The first expected start that a job was told is kept, to measure by how much it was wrong."""
+        for job_id, at in expected.items():
+            if job_id in self.pending:
+                self.expected.setdefault(job_id, at)
+
+    def begin_cycle(self, now: float) -> None:
+        """What was found of classes no longer holds if reservations began or ended since, or if what was decided then
+        has not taken place."""
+        if self.planned == self.version:
+            self.freed += 1
+        passed = sum((window.start <= now) + (window.end <= now) for window in self.reservations)
+        if passed != self._edges:
+            self._edges = passed
+            self.freed += 1
+
+    # What is known
+
+    def amount(self, request: Request, replicas: int) -> int:
+        """Device units of so many replicas; of whole devices, as many as the largest of the pool has."""
+        return request.devices * replicas * self._each(request)
+
+    def whole(self, pool: str) -> int:
+        """Units of a whole device of the pool, the largest of them."""
+        return self._wholes.get(pool, 1)
+
+    def demand(self, pool: str) -> Mapping[str, int]:
+        """Units that each tenant's pending jobs ask for, of the pool or of all."""
+        asked: dict[str, int] = {}
+        for kind in self.waiting_classes():
+            if pool in ("", kind.account.pool):
+                asked[kind.account.tenant] = asked.get(kind.account.tenant, 0) + kind.amount * len(kind.jobs)
+        return asked
+
+    def waiting_classes(self) -> Iterable[JobClass]:
+        for line in self.lines.values():
+            yield from line.values()
+
+    def bound(self, kind: JobClass) -> float | None:
+        """Seconds after which waiting is a breach."""
+        queue = self.queues.get(kind.queue)
+        return kind.bound if kind.bound is not None else queue.wait_bound if queue else None
+
+    # Its own
+
+    def _knows(self, job_id: str) -> bool:
+        return job_id in self.running or job_id in self.pending or job_id in self.dependent
+
+    def _class(self, job: Job) -> JobClass:
+        request = job.request
+        key = (
+            job.queue,
+            job.tenant,
+            job.priority,
+            job.min_replicas,
+            job.max_replicas,
+            job.preemptible,
+            job.wait_bound,
+            request.required_topology,
+            request.preferred_topology,
+            shape_key(request),
+        )
+        kind = self._classes.get(key)
+        if kind is None:
+            account = Account(job.tenant, request.pool, job.queue, job.preemptible)
+            kind = self._classes[key] = JobClass(
+                key,
+                job.queue,
+                request,
+                account,
+                job.priority,
+                job.min_replicas,
+                self.amount(request, job.min_replicas),
+                job.wait_bound,
+            )
+        return kind
+
+    def _enqueue(self, job: Job) -> None:
+        kind = self._class(job)
+        self.pending[job.job_id] = (job, kind)
+        insort(kind.jobs, (job.submitted_at, job.job_id))
+        if len(kind.jobs) == 1:
+            self.lines.setdefault(job.queue, {})[kind.key] = kind
+
+    def _dequeue(self, job_id: str) -> JobClass:
+        job, kind = self.pending.pop(job_id)
+        del kind.jobs[bisect_left(kind.jobs, (job.submitted_at, job_id))]
+        if not kind.jobs:
+            del self.lines[kind.queue][kind.key], self._classes[kind.key]
+        return kind
+
+    def _release(self, job_id: str, now: float) -> None:
+        running = self.running.pop(job_id)
+        self.elastic.pop(job_id, None)
+        alike = self.running_by_class[running.kind.key]
+        del alike[job_id]
+        if not alike:
+            del self.running_by_class[running.kind.key]
+        if running.job.time_limit is not None:
+            del self.ends[bisect_left(self.ends, (running.ends_by, job_id))]
+        for grant in running.grants:
+            self.cluster.give_back(grant, running.job.request)
+        self._charge(running.kind, -running.units, -len(running.grants), now)
+        self.freed += 1
+
+    def _set_grants(self, running: Running, grants: tuple[Grant, ...], now: float) -> None:
+        before, after = list(running.grants), list(grants)
+        for grant in running.grants:
+            if grant in after:
+                after.remove(grant)
+                before.remove(grant)
+        for grant in before:
+            self.cluster.give_back(grant, running.job.request)
+        for grant in after:
+            self.cluster.take(grant, running.job.request)
+        units = units_of(grants)
+        self._charge(running.kind, units - running.units, len(grants) - len(running.grants), now)
+        running.grants, running.units = grants, units
+        running.gpus, running.price = self._worth(grants)
+        if before:
+            running.shrunk_at = now
+            self.freed += 1
+
+    def _charge(self, kind: JobClass, units: int, replicas: int, now: float, penalty: bool = True) -> None:
+        """Units and replicas are both added, or both given back if negative."""
+        if units > 0 or replicas > 0:
+            self.accounts.add(kind.account, beside(kind.request, units, replicas))
+        else:
+            self.accounts.remove(kind.account, beside(kind.request, -units, -replicas))
+        usage = self.usage.get(kind.queue)
+        if usage is not None:
+            for branch in self.accounts.tenants[""].path(kind.account.tenant):
+                usage.change(branch.name, units, now, penalty)
+
+    def _worth(self, grants: Sequence[Grant]) -> tuple[float, float]:
+        """(GPUs, price of an hour of them)."""
+        gpus, price, prices = 0.0, 0.0, self.policies.prices
+        for grant in grants:
+            devices = self.cluster.nodes[grant.node].devices
+            for index, units in zip(grant.devices, grant.units, strict=True):
+                share = units / devices[index].units
+                gpus += share
+                price += share * prices.get(devices[index].model, 1.0)
+        return gpus, price
+
+    def _capacity(self) -> dict[str, int]:
+        """Units by pool of nodes that are there; those kept by a reservation count."""
+        units: dict[str, int] = {"": 0}
+        for node, state in zip(self.cluster.nodes, self.cluster.states, strict=True):
+            if state in ("available", "reserved"):
+                there = sum(device.units for device in node.devices)
+                units[""] += there
+                if node.pool:
+                    units[node.pool] = units.get(node.pool, 0) + there
+        return units
+
+    def _units_of_a_whole(self) -> dict[str, int]:
+        wholes: dict[str, int] = {}
+        for node in self.cluster.nodes:
+            for device in node.devices:
+                for pool in {"", node.pool}:
+                    wholes[pool] = max(wholes.get(pool, 1), device.units)
+        return wholes
+
+    def _each(self, request: Request) -> int:
+        """Units of one device of the request."""
+        if request.profile:
+            cuts = [cut for cut in self.cluster.geometries if cut is not None and request.profile in cut.profiles]
+            return max((cut.profiles[request.profile].units for cut in cuts), default=1)
+        return request.units or self.whole(request.pool)
+
+
+def beside(request: Request, units: int, replicas: int) -> Amount:
+    """Units of devices with what so many replicas hold beside them."""
+    return Amount(units, replicas * request.cpu_milli, replicas * request.host_memory_bytes)
+
+
+def units_of(grants: Sequence[Grant]) -> int:
+    return sum(sum(grant.units) for grant in grants)

@@ -1,0 +1,357 @@
+"""What a cycle tries: takes and gives back on the cluster and the trees, all undone when the trial is closed.
+
+Promises keep capacity from a time on. Who would still run then may take no more than what the promise leaves over; who
+ends before may take anything. A promise's `extra` is what is over, on each device and node that it uses.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from scheduler.cycle.accounts import Account, Amount
+from scheduler.cycle.policies import Reservation
+from scheduler.cycle.state import FOREVER, JobClass, State, beside
+from scheduler.model import Grant, Request
+from scheduler.placement.engine import place_gang
+
+OVERDUE_SECONDS = 60.0
+"""A job that has run past its limit is expected to be gone by then."""
+
+
+CAREFUL_STEPS = 256
+Event = tuple[float, tuple[Grant, ...], Request | None]
+"""When, the grants that come free then, and whose request they are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Grants kept for a job during [start, end).
+
+    extra: units and bytes over at `start`, by (node, device).   extra_host: milli-CPUs and bytes over, by node.
+    entitled: to a job that stays within what its tenant is guaranteed.
+    """
+
+    job_id: str
+    start: float
+    end: float
+    grants: tuple[Grant, ...]
+    request: Request
+    extra: dict[tuple[int, int], tuple[int, int]]
+    extra_host: dict[int, tuple[int, int]]
+    entitled: bool = False
+
+
+class Trial:
+    """To be used in a `with` statement; afterwards the state is as it was.
+
+    started: (latest end, grants, request) of what the trial starts.   started_ids: of which jobs.   changed: grants of
+    running jobs that it resizes or preempts.   changes: grows with every change of the trees.
+    """
+
+    def __init__(self, state: State, now: float) -> None:
+        self.state, self.now, self.cluster, self.accounts = state, now, state.cluster, state.accounts
+        self.promises: list[Promise] = []
+        self.kept_back = False
+        self.changes = 0
+        self.started: list[tuple[float, tuple[Grant, ...], Request]] = []
+        self.started_ids: set[str] = set()
+        self.changed: dict[str, tuple[Grant, ...]] = {}
+        self._charges: list[tuple[Account, Amount, bool]] = []
+        self._windows = [window for window in state.reservations if window.end > now]
+
+    def __enter__(self) -> Self:
+        self._mark = self.cluster.mark()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.undo_charges(0)
+        self.cluster.rollback(self._mark)
+
+    def grants(self, job_id: str) -> tuple[Grant, ...]:
+        """What a running job holds in this trial; nothing once it was preempted."""
+        changed = self.changed.get(job_id)
+        return self.state.running[job_id].grants if changed is None else changed
+
+    # Quotas
+
+    def charge(self, kind: JobClass, units: int, replicas: int) -> None:
+        """Adds units and what the replicas hold beside them to the trees; removes them if negative."""
+        added = units > 0 or replicas > 0
+        amount = beside(kind.request, abs(units), abs(replicas))
+        (self.accounts.add if added else self.accounts.remove)(kind.account, amount)
+        self._charges.append((kind.account, amount, added))
+        self.changes += 1
+
+    @property
+    def charges(self) -> int:
+        """A position for `undo_charges`."""
+        return len(self._charges)
+
+    def undo_charges(self, position: int) -> None:
+        while len(self._charges) > position:
+            account, amount, added = self._charges.pop()
+            self.changes += 1
+            (self.accounts.remove if added else self.accounts.add)(account, amount)
+
+    # Placement
+
+    def until(self, time_limit: float | None) -> float:
+        """The latest end of a job that starts now."""
+        return FOREVER if time_limit is None else self.now + time_limit
+
+    def place(
+        self, request: Request, replicas: int, tenant: str, until: float, entitled: bool = False
+    ) -> tuple[Grant, ...] | None:
+        """Takes a grant for each replica, respecting windows and promises until then; None: not all fit.
+
+        entitled: only promises to the entitled count.   Sets `kept_back`: whether only promises and windows are in the
+        way.
+        """
+        self.kept_back = False
+        closed = self._closed(tenant, self.now, until)
+        concerned = [p for p in self.promises if p.start < until and (p.entitled or not entitled)]
+        if not closed and not concerned:
+            return place_gang(self.cluster, request, replicas, self.state.placement)
+        mark = self.cluster.mark()
+        grants = place_gang(self.cluster, request, replicas, self.state.placement)
+        if grants is None:
+            self.cluster.rollback(mark)
+            return None
+        if not closed.intersection(g.node for g in grants) and all(_leaves(p, grants, request) for p in concerned):
+            self.cluster.keep(mark)
+            return grants
+        self.cluster.rollback(mark)
+        mark = self.cluster.mark()
+        self._close(closed)
+        for promise in concerned:
+            self._hold(promise)
+        grants = place_gang(self.cluster, request, replicas, self.state.placement)
+        self.cluster.rollback(mark)
+        self.kept_back = grants is None
+        self._take(grants, request)
+        return grants
+
+    def place_reserved(self, request: Request, replicas: int, tenant: str, until: float) -> tuple[Grant, ...] | None:
+        """The same on nodes only that a reservation keeps for the tenant, for as long as it does."""
+        windows = [w for w in self._windows if w.start <= self.now and tenant in w.tenants and until <= w.end]
+        nodes = frozenset(node for window in windows for node in window.nodes)
+        if not nodes:
+            return None
+        mark = self.cluster.mark()
+        self._close(number for number in range(len(self.cluster.nodes)) if number not in nodes)
+        self._close(self._closed(tenant, self.now, until))
+        grants = place_gang(self.cluster, request, replicas, self.state.placement)
+        self.cluster.rollback(mark)
+        self._take(grants, request)
+        return grants
+
+    def windows_for(self, tenant: str, until: float) -> list[Reservation]:
+        """Those that close nodes to the tenant before then."""
+        return [window for window in self._windows if window.start < until and tenant not in window.tenants]
+
+    def settle(self, grants: Sequence[Grant], request: Request, until: float) -> None:
+        """Grants that were taken stay: from what promises leave over, if they last that long."""
+        for promise in self.promises:
+            if promise.start < until:
+                consume(promise, grants, request)
+
+    def give_back(self, grants: Iterable[Grant], request: Request) -> None:
+        for grant in grants:
+            self.cluster.give_back(grant, request)
+
+    # Promises
+
+    def promise(self, job_id: str, kind: JobClass, time_limit: float | None) -> Promise | None:
+        """The earliest time from which the job could run to its limit; None if no known end makes room for it.
+
+        Running jobs are taken to end at their limits; those without one never.
+        """
+        mark = self.cluster.mark()
+        found = self._first(job_id, kind, FOREVER if time_limit is None else time_limit)
+        self.cluster.rollback(mark)
+        return found
+
+    def _first(self, job_id: str, kind: JobClass, lasts: float) -> Promise | None:
+        """Goes through the future in growing steps, then back to the first instant at which the job fits.
+
+        With windows and promises ahead, a later time may fit worse: then instant by instant, the first many of them.
+        """
+        events = self._events()
+        careful = CAREFUL_STEPS if self._windows or self.promises else 0
+        suits = self.cluster.shape(kind.request).suits
+        free = int(self.cluster.free[suits].sum())
+        position, step = 0, 1
+        while position < len(events):
+            mark, begin = self.cluster.mark(), position
+            while position < len(events) and (position < begin + step or free < kind.amount):
+                free += sum(sum(grant.units) for grant in self._release(events[position]) if suits[grant.node])
+                position += 1
+            found = self._kept(job_id, kind, events, position, lasts) if free >= kind.amount else None
+            if found is not None and (careful or position - begin == 1):
+                return found
+            if found is not None:
+                self.cluster.rollback(mark)
+                return self._between(job_id, kind, events, begin, position, lasts)
+            careful = max(0, careful - 1)
+            step = 1 if careful else 2 * step
+        return None
+
+    def _between(
+        self, job_id: str, kind: JobClass, events: Sequence[Event], low: int, high: int, lasts: float
+    ) -> Promise | None:
+        """The same among events of which it does not fit after the first `low`, and does after `high`."""
+        best: Promise | None = None
+        while high - low > 1:
+            middle, mark = (low + high) // 2, self.cluster.mark()
+            for event in events[low:middle]:
+                self._release(event)
+            found = self._kept(job_id, kind, events, middle, lasts)
+            if found is None:
+                low = middle
+            else:
+                self.cluster.rollback(mark)
+                best, high = found, middle
+        if best is None:
+            for event in events[low:high]:
+                self._release(event)
+            best = self._kept(job_id, kind, events, high, lasts)
+        return best
+
+    def _events(self) -> list[Event]:
+        """What changes in the future, in order."""
+        events: list[Event] = []
+        for end, job_id in self.state.ends:
+            grants = self.grants(job_id)
+            if grants:
+                request = self.state.running[job_id].job.request
+                events.append((max(end, self.now + OVERDUE_SECONDS), grants, request))
+        events += [started for started in self.started if started[0] < FOREVER]
+        events += [(window.end, (), None) for window in self._windows]
+        events += [(promise.end, (), None) for promise in self.promises if promise.end < FOREVER]
+        events.sort(key=lambda event: event[0])
+        return events
+
+    def _release(self, event: Event) -> tuple[Grant, ...]:
+        _, grants, request = event
+        if request is not None:
+            self.give_back(grants, request)
+        return grants
+
+    def _kept(
+        self,
+        job_id: str,
+        kind: JobClass,
+        events: Sequence[Event],
+        position: int,
+        lasts: float,
+    ) -> Promise | None:
+        """The promise from the last of these events on, if the job then fits for as long as it lasts."""
+        cluster, start = self.cluster, events[position - 1][0]
+        mark = cluster.mark()
+        self._close(self._closed(kind.account.tenant, start, start + lasts))
+        for other in self.promises:
+            if other.start < start + lasts and start < other.end:
+                self._hold(other)
+        grants = place_gang(cluster, kind.request, kind.replicas, self.state.placement)
+        found = None
+        if grants is not None:
+            places = {(grant.node, device) for grant in grants for device in grant.devices}
+            extra = {at: (int(cluster.free[at]), int(cluster.memory_free[at])) for at in places}
+            hosts = {g.node: (int(cluster.cpu_free[g.node]), int(cluster.host_memory_free[g.node])) for g in grants}
+            entitled = self.accounts.entitlement(kind.account, kind.amount) == "guaranteed"
+            found = Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, entitled)
+        cluster.rollback(mark)
+        return found
+
+    def blockers(self, promise: Promise, most: int = 8) -> tuple[str, ...]:
+        """Running jobs that hold what is promised, those that end last first."""
+        places = {(grant.node, device) for grant in promise.grants for device in grant.devices}
+        found = []
+        for end, job_id in reversed(self.state.ends):
+            if end <= promise.start:
+                grants = self.grants(job_id)
+                if any((grant.node, device) in places for grant in grants for device in grant.devices):
+                    found.append(job_id)
+                    if len(found) == most:
+                        break
+        return tuple(found)
+
+    # Its own
+
+    def _closed(self, tenant: str, start: float, end: float) -> set[int]:
+        """Nodes that a window keeps from the tenant some time during [start, end)."""
+        return {
+            node
+            for window in self._windows
+            if window.start < end and start < window.end and tenant not in window.tenants
+            for node in window.nodes
+        }
+
+    def _close(self, nodes: Iterable[int]) -> None:
+        for node in nodes:
+            if self.cluster.open[node]:
+                self.cluster.set_state(node, "reserved")
+
+    def _hold(self, promise: Promise) -> None:
+        """Takes what is free now beyond what the promise leaves over. A MIG device is kept with its whole node."""
+        cluster = self.cluster
+        for (node, device), (units, memory) in promise.extra.items():
+            if cluster.geometries[cluster.kind[node, device]] is not None:
+                self._close((node,))
+                continue
+            kept = int(cluster.free[node, device]) - max(0, units)
+            if kept > 0:
+                bytes_kept = max(0, int(cluster.memory_free[node, device]) - max(0, memory))
+                cluster.take(Grant(node, (device,), (kept,)), Request(1, kept, bytes_kept))
+        for node, (cpu, memory) in promise.extra_host.items():
+            kept_cpu = max(0, int(cluster.cpu_free[node]) - max(0, cpu))
+            kept_memory = max(0, int(cluster.host_memory_free[node]) - max(0, memory))
+            if kept_cpu or kept_memory:
+                cluster.take(Grant(node, (), ()), Request(0, cpu_milli=kept_cpu, host_memory_bytes=kept_memory))
+
+    def _take(self, grants: tuple[Grant, ...] | None, request: Request) -> None:
+        for grant in grants or ():
+            self.cluster.take(grant, request)
+
+
+def _used(grants: Sequence[Grant], request: Request, promise: Promise) -> tuple[Counter[tuple[int, int]], Counter[int]]:
+    """Units by (node, device), grants by node, of what lies where the promise does."""
+    units: Counter[tuple[int, int]] = Counter()
+    nodes: Counter[int] = Counter()
+    for grant in grants:
+        if grant.node in promise.extra_host:
+            nodes[grant.node] += 1
+            for device, held in zip(grant.devices, grant.units, strict=True):
+                if (grant.node, device) in promise.extra:
+                    units[grant.node, device] += held
+    return units, nodes
+
+
+def _leaves(promise: Promise, grants: Sequence[Grant], request: Request) -> bool:
+    """Whether the grants take no more than the promise leaves over."""
+    units, nodes = _used(grants, request, promise)
+    if any(taken > promise.extra[at][0] for at, taken in units.items()):
+        return False
+    if request.memory_bytes and any(request.memory_bytes > promise.extra[at][1] for at in units):
+        return False
+    if any(grant.profile and (grant.node, d) in promise.extra for grant in grants for d in grant.devices):
+        return False
+    return all(
+        count * request.cpu_milli <= promise.extra_host[node][0]
+        and count * request.host_memory_bytes <= promise.extra_host[node][1]
+        for node, count in nodes.items()
+    )
+
+
+def consume(promise: Promise, grants: Sequence[Grant], request: Request) -> None:
+    """The grants are taken out of what the promise leaves over; less than nothing is left where they break it."""
+    units, nodes = _used(grants, request, promise)
+    for at, taken in units.items():
+        left, memory = promise.extra[at]
+        promise.extra[at] = (left - taken, memory - request.memory_bytes)
+    for node, count in nodes.items():
+        cpu, memory = promise.extra_host[node]
+        promise.extra_host[node] = (cpu - count * request.cpu_milli, memory - count * request.host_memory_bytes)

@@ -1,0 +1,68 @@
+"""The scheduler's HTTP from the other side: what the command line speaks through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from warehouse.errors import LedgerError
+
+DEFAULT_URL = "http://127.0.0.1:8070"
+TIMEOUT_SECONDS = 30.0
+
+
+class Client:
+    """Errors: LedgerError in one line for whatever the scheduler refuses, or if it does not answer."""
+
+    def __init__(self, url: str, token: str = "", actor: str = "") -> None:
+        headers = {"x-actor": actor} | ({"authorization": f"Bearer {token}"} if token else {})
+        self._url = url.rstrip("/")
+        self._http = httpx.Client(base_url=self._url, headers=headers, timeout=TIMEOUT_SECONDS)
+
+    def submit(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._asked("POST", "/api/v1/jobs", json=job)
+        return answer
+
+    def jobs(self, status: str = "", queue: str = "") -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/jobs", params={"status": status, "queue": queue})
+        return answer
+
+    def explain(self, job_id: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self._asked("GET", f"/api/v1/jobs/{quote(job_id)}")
+        return answer
+
+    def tell(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """what: cancel, hold, release or finish."""
+        answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{quote(job_id)}/{what}", json=body or {})
+        return answer
+
+    def set_node(self, name: str, state: str) -> dict[str, Any]:
+        answer: dict[str, Any] = self._asked("POST", f"/api/v1/nodes/{quote(name)}", json={"state": state})
+        return answer
+
+    def _asked(self, method: str, path: str, **what: Any) -> Any:
+        try:
+            answer = self._http.request(method, path, **what)
+            document = answer.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise LedgerError(
+                self._url, f"does not answer as a scheduler ({error})", "Start `gpuledger scheduler`, or give its --url"
+            ) from error
+        if answer.is_success:
+            return document
+        detail = document.get("detail", document) if isinstance(document, dict) else document
+        raise LedgerError(f"scheduler at {self._url}", str(detail))
+
+
+def read_token(path: Path | None) -> str:
+    """The file's only line; '' without a file.   Errors: LedgerError if it is too short to be a secret."""
+    if path is None:
+        return ""
+    token = path.read_text(encoding="utf-8").strip()
+    if len(token) < 16 or "\n" in token:
+        raise LedgerError(str(path), "is no token", "One line of at least 16 characters fits")
+    return token

@@ -1,0 +1,136 @@
+"""The door: jobs in, answers out, metrics. JSON over HTTP; what a refused request needs is in its `detail`.
+
+POST /api/v1/jobs                      submit            GET  /api/v1/jobs?status=&queue=    list
+GET  /api/v1/jobs/{id}                 explain           POST /api/v1/jobs/{id}/cancel | hold | release
+POST /api/v1/jobs/{id}/finish          {"succeeded": true}: told by whoever runs it
+POST /api/v1/nodes/{name}              {"state": "maintenance"}
+GET  /metrics                          Prometheus        GET  /healthz
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, get_args
+
+from fastapi import Body, FastAPI, Query, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from scheduler.exposition import prometheus_text
+from scheduler.live.service import RefusedError, Service
+from scheduler.model import NodeState
+from warehouse.errors import LedgerError
+
+MOST_BYTES = 1 << 20
+"""Of a request's body."""
+OPEN_PATHS = ("/healthz",)
+
+
+def build_app(service: Service, token: str = "", allowed_hosts: tuple[str, ...] = ("*",)) -> FastAPI:
+    """token: that every request but /healthz must bring as a bearer; '' = nobody needs one.
+
+    allowed_hosts: names under which it answers, so that a page from elsewhere cannot speak through a browser.
+    """
+    app = FastAPI(title="gpuledger scheduler", docs_url=None, redoc_url=None)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
+    wanted = hashlib.sha256(token.encode()).digest() if token else b""
+
+    @app.middleware("http")
+    async def guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+        if wanted and request.url.path not in OPEN_PATHS and not _brings(request, wanted):
+            return _problem(401, "give the scheduler's token: Authorization: Bearer ...")
+        if request.method == "POST":
+            if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+                return _problem(415, "send application/json")
+            if not (request.headers.get("content-length") or "x").isdigit():
+                return _problem(411, "say the content-length")
+            if int(request.headers["content-length"]) > MOST_BYTES:
+                return _problem(413, f"at most {MOST_BYTES:,} bytes fit")
+        return await go_on(request)
+
+    @app.exception_handler(RefusedError)
+    async def refused(_: Request, error: RefusedError) -> JSONResponse:
+        return _problem(error.status, str(error))
+
+    @app.exception_handler(LedgerError)
+    async def broken(_: Request, error: LedgerError) -> JSONResponse:
+        return _problem(503, str(error))
+
+    _job_routes(app, service)
+    _other_routes(app, service)
+    return app
+
+
+def _job_routes(app: FastAPI, service: Service) -> None:
+    @app.post("/api/v1/jobs")
+    def submit(request: Request, job: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
+        return service.submit(job, _actor(request))
+
+    @app.get("/api/v1/jobs")
+    def jobs(
+        status: str = "", queue: str = "", limit: Annotated[int, Query(ge=1, le=10_000)] = 1000
+    ) -> list[dict[str, Any]]:
+        return service.list(status, queue, limit)
+
+    @app.get("/api/v1/jobs/{job_id:path}")
+    def explain(job_id: str) -> dict[str, Any]:
+        return service.explain(job_id)
+
+    @app.post("/api/v1/jobs/{job_id:path}/cancel")
+    def cancel(request: Request, job_id: str) -> dict[str, Any]:
+        return service.cancel(job_id, _actor(request))
+
+    @app.post("/api/v1/jobs/{job_id:path}/hold")
+    def hold(job_id: str) -> dict[str, Any]:
+        return service.hold(job_id)
+
+    @app.post("/api/v1/jobs/{job_id:path}/release")
+    def release(job_id: str) -> dict[str, Any]:
+        return service.release(job_id)
+
+    @app.post("/api/v1/jobs/{job_id:path}/finish")
+    def finish(request: Request, job_id: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
+        succeeded = body.get("succeeded")
+        if not isinstance(succeeded, bool):
+            raise RefusedError("succeeded", f"is {succeeded!r}", "true or false fits")
+        return service.finish(job_id, succeeded, _actor(request))
+
+
+def _other_routes(app: FastAPI, service: Service) -> None:
+    @app.post("/api/v1/nodes/{name:path}")
+    def node(name: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
+        state: NodeState | None = next((fits for fits in get_args(NodeState) if fits == body.get("state")), None)
+        if state is None:
+            raise RefusedError("state", f"is {body.get('state')!r}", f"One of {', '.join(get_args(NodeState))} fits")
+        service.set_node(name, state)
+        return {"node": name, "state": state}
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        return Response(
+            prometheus_text(service.measured(Service.series)), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    @app.get("/healthz")
+    def healthz() -> Response:
+        problem = service.outbox.problem
+        return JSONResponse(
+            {"status": "degraded" if problem else "ok", "problem": problem, "events_waiting": service.outbox.waiting}
+        )
+
+
+def _actor(request: Request) -> str:
+    """Who asks, as far as the request says: a name for the records, proven by nothing but the token."""
+    return request.headers.get("x-actor", "") or "http"
+
+
+def _brings(request: Request, wanted: bytes) -> bool:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    digest = hashlib.sha256(given.strip().encode("utf-8", errors="surrogateescape")).digest()
+    return hmac.compare_digest(digest, wanted) and scheme.lower() == "bearer"
+
+
+def _problem(status: int, text: str) -> JSONResponse:
+    return JSONResponse({"detail": text}, status_code=status)

@@ -1,0 +1,79 @@
+"""Rows on their way to the books: in memory here, safe in the log, confirmed one by one.
+
+A crash loses nothing: what was not confirmed is made again from the log, and is the same, so that the store knows it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from collectors.readings import Row
+from scheduler.records.log import Log
+from warehouse.errors import LedgerError
+
+log_to = logging.getLogger(__name__)
+
+READER = "events"
+TOGETHER = 10_000
+"""Rows handed over in one piece, about."""
+Deliver = Callable[[str, Sequence[Row]], None]
+"""Takes rows of a record type and returns when they are safe.   Errors: LedgerError; it is told, and tried again."""
+
+
+class Outbox:
+    """deliver: None = nobody reads events.   problem: why rows wait, '' if they do not.
+
+    `number` is to be set to an entry's number before its rows are told.
+    """
+
+    def __init__(self, log: Log, deliver: Deliver | None) -> None:
+        self._log, self._deliver = log, deliver
+        self._told = log.told(READER)
+        self._waiting: deque[tuple[int, str, Sequence[Row]]] = deque()
+        self.number = 0
+        self.problem = ""
+
+    def tell(self, record: str, rows: Sequence[Row]) -> None:
+        """Rows of the entry `number`; those of entries that were confirmed before are known already."""
+        if self._deliver is not None and self.number > self._told and rows:
+            self._waiting.append((self.number, record, rows))
+
+    @property
+    def waiting(self) -> int:
+        """Rows."""
+        return sum(len(rows) for _, _, rows in self._waiting)
+
+    def hand_over(self) -> None:
+        """Delivers what waits, in order."""
+        if self._deliver is None:
+            return
+        while self._waiting:
+            record, rows, pieces, number = self._next()
+            try:
+                self._deliver(record, rows)
+            except LedgerError as error:
+                if self.problem != str(error):
+                    log_to.error("events wait: %s", error)
+                self.problem = str(error)
+                return
+            for _ in range(pieces):
+                self._waiting.popleft()
+            self.problem = ""
+            if not self._waiting or self._waiting[0][0] != number:
+                self._told = number
+                self._log.set_told(READER, number)
+
+    def _next(self) -> tuple[str, list[Row], int, int]:
+        """(record type, rows, how many pieces they are, number of the last one's entry)."""
+        number, record, _ = self._waiting[0]
+        rows: list[Row] = []
+        pieces = 0
+        for later, kind, more in islice(self._waiting, TOGETHER):
+            if kind != record or len(rows) >= TOGETHER:
+                break
+            number, pieces = later, pieces + 1
+            rows += more
+        return record, rows, pieces, number

@@ -1,0 +1,395 @@
+"""The loop: what was asked and what ended goes into the log, a plan is made, logged, applied and carried out.
+
+An entry is on disk before anything follows from it. After a crash the same entries make the same state; a start or
+stop that was logged and perhaps not carried out is told to the executor again, which does it once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from scheduler.exposition import Series, series
+from scheduler.fragmentation import Fragmentation, typical_demand
+from scheduler.live.executors import Executor, Launch, Over
+from scheduler.live.history import ended, lines
+from scheduler.live.outbox import Deliver, Outbox
+from scheduler.model import Job, NodeState, Preempt, Reason
+from scheduler.records import restore as records
+from scheduler.records.book import TIME_LIMIT, Live, Status
+from scheduler.records.codec import plain, plan_actions, read
+from scheduler.records.events import Cause, Ending, instant, shares
+from scheduler.records.log import Entry, Kind, Log
+from scheduler.settings import Settings
+from scheduler.setup import WHOLE_GPUS
+from warehouse.errors import LedgerError
+
+MOST_LISTED = 1000
+
+
+class RefusedError(LedgerError):
+    """A request that cannot be met. status: as in HTTP."""
+
+    def __init__(self, where: str, what: str, next_step: str = "", status: int = 422) -> None:
+        super().__init__(where, what, next_step)
+        self.status = status
+
+
+class Service:
+    """One scheduler over one log. Methods may be called by any thread; each is done whole before the next.
+
+    clock: seconds since the epoch; a clock that goes back is held until it catches up.
+    deliver: of rows for the books (see outbox); None = nobody reads them.
+    look_again: seconds after which what waits is looked at even if nothing happened.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        settings: Settings,
+        cluster: str,
+        executor: Executor,
+        clock: Callable[[], float],
+        deliver: Deliver | None = None,
+        look_again: float = 60.0,
+    ) -> None:
+        self.log, self.executor, self.cluster, self.look_again = log, executor, cluster, look_again
+        self._clock = clock
+        self._lock = threading.RLock()
+        self.outbox = Outbox(log, deliver)
+        self.waiting: Mapping[str, tuple[Reason, ...]] = {}
+        self._codes: dict[str, tuple[str, ...]] = {}
+        self._planned_at = float("-inf")
+        self._due = True
+        self.cycles = 0
+        self.cycle_seconds = 0.0
+        configurations = log.of_kind("configured")
+        wanted = settings.model_dump(mode="json")
+        if not configurations or configurations[-1].body["settings"] != wanted:
+            at = max(clock(), configurations[-1].at if configurations else 0.0)
+            trial = Entry("configured", at, body={"settings": wanted})
+            records.check_nodes([*configurations, trial])
+            configurations += log.append([trial])
+        self.restored = records.restore(self._counted(), configurations, cluster, self.outbox.tell)
+        self.book = self.restored.book
+        for job_id, live in self.book.jobs.items():
+            if live.status == "stopping":
+                executor.stop(job_id, live.attempt)
+
+    # What is asked
+
+    def submit(self, document: Mapping[str, Any], actor: str) -> dict[str, Any]:
+        """A job as in scheduler.model.Job, without `submitted_at`; `payload` is for the executor. The same job again
+        is the same job.
+
+        Errors: RefusedError if it is no job, or another of that name is known.
+        """
+        with self._lock:
+            now = self._now()
+            fields = {key: value for key, value in document.items() if key != "payload"}
+            fields.setdefault("job_id", f"job-{self.log.last + 1}")
+            try:
+                job = read(Job, {**fields, "submitted_at": now}, "job")
+            except LedgerError as error:
+                raise RefusedError(error.where, error.what, error.next_step) from error
+            known = next((e for e in self.log.of_job(job.job_id) if e.kind in ("submit", "reject")), None)
+            if known is not None:
+                return self._known(known, job)
+            payload = document.get("payload") or {}
+            problem = self._misfit(job, payload)
+            if problem is not None:
+                self._happen("reject", job.job_id, {"job": plain(job), "cause": records.cause_body(problem)})
+                raise RefusedError(f"job {job.job_id}", problem.text)
+            self._happen("submit", job.job_id, {"job": plain(job), "actor": actor, "payload": payload})
+            return self.show(job.job_id)
+
+    def cancel(self, job_id: str, actor: str) -> dict[str, Any]:
+        """Ends a job. What runs is stopped first; its quota is free at once."""
+        with self._lock:
+            live = self._live(job_id)
+            cause = records.cause_body(Cause("Cancelled", "", actor))
+            if live.status in ("pending", "held"):
+                self._happen("end", job_id, {"ending": "cancelled", "cause": cause})
+                return {"job_id": job_id, "status": "cancelled"}
+            if live.status == "stopping":
+                raise RefusedError(f"job {job_id}", "is stopping already", "Cancel it when it waits again", 409)
+            self._stop(job_id, live, "cancelled", Cause("Cancelled", "", actor))
+            return self.show(job_id)
+
+    def hold(self, job_id: str) -> dict[str, Any]:
+        """A pending job waits until it is released."""
+        with self._lock:
+            self._expect(job_id, "pending")
+            self._happen("hold", job_id)
+            return self.show(job_id)
+
+    def release(self, job_id: str) -> dict[str, Any]:
+        with self._lock:
+            self._expect(job_id, "held")
+            self._happen("release", job_id)
+            return self.show(job_id)
+
+    def finish(self, job_id: str, succeeded: bool, actor: str) -> dict[str, Any]:
+        """A running job is over, says whoever runs it."""
+        with self._lock:
+            self._expect(job_id, "running")
+            ending: Ending = "finished" if succeeded else "failed"
+            self._happen("end", job_id, {"ending": ending, "cause": records.cause_body(Cause("", "", actor))})
+            return {"job_id": job_id, "status": ending}
+
+    def set_node(self, name: str, state: NodeState) -> None:
+        with self._lock:
+            index = {node.name: number for number, node in enumerate(self.restored.setup.nodes)}
+            if name not in index:
+                raise RefusedError(f"node {name}", "is not there", "", 404)
+            self._happen("node", body={"node": index[name], "state": state})
+
+    def configure(self, settings: Settings) -> None:
+        """Other settings from now on.   Errors: LedgerError if nodes changed; settings as they were do nothing."""
+        with self._lock:
+            wanted = settings.model_dump(mode="json")
+            before = self.log.of_kind("configured")
+            if before[-1].body["settings"] == wanted:
+                return
+            if settings.nodes() != tuple(self.restored.setup.nodes):
+                raise LedgerError("pools", "have changed", "Start the scheduler again to add nodes")
+            self._happen("configured", body={"settings": wanted})
+
+    # What is known
+
+    def show(self, job_id: str) -> dict[str, Any]:
+        with self._lock:
+            live = self._live(job_id)
+            job = live.job
+            return {
+                "job_id": job_id,
+                "status": live.status,
+                "tenant": job.tenant,
+                "queue": job.queue,
+                "priority": job.priority,
+                "submitted_at": instant(job.submitted_at),
+                "since": instant(live.since),
+                "attempt": live.attempt,
+                "nodes": sorted({self.restored.setup.nodes[grant.node].name for grant in live.grants}),
+                "entitlement": live.entitlement if live.grants else None,
+                "reason": self._reasons(job_id)[0].code if live.status == "pending" else None,
+            }
+
+    def list(self, status: str = "", queue: str = "", limit: int = MOST_LISTED) -> list[dict[str, Any]]:
+        """Jobs that are not over, in the order of submission."""
+        with self._lock:
+            found = [
+                job_id
+                for job_id, live in self.book.jobs.items()
+                if status in ("", live.status) and queue in ("", live.job.queue)
+            ]
+            return [self.show(job_id) for job_id in found[:limit]]
+
+    def explain(self, job_id: str) -> dict[str, Any]:
+        """Everything about a job, also one that is over: why it waits, when it may start, what was decided."""
+        with self._lock:
+            history = self.log.of_job(job_id)
+            if not history:
+                raise RefusedError(f"job {job_id}", "was never submitted", "", 404)
+            live = self.book.jobs.get(job_id)
+            document: dict[str, Any] = self.show(job_id) if live else {"job_id": job_id, "status": ended(history)}
+            if live is not None and live.status == "pending":
+                document["reasons"] = [plain(reason) for reason in self._reasons(job_id)]
+                expected = self.restored.core.expected.get(job_id)
+                document["expected_start"] = None if expected is None else instant(expected)
+                document["expected_start_error_seconds"] = self._past_errors()
+            document["history"] = lines(history, job_id)
+            return document
+
+    def measured(self, what: Callable[[Service], Any]) -> Any:
+        """Reads several things as of one moment."""
+        with self._lock:
+            self.book.meter.advance(self._now())
+            return what(self)
+
+    def series(self) -> Sequence[Series]:
+        """Its metrics now. The demand that fragmentation is measured for is what waits and runs."""
+        with self._lock:
+            requests = [live.job.request for live in self.book.jobs.values()]
+            demand = typical_demand(requests) if requests else WHOLE_GPUS
+            shapes = [task.request for task in demand.tasks if task.request.devices]
+            return series(self.book.meter, Fragmentation(self.restored.core.cluster, demand), shapes)
+
+    # The loop
+
+    def step(self) -> bool:
+        """One round: what is over, limits, a cycle where something changed, starts that can go, events. Answers
+        whether it did anything."""
+        with self._lock:
+            before = self.log.last
+            for over in self.executor.poll():
+                self._over(over)
+            self._enforce_limits()
+            now = self._now()
+            if self._due or now - self._planned_at >= self.look_again or self._edge_passed(now):
+                self._cycle(now)
+            self._launch()
+            did = self.log.last != before
+        self.outbox.hand_over()
+        return did
+
+    def _cycle(self, now: float) -> None:
+        now = max(now, round(self.restored.planned_at + 0.001, 3))  # see Book.decide
+        self._due, self._planned_at = False, now
+        plan = self.restored.core.plan(now)
+        self.cycles += 1
+        if plan.actions:
+            jobs = tuple(dict.fromkeys(_concerned(plan.actions)))
+            body = {"actions": plan_actions(plan), "expected": dict(plan.expected)}
+            self._happen("plan", body=body, at=now, jobs=jobs)
+            for action in plan.actions:
+                live = self.book.jobs[action.job_id]
+                if isinstance(action, Preempt) and live.status == "stopping":
+                    self.executor.stop(action.job_id, live.attempt)
+            self._due = True  # the reasons of who still waits name who started
+        self.waiting = plan.waiting
+        self.book.meter.explained(plan.waiting)
+        self._note_reasons(now)
+
+    def _note_reasons(self, now: float) -> None:
+        """Writes down the reasons of jobs whose codes are others than before."""
+        codes = {job_id: tuple(reason.code for reason in reasons) for job_id, reasons in self.waiting.items()}
+        changed = [job_id for job_id, found in codes.items() if self._codes.get(job_id) != found]
+        if changed:
+            body = {job_id: [plain(reason) for reason in self.waiting[job_id]] for job_id in changed}
+            self._happen("reasons", body=body, at=now, jobs=tuple(changed), changes=False)
+        self._codes = codes
+
+    def _launch(self) -> None:
+        """Starts what was decided, once nothing that stops holds any of its devices."""
+        starting = [job_id for job_id, live in self.book.jobs.items() if live.status == "starting"]
+        if not starting:
+            return
+        busy = {
+            (grant.node, device)
+            for live in self.book.jobs.values()
+            if live.status == "stopping"
+            for grant in live.grants
+            for device in grant.devices
+        }
+        for job_id in starting:
+            live = self.book.jobs[job_id]
+            if any((grant.node, device) in busy for grant in live.grants for device in grant.devices):
+                continue
+            held = [(share.node, share.device) for share in shares(self.restored.setup.nodes, live.grants)]
+            try:
+                self.executor.start(Launch(live.job, live.attempt, held, live.payload))
+            except (LedgerError, OSError, KeyError, TypeError, ValueError) as error:
+                cause = Cause("StartFailed", f"{type(error).__name__}: {error}", "executor")
+                self._happen("end", job_id, {"ending": "failed", "cause": records.cause_body(cause)})
+            else:
+                self._happen("launched", job_id, changes=False)
+
+    def _over(self, over: Over) -> None:
+        live = self.book.jobs.get(over.job_id)
+        if live is not None and live.attempt == over.attempt:
+            if live.status == "stopping":
+                self._happen("freed", over.job_id)
+            elif live.status in ("starting", "running"):
+                if live.status == "starting":
+                    self._happen("launched", over.job_id)
+                ending: Ending = "finished" if over.result == "finished" else "failed"
+                cause = Cause("" if ending == "finished" else "ExitStatus", over.text, "executor")
+                self._happen("end", over.job_id, {"ending": ending, "cause": records.cause_body(cause)})
+        self.executor.confirm(over)
+
+    def _enforce_limits(self) -> None:
+        now = self._now()
+        late = [
+            (job_id, live)
+            for job_id, live in self.book.jobs.items()
+            if live.status == "running"
+            and live.job.time_limit is not None
+            and live.started_at is not None
+            and now - live.started_at >= live.job.time_limit
+        ]
+        for job_id, live in late:
+            self._stop(job_id, live, "failed", TIME_LIMIT)
+
+    def _stop(self, job_id: str, live: Live, ending: Ending, cause: Cause) -> None:
+        self._happen("stop", job_id, {"ending": ending, "cause": records.cause_body(cause)})
+        self.executor.stop(job_id, live.attempt)
+
+    def _edge_passed(self, now: float) -> bool:
+        return any(self._planned_at < edge <= now for edge in self.restored.setup.edges())
+
+    def _happen(
+        self,
+        kind: Kind,
+        job_id: str = "",
+        body: dict[str, Any] | None = None,
+        at: float | None = None,
+        jobs: tuple[str, ...] = (),
+        changes: bool = True,
+    ) -> None:
+        """On disk first, then applied.   changes: what could make another plan."""
+        (entry,) = self.log.append([Entry(kind, self._now() if at is None else at, job_id, body or {}, jobs)])
+        self.outbox.number = entry.sequence
+        self.restored.apply(entry)
+        self._due |= changes
+
+    # Its own
+
+    def _now(self) -> float:
+        restored = getattr(self, "restored", None)
+        return max(round(self._clock(), 3), restored.at if restored is not None else 0.0)
+
+    def _counted(self) -> Any:
+        for entry in self.log.entries():
+            self.outbox.number = entry.sequence
+            yield entry
+
+    def _live(self, job_id: str) -> Live:
+        live = self.book.jobs.get(job_id)
+        if live is None:
+            raise RefusedError(f"job {job_id}", "does not wait or run", "`list` shows those that do", 404)
+        return live
+
+    def _expect(self, job_id: str, status: Status) -> None:
+        found = self._live(job_id).status
+        if found != status:
+            raise RefusedError(f"job {job_id}", f"is {found}, not {status}", status=409)
+
+    def _known(self, entry: Entry, job: Job) -> dict[str, Any]:
+        same = {**entry.body["job"], "submitted_at": 0} == {**plain(job), "submitted_at": 0}
+        if entry.kind == "reject" or not same:
+            raise RefusedError(f"job {job.job_id}", "another of that name was submitted", "Choose another job_id", 409)
+        if job.job_id in self.book.jobs:
+            return self.show(job.job_id)
+        return {"job_id": job.job_id, "status": ended(self.log.of_job(job.job_id))}
+
+    def _misfit(self, job: Job, payload: Any) -> Cause | None:
+        """Why a job is not let in."""
+        queues = {queue.name for queue in self.restored.setup.queues}
+        if not job.job_id or not job.tenant:
+            return Cause("Misconfigured", "job_id and tenant must not be empty")
+        if queues and job.queue not in queues:
+            return Cause("UnknownQueue", f"queue {job.queue!r} is not one of {', '.join(sorted(queues))}")
+        if not 1 <= job.min_replicas <= job.max_replicas:
+            return Cause("Misconfigured", f"replicas from {job.min_replicas} to {job.max_replicas} are no range")
+        if min(job.request.devices, job.request.units, job.request.cpu_milli, job.request.host_memory_bytes) < 0:
+            return Cause("Misconfigured", "asks for less than nothing")
+        if not isinstance(payload, dict):
+            return Cause("Misconfigured", "payload is not an object")
+        return None
+
+    def _reasons(self, job_id: str) -> tuple[Reason, ...]:
+        return self.waiting.get(job_id) or (Reason("PendingEvaluation", "no cycle has looked at it yet"),)
+
+    def _past_errors(self) -> dict[str, Any]:
+        """How good expected starts were: late is positive."""
+        errors = sorted(self.restored.core.expectation_errors)
+        if not errors:
+            return {"known": 0}
+        return {"known": len(errors), "p50": errors[len(errors) // 2], "p95": errors[len(errors) * 95 // 100]}
+
+
+def _concerned(actions: Sequence[Any]) -> list[str]:
+    """Jobs that a plan concerns: who starts, shrinks, gives way, and for whom."""
+    return [name for action in actions for name in (action.job_id, getattr(action, "by_job", "")) if name]

@@ -1,0 +1,259 @@
+"""What is free where, in arrays over nodes; what is taken and given back, exactly; and what was tried, undone.
+
+The order of the nodes is the order in which ties are decided: the first wins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.model import Grant, Node, NodeState, Request
+from scheduler.placement.errors import PlacementError
+from scheduler.placement.mig import Geometry, geometry
+from scheduler.placement.shapes import Shape, shape_key
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+MOST_SHAPES = 1024
+"""Shapes whose scores are remembered; the one that was asked first goes first."""
+
+
+class DeviceKind(NamedTuple):
+    """What devices must have in common to be interchangeable."""
+
+    model: str
+    units: int
+    geometry: str
+
+
+class Cluster:
+    """Free capacity of nodes and devices. All integers: units, milli-CPUs, bytes.
+
+    Arrays by node: `cpu_free`, `host_memory_free`, `parts_free` (of all its devices, see `scale`), `open` (its state is
+    available), `changed_at` (value of `clock` at its last change).
+    By node and device (past a node's last device: kind -1, capacity 0): `kind` (index in `kinds`), `capacity`, `free`,
+    `memory`, `memory_free`, `slots` (MIG slices in use).
+    `holders[n, k]`: how many grants on node n hold k whole devices; k = 0: a share of one.
+    `scale`: into so many parts each device can be cut, so that shares of all kinds are integers; `factor` of each kind.
+
+    Errors: PlacementError for nodes of one name, or a device whose units are not its geometry's.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = tuple(nodes)
+        self.index = {node.name: number for number, node in enumerate(self.nodes)}
+        if len(self.index) != len(self.nodes):
+            name, times = Counter(node.name for node in self.nodes).most_common(1)[0]
+            raise PlacementError(f"node {name}", f"is listed {times} times", "Give each node a name of its own")
+        self.tainted = any(node.taints for node in self.nodes)
+        self.devices = sum(len(node.devices) for node in self.nodes)
+        self.width = max((len(node.devices) for node in self.nodes), default=0)
+        kinds: dict[DeviceKind, int] = {}
+        shape = (len(self.nodes), self.width)
+        self.kind: IntArray = np.full(shape, -1, dtype=np.int64)
+        self.capacity: IntArray = np.zeros(shape, dtype=np.int64)
+        self.memory: IntArray = np.zeros(shape, dtype=np.int64)
+        for n, node in enumerate(self.nodes):
+            for d, device in enumerate(node.devices):
+                kind = DeviceKind(device.model, device.units, device.geometry)
+                self.kind[n, d] = kinds.setdefault(kind, len(kinds))
+                self.capacity[n, d] = device.units
+                self.memory[n, d] = device.memory_bytes
+        self.kinds = tuple(kinds)
+        self.geometries: tuple[Geometry | None, ...] = tuple(_geometry_of(kind) for kind in kinds)
+        self.scale = math.lcm(*(kind.units for kind in self.kinds)) if self.kinds else 1
+        self.factor: IntArray = np.array([self.scale // kind.units for kind in self.kinds] + [0], dtype=np.int64)
+        self.cpu: IntArray = np.array([node.cpu_milli for node in self.nodes], dtype=np.int64)
+        self.host_memory: IntArray = np.array([node.memory_bytes for node in self.nodes], dtype=np.int64)
+        self.most_cpu = max(1, int(self.cpu.max(initial=0)))
+        self.parts_free: IntArray = self.scaled(self.capacity).sum(axis=1)
+        self.most_parts = max(1, int(self.parts_free.max(initial=0)))
+        self.free, self.memory_free = self.capacity.copy(), self.memory.copy()
+        self.cpu_free, self.host_memory_free = self.cpu.copy(), self.host_memory.copy()
+        self.slots: IntArray = np.zeros(shape, dtype=np.int64)
+        self.holders: IntArray = np.zeros((len(self.nodes), self.width + 1), dtype=np.int64)
+        self.states: list[NodeState] = [node.state for node in self.nodes]
+        self.open: BoolArray = np.array([state == "available" for state in self.states], dtype=np.bool_)
+        self.residents: dict[tuple[int, int], Counter[str]] = {}
+        self.clock, self._last = 0, -1
+        self.changed_at: IntArray = np.zeros(len(self.nodes), dtype=np.int64)
+        self._undo: list[tuple[Grant, Request, str, int] | tuple[int, NodeState]] = []
+        self._marks: list[int] = []
+        self._shapes: dict[object, Shape] = {}
+
+    def scaled(self, units: IntArray) -> IntArray:
+        """Units by node and device as parts of `scale`, comparable between kinds."""
+        return units * self.factor[self.kind]
+
+    def scaled_row(self, node: int) -> list[int]:
+        """What is free of each of the node's devices, as parts of `scale`."""
+        row: list[int] = (self.free[node] * self.factor[self.kind[node]]).tolist()
+        return row
+
+    def shape(self, request: Request) -> Shape:
+        """What the request means on these nodes; the same object for equal requests, while it is remembered."""
+        key = shape_key(request)
+        found = self._shapes.get(key)
+        if found is None:
+            if len(self._shapes) >= MOST_SHAPES:
+                del self._shapes[next(iter(self._shapes))]
+            found = self._shapes[key] = Shape(self, request)
+        return found
+
+    def changed_since(self, clock: int) -> IntArray:
+        """Nodes that changed after that value of `clock`; all of them after -1."""
+        if clock == self.clock - 1 and clock >= 0:
+            return np.array([self._last], dtype=np.int64)
+        return np.flatnonzero(self.changed_at > clock)
+
+    def take(self, grant: Grant, request: Request, workload_class: str = "") -> None:
+        """Holds the share.   workload_class: under which its neighbours know it (see placement.interference).
+
+        Errors: PlacementError if any part of it is not free; nothing is taken then.
+        """
+        self._apply(grant, request, workload_class, 1)
+
+    def give_back(self, grant: Grant, request: Request, workload_class: str = "") -> None:
+        """The exact opposite of `take`, also on a node that has failed since.
+
+        Errors: PlacementError if it was not held; nothing changes then.
+        """
+        self._apply(grant, request, workload_class, -1)
+
+    def set_state(self, node: int, state: NodeState) -> None:
+        """What is held there stays held; only an available node is given more."""
+        if self._marks:
+            self._undo.append((node, self.states[node]))
+        self.states[node] = state
+        self.open[node] = state == "available"
+        self._touch(node)
+
+    def mark(self) -> int:
+        """From here on changes are remembered, until this mark is rolled back or kept. Marks nest."""
+        self._marks.append(len(self._undo))
+        return len(self._marks) - 1
+
+    def rollback(self, mark: int) -> None:
+        """Undoes every change since the mark, and forgets it and those set after it."""
+        position = self._marks[mark]
+        del self._marks[mark:]
+        undone = self._undo[position:]
+        del self._undo[position:]
+        marks, self._marks = self._marks, []
+        for entry in reversed(undone):
+            if len(entry) == 2:
+                self.set_state(*entry)
+            else:
+                grant, request, workload_class, sign = entry
+                self._apply(grant, request, workload_class, -sign)
+        self._marks = marks
+
+    def keep(self, mark: int) -> None:
+        """Forgets the mark and those set after it; the changes stay."""
+        del self._marks[mark:]
+        if not self._marks:
+            self._undo.clear()
+
+    def device_memory(self, grant: Grant, request: Request) -> tuple[int, ...]:
+        """Bytes of each device that the grant holds: a whole device's, an instance's, or what was asked."""
+        if grant.profile:
+            found = []
+            for d in grant.devices:
+                cut = self.geometries[self.kind[grant.node, d]]
+                assert cut is not None
+                found.append(int(self.memory[grant.node, d]) * cut.profiles[grant.profile].slices // cut.slices)
+            return tuple(found)
+        if request.units == 0:
+            return tuple(int(self.memory[grant.node, d]) for d in grant.devices)
+        return (request.memory_bytes,) * len(grant.devices)
+
+    def device_slots(self, grant: Grant) -> tuple[int, ...]:
+        """MIG slices of each device that the grant holds; a whole device that can be cut is all of them."""
+        found = []
+        for position, d in enumerate(grant.devices):
+            cut = self.geometries[self.kind[grant.node, d]] if any(self.geometries) else None
+            if cut is None:
+                found.append(0)
+            elif grant.profile:
+                found.append(cut.profiles[grant.profile].bits(grant.starts[position]))
+            else:
+                found.append((1 << cut.slices) - 1)
+        return tuple(found)
+
+    def _apply(self, grant: Grant, request: Request, workload_class: str, sign: int) -> None:
+        n = grant.node
+        cpu = int(self.cpu_free[n]) - sign * request.cpu_milli
+        host = int(self.host_memory_free[n]) - sign * request.host_memory_bytes
+        if not 0 <= cpu <= self.cpu[n]:
+            raise self._refused(n, sign, "CPU")
+        if not 0 <= host <= self.host_memory[n]:
+            raise self._refused(n, sign, "host memory")
+        after: dict[int, tuple[int, int]] = {}
+        memory = self.device_memory(grant, request)
+        for d, units, held in zip(grant.devices, grant.units, memory, strict=True):
+            free, left = after.get(d) or (int(self.free[n, d]), int(self.memory_free[n, d]))
+            free, left = free - sign * units, left - sign * held
+            if not 0 <= free <= self.capacity[n, d]:
+                raise self._refused(n, sign, f"device {d}")
+            if not 0 <= left <= self.memory[n, d]:
+                raise self._refused(n, sign, f"memory of device {d}")
+            after[d] = (free, left)
+        masks = self._masks(grant, sign)
+        self.parts_free[n] -= sign * sum(
+            units * int(self.factor[self.kind[n, d]]) for d, units in zip(grant.devices, grant.units, strict=True)
+        )
+        for d, (free, left) in after.items():
+            self.free[n, d], self.memory_free[n, d] = free, left
+        for d, mask in masks.items():
+            self.slots[n, d] = mask
+        self.cpu_free[n], self.host_memory_free[n] = cpu, host
+        if grant.devices:
+            self.holders[n, self._holding(grant)] += sign
+        if workload_class:
+            for d in grant.devices:
+                self.residents.setdefault((n, d), Counter())[workload_class] += sign
+        if self._marks:
+            self._undo.append((grant, request, workload_class, sign))
+        self._touch(n)
+
+    def _masks(self, grant: Grant, sign: int) -> dict[int, int]:
+        """Slices occupied afterwards, by device."""
+        masks: dict[int, int] = {}
+        n = grant.node
+        for d, bits in zip(grant.devices, self.device_slots(grant), strict=True):
+            mask = masks.get(d, int(self.slots[n, d]))
+            if mask & bits != (0 if sign > 0 else bits):
+                raise self._refused(n, sign, f"slices of device {d}")
+            masks[d] = mask ^ bits
+        return masks
+
+    def _holding(self, grant: Grant) -> int:
+        shared = any(u < self.capacity[grant.node, d] for d, u in zip(grant.devices, grant.units, strict=True))
+        return 0 if shared else len(grant.devices)
+
+    def _touch(self, node: int) -> None:
+        self.clock += 1
+        self.changed_at[node] = self.clock
+        self._last = node
+
+    def _refused(self, node: int, sign: int, what: str) -> PlacementError:
+        name = self.nodes[node].name
+        if sign > 0:
+            return PlacementError(f"node {name}", f"{what} is not free for that grant", "Place it again on what is")
+        return PlacementError(f"node {name}", f"{what} is not held by that grant", "Give each grant back once")
+
+
+def _geometry_of(kind: DeviceKind) -> Geometry | None:
+    if not kind.geometry:
+        return None
+    found = geometry(kind.geometry)
+    if found.units != kind.units:
+        raise PlacementError(f"device of geometry {found.name}", f"has {kind.units} units", f"Give it {found.units}")
+    return found

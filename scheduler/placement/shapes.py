@@ -1,0 +1,245 @@
+"""What a request means on the nodes of a cluster: where it could ever run, where it can now, how often."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.model import Grant, Node, Request
+
+if TYPE_CHECKING:
+    from scheduler.placement.cluster import Cluster
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+NeedArray = npt.NDArray[np.int32]
+Nodes = IntArray | slice
+"""Numbers of nodes, or a slice of them."""
+EVERYWHERE = slice(None)
+
+NEVER = int(np.iinfo(np.int32).max)
+"""Units needed of a device that the request may not have."""
+
+
+def shape_key(request: Request) -> Hashable:
+    """Equal for requests that can be placed alike."""
+    r = request
+    return (
+        r.devices,
+        r.units,
+        r.cpu_milli,
+        r.host_memory_bytes,
+        r.models,
+        r.memory_bytes,
+        r.profile,
+        r.pool,
+        frozenset(r.labels.items()) if r.labels else None,
+        r.tolerations,
+    )
+
+
+class Freed(NamedTuple):
+    """What is supposed to be free besides, row by row of the nodes asked about; the last three by device too."""
+
+    cpu: IntArray
+    host_memory: IntArray
+    units: IntArray
+    memory: IntArray
+    slots: IntArray
+
+
+class Shape:
+    """A request on a cluster's nodes.
+
+    suits: by node, whether pool, labels and taints let it run there, whatever is free.
+    need: by node and device, the units to be taken of it; NEVER where the device is not for this request. For a MIG
+    profile all devices that know it need its units, and `fits` asks for a legal start besides.
+    columns: what policies remember of it (see placement.engine).
+    """
+
+    def __init__(self, cluster: Cluster, request: Request) -> None:
+        self.cluster, self.request = cluster, request
+        self.suits: BoolArray = _suits(cluster, request)
+        self.need: NeedArray = _need(cluster, request)
+        self.instances = _instances(cluster, request) if request.profile else None
+        self.columns: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def usable(self, nodes: Nodes, freed: Freed | None = None) -> BoolArray:
+        """By node and device: whether the device alone could be given now, or after that was freed."""
+        c, r = self.cluster, self.request
+        if self.instances is not None:
+            return self.instances_left(nodes, freed) > 0
+        free = c.free[nodes] if freed is None else c.free[nodes] + freed.units
+        usable: BoolArray = free >= self.need[nodes]
+        if r.memory_bytes:
+            memory = c.memory_free[nodes] if freed is None else c.memory_free[nodes] + freed.memory
+            usable &= memory >= r.memory_bytes
+        return usable
+
+    def instances_left(self, nodes: Nodes, freed: Freed | None = None) -> IntArray:
+        """By node and device: how many more instances of the profile fit."""
+        assert self.instances is not None
+        slots = self.cluster.slots[nodes] if freed is None else self.cluster.slots[nodes] & ~freed.slots
+        left: IntArray = self.instances[self.cluster.kind[nodes], slots]
+        return np.where(self.need[nodes] == NEVER, 0, left)
+
+    def fits(self, nodes: Nodes, freed: Freed | None = None) -> BoolArray:
+        """For each of these nodes, whether one replica fits now, or after that was freed on it."""
+        c, r = self.cluster, self.request
+        cpu = c.cpu_free[nodes] if freed is None else c.cpu_free[nodes] + freed.cpu
+        fits: BoolArray = (cpu >= r.cpu_milli) & self.suits[nodes] & c.open[nodes]
+        if r.host_memory_bytes:
+            host = c.host_memory_free[nodes] if freed is None else c.host_memory_free[nodes] + freed.host_memory
+            fits &= host >= r.host_memory_bytes
+        if r.devices and self.instances is not None:
+            fits &= self.instances_left(nodes, freed).sum(axis=1) >= r.devices
+        elif r.devices:
+            fits &= self.usable(nodes, freed).sum(axis=1) >= r.devices
+        return fits
+
+    def replicas(self, nodes: Nodes) -> IntArray:
+        """For each of these nodes, how many replicas fit now, side by side."""
+        c, r = self.cluster, self.request
+        fits = self.fits(nodes)
+        most = np.full(len(fits), np.iinfo(np.int64).max, dtype=np.int64)
+        if r.cpu_milli:
+            most = np.minimum(most, c.cpu_free[nodes] // r.cpu_milli)
+        if r.host_memory_bytes:
+            most = np.minimum(most, c.host_memory_free[nodes] // r.host_memory_bytes)
+        if r.devices:
+            most = np.minimum(most, _side_by_side(self._times(nodes), r.devices, apart=self.instances is None))
+        return np.where(fits, most, 0)
+
+    def _times(self, nodes: Nodes) -> IntArray:
+        """By node and device, how often the device alone could be given."""
+        if self.instances is not None:
+            return self.instances_left(nodes)
+        c, r = self.cluster, self.request
+        times = c.free[nodes] // self.need[nodes]
+        if r.memory_bytes and r.units:
+            times = np.minimum(times, c.memory_free[nodes] // r.memory_bytes)
+        return np.where(self.usable(nodes), times, 0)
+
+    def usable_devices(self, node: int) -> list[int]:
+        """The devices of which each alone could be given now; not for MIG profiles."""
+        c, asked = self.cluster, self.request.memory_bytes
+        free, need = c.free[node].tolist(), self.need[node].tolist()
+        usable = [d for d, (has, needed) in enumerate(zip(free, need, strict=True)) if has >= needed]
+        if asked:
+            memory = c.memory_free[node].tolist()
+            usable = [d for d in usable if memory[d] >= asked]
+        return usable
+
+    @cached_property
+    def devices_ever(self) -> IntArray:
+        """By node and device: how many of the request's devices it could be if all of it were free."""
+        c, r = self.cluster, self.request
+        if self.instances is not None:
+            return np.where(self.need == NEVER, 0, self.instances[c.kind, 0])
+        return ((c.capacity >= self.need) & (c.memory >= r.memory_bytes)).astype(np.int64)
+
+    @cached_property
+    def ever_fits(self) -> bool:
+        """Whether some node could hold one replica if all of it were free and open."""
+        c, r = self.cluster, self.request
+        could = self.suits & (c.cpu >= r.cpu_milli) & (c.host_memory >= r.host_memory_bytes)
+        if r.devices:
+            could = could & (self.devices_ever.sum(axis=1) >= r.devices)
+        return bool(could.any())
+
+    def tightest(self, node: int) -> tuple[int, ...]:
+        """The devices with the least left that it fits, the first of equals; whole devices in their order."""
+        c, usable = self.cluster, self.usable_devices(node)
+        if len(usable) > self.request.devices:
+            kinds, left = c.kind[node].tolist(), c.scaled_row(node)
+            usable.sort(key=lambda d: (left[d], kinds[d], d))
+        return tuple(usable[: self.request.devices])
+
+    def grant(self, node: int, devices: tuple[int, ...]) -> Grant:
+        need = self.need[node].tolist()
+        return Grant(node, devices, tuple([need[d] for d in devices]))
+
+    def instance_grant(self, node: int) -> Grant:
+        """MIG instances one by one, each where it leaves the most placements legal; first device, lowest start."""
+        c, r = self.cluster, self.request
+        masks = c.slots[node].tolist()
+        devices: list[int] = []
+        starts: list[int] = []
+        for _ in range(r.devices):
+            found = []
+            for d in np.flatnonzero(self.need[node] != NEVER).tolist():
+                cut = c.geometries[c.kind[node, d]]
+                best = cut.best_start(r.profile, masks[d]) if cut is not None else None
+                if cut is not None and best is not None:
+                    found.append((best[0], d, best[1], cut.profiles[r.profile].bits(best[1])))
+            _lost, d, start, bits = min(found)
+            masks[d] |= bits
+            devices.append(d)
+            starts.append(start)
+        units = tuple(self.need[node, devices].tolist())
+        return Grant(node, tuple(devices), units, r.profile, tuple(starts))
+
+
+def suits(node: Node, request: Request) -> bool:
+    """Whether pool, labels and taints let it run there."""
+    return (
+        (not request.pool or request.pool == node.pool)
+        and node.taints <= request.tolerations
+        and all(node.labels.get(key) == value for key, value in request.labels.items())
+    )
+
+
+def _suits(cluster: Cluster, request: Request) -> BoolArray:
+    if not request.pool and not request.labels and not cluster.tainted:
+        return np.ones(len(cluster.nodes), dtype=np.bool_)
+    return np.array([suits(node, request) for node in cluster.nodes], dtype=np.bool_)
+
+
+def _need(cluster: Cluster, request: Request) -> NeedArray:
+    need: NeedArray = np.full(cluster.kind.shape, NEVER, dtype=np.int32)
+    for number, kind in enumerate(cluster.kinds):
+        if request.models and kind.model not in request.models:
+            continue
+        cut = cluster.geometries[number]
+        if request.profile:
+            profile = cut.profiles.get(request.profile) if cut else None
+            if cut is None or profile is None:
+                continue
+            enough = cluster.memory * profile.slices // cut.slices >= request.memory_bytes
+            need[(cluster.kind == number) & enough] = profile.units
+        elif cut is None or request.units in (0, kind.units):
+            # Units of a device that is cut by MIG are no free choice: a profile, or all of it.
+            need[cluster.kind == number] = request.units or kind.units
+    return need
+
+
+def _instances(cluster: Cluster, request: Request) -> IntArray:
+    """By kind (the last row is for places without a device) and mask: how many more instances fit."""
+    cuts = cluster.geometries
+    size = max((1 << cut.slices for cut in cuts if cut), default=1)
+    table: IntArray = np.zeros((len(cuts) + 1, size), dtype=np.int64)
+    for number, cut in enumerate(cuts):
+        if cut is not None and request.profile in cut.profiles:
+            table[number, : 1 << cut.slices] = cut.instances(request.profile)
+    return table
+
+
+def _side_by_side(times: IntArray, devices: int, apart: bool) -> IntArray:
+    """How many replicas of so many devices each fit on a node whose devices can be given `times` times.
+
+    apart: the devices of one replica are different ones. Then r replicas fit iff the sum of min(times, r) over the
+    devices is at least r * devices.
+    """
+    most: IntArray = times.sum(axis=1) // devices
+    if not apart or devices == 1:
+        return most
+    while True:
+        enough = np.minimum(times, most[:, None]).sum(axis=1) >= most * devices
+        if enough.all():
+            return most
+        most = np.where(enough, most, most - 1)

@@ -1,0 +1,250 @@
+"""The tree of tenants of one pool: what each may still take, in device units, kept up to date with every change.
+
+Source of the arithmetic: Kueue's hierarchical cohorts (KEP-79). On top of it a tenant's `limit` caps all that it and
+its descendants hold. The root, '', is nobody's: its nominal is the capacity that no tenant is guaranteed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from scheduler.model import Tenant
+
+ROOT = ""
+UNLIMITED = 1 << 62
+
+
+@dataclass(slots=True)
+class Branch:
+    """A tenant in the tree. subtree, local: see the package.   usage: that counts against the subtree: of a leaf what
+    it holds, of an inner tenant what its children could not cover locally.   held: all that it and its descendants
+    hold."""
+
+    name: str
+    parent: Branch | None
+    depth: int
+    nominal: int
+    limit: int | None = None
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+    weight: float = 1.0
+    children: list[Branch] = field(default_factory=list)
+    subtree: int = 0
+    local: int = 0
+    usage: int = 0
+    held: int = 0
+
+    @property
+    def borrowing(self) -> bool:
+        return self.usage > self.subtree
+
+    @property
+    def local_available(self) -> int:
+        return max(0, self.local - self.usage)
+
+    def settle(self) -> None:
+        """Computes subtree and local here and below."""
+        shared = 0
+        for child in self.children:
+            child.settle()
+            shared += child.subtree - child.local
+        self.subtree = self.nominal + shared
+        limit = self.lending_limit
+        self.local = 0 if limit is None or self.parent is None else max(0, self.subtree - limit)
+
+
+class QuotaTree:
+    """Errors: ValueError if a tenant is named twice, has an unknown parent, or is its own ancestor.
+
+    capacity: what there is in the pool; None = exactly what is guaranteed. More guarantees than capacity leave the
+    root nothing; what they then are worth is decided by placement.
+    """
+
+    def __init__(self, tenants: Iterable[Tenant], capacity: int | None = None) -> None:
+        self.capacity = capacity
+        self.root = Branch(ROOT, None, 0, 0)
+        self._branches: dict[str, Branch] = {ROOT: self.root}
+        declared: dict[str, Tenant] = {}
+        for tenant in tenants:
+            if tenant.name in declared or tenant.name == ROOT:
+                raise ValueError(f"tenant {tenant.name!r} is named twice")
+            declared[tenant.name] = tenant
+        for name in declared:
+            self._grow(name, declared, ())
+        self._settle()
+
+    def _grow(self, name: str, declared: dict[str, Tenant], below: tuple[str, ...]) -> Branch:
+        if name in self._branches:
+            return self._branches[name]
+        if name in below:
+            raise ValueError(f"tenant {name!r} is its own ancestor: {' < '.join((*below, name))}")
+        if name not in declared:
+            raise ValueError(f"tenant {below[-1]!r} has an unknown parent {name!r}")
+        tenant = declared[name]
+        return self._attach(tenant, self._grow(tenant.parent, declared, (*below, name)))
+
+    def _attach(self, tenant: Tenant, parent: Branch) -> Branch:
+        branch = Branch(
+            tenant.name,
+            parent,
+            parent.depth + 1,
+            tenant.guaranteed,
+            tenant.limit,
+            tenant.borrowing_limit,
+            tenant.lending_limit,
+            tenant.weight,
+        )
+        parent.children.append(branch)
+        self._branches[tenant.name] = branch
+        return branch
+
+    def _settle(self) -> None:
+        self.root.nominal = 0
+        self.root.settle()
+        if self.capacity is not None:
+            guaranteed = sum(child.subtree for child in self.root.children)
+            self.root.nominal = max(0, self.capacity - guaranteed)
+            self.root.subtree += self.root.nominal
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._branches
+
+    def __getitem__(self, name: str) -> Branch:
+        return self._branches[name]
+
+    def names(self) -> Sequence[str]:
+        """All tenants, parents before their children."""
+        return [name for name in self._branches if name != ROOT]
+
+    def admit(self, name: str) -> Branch:
+        """The tenant's branch; one that nobody declared joins below the root with no guarantee and no limit."""
+        branch = self._branches.get(name)
+        return branch if branch is not None else self._attach(Tenant(name), self.root)
+
+    def set_capacity(self, capacity: int) -> None:
+        """After nodes came or went. What is held stays, so that `available` may turn negative: a breach to report."""
+        if capacity != self.capacity:
+            self.capacity = capacity
+            self._settle()
+
+    def allowed_ever(self, name: str) -> int:
+        """The largest amount that limits would ever allow, if there were no end of what others lend."""
+        branch = self._branches[name]
+        return min(_potential(branch, at_root=UNLIMITED), _below_limits(branch, held=False))
+
+    def path(self, name: str) -> tuple[Branch, ...]:
+        """From below the root down to the tenant."""
+        branch, upward = self._branches[name], []
+        while branch.parent is not None:
+            upward.append(branch)
+            branch = branch.parent
+        return tuple(reversed(upward))
+
+    def path_name(self, name: str) -> str:
+        """For people: '/research/vision'."""
+        return "/" + "/".join(branch.name for branch in self.path(name))
+
+    def available(self, name: str) -> int:
+        """Units that the tenant can take now, its own and borrowed. Negative: it, or somebody above, holds more than
+        its limit allows, or its subtree more than there is."""
+        branch = self._branches[name]
+        return min(_available(branch), _below_limits(branch, held=True))
+
+    def allowed(self, name: str) -> int:
+        """The same if there were no end of what others lend: what the tenant's own limits and those above allow."""
+        branch = self._branches[name]
+        return min(_available(branch, at_root=UNLIMITED), _below_limits(branch, held=True))
+
+    def potential_available(self, name: str) -> int:
+        """The largest amount that it could ever hold, with everybody else idle."""
+        branch = self._branches[name]
+        return min(_potential(branch), _below_limits(branch, held=False))
+
+    def potential(self, branch: Branch) -> int:
+        """What the branch could hold or lend with everybody idle, limits aside."""
+        return _potential(branch)
+
+    def add(self, name: str, amount: int) -> None:
+        """The tenant takes `amount` units, whether or not they are available."""
+        branch: Branch | None = self._branches[name]
+        above = amount
+        while branch is not None:
+            branch.held += amount
+            covered = branch.local_available
+            branch.usage += above
+            above = max(0, above - covered)
+            branch = branch.parent
+
+    def remove(self, name: str, amount: int) -> None:
+        """It gives them back; the exact reverse of `add`, in any order."""
+        branch: Branch | None = self._branches[name]
+        above = amount
+        while branch is not None:
+            branch.held -= amount
+            beyond = branch.usage - branch.local
+            branch.usage -= above
+            above = max(0, min(above, beyond))
+            branch = branch.parent
+
+    def reaches(self, name: str, amount: int, above: Branch) -> int:
+        """By how much `above`, on the tenant's path, would use more if the tenant took `amount`; less, if negative."""
+        branch = self._branches[name]
+        while branch is not above and branch.parent is not None and amount:
+            if amount > 0:
+                amount = max(0, amount - branch.local_available)
+            else:
+                amount = -max(0, min(-amount, branch.usage - branch.local))
+            branch = branch.parent
+        return amount
+
+    def within_quota(self, name: str, amount: int = 0) -> bool:
+        """Whether the tenant, or a branch above it, would still be covered by its subtree if it took `amount` more.
+
+        If not, it borrows from everybody: what it then takes can be reclaimed.
+        """
+        branch, above = self._branches[name], amount
+        while branch.parent is not None:
+            if branch.usage + above <= branch.subtree:
+                return True
+            above = max(0, above - branch.local_available)
+            branch = branch.parent
+        return False
+
+    def fork(self, one: str, other: str) -> tuple[Branch, Branch] | None:
+        """The branches of two tenants just below their lowest common ancestor; None if one is on the other's path."""
+        for mine, theirs in zip(self.path(one), self.path(other), strict=False):
+            if mine is not theirs:
+                return mine, theirs
+        return None
+
+
+def _available(branch: Branch, at_root: int | None = None) -> int:
+    """at_root: what the root is taken to have; None = what it has."""
+    if branch.parent is None:
+        return branch.subtree - branch.usage if at_root is None else at_root
+    above = _available(branch.parent, at_root)
+    if branch.borrowing_limit is not None:
+        lent_by_itself = branch.subtree - branch.local
+        used_above = max(0, branch.usage - branch.local)
+        above = min(above, lent_by_itself - used_above + branch.borrowing_limit)
+    return branch.local_available + above
+
+
+def _potential(branch: Branch, at_root: int | None = None) -> int:
+    if branch.parent is None:
+        return branch.subtree if at_root is None else at_root
+    above = _potential(branch.parent, at_root)
+    if branch.borrowing_limit is not None:
+        above = min(above, branch.subtree - branch.local + branch.borrowing_limit)
+    return branch.local + above
+
+
+def _below_limits(branch: Branch, *, held: bool) -> int:
+    """Least room below the limits on the way up; a number above any capacity where there is no limit."""
+    room, at = UNLIMITED, branch
+    while at.parent is not None:
+        if at.limit is not None:
+            room = min(room, at.limit - (at.held if held else 0))
+        at = at.parent
+    return room

@@ -1,0 +1,218 @@
+"""What happens to jobs, applied to everybody who must know: the deciding state, the metrics, the events for billing.
+
+Simulator and live loop use it alike, so that they mean the same by a start and a preemption. It decides nothing.
+A decided job passes `starting` until it is launched, one that must end `stopping` until its devices are free; the
+deciding state counts both from the decision on, so that quota and devices are never given twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from collectors.readings import Row
+from scheduler.metrics import Meter
+from scheduler.model import EntitlementClass, Grant, Job, NodeState, Plan, Preempt, Resize, Start
+from scheduler.records.events import NO_CAUSE, Cause, Ending, Writer, gpus_held
+
+Status = Literal["held", "pending", "starting", "running", "stopping"]
+Tell = Callable[[str, Sequence[Row]], None]
+REQUEUED = "Requeued"
+TIME_LIMIT = Cause("TimeLimit", "ran as long as it was allowed to", "scheduler")
+
+
+class Core(Protocol):
+    """The state that decisions are made from. Each method tells it of a change; `plan` changes nothing."""
+
+    def submit(self, job: Job, now: float) -> None: ...
+
+    def withdraw(self, job_id: str, now: float) -> None:
+        """A pending job is held, cancelled or refused."""
+
+    def apply(self, action: Start | Preempt | Resize, now: float) -> None: ...
+
+    def end(self, job_id: str, now: float, finished: bool) -> None:
+        """A running job's grants are free. finished: what depends on it may run."""
+
+    def set_node(self, node: int, state: NodeState, now: float) -> None: ...
+
+    def plan(self, now: float) -> Plan: ...
+
+
+@dataclass(slots=True)
+class Live:
+    """A job that is not over. since: of its status.   released_at: when its quota was, where it is stopping.
+
+    entitlement, grants, decision_id: of the attempt that runs or starts.   stop: how and why it will have ended.
+    payload: what its submitter said to whoever will run it.
+    """
+
+    job: Job
+    status: Status
+    since: float
+    attempt: int = 1
+    grants: tuple[Grant, ...] = ()
+    entitlement: EntitlementClass = "guaranteed"
+    decision_id: str = ""
+    started_at: float | None = None
+    released_at: float | None = None
+    stop: tuple[Ending, Cause] | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Book:
+    """tell: takes the rows of each event, with the name of their record type; None = nobody reads them."""
+
+    def __init__(self, core: Core, meter: Meter, writer: Writer, tell: Tell | None = None) -> None:
+        self.core, self.meter, self.writer, self._tell = core, meter, writer, tell
+        self.jobs: dict[str, Live] = {}
+
+    def submit(
+        self, job: Job, now: float, sequence: int, actor: str = "", payload: Mapping[str, Any] | None = None
+    ) -> None:
+        self.jobs[job.job_id] = Live(job, "pending", now, payload=payload or {})
+        self.core.submit(job, now)
+        self.meter.submitted(job, now)
+        if self._tell:
+            self._tell("events", self.writer.submitted(job, now, sequence, cause=Cause(actor=actor)))
+
+    def reject(self, job: Job, now: float, sequence: int, cause: Cause) -> None:
+        """It was never let in; the books show that it was asked."""
+        if self._tell:
+            self._tell("events", self.writer.submitted(job, now, sequence))
+            self._tell("events", self.writer.ended("rejected", job, now, sequence, cause=cause))
+
+    def hold(self, job_id: str, now: float) -> None:
+        """A pending job neither starts nor asks for anything until it is released."""
+        live = self.jobs[job_id]
+        self.core.withdraw(job_id, now)
+        self.meter.withdrawn(job_id, now)
+        live.status, live.since = "held", now
+
+    def release(self, job_id: str, now: float) -> None:
+        live = self.jobs[job_id]
+        self.core.submit(live.job, now)
+        self.meter.submitted(live.job, now)
+        live.status, live.since = "pending", now
+
+    def decide(self, plan: Plan, now: float, sequence: int) -> None:
+        """Applies a plan: jobs are starting or stopping from now on; a change of size is there at once, and told once
+        for each job, since the books take all `resized` rows of an instant for one set. Plans therefore have different
+        times, by a millisecond at least.
+        """
+        resized: dict[str, Cause] = {}
+        for action in plan.actions:
+            live = self.jobs[action.job_id]
+            if isinstance(action, Start):
+                live.status, live.since = "starting", now
+                live.grants, live.entitlement, live.decision_id = action.grants, action.entitlement, action.decision_id
+            elif isinstance(action, Preempt):
+                if self._preempt(live, action, now):
+                    resized.pop(action.job_id, None)
+                else:
+                    resized[action.job_id] = _cause_of(action)
+            else:
+                live.grants = action.grants
+                resized[action.job_id] = Cause(decision_id=action.decision_id)
+            self.core.apply(action, now)
+        for job_id, cause in resized.items():
+            self._resized(self.jobs[job_id], now, sequence, cause)
+        self.meter.explained(plan.waiting)
+
+    def launched(self, job_id: str, now: float, sequence: int) -> None:
+        """It runs, and pays, from now on."""
+        live = self.jobs[job_id]
+        live.status, live.since, live.started_at = "running", now, now
+        self.meter.started(job_id, live.grants, now)
+        if self._tell:
+            cause = Cause(decision_id=live.decision_id)
+            self._tell(
+                "events",
+                self.writer.started(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause),
+            )
+
+    def stop(self, job_id: str, ending: Ending, now: float, cause: Cause) -> None:
+        """A starting or running job is told to stop; its quota is free from now on, its devices not yet."""
+        self.core.end(job_id, now, finished=False)
+        self._stopping(self.jobs[job_id], ending, now, cause)
+
+    def freed(self, job_id: str, now: float, sequence: int) -> None:
+        """Nothing of a stopping job runs any more. A preempted one waits again."""
+        live = self.jobs[job_id]
+        assert live.stop is not None
+        ending, cause = live.stop
+        if ending != "preempted":
+            self.end(job_id, ending, now, sequence, cause)
+            return
+        self.meter.ended(job_id, now, ending)
+        if self._tell:
+            self._tell(
+                "events", self.writer.ended(ending, live.job, now, sequence, live.attempt, cause, live.released_at)
+            )
+        live.status, live.since, live.attempt = "pending", now, live.attempt + 1
+        live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
+        self.core.submit(live.job, now)
+        self.meter.submitted(live.job, now)
+        if self._tell:
+            again = Cause(REQUEUED, actor=cause.actor)
+            self._tell("events", self.writer.submitted(live.job, now, sequence, live.attempt, again))
+
+    def end(self, job_id: str, ending: Ending, now: float, sequence: int, cause: Cause = NO_CAUSE) -> None:
+        """It is over, whatever it did; its devices are free."""
+        live = self.jobs.pop(job_id)
+        if live.status == "pending":
+            self.core.withdraw(job_id, now)
+        elif live.status in ("starting", "running"):
+            self.core.end(job_id, now, ending == "finished")
+        self.meter.ended(job_id, now, ending)
+        if self._tell:
+            released = now if live.grants and live.released_at is None else live.released_at
+            self._tell("events", self.writer.ended(ending, live.job, now, sequence, live.attempt, cause, released))
+
+    def set_node(self, node: int, state: NodeState, now: float) -> None:
+        self.core.set_node(node, state, now)
+        self.meter.node(node, state, now)
+        if self._tell:
+            self._tell("devices", self.writer.devices([node], state, now))
+
+    def announce(self, nodes: Iterable[int], now: float) -> None:
+        """Devices that the books may not know yet."""
+        if self._tell:
+            self._tell("devices", self.writer.devices(nodes, "available", now))
+
+    def by_status(self) -> Mapping[Status, int]:
+        counts: dict[Status, int] = {"held": 0, "pending": 0, "starting": 0, "running": 0, "stopping": 0}
+        for live in self.jobs.values():
+            counts[live.status] += 1
+        return counts
+
+    def _preempt(self, live: Live, action: Preempt, now: float) -> bool:
+        """Answers whether nothing is left of it."""
+        replicas = min(action.replicas, len(live.grants))
+        whole = replicas == len(live.grants)
+        lost = 0.0
+        if live.started_at is not None:
+            ran, every = now - live.started_at, live.job.checkpoint_seconds
+            lost = (ran % every if every else ran) * gpus_held(self.writer.nodes, live.grants[-replicas:])
+        self.meter.preempted(live.job.job_id, action.by_job, action.authority, replicas, whole, lost)
+        if whole:
+            self._stopping(live, "preempted", now, _cause_of(action))
+        else:
+            live.grants = live.grants[:-replicas]
+        return whole
+
+    def _stopping(self, live: Live, ending: Ending, now: float, cause: Cause) -> None:
+        live.status, live.since, live.released_at, live.stop = "stopping", now, now, (ending, cause)
+
+    def _resized(self, live: Live, now: float, sequence: int, cause: Cause) -> None:
+        if live.status != "running":
+            return  # its start will tell
+        self.meter.resized(live.job.job_id, live.grants, now)
+        if self._tell:
+            rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
+            self._tell("events", rows)
+
+
+def _cause_of(action: Preempt) -> Cause:
+    return Cause(action.authority, action.text, action.by_job, action.decision_id)

@@ -1,0 +1,239 @@
+"""A job's life as rows of the events contract (docs/contracts.md): what billing reads.
+
+Each attempt of a job is an allocation of its own: `job`, then `job/2` after a preemption; the workload is the job.
+What the contract has no column for is a JSON object in `message`, always in this order, absent where it does not apply:
+
+sequence           of the log; it never falls, and orders what has the same time. Rows of one event share it
+decision           id of the decision that did it; `gpuledger scheduler explain` shows it
+entitlement        guaranteed, borrowed or reserved: by what the tenant held it from then on
+quota_released_at  when the tenant's quota was free again: at the decision
+resources_freed_at when the devices were: when nothing of the job ran any more. This is the event's own time
+text               for people
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from collectors.readings import Row
+from scheduler.model import Device, EntitlementClass, Grant, Job, Node, NodeState
+
+SOURCE = "gpuledger-scheduler"
+Ending = Literal["preempted", "finished", "failed", "cancelled", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why an event happened. reason: a code (docs/scheduler.md).   actor: who did it: a person, a program, a job."""
+
+    reason: str = ""
+    text: str = ""
+    actor: str = ""
+    decision_id: str = ""
+
+
+NO_CAUSE = Cause()
+
+
+class Writer:
+    """Makes rows for one cluster. Times are seconds since the epoch, kept to the millisecond."""
+
+    def __init__(self, cluster: str, nodes: Sequence[Node], source: str = SOURCE) -> None:
+        self.cluster, self.nodes, self.source = cluster, nodes, source
+        self._whole: dict[str, set[int]] = {}
+        for node in nodes:
+            for device in node.devices:
+                self._whole.setdefault(device.model, set()).add(device.units)
+
+    def submitted(self, job: Job, now: float, sequence: int, attempt: int = 1, cause: Cause = NO_CAUSE) -> list[Row]:
+        """The attempt waits from now on."""
+        return [self._row("submitted", job, now, attempt, cause, {"sequence": sequence})]
+
+    def started(
+        self,
+        job: Job,
+        grants: Sequence[Grant],
+        entitlement: EntitlementClass,
+        now: float,
+        sequence: int,
+        attempt: int = 1,
+        cause: Cause = NO_CAUSE,
+    ) -> list[Row]:
+        """A row for each device (or partition of one) that the attempt holds from now on."""
+        return self._placed("started", job, grants, entitlement, now, sequence, attempt, cause)
+
+    def resized(
+        self,
+        job: Job,
+        grants: Sequence[Grant],
+        entitlement: EntitlementClass,
+        now: float,
+        sequence: int,
+        attempt: int = 1,
+        cause: Cause = NO_CAUSE,
+    ) -> list[Row]:
+        """The full new set, as the contract wants it. A job that has given away replicas is resized, not preempted."""
+        return self._placed("resized", job, grants, entitlement, now, sequence, attempt, cause)
+
+    def ended(
+        self,
+        ending: Ending,
+        job: Job,
+        freed_at: float,
+        sequence: int,
+        attempt: int = 1,
+        cause: Cause = NO_CAUSE,
+        quota_released_at: float | None = None,
+    ) -> list[Row]:
+        """The attempt's end, at the time at which its devices were free.
+
+        quota_released_at: when its tenant could use the quota again; None: it held none.
+        """
+        facts: dict[str, Any] = {"sequence": sequence}
+        if quota_released_at is not None:
+            facts["quota_released_at"] = _written(quota_released_at)
+            facts["resources_freed_at"] = _written(freed_at)
+        return [self._row(ending, job, freed_at, attempt, cause, facts)]
+
+    def devices(self, numbers: Iterable[int], state: NodeState | Literal["removed"], now: float) -> list[Row]:
+        """Rows of the devices contract: these nodes' devices are in that state from now on."""
+        there = (
+            "available" if state in ("available", "reserved") else "removed" if state == "removed" else "unavailable"
+        )
+        return [
+            {
+                "ts": instant(now),
+                "cluster": self.cluster,
+                "node": self.nodes[number].name,
+                "device_id": device.device_id,
+                "model": device.model,
+                "memory_bytes": device.memory_bytes or None,
+                "units": device.units,
+                "pool": self.nodes[number].pool,
+                "state": there,
+            }
+            for number in numbers
+            for device in self.nodes[number].devices
+        ]
+
+    def _placed(
+        self,
+        event: str,
+        job: Job,
+        grants: Sequence[Grant],
+        entitlement: EntitlementClass,
+        now: float,
+        sequence: int,
+        attempt: int,
+        cause: Cause,
+    ) -> list[Row]:
+        row = self._row(event, job, now, attempt, cause, {"sequence": sequence, "entitlement": entitlement})
+        row["gpus"] = gpus_held(self.nodes, grants)
+        held = shares(self.nodes, grants)
+        if not held:  # a job without GPUs
+            return [row]
+        return [
+            {
+                **row,
+                "node": share.node,
+                "device_id": share.device.device_id,
+                "partition_id": share.partition_id,
+                "partition_profile": share.profile,
+                "units": share.units,
+            }
+            for share in held
+        ]
+
+    def _row(self, event: str, job: Job, now: float, attempt: int, cause: Cause, facts: dict[str, Any]) -> Row:
+        if cause.decision_id:
+            facts["decision"] = cause.decision_id
+        if cause.text:
+            facts["text"] = cause.text
+        return {
+            "ts": instant(now),
+            "cluster": self.cluster,
+            "source": self.source,
+            "allocation_id": allocation_id(job.job_id, attempt),
+            "workload_id": job.job_id,
+            "event": event,
+            "tenant": job.tenant,
+            "project": job.project,
+            "queue": job.queue,
+            "priority": job.priority,
+            "gpus": self._asked(job),
+            "preemptible": job.preemptible,
+            "reason": cause.reason,
+            "message": message(facts),
+            "actor": cause.actor,
+        }
+
+    def _asked(self, job: Job) -> float | None:
+        """GPUs of the smallest gang; None where the share is in units whose whole differs from device to device."""
+        request = job.request
+        if request.units == 0 and not request.profile and not request.memory_bytes:
+            return float(request.devices * job.min_replicas)
+        models = request.models or self._whole.keys()
+        wholes = set().union(*(self._whole.get(model, ()) for model in models))
+        if request.units == 0 or len(wholes) != 1:
+            return None
+        return request.devices * job.min_replicas * request.units / min(wholes)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a job holds of one device: units, and the partition where it holds one (named after its place)."""
+
+    node: str
+    device: Device
+    units: int
+    profile: str = ""
+    partition_id: str = ""
+
+
+def shares(nodes: Sequence[Node], grants: Sequence[Grant]) -> list[Share]:
+    """One for each device or partition; replicas that share a device without partitions are one share of it."""
+    found: dict[tuple[int, int, int], Share] = {}
+    for grant in grants:
+        node = nodes[grant.node]
+        for place, (index, units) in enumerate(zip(grant.devices, grant.units, strict=True)):
+            start = grant.starts[place] if grant.profile else -1
+            key = (grant.node, index, start)
+            device = node.devices[index]
+            held = found[key].units if key in found else 0
+            partition = f"{device.device_id}/{grant.profile}@{start}" if grant.profile else ""
+            found[key] = Share(node.name, device, held + units, grant.profile, partition)
+    return list(found.values())
+
+
+def gpus_held(nodes: Sequence[Node], grants: Sequence[Grant]) -> float:
+    """GPUs, shares of one as fractions."""
+    return sum(
+        units / nodes[grant.node].devices[index].units
+        for grant in grants
+        for index, units in zip(grant.devices, grant.units, strict=True)
+    )
+
+
+def allocation_id(job_id: str, attempt: int) -> str:
+    return job_id if attempt == 1 else f"{job_id}/{attempt}"
+
+
+_ORDER = ("sequence", "decision", "entitlement", "quota_released_at", "resources_freed_at", "text")
+
+
+def message(facts: Mapping[str, Any]) -> str:
+    """The documented form: compact JSON, keys in order."""
+    return json.dumps({key: facts[key] for key in _ORDER if key in facts}, ensure_ascii=False, separators=(",", ":"))
+
+
+def instant(seconds: float) -> datetime:
+    """Seconds since the epoch as an aware instant, to the nearest millisecond."""
+    return datetime.fromtimestamp(round(seconds * 1000) / 1000, UTC)
+
+
+def _written(seconds: float) -> str:
+    return instant(seconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,155 @@
+"""The log: everything that happened to a scheduler, in one order, in a file that a crash cannot hurt.
+
+One SQLite file in WAL mode, synced with every transaction: what `append` returned for is there after a kill or a
+power cut, whole or not at all, and once. A line of JSON with fsync would be as safe; SQLite also finds a job's entries
+without reading the others, and lets `explain` and `replay` read while the scheduler writes.
+
+The state is what the entries make of an empty one (scheduler.records.book), and so are the events for billing: they
+are made again from the entries that the store has not confirmed, so none is lost and none told in two ways.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from warehouse.errors import LedgerError
+
+Kind = Literal[
+    "configured", "submit", "reject", "hold", "release", "plan", "launched", "freed", "stop", "end", "reasons", "node"
+]
+FORMAT = 1
+_TABLES = """
+CREATE TABLE entries (
+    sequence INTEGER PRIMARY KEY, at REAL NOT NULL, kind TEXT NOT NULL, job_id TEXT NOT NULL, body TEXT NOT NULL
+) STRICT;
+CREATE INDEX entries_of_job ON entries (job_id, sequence) WHERE job_id != '';
+CREATE INDEX configurations ON entries (sequence) WHERE kind = 'configured';
+CREATE TABLE jobs_of_plan (job_id TEXT NOT NULL, sequence INTEGER NOT NULL, PRIMARY KEY (job_id, sequence)) STRICT;
+CREATE TABLE told (reader TEXT PRIMARY KEY, sequence INTEGER NOT NULL) STRICT;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that happened. at: seconds since the epoch.   job_id: '' where it concerns several jobs, or none.
+
+    sequence: 0 until it is written.   jobs: whom a plan concerns.
+    """
+
+    kind: Kind
+    at: float
+    job_id: str = ""
+    body: dict[str, Any] = field(default_factory=dict)
+    jobs: tuple[str, ...] = ()
+    sequence: int = 0
+
+
+class Log:
+    """One writer at a time; readers at any time.
+
+    Errors: LedgerError if the file is no log, is of a later format, or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            (found,) = self._db.execute("PRAGMA user_version").fetchone()
+            if found == 0:
+                self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {FORMAT}; COMMIT;")
+            elif found > FORMAT:
+                raise LedgerError(str(path), f"is of format {found}, this version writes {FORMAT}", "Upgrade gpuledger")
+            (last,) = self._db.execute("SELECT coalesce(max(sequence), 0) FROM entries").fetchone()
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerError(str(path), f"cannot be used as a log ({error})", "Give another --data") from error
+        self.last = int(last)
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    def append(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Writes all of them or none, and returns them with their numbers, when they are on disk."""
+        with self._lock:
+            written = [
+                Entry(entry.kind, entry.at, entry.job_id, entry.body, entry.jobs, number)
+                for number, entry in enumerate(entries, self.last + 1)
+            ]
+            if not written:
+                return []
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                self._db.executemany(
+                    "INSERT INTO entries VALUES (?, ?, ?, ?, ?)",
+                    [(e.sequence, e.at, e.kind, e.job_id, _text(e.body)) for e in written],
+                )
+                self._db.executemany(
+                    "INSERT OR IGNORE INTO jobs_of_plan VALUES (?, ?)",
+                    [(job_id, e.sequence) for e in written for job_id in e.jobs],
+                )
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise LedgerError(
+                    str(self.path), f"cannot be written ({error})", "Make room; nothing was decided"
+                ) from error
+            self.last = written[-1].sequence
+            return written
+
+    def entries(self, after: int = 0, before: int | None = None) -> Iterator[Entry]:
+        """In order, with after < sequence < before."""
+        limit = before if before is not None else 1 << 62
+        while rows := self._rows("sequence > ? AND sequence < ? ORDER BY sequence LIMIT 1000", (after, limit)):
+            yield from rows
+            after = rows[-1].sequence
+
+    def of_job(self, job_id: str) -> list[Entry]:
+        """What happened to a job, plans that concern it included."""
+        return self._rows(
+            "(job_id = ? AND job_id != '') OR sequence IN (SELECT sequence FROM jobs_of_plan WHERE job_id = ?)"
+            " ORDER BY sequence",
+            (job_id, job_id),
+        )
+
+    def of_kind(self, kind: Kind) -> list[Entry]:
+        """All of a kind, in order; meant for kinds that are few."""
+        return self._rows("kind = ? ORDER BY sequence", (kind,))
+
+    def entry(self, sequence: int) -> Entry:
+        """Errors: LedgerError if there is none of that number."""
+        found = self._rows("sequence = ?", (sequence,))
+        if not found:
+            raise LedgerError(f"{self.path}, entry {sequence}", "there is none", f"The last one is {self.last}")
+        return found[0]
+
+    def told(self, reader: str) -> int:
+        """Up to which entry somebody has been told everything; 0 = nothing."""
+        with self._lock:
+            found = self._db.execute("SELECT sequence FROM told WHERE reader = ?", (reader,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def set_told(self, reader: str, sequence: int) -> None:
+        with self._lock:
+            self._db.execute("INSERT OR REPLACE INTO told VALUES (?, ?)", (reader, sequence))
+
+    def _rows(self, condition: str, values: tuple[Any, ...]) -> list[Entry]:
+        with self._lock:
+            rows = self._db.execute(
+                f"SELECT kind, at, job_id, body, sequence FROM entries WHERE {condition}", values
+            ).fetchall()
+        return [Entry(kind, at, job_id, json.loads(body), (), number) for kind, at, job_id, body, number in rows]
+
+
+def _text(body: dict[str, Any]) -> str:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,200 @@
+"""What the entries of a log come to: the state again, exactly as it was; and a plan again, from the state before it.
+
+All that decisions depend on went through the log, so the same entries make the same state, and the same state at the
+same instant the same plan. Nodes are numbered in the order of the configuration: a later one may add nodes after the
+others, never take any away (set their state instead).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from scheduler.cycle.core import Core
+from scheduler.metrics import Meter
+from scheduler.model import Job, Node, NodeState, Plan
+from scheduler.records.book import Book, Tell
+from scheduler.records.codec import plan_actions, read, read_actions
+from scheduler.records.events import Cause, Writer, instant
+from scheduler.records.log import Entry
+from scheduler.settings import Settings, parse_settings
+from scheduler.setup import Setup, setup_of
+from warehouse.errors import LedgerError
+
+ADD_ONLY = "Keep them and add new ones after them; a node that is gone is set to failed or maintenance"
+
+
+@dataclass
+class Restored:
+    """setup, settings: of the last configuration.   last, at: number and time of the last entry that went in.
+
+    known_nodes: how many the configurations so far named.   planned_at: when the last plan was made.
+    """
+
+    book: Book
+    core: Core
+    setup: Setup
+    settings: Settings
+    last: int = 0
+    at: float = 0.0
+    known_nodes: int = 0
+    planned_at: float = 0.0
+
+    def apply(self, entry: Entry) -> None:
+        """What the entry says has happened."""
+        body, at, number = entry.body, entry.at, entry.sequence
+        book, job_id, where = self.book, entry.job_id, f"entry {number}"
+        match entry.kind:
+            case "submit":
+                book.submit(read(Job, body["job"], where), at, number, body.get("actor", ""), body.get("payload"))
+            case "reject":
+                book.reject(read(Job, body["job"], where), at, number, Cause(**body["cause"]))
+            case "hold":
+                book.hold(job_id, at)
+            case "release":
+                book.release(job_id, at)
+            case "plan":
+                book.decide(Plan(read_actions(body["actions"], where)), at, number)
+                self.core.expect(body.get("expected", {}))
+                self.planned_at = at
+            case "launched":
+                book.launched(job_id, at, number)
+            case "stop":
+                book.stop(job_id, body["ending"], at, Cause(**body["cause"]))
+            case "freed":
+                book.freed(job_id, at, number)
+            case "end":
+                book.end(job_id, body["ending"], at, number, Cause(**body["cause"]))
+            case "node":
+                book.set_node(body["node"], body["state"], at)
+            case "configured":
+                self._configure(entry)
+            case "reasons":
+                pass  # for people
+        self.last, self.at = number, at
+
+    def _configure(self, entry: Entry) -> None:
+        settings = parse_settings(entry.body["settings"], f"entry {entry.sequence}")
+        if self.last:
+            settings.apply(self.core, entry.at)
+            setup = setup_of(self.setup.name, settings, self.setup.nodes)
+            self.book.meter.reconfigured(setup.tenants, setup.queues, entry.at)
+            self.settings, self.setup = settings, setup
+        known = self.known_nodes
+        self.known_nodes = len(settings.nodes())
+        for number in range(known, self.known_nodes) if self.last else ():
+            self._open(number, self.setup.nodes[number].state, entry.at)
+        self.book.announce(range(known, self.known_nodes), entry.at)
+
+    def _open(self, number: int, state: NodeState, at: float) -> None:
+        self.core.set_node(number, state, at)
+        self.book.meter.node(number, state, at)
+
+
+def cause_body(cause: Cause) -> dict[str, Any]:
+    return asdict(cause)
+
+
+def check_nodes(configurations: Sequence[Entry]) -> tuple[Node, ...]:
+    """The nodes of the last configuration.   Errors: LedgerError if it took away any of an earlier one."""
+    settings = [parse_settings(entry.body["settings"], f"entry {entry.sequence}") for entry in configurations]
+    nodes = settings[-1].nodes()
+    for older, entry in zip(settings, configurations, strict=True):
+        before = older.nodes()
+        if nodes[: len(before)] != before:
+            raise LedgerError("pools", f"nodes of the configuration of entry {entry.sequence} are not there", ADD_ONLY)
+    return nodes
+
+
+def restore(
+    entries: Iterable[Entry], configurations: Sequence[Entry], cluster: str, tell: Tell | None = None
+) -> Restored:
+    """The state after the entries.
+
+    configurations: all `configured` entries among them.   tell: takes the rows of all events again.
+    Errors: LedgerError if there is no configuration, or one took nodes away.
+    """
+    if not configurations:
+        raise LedgerError("log", "has no configuration", "It was never used; start the scheduler once with --config")
+    nodes = check_nodes(configurations)
+    settings = parse_settings(configurations[0].body["settings"], f"entry {configurations[0].sequence}")
+    setup = setup_of("live", settings, nodes)
+    start = configurations[0].at
+    core = setup.core((), start, explain=True)
+    meter = Meter(nodes, setup.tenants, setup.queues, start)
+    book = Book(core, meter, Writer(cluster, nodes), tell)
+    restored = Restored(book, core, setup, settings)
+    for number in range(len(settings.nodes()), len(nodes)):
+        restored._open(number, "failed", start)  # until a configuration names it
+    for entry in entries:
+        restored.apply(entry)
+    return restored
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A recorded plan and the same plan made again, as JSON values. at: seconds since the epoch."""
+
+    sequence: int
+    at: float
+    recorded: Sequence[Any]
+    again: Sequence[Any]
+
+    @property
+    def same(self) -> bool:
+        return list(self.recorded) == list(self.again)
+
+    @property
+    def instant(self) -> datetime:
+        return instant(self.at)
+
+
+def replays(entries: Sequence[Entry], plans: Iterable[Entry], cluster: str = "") -> Iterator[Replay]:
+    """Makes recorded plans again, each from the state that all entries before it make: one pass over them for each
+    configuration, since a later one may have added nodes.
+
+    entries: from the first one on, in order.
+    """
+    configurations = [entry for entry in entries if entry.kind == "configured"]
+    wanted = sorted(plan.sequence for plan in plans)
+    for count, upto in enumerate([*(entry.sequence for entry in configurations[1:]), float("inf")], 1):
+        within = {number for number in wanted if configurations[count - 1].sequence < number < upto}
+        if not within:
+            continue
+        restored = restore((), configurations[:count], cluster)
+        for entry in entries:
+            if entry.sequence in within:
+                again = json.loads(json.dumps(plan_actions(restored.core.plan(entry.at))))
+                yield Replay(entry.sequence, entry.at, entry.body["actions"], again)
+            if entry.sequence >= upto:
+                break
+            restored.apply(entry)
+
+
+def write_snapshot(entries: Iterable[Entry], path: Path) -> int:
+    """The entries as JSON lines, whole or not at all; how many."""
+    draft, count = path.with_name(path.name + ".new"), 0
+    with draft.open("w", encoding="utf-8") as file:
+        for entry in entries:
+            line = {"sequence": entry.sequence, "at": entry.at, "kind": entry.kind, "job": entry.job_id}
+            file.write(json.dumps(line | {"body": entry.body}, ensure_ascii=False) + "\n")
+            count += 1
+    draft.replace(path)
+    return count
+
+
+def read_snapshot(path: Path) -> Iterator[Entry]:
+    """Errors: LedgerError naming the line that is no entry."""
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                found = json.loads(line)
+                yield Entry(found["kind"], found["at"], found["job"], found["body"], (), found["sequence"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise LedgerError(
+                    f"{path}, line {number}", f"no entry of a log ({error})", "Give a file of `scheduler snapshot`"
+                ) from error

@@ -1,0 +1,166 @@
+"""Services whose replicas follow their queue: from none to many and back, each replica a job of its own.
+
+A replica is `cold` from its start until it says that it is ready: the model loads, devices are held and nothing is
+served. That time is measured for each replica and is a state of its own; `cold_unit_seconds` sums it, so that it can
+be shown and charged apart. Deciding is a function of what is observed and of `now`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from scheduler.model import Job, Request
+
+ReplicaState = Literal["pending", "cold", "warm"]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """target: requests, waiting and in work, for each replica.   idle_seconds: without any before the last goes.
+
+    keep_seconds: that demand must have been lower before replicas go, so that a dip does not cost a cold start.
+    """
+
+    name: str
+    tenant: str
+    queue: str
+    request: Request
+    target: int = 1
+    min_replicas: int = 0
+    max_replicas: int = 1
+    idle_seconds: float = 300.0
+    keep_seconds: float = 60.0
+    priority: int = 0
+    project: str = ""
+
+
+@dataclass(slots=True)
+class Replica:
+    """started_at, ready_at: None = not yet.   units: device units held."""
+
+    job_id: str
+    submitted_at: float
+    started_at: float | None = None
+    ready_at: float | None = None
+    units: int = 0
+
+    @property
+    def state(self) -> ReplicaState:
+        if self.started_at is None:
+            return "pending"
+        return "cold" if self.ready_at is None else "warm"
+
+    def cold_seconds(self, now: float) -> float:
+        """How long it has been cold, up to now."""
+        if self.started_at is None:
+            return 0.0
+        return max(0.0, (now if self.ready_at is None else self.ready_at) - self.started_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """submit: jobs of new replicas.   stop: jobs to end, those that serve nobody yet first.   reason: in words."""
+
+    submit: tuple[Job, ...] = ()
+    stop: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class ServiceState:
+    """What is remembered of a service. waiting, working: requests.   high_at: when each level of demand was last seen,
+    as (replicas needed, when), the highest first.   serial: replicas made so far."""
+
+    service: Service
+    replicas: dict[str, Replica] = field(default_factory=dict)
+    waiting: int = 0
+    working: int = 0
+    busy_at: float = -math.inf
+    high_at: list[tuple[int, float]] = field(default_factory=list)
+    serial: int = 0
+    cold_unit_seconds: float = 0.0
+    cold_starts: int = 0
+
+    def observe(self, waiting: int, working: int, now: float) -> None:
+        """The queue's length and the requests in work."""
+        self.waiting, self.working = waiting, working
+        if waiting or working:
+            self.busy_at = now
+        needed = self._needed()
+        self.high_at = [one for one in self.high_at if one[0] > needed and now - one[1] < self.service.keep_seconds]
+        self.high_at.append((needed, now))
+
+    def started(self, job_id: str, units: int, now: float) -> None:
+        """The replica holds devices and is cold."""
+        replica = self.replicas[job_id]
+        replica.started_at, replica.units = now, units
+
+    def ready(self, job_id: str, now: float) -> float:
+        """It serves from now on. Answers its cold start in seconds."""
+        replica = self.replicas[job_id]
+        if replica.ready_at is None:
+            replica.ready_at = now
+            self.cold_starts += 1
+            self.cold_unit_seconds += replica.units * replica.cold_seconds(now)
+        return replica.cold_seconds(now)
+
+    def ended(self, job_id: str, now: float) -> None:
+        """It is gone, by decision, preemption or failure; a cold start that never came to an end counts too."""
+        replica = self.replicas.pop(job_id)
+        if replica.ready_at is None:
+            self.cold_unit_seconds += replica.units * replica.cold_seconds(now)
+
+    def by_state(self) -> Mapping[ReplicaState, int]:
+        counts: dict[ReplicaState, int] = {"pending": 0, "cold": 0, "warm": 0}
+        for replica in self.replicas.values():
+            counts[replica.state] += 1
+        return counts
+
+    def desired(self, now: float) -> int:
+        """Replicas that should be there: by demand, no fewer than a moment ago needed, none after long idleness."""
+        service = self.service
+        recent = [needed for needed, at in self.high_at if now - at < service.keep_seconds]
+        wanted = max([self._needed(), *recent])
+        if not wanted and now - self.busy_at < service.idle_seconds:
+            wanted = min(1, len(self.replicas))
+        return max(service.min_replicas, min(service.max_replicas, wanted))
+
+    def scale(self, now: float) -> Scaling:
+        """What to submit or stop so that as many replicas are there as are desired."""
+        wanted, there = self.desired(now), len(self.replicas)
+        reason = f"{self.waiting} waiting, {self.working} in work, {self.service.target} for each replica: {wanted}"
+        if wanted > there:
+            jobs = tuple(self._new(now) for _ in range(wanted - there))
+            return Scaling(jobs, (), reason)
+        if wanted < there:
+            order = sorted(self.replicas.values(), key=_least_missed)
+            return Scaling((), tuple(replica.job_id for replica in order[: there - wanted]), reason)
+        return Scaling(reason=reason)
+
+    def _needed(self) -> int:
+        return math.ceil((self.waiting + self.working) / self.service.target)
+
+    def _new(self, now: float) -> Job:
+        service = self.service
+        self.serial += 1
+        job_id = f"{service.name}-{self.serial}"
+        self.replicas[job_id] = Replica(job_id, now)
+        return Job(
+            job_id,
+            service.tenant,
+            service.queue,
+            service.request,
+            now,
+            priority=service.priority,
+            project=service.project,
+            service=service.name,
+        )
+
+
+def _least_missed(replica: Replica) -> tuple[int, float, str]:
+    """Those that wait before those that load before those that serve; of these the newest first."""
+    order: Sequence[ReplicaState] = ("pending", "cold", "warm")
+    return (order.index(replica.state), -replica.submitted_at, replica.job_id)

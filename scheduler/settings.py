@@ -1,0 +1,308 @@
+"""What a site says of its pools, tenants, queues and policies, in YAML; checked whole, and read again while running.
+
+    pools:                             # the nodes, where no inventory tells them
+      - {name: a100, nodes: 97, devices: 8, model: A100, cpu_milli: 96000, nodes_in_domain: [16]}
+    tenants:
+      - {name: research, guaranteed: 400, borrowing_limit: 100}
+      - {name: vision, parent: research, guaranteed: 64, weight: 2}
+    queues:
+      - {name: batch, policy: fair_share, half_life: 7d, wait_bound: 12h}
+    reservations:
+      - {name: course, nodes: [a100-0, a100-1], start: 2026-12-01T08:00Z, end: 2026-12-01T18:00Z, tenants: [vision]}
+    policies: {placement: bestfit, backfill: easy, reclaim: true}
+
+Amounts are device units of the pool, as in scheduler.model. A duration is seconds or text such as 90s, 15m, 12h, 7d.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from scheduler.cycle.policies import Policies, Reservation
+from scheduler.cycle.state import State
+from scheduler.model import Device, Node, Queue, QueuePolicy, Tenant
+from scheduler.quota.tree import QuotaTree
+from warehouse.errors import LedgerError
+from warehouse.written_files import first_error, read_yaml
+
+BACKFILL: Mapping[str, int | None] = {"none": 0, "easy": 1, "conservative": None}
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class SettingsError(LedgerError):
+    """Settings of the scheduler that cannot be used."""
+
+
+class Part(BaseModel):
+    """Refuses unknown keys, so that a misspelt one is not silently without effect."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, str):
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", value.strip())
+        if match is None:
+            raise ValueError("seconds, or text such as 90s, 15m, 12h or 7d fits")
+        return float(match[1]) * _SECONDS[match[2]]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _instant(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError("a time with its offset fits, such as 2026-12-01T08:00Z") from None
+    if isinstance(value, datetime) and value.tzinfo is None:
+        raise ValueError("say the offset, such as 2026-12-01T08:00Z")
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(_duration), Field(ge=0)]
+Instant = Annotated[datetime, BeforeValidator(_instant)]
+Name = Annotated[str, Field(min_length=1)]
+Units = Annotated[int, Field(ge=0)]
+Names = Annotated[tuple[Name, ...], Field(strict=False)]
+
+
+class PoolPart(Part):
+    """Equal nodes, named `name`-0, `name`-1, ... devices: of each.   units, geometry: of each device.
+
+    nodes_in_domain: how many nodes the domains of each topology level hold, the widest level first.
+    """
+
+    name: Name
+    nodes: Annotated[int, Field(ge=1, le=100_000)]
+    devices: Annotated[int, Field(ge=0, le=64)] = 8
+    model: Name = "GPU"
+    units: Annotated[int, Field(ge=1, le=1024)] = 1
+    memory_bytes: Units = 0
+    geometry: str = ""
+    cpu_milli: Units = 0
+    host_memory_bytes: Units = 0
+    labels: dict[str, str] = Field(default={})
+    taints: Names = ()
+    nodes_in_domain: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = ()
+
+    def build(self) -> list[Node]:
+        return [self._node(number) for number in range(self.nodes)]
+
+    def _node(self, number: int) -> Node:
+        name = f"{self.name}-{number}"
+        devices = tuple(
+            Device(f"{name}/{index}", self.model, self.units, self.memory_bytes, self.geometry)
+            for index in range(self.devices)
+        )
+        topology = tuple(
+            f"{self.name}-level{level}-{number // size}" for level, size in enumerate(self.nodes_in_domain)
+        )
+        return Node(
+            name,
+            devices,
+            self.cpu_milli,
+            self.host_memory_bytes,
+            self.name,
+            dict(self.labels),
+            frozenset(self.taints),
+            topology,
+        )
+
+
+class TenantPart(Part):
+    """See scheduler.model.Tenant. A tenant may be listed once for each pool."""
+
+    name: Name
+    parent: str = ""
+    pool: str = ""
+    guaranteed: Units = 0
+    limit: Units | None = None
+    borrowing_limit: Units | None = None
+    lending_limit: Units | None = None
+    weight: Annotated[float, Field(ge=0, strict=False)] = 1.0
+
+    def build(self) -> Tenant:
+        return Tenant(**self.model_dump())
+
+
+class QueuePart(Part):
+    """See scheduler.model.Queue."""
+
+    name: Name
+    policy: QueuePolicy = "fifo"
+    priority: int = 0
+    guaranteed: Units = 0
+    maximum: Units | None = None
+    wait_bound: Duration | None = None
+    min_run_time: Duration = 0.0
+    half_life: Duration = 0.0
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.maximum is not None and self.maximum < self.guaranteed:
+            raise ValueError(f"queue {self.name}: maximum {self.maximum} is below guaranteed {self.guaranteed}")
+        if self.half_life and self.policy != "fair_share":
+            raise ValueError(f"queue {self.name}: half_life is for policy fair_share, not {self.policy}")
+        return self
+
+    def build(self) -> Queue:
+        return Queue(**self.model_dump())
+
+
+class ReservationPart(Part):
+    """Whole nodes kept during [start, end): for the tenants, or, as maintenance, for nobody."""
+
+    name: Name
+    nodes: Names
+    start: Instant
+    end: Instant
+    tenants: Names = ()
+    kind: Literal["reservation", "maintenance"] = "reservation"
+
+    @model_validator(mode="after")
+    def _has_time_and_users(self) -> Self:
+        if self.end <= self.start:
+            raise ValueError(f"reservation {self.name}: end is not after start")
+        if bool(self.tenants) == (self.kind == "maintenance"):
+            raise ValueError(f"reservation {self.name}: a reservation names tenants, maintenance names none")
+        return self
+
+
+class PoliciesPart(Part):
+    """See scheduler.cycle.policies. backfill: none, easy, conservative, or how many promises."""
+
+    placement: Literal["fgd", "bestfit", "dotproduct", "gpupacking", "gpuclustering", "random"] = "bestfit"
+    backfill: Literal["none", "easy", "conservative"] | Annotated[int, Field(ge=0)] = "easy"
+    backfill_interval: Duration = 0.0
+    preempt_by_priority: bool = True
+    reclaim: bool = True
+    preempt_for_fairness: bool = True
+    preemption_searches: Annotated[int, Field(ge=0)] = 16
+    most_preemptions: Annotated[int | None, Field(ge=1)] = None
+    usage_weight: Annotated[float, Field(ge=0, strict=False)] = 1.0
+    entry_penalty: Duration = 60.0
+    elastic_hold: Duration = 60.0
+    expected_starts: Annotated[int, Field(ge=0)] = 16
+    prices: dict[str, Annotated[float, Field(ge=0, strict=False)]] = Field(default={})
+
+    def build(self) -> Policies:
+        backfill = BACKFILL[self.backfill] if isinstance(self.backfill, str) else self.backfill
+        return Policies(
+            backfill=backfill,
+            backfill_seconds=self.backfill_interval,
+            preempt_by_priority=self.preempt_by_priority,
+            reclaim=self.reclaim,
+            preempt_for_fairness=self.preempt_for_fairness,
+            preemption_searches=self.preemption_searches,
+            most_preemptions=self.most_preemptions,
+            usage_weight=self.usage_weight,
+            entry_penalty_seconds=self.entry_penalty,
+            elastic_hold_seconds=self.elastic_hold,
+            expected=self.expected_starts,
+            prices=dict(self.prices),
+        )
+
+
+class Settings(Part):
+    """All of it. Names within a list are unique, tenants within a pool; parents are tenants of the same pool."""
+
+    pools: Annotated[tuple[PoolPart, ...], Field(strict=False)] = ()
+    tenants: Annotated[tuple[TenantPart, ...], Field(strict=False)] = ()
+    queues: Annotated[tuple[QueuePart, ...], Field(strict=False)] = ()
+    reservations: Annotated[tuple[ReservationPart, ...], Field(strict=False)] = ()
+    policies: PoliciesPart = PoliciesPart()
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        _unique("pools", (pool.name for pool in self.pools))
+        _unique("queues", (queue.name for queue in self.queues))
+        _unique("reservations", (reservation.name for reservation in self.reservations))
+        by_pool: dict[str, list[Tenant]] = {}
+        for tenant in self.tenants:
+            by_pool.setdefault(tenant.pool, []).append(tenant.build())
+        for pool, tenants in by_pool.items():
+            if pool and self.pools and pool not in {known.name for known in self.pools}:
+                raise ValueError(f"tenants of pool {pool}: pools declares no such pool")
+            QuotaTree(tenants)  # says what is wrong with the tree
+        known = {tenant.name for tenant in self.tenants}
+        for reservation in self.reservations:
+            unknown = sorted(set(reservation.tenants) - known)
+            if unknown and known:
+                raise ValueError(f"reservation {reservation.name}: no tenant {unknown[0]} is declared")
+        return self
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes of all pools."""
+        return tuple(node for pool in self.pools for node in pool.build())
+
+    def build_tenants(self) -> tuple[Tenant, ...]:
+        return tuple(tenant.build() for tenant in self.tenants)
+
+    def build_queues(self) -> tuple[Queue, ...]:
+        return tuple(queue.build() for queue in self.queues)
+
+    def build_reservations(self, nodes: Sequence[Node], where: str = "settings") -> tuple[Reservation, ...]:
+        """With node names as indices.   Errors: SettingsError for a node that is not there."""
+        index = {node.name: number for number, node in enumerate(nodes)}
+        found = []
+        for reservation in self.reservations:
+            missing = [name for name in reservation.nodes if name not in index]
+            if missing:
+                raise SettingsError(
+                    f"{where}: reservation {reservation.name}",
+                    f"node {missing[0]} is not there",
+                    "Name nodes of the inventory",
+                )
+            found.append(
+                Reservation(
+                    reservation.name,
+                    reservation.start.astimezone(UTC).timestamp(),
+                    reservation.end.astimezone(UTC).timestamp(),
+                    frozenset(index[name] for name in reservation.nodes),
+                    frozenset(reservation.tenants),
+                    reservation.kind,
+                )
+            )
+        return tuple(found)
+
+    def apply(self, state: State, now: float, where: str = "settings") -> None:
+        """These settings from now on, in a state that goes on running. Its nodes and placement stay as they are."""
+        reservations = self.build_reservations(state.cluster.nodes, where)
+        state.reconfigure(self.build_tenants(), self.build_queues(), self.policies.build(), reservations, now)
+
+
+def load_settings(path: Path | str) -> Settings:
+    """Errors: SettingsError naming the key, what was found there and what fits."""
+    hint = "It has the keys pools, tenants, queues, reservations and policies"
+    return parse_settings(read_yaml(path, "settings of the scheduler", hint, SettingsError), str(path))
+
+
+def parse_settings(content: Mapping[str, Any], where: str = "settings") -> Settings:
+    """Settings from what the YAML holds. Errors: SettingsError with the first thing that does not fit."""
+    try:
+        return Settings.model_validate(content)
+    except ValidationError as error:
+        raise first_error(where, error, Settings, _PARTS, SettingsError) from error
+
+
+_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
+    "pools": {"pools": PoolPart},
+    "tenants": {"tenants": TenantPart},
+    "queues": {"queues": QueuePart},
+    "reservations": {"reservations": ReservationPart},
+    "policies": {"policies": PoliciesPart},
+}
+
+
+def _unique(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{what}: {name} is named twice")
+        seen.add(name)

@@ -1,0 +1,85 @@
+"""Settings made into what runs: the state of decisions, its placement, and when cycles are due.
+
+The simulator and the live loop both begin here, so that one configuration means the same to both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scheduler.cycle.core import Core
+from scheduler.cycle.policies import Policies, Reservation
+from scheduler.fragmentation import Demand, Task, typical_demand
+from scheduler.model import Node, Queue, Request, Tenant
+from scheduler.placement.cluster import Cluster
+from scheduler.placement.engine import Policy
+from scheduler.placement.fgd import Fgd
+from scheduler.placement.packing import BestFit, DotProduct, GpuClustering, GpuPacking, RandomFit
+from scheduler.settings import Settings
+from warehouse.errors import LedgerError
+
+PLACEMENTS: Mapping[str, Callable[[Demand, int], Policy]] = {
+    "bestfit": lambda demand, seed: BestFit(),
+    "fgd": lambda demand, seed: Fgd(demand),
+    "dotproduct": lambda demand, seed: DotProduct(),
+    "gpupacking": lambda demand, seed: GpuPacking(),
+    "gpuclustering": lambda demand, seed: GpuClustering(),
+    "random": lambda demand, seed: RandomFit(seed),
+}
+WHOLE_GPUS = Demand(tuple(Task(Request(devices), 0.25) for devices in (1, 2, 4, 8)))
+"""What is typically asked for, where nobody knows better."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A configuration by name. placement: see PLACEMENTS.   seed: of a placement that draws."""
+
+    name: str
+    nodes: Sequence[Node]
+    tenants: Sequence[Tenant] = ()
+    queues: Sequence[Queue] = ()
+    policies: Policies = field(default_factory=Policies)
+    reservations: Sequence[Reservation] = ()
+    placement: str = "bestfit"
+    seed: int = 42
+
+    def core(self, requests: Iterable[Request], now: float, explain: bool) -> Core:
+        """An empty state. requests: a sample of what is asked for, which some placements look at."""
+        sample = list(requests)
+        demand = typical_demand(sample) if sample else WHOLE_GPUS
+        return Core(
+            Cluster(self.nodes),
+            self.tenants,
+            self.queues,
+            self.policies,
+            self.reservations,
+            PLACEMENTS[self.placement](demand, self.seed),
+            explain,
+            now,
+        )
+
+    def edges(self) -> list[float]:
+        """Instants at which time alone changes what is possible."""
+        return sorted(edge for reservation in self.reservations for edge in (reservation.start, reservation.end))
+
+    def depends_on_time(self) -> bool:
+        """Whether decisions change while nothing happens: minimum run times pass, usage is forgotten."""
+        return any(queue.min_run_time or queue.half_life for queue in self.queues)
+
+
+def setup_of(name: str, settings: Settings, nodes: Sequence[Node] = (), seed: int = 42) -> Setup:
+    """nodes: instead of those that the settings name.   Errors: LedgerError if nobody names any."""
+    there = nodes or settings.nodes()
+    if not there:
+        raise LedgerError(name, "names no pools, and there are no other machines", "Add pools: or give --machines")
+    return Setup(
+        name,
+        there,
+        settings.build_tenants(),
+        settings.build_queues(),
+        settings.policies.build(),
+        settings.build_reservations(there, name),
+        settings.policies.placement,
+        seed,
+    )

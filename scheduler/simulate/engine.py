@@ -1,0 +1,191 @@
+"""Discrete events over the deciding state: arrivals, ends, and instants at which time alone changes what is possible.
+
+Virtual time jumps from one instant to the next. All that happens in an instant is told first, ends before arrivals;
+then one cycle decides, and another if it preempted somebody, who waits again. What a job needs is known
+until it is over and then forgotten; arrivals are read one by one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from scheduler.model import Job, Preempt, Resize, Start
+from scheduler.records.book import TIME_LIMIT, Book, Live
+from scheduler.records.events import NO_CAUSE, Ending
+
+CYCLE_SECONDS = 0.001
+"""From one cycle of an instant to the next, so that what the two decide has different times in the books."""
+MOST_CYCLES = 16
+"""Of one instant. A plan that goes on deciding has found a circle, which the next event breaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """When cycles run.
+
+    spacing: least seconds between two, as a live loop has; 0 = at every instant at which something happened.
+    tick: seconds after which jobs that wait are looked at again when nothing happens; 0 = never.
+    wakes: instants at which time alone changes what is possible, e.g. the edges of reservations.
+    """
+
+    spacing: float = 0.0
+    tick: float = 0.0
+    wakes: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """until: virtual seconds since the epoch.   waiting: jobs that never ran, because they never could."""
+
+    jobs: int
+    cycles: int
+    until: float
+    waiting: int
+
+
+@dataclass(slots=True)
+class _Work:
+    """What is left of a job, in replica-seconds: it runs the faster the more replicas it has, from its run time with
+    the least number of them.   rate: replicas; 0 while it waits.   since: of the rate.   at_start: left when the
+    attempt began.   serial: of its end in the queue of events."""
+
+    left: float
+    at_start: float
+    rate: int = 0
+    since: float = 0.0
+    serial: int = 0
+
+
+class Simulation:
+    """One run. watch: called after each instant with the time, e.g. to draw a curve."""
+
+    def __init__(self, book: Book, clock: Clock | None = None, watch: Callable[[float], None] | None = None) -> None:
+        self.book, self.clock, self._watch = book, clock or Clock(), watch
+        self.now = float("-inf")
+        self.cycles = self.sequence = self.jobs = 0
+        self._work: dict[str, _Work] = {}
+        self._ends: list[tuple[float, int, str]] = []
+        self._serial = 0
+        self._last_cycle = float("-inf")
+        self._due = False
+
+    def run(self, jobs: Iterable[Job], until: float = float("inf")) -> Outcome:
+        """Until every job is over, or nothing can happen any more, or that time.
+
+        jobs: in the order of submission.   Errors: ValueError if one is out of order.
+        """
+        arrivals, wakes = iter(jobs), deque(sorted(self.clock.wakes))
+        upcoming = next(arrivals, None)
+        while True:
+            moment = self._next(upcoming, wakes[0] if wakes else None)
+            if moment is None or moment > until:
+                break
+            self.now = moment
+            self._finish_due()
+            while wakes and wakes[0] <= moment:
+                wakes.popleft()
+                self._due = True
+            while upcoming is not None and upcoming.submitted_at <= moment:
+                self._submit(upcoming)
+                last, upcoming = upcoming, next(arrivals, None)
+                if upcoming is not None and upcoming.submitted_at < last.submitted_at:
+                    raise ValueError(f"job {upcoming.job_id} is submitted before {last.job_id}, which comes first")
+            if moment >= self._last_cycle + self.clock.spacing:
+                self._cycle()
+            if self._watch:
+                self._watch(self.now)
+        if self.now > float("-inf"):
+            self.book.meter.advance(self.now)
+        return Outcome(self.jobs, self.cycles, self.now, self.book.by_status()["pending"])
+
+    def _submit(self, job: Job) -> None:
+        self.book.submit(job, self.now, self._number())
+        work = (job.run_time or 0.0) * job.min_replicas
+        self._work[job.job_id] = _Work(work, work)
+        self.jobs += 1
+        self._due = True
+
+    def _next(self, upcoming: Job | None, wake: float | None) -> float | None:
+        while self._ends and not self._is_current(self._ends[0]):
+            heapq.heappop(self._ends)
+        moments = [self._ends[0][0]] if self._ends else []
+        if upcoming is not None:
+            moments.append(upcoming.submitted_at)
+        goes_on = bool(moments)
+        if wake is not None and self.book.jobs:
+            moments.append(wake)
+        if self._due:  # a cycle is owed, and only the spacing holds it back
+            moments.append(self._last_cycle + self.clock.spacing)
+        elif self.clock.tick and goes_on and self.book.jobs:
+            moments.append(self._last_cycle + self.clock.tick)
+        return max(self.now, min(moments)) if moments else None
+
+    def _is_current(self, end: tuple[float, int, str]) -> bool:
+        """Whether the job still ends then: it was neither preempted nor resized since."""
+        work = self._work.get(end[2])
+        return work is not None and work.serial == end[1]
+
+    def _finish_due(self) -> None:
+        while self._ends and self._ends[0][0] <= self.now:
+            end = heapq.heappop(self._ends)
+            if not self._is_current(end):
+                continue
+            job_id, work = end[2], self._work.pop(end[2])
+            over = work.left - work.rate * (self.now - work.since) <= 1e-3 * work.rate
+            ending: Ending = "finished" if over else "failed"
+            self.book.end(job_id, ending, self.now, self._number(), NO_CAUSE if over else TIME_LIMIT)
+            self._due = True
+
+    def _cycle(self) -> None:
+        for repeated in range(MOST_CYCLES):
+            if repeated:
+                self.now = round(self.now + CYCLE_SECONDS, 3)
+            self._last_cycle, self._due = self.now, False
+            plan = self.book.core.plan(self.now)
+            self.cycles += 1
+            self.book.decide(plan, self.now, self._number())
+            for action in plan.actions:
+                self._carry_out(action)
+            if not any(isinstance(action, Preempt) for action in plan.actions):
+                break  # nobody waits who did not wait before
+
+    def _carry_out(self, action: Start | Preempt | Resize) -> None:
+        """What a live executor would do, in no time: stop and free, launch, resize."""
+        live, work = self.book.jobs[action.job_id], self._work[action.job_id]
+        if isinstance(action, Preempt) and live.status == "stopping":
+            work.left = self._left_after_restart(live.job, work)
+            work.rate, work.serial = 0, 0
+            self.book.freed(action.job_id, self.now, self._number())
+            return
+        if isinstance(action, Start):
+            work.at_start = work.left
+            self.book.launched(action.job_id, self.now, self._number())
+        elif live.status != "running":
+            return
+        work.left -= work.rate * (self.now - work.since)
+        work.rate, work.since = max(1, len(live.grants)), self.now
+        self._schedule_end(live, work)
+
+    def _left_after_restart(self, job: Job, work: _Work) -> float:
+        """What it did since its last checkpoint is lost; without checkpoints, what this attempt did."""
+        if not job.checkpoint_seconds:
+            return work.at_start
+        ran = self.now - work.since
+        lost = work.rate * (ran % job.checkpoint_seconds)
+        return min(work.at_start, work.left - work.rate * ran + lost)
+
+    def _schedule_end(self, live: Live, work: _Work) -> None:
+        assert live.started_at is not None
+        end = self.now + work.left / work.rate
+        if live.job.time_limit is not None:
+            end = min(end, live.started_at + live.job.time_limit)
+        self._serial += 1
+        work.serial = self._serial
+        heapq.heappush(self._ends, (round(end, 3), self._serial, live.job.job_id))
+
+    def _number(self) -> int:
+        self.sequence += 1
+        return self.sequence

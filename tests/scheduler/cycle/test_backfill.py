@@ -1,0 +1,190 @@
+"""Promises: EASY, conservative, reservations, maintenance, wait bounds."""
+
+from __future__ import annotations
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from scheduler.cycle.plan import CyclePlan
+from scheduler.cycle.policies import Policies, Reservation
+from scheduler.model import Queue, Request, Start
+from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, run, started
+
+CONSERVATIVE = Policies(backfill=None)
+
+
+def test_a_short_job_goes_before_the_head_and_a_long_one_does_not() -> None:
+    state = core(nodes(1, 4))
+    decide(state, 0, job("runs", gpus=3, limit=100))
+    plan = decide(
+        state, 10, job("head", gpus=4, limit=50, at=1), job("long", limit=200, at=2), job("short", limit=80, at=3)
+    )
+    assert started(plan) == ["short"]
+    assert plan.expected["head"] == 100
+    assert codes(plan, "long")[0] == "KeptForOthers" and plan.waiting["long"][0].blockers == ("head",)
+    expected = next(reason for reason in plan.waiting["head"] if reason.code == "ExpectedStart")
+    assert expected.counts == {"seconds": 90} and expected.blockers == ("runs",)
+
+
+def test_a_long_job_may_take_what_the_head_leaves_over() -> None:
+    state = core(nodes(1, 8))
+    decide(state, 0, job("runs", gpus=6, limit=100))
+    plan = decide(state, 10, job("head", gpus=5, at=1), job("long", gpus=2, at=2), job("longer", gpus=1, at=3))
+    # From 100 on, 8 are free, the head takes 5: 3 are over, of which 2 are free now.
+    assert started(plan) == ["long"] and plan.expected["head"] == 100
+    state.end("long", 20, True)
+    state.end("runs", 20, True)
+    assert started(decide(state, 20)) == ["head", "longer"]
+
+
+def test_of_jobs_that_are_alike_the_first_that_is_short_enough_goes() -> None:
+    state = core(nodes(1, 4))
+    decide(state, 0, job("runs", gpus=3, limit=100))
+    alike = [job(f"{number}", limit=limit, at=5 + number) for number, limit in enumerate([500, 300, 90, 40])]
+    assert started(decide(state, 10, job("head", gpus=4, at=1), *alike)) == ["2"]
+
+
+def test_easy_keeps_a_place_for_the_first_only_and_conservative_for_all() -> None:
+    """The head leaves one of four over from 100 on, which a long job may take, but for the second's sake."""
+    jobs = [
+        job("head", gpus=3, limit=50, at=1),
+        job("second", gpus=4, limit=50, at=2),
+        job("third", gpus=1, limit=500, at=3),
+    ]
+    easy = core(nodes(1, 4))
+    decide(easy, 0, job("runs", gpus=2, limit=100))
+    assert started(decide(easy, 10, *jobs)) == ["third"]
+    state = core(nodes(1, 4), policies=CONSERVATIVE)
+    decide(state, 0, job("runs", gpus=2, limit=100))
+    plan = decide(state, 10, *jobs)
+    assert started(plan) == [] and plan.expected == {"head": 100, "second": 150, "third": 200}
+    assert started(decide(state, 11, job("brief", gpus=2, limit=80, at=11))) == ["brief"]
+    assert started(decide(state, 12, job("aside", gpus=1, limit=130, at=12))) == []
+
+
+def test_a_conservative_gap_before_a_promise_is_filled() -> None:
+    state = core(nodes(2, 4), policies=CONSERVATIVE)
+    decide(state, 0, job("runs", gpus=4, limit=100))
+    plan = decide(state, 10, job("wide", gpus=4, replicas=2, limit=50, at=1), job("fills", gpus=4, limit=90, at=2))
+    assert plan.expected["wide"] == 100 and started(plan) == ["fills"]
+
+
+def test_a_reservation_keeps_its_nodes_for_its_tenants() -> None:
+    kept = Reservation("course", 100, 200, frozenset({0}), frozenset({"b"}))
+    state = core(nodes(2, 4), reservations=[kept])
+    plan = decide(state, 0, job("long", gpus=4, limit=150), job("other", gpus=4, limit=150, at=1))
+    assert started(plan) == ["long"]
+    assert next(iter(state.running.values())).grants[0].node == 1
+    assert plan.expected["other"] == 150, "when the long one ends, before the course does"
+    assert started(decide(state, 10, job("short", gpus=4, limit=90, at=10))) == ["short"]
+    state.end("short", 100, True)
+    plan = decide(state, 100, job("lesson", "b", gpus=4, limit=50, at=100))
+    assert [(a.job_id, a.entitlement) for a in plan.actions if isinstance(a, Start)] == [("lesson", "reserved")]
+
+
+def test_maintenance_keeps_nodes_from_everybody() -> None:
+    state = core(nodes(1, 4), reservations=[Reservation("works", 100, 200, frozenset({0}), kind="maintenance")])
+    plan = decide(state, 0, job("endless"), job("fits", limit=100, at=1))
+    assert started(plan) == ["fits"] and plan.expected["endless"] == 200
+    state.end("fits", 50, True)
+    assert started(decide(state, 150)) == []
+    assert started(decide(state, 200)) == ["endless"]
+
+
+def test_an_edge_of_a_reservation_is_seen_without_explanations_too() -> None:
+    works = Reservation("works", 0, 200, frozenset({0}), kind="maintenance")
+    state = core(nodes(1, 4), reservations=[works], explain=False)
+    assert started(decide(state, 10, job("waits"))) == []
+    assert started(decide(state, 199)) == []
+    assert started(decide(state, 200)) == ["waits"]
+
+
+def test_who_waits_beyond_its_bound_is_overtaken_no_more() -> None:
+    state = core(nodes(1, 4), queues=[Queue("q", "priority", wait_bound=60)], policies=Policies(backfill=1))
+    decide(state, 0, job("runs", gpus=3, limit=100, priority=9))
+    state.submit(job("patient", gpus=4, limit=50, at=0), 0)
+    assert started(decide(state, 50, job("urgent", limit=500, at=50, priority=5))) == ["urgent"]
+    state.end("urgent", 60, True)
+    plan = decide(state, 70, job("urgent2", limit=500, at=70, priority=5))
+    assert started(plan) == []
+    assert codes(plan, "urgent2")[0] == "KeptForOthers"
+    bound = next(reason for reason in plan.waiting["patient"] if reason.code == "WaitBoundExceeded")
+    assert bound.counts == {"seconds_over": 10}
+
+
+def test_jobs_without_limit_give_no_expected_start() -> None:
+    state = core(nodes(1, 4))
+    decide(state, 0, job("runs", gpus=3))
+    plan = decide(state, 10, job("head", gpus=4, at=1))
+    assert "head" not in plan.expected
+
+
+def test_a_job_over_its_limit_is_expected_to_end_soon() -> None:
+    state = core(nodes(1, 4))
+    decide(state, 0, job("runs", gpus=4, limit=100))
+    assert decide(state, 500, job("head", gpus=4, at=1)).expected["head"] == 560
+
+
+def test_the_error_of_expected_starts_is_kept() -> None:
+    state = core(nodes(1, 4))
+    for number in range(3):
+        now = 1000.0 * number
+        decide(state, now, job(f"runs{number}", gpus=4, limit=100))
+        decide(state, now + 1, job(f"next{number}", gpus=4, at=now, limit=10))
+        state.end(f"runs{number}", now + 60, True)
+        assert started(decide(state, now + 60)) == [f"next{number}"]
+        state.end(f"next{number}", now + 70, True)
+    assert state.expectation_errors == [-40.0] * 3
+    decide(state, 5000, job("runs", gpus=4, limit=100))
+    plan = decide(state, 5001, job("next", gpus=4, at=5001))
+    text = next(reason.text for reason in plan.waiting["next"] if reason.code == "ExpectedStart")
+    assert "of 3 such times half were off by less than 40 s" in text
+
+
+sizes = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 60), st.integers(0, 5), st.floats(0.2, 1)),
+    min_size=2,
+    max_size=14,
+)
+
+
+@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(sizes, st.sampled_from([1, 2, None]), st.booleans())
+def test_nobody_who_was_promised_a_start_is_started_later(
+    specs: list[tuple[int, int, int, int, float]], promises: int | None, explain: bool
+) -> None:
+    """Jobs may end before their limits, never after. Then the first in the queue is never delayed, whoever comes later.
+
+    With more promises than one, who is ahead may move into another's place; everybody still gets its turn.
+    """
+    now, jobs, times = 0.0, [], {}
+    for number, (gpus, replicas, minutes, gap, part) in enumerate(specs):
+        now += gap * 60.0
+        name = f"j{number}"
+        jobs.append(job(name, gpus=gpus, replicas=replicas, at=now, limit=minutes * 60.0))
+        times[name] = max(1.0, minutes * 60.0 * part)
+    promised: dict[str, float] = {}
+
+    def watch(_: float, plan: CyclePlan) -> None:
+        for name, at in plan.expected.items():
+            promised.setdefault(name, at)
+
+    state = core(nodes(3, 4), policies=Policies(backfill=promises, expected=0), explain=explain)
+    first = run(state, jobs, times, watch)
+    assert set(first) == set(times)
+    for name, at in promised.items() if promises == 1 else ():
+        assert first[name] <= at + 1e-6, f"{name} was promised {at} and started {first[name]}"
+
+
+def test_shares_of_devices_are_promised_too() -> None:
+    state = core(nodes(1, 1, units=10))
+    decide(state, 0, job("runs", limit=100, request=Request(1, 6, cpu_milli=300)))
+    plan = decide(
+        state,
+        1,
+        job("head", request=Request(1, 8, cpu_milli=300), limit=50, at=1),
+        job("long", request=Request(1, 3), at=2),
+        job("fits", request=Request(1, 2, cpu_milli=400), at=3),
+    )
+    assert started(plan) == ["fits"], "2 units and 700 milli-CPUs are over when the head runs"
+    assert plan.expected["head"] == 100

@@ -1,0 +1,223 @@
+"""Who gives way: by which right, how few, and never in turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from scheduler.cycle.core import Core
+from scheduler.cycle.policies import Policies
+from scheduler.model import Preempt, Queue, Request, Start, Tenant
+from scheduler.placement.engine import place_gang
+from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, preempted, run, started
+
+NO_PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+LENDER = [Tenant("a"), Tenant("b", guaranteed=8)]
+
+
+def test_lent_quota_is_reclaimed_and_the_text_names_both() -> None:
+    state = core(nodes(1, 8), LENDER)
+    decide(state, 0, job("borrows", gpus=8, priority=3))
+    plan = decide(state, 10, job("owner", "b", gpus=4, at=10))
+    assert preempted(plan) == [("borrows", 1, "ReclaimLentQuota")] and started(plan) == ["owner"]
+    assert isinstance(plan.actions[0], Preempt)
+    assert plan.actions[0].text == (
+        "reclaims quota that its tenant had lent: gives way to job owner; its path /b, queue q, effective priority 0; "
+        "given up by /a, queue q, effective priority 3"
+    )
+
+
+def test_a_job_gives_way_to_a_higher_priority_in_its_queue_only() -> None:
+    state = core(nodes(1, 4), queues=[Queue("q", "priority"), Queue("other", "priority")])
+    decide(state, 0, job("low", gpus=4))
+    assert preempted(decide(state, 1, job("same", gpus=4, at=1))) == []
+    assert preempted(decide(state, 2, job("elsewhere", gpus=4, at=2, queue="other", priority=9))) == []
+    assert preempted(decide(state, 3, job("high", gpus=4, at=3, priority=1))) == [("low", 1, "PriorityInQueue")]
+
+
+def test_a_higher_priority_takes_nothing_from_who_is_within_a_guarantee() -> None:
+    state = core(nodes(1, 8), LENDER, [Queue("q", "priority")])
+    decide(state, 0, job("owner", "b", gpus=8))
+    plan = decide(state, 1, job("urgent", "a", gpus=4, at=1, priority=99))
+    assert preempted(plan) == [] and codes(plan, "urgent")[0] == "InsufficientCapacity"
+
+
+def test_a_queue_gets_what_it_is_guaranteed() -> None:
+    state = core(nodes(1, 8), queues=[Queue("q"), Queue("own", guaranteed=4)])
+    decide(state, 0, job("big", gpus=8))
+    plan = decide(state, 1, job("claims", gpus=4, at=1, queue="own"))
+    assert preempted(plan) == [("big", 1, "ReclaimQueueGuarantee")]
+
+
+def test_fair_share_takes_from_who_has_more_even_without_it() -> None:
+    state = core(nodes(1, 8), [Tenant("a"), Tenant("b")], [Queue("q", "fair_share")])
+    decide(state, 0, *(job(f"a{number}", gpus=2, at=number) for number in range(4)))
+    taken = [preempted(decide(state, 10 + n, job(f"b{n}", "b", gpus=2, at=10 + n))) for n in range(3)]
+    assert [len(victims) for victims in taken] == [1, 1, 0], "at four each it is fair"
+    assert taken[0][0][2] == "FairShare"
+    assert not decide(state, 20).actions
+
+
+def test_the_fewest_jobs_then_the_least_work_is_lost() -> None:
+    state = core(nodes(3, 4), LENDER)
+    for name, gpus, at in [("wide", 4, 0.0), ("x", 2, 100.0), ("y", 2, 100.0), ("old", 4, 50.0)]:
+        decide(state, at, job(name, gpus=gpus, at=at))
+    plan = decide(state, 200, job("owner", "b", gpus=4, at=200))
+    assert preempted(plan) == [("old", 1, "ReclaimLentQuota")], "one job, and younger than wide"
+
+
+def test_work_that_a_checkpoint_saved_is_not_lost() -> None:
+    state = core(nodes(2, 4), LENDER)
+    decide(state, 0, job("saves", gpus=4, checkpoint_seconds=90))
+    decide(state, 100, job("young", gpus=4, at=100))
+    plan = decide(state, 190, job("owner", "b", gpus=4, at=190))
+    assert preempted(plan) == [("saves", 1, "ReclaimLentQuota")], "10 s since its checkpoint, the other ran 90"
+
+
+def test_prices_decide_between_equal_losses() -> None:
+    cheap = nodes(1, 4, pool="cheap")[0]
+    cheap = replace(cheap, devices=tuple(replace(device, model="T4") for device in cheap.devices))
+    state = core(
+        [*nodes(1, 4), cheap], [Tenant("a"), Tenant("b", guaranteed=8)], policies=Policies(prices={"A100": 4, "T4": 1})
+    )
+    decide(state, 0, job("one", gpus=4), job("two", gpus=4))
+    plan = decide(state, 100, job("owner", "b", gpus=4, at=100))
+    victim = plan.actions[0].job_id
+    assert len(preempted(plan)) == 1 and isinstance(plan.actions[-1], Start)
+    assert plan.actions[-1].grants[0].node == 1, f"the cheap node, where {victim} was"
+
+
+def test_a_job_runs_its_least_time_before_it_gives_way() -> None:
+    state = core(nodes(1, 4), LENDER, [Queue("q", min_run_time=60)], explain=False)
+    decide(state, 0, job("young", gpus=4))
+    assert preempted(decide(state, 30, job("owner", "b", gpus=4, at=30))) == []
+    assert preempted(decide(state, 59)) == []
+    assert preempted(decide(state, 60)) == [("young", 1, "ReclaimLentQuota")]
+
+
+def test_who_cannot_be_preempted_stays_and_so_does_who_was_too_often() -> None:
+    state = core(nodes(1, 4), queues=[Queue("q", "priority")], policies=Policies(most_preemptions=1))
+    decide(state, 0, job("once", gpus=4))
+    assert preempted(decide(state, 1, job("high", gpus=4, at=1, priority=5))) == [("once", 1, "PriorityInQueue")]
+    state.end("high", 2, True)
+    assert started(decide(state, 2, job("once", gpus=4))) == ["once"]
+    assert preempted(decide(state, 3, job("again", gpus=4, at=3, priority=5))) == []
+    firm = core(nodes(1, 4), queues=[Queue("q", "priority")])
+    decide(firm, 0, job("firm", gpus=4, preemptible=False))
+    assert preempted(decide(firm, 1, job("high", gpus=4, at=1, priority=5))) == []
+
+
+def test_nobody_is_evicted_for_a_gang_that_still_would_not_fit() -> None:
+    state = core(nodes(2, 4), [Tenant("a"), Tenant("b", guaranteed=6)])
+    assert started(decide(state, 0, job("firm", gpus=2, preemptible=False), job("loose", gpus=4, at=1)))
+    plan = decide(state, 5, job("gang", "b", gpus=3, replicas=2, at=5))
+    assert preempted(plan) == [] and "gang" in plan.waiting
+
+
+def test_a_gang_with_a_required_domain_empties_one_domain() -> None:
+    state = core(nodes(6, 4, racks_of=2), [Tenant("a"), Tenant("b", guaranteed=24)])
+    decide(state, 0, *(job(f"{n}", gpus=2, at=n) for n in range(12)))
+    gang = job("gang", "b", replicas=2, at=50, request=Request(4, required_topology=0))
+    plan = decide(state, 50, gang)
+    start = plan.actions[-1]
+    assert isinstance(start, Start) and len({grant.node // 2 for grant in start.grants}) == 1
+    assert len(preempted(plan)) == 4
+
+
+def test_replicas_beyond_the_smallest_gang_go_before_anybody_is_killed() -> None:
+    state = core(nodes(1, 8), LENDER)
+    decide(state, 0, job("elastic", replicas=2, most=6), job("small", gpus=2, at=1))
+    decide(state, 1)
+    assert len(state.running["elastic"].grants) == 6
+    plan = decide(state, 10, job("owner", "b", gpus=3, at=10))
+    assert preempted(plan) == [("elastic", 3, "ElasticSurplus")]
+    assert len(state.running["elastic"].grants) == 3
+    assert preempted(decide(state, 11, job("more", "b", gpus=4, at=11)))[0][:2] in (("elastic", 1), ("small", 1))
+
+
+specs = st.lists(
+    st.tuples(st.integers(1, 4), st.integers(1, 2), st.sampled_from("aab"), st.integers(0, 2), st.booleans()),
+    min_size=3,
+    max_size=12,
+)
+
+
+def _state(jobs: list[tuple[int, int, str, int, bool]], policy: str) -> Core:
+    queues = [Queue("q", policy)]  # type: ignore[arg-type]
+    state = core(nodes(4, 4), [Tenant("a"), Tenant("b", guaranteed=12)], queues)
+    for number, (gpus, replicas, tenant, priority, preemptible) in enumerate(jobs):
+        one = job(f"{number}", tenant, gpus, replicas, at=number, priority=priority, preemptible=preemptible)
+        decide(state, float(number), one)
+    return state
+
+
+def _fits_without(state: Core, gone: list[str], newcomer: Start) -> bool:
+    """Whether quotas hold and the newcomer can be placed with exactly these gone."""
+    entry, kind = state.pending[newcomer.job_id]
+    mark = state.cluster.mark()
+    for name in gone:
+        running = state.running[name]
+        for grant in running.grants:
+            state.cluster.give_back(grant, running.job.request)
+        state.accounts.tenants[""].remove(running.job.tenant, running.units)
+    room = state.accounts.tenants[""].available(entry.tenant) >= kind.amount
+    fits = room and place_gang(state.cluster, entry.request, entry.min_replicas, state.placement) is not None
+    state.cluster.rollback(mark)
+    for name in gone:
+        running = state.running[name]
+        state.accounts.tenants[""].add(running.job.tenant, running.units)
+    return fits
+
+
+@settings(max_examples=60, deadline=None, phases=NO_PHASES)
+@given(specs, st.sampled_from(["fifo", "priority"]), st.integers(1, 4), st.integers(1, 3))
+def test_every_victim_is_necessary_and_for_one_node_no_fewer_would_do(
+    jobs: list[tuple[int, int, str, int, bool]], policy: str, gpus: int, replicas: int
+) -> None:
+    state = _state(jobs, policy)
+    state.submit(job("new", "b", gpus, replicas, at=99, priority=1), 99)
+    plan = state.plan(99)
+    victims = [a.job_id for a in plan.actions if isinstance(a, Preempt) and a.by_job == "new"]
+    start = next((a for a in plan.actions if isinstance(a, Start) and a.job_id == "new"), None)
+    others = [a for a in plan.actions if isinstance(a, Start) and a.job_id != "new"]
+    if start is None or not victims or others:
+        return
+    assert _fits_without(state, victims, start)
+    for one in victims:
+        assert not _fits_without(state, [name for name in victims if name != one], start), f"{one} died for nothing"
+    if replicas == 1:
+        rights = {a.authority for a in plan.actions if isinstance(a, Preempt)}
+        killable = [n for n, r in state.running.items() if r.job.preemptible and r.job.tenant == "a"]
+        if rights == {"ReclaimLentQuota"} and state.accounts.tenants[""]["b"].usage + gpus <= 12:
+            for fewer in range(len(victims)):
+                assert not any(_fits_without(state, list(those), start) for those in combinations(killable, fewer))
+
+
+@settings(max_examples=30, deadline=None, phases=NO_PHASES)
+@given(specs, st.sampled_from(["fifo", "priority", "fair_share", "capacity"]), st.integers(0, 2))
+def test_jobs_never_evict_each_other_in_turn_for_ever(
+    jobs: list[tuple[int, int, str, int, bool]], policy: str, promises: int
+) -> None:
+    """`run` fails if decisions at one instant do not come to an end; everybody finishes at last."""
+    queues = [Queue("q", policy), Queue("r", "priority", guaranteed=5)]  # type: ignore[arg-type]
+    tenants = [Tenant("a", weight=2), Tenant("b", guaranteed=6)]
+    state = core(nodes(4, 4), tenants, queues, Policies(backfill=promises), explain=False)
+    all_jobs = [
+        job(
+            f"{n}",
+            tenant,
+            gpus,
+            replicas,
+            at=n * 2.0,
+            priority=priority,
+            preemptible=preemptible or tenant == "a",
+            queue="qr"[n % 2],
+            most=replicas + n % 3,
+        )
+        for n, (gpus, replicas, tenant, priority, preemptible) in enumerate(jobs)
+    ]
+    first = run(state, all_jobs, {one.job_id: 5.0 + 3 * len(one.job_id) for one in all_jobs})
+    assert set(first) == {one.job_id for one in all_jobs}

@@ -1,0 +1,78 @@
+"""A scheduler on a clock of the test's own, over a real log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from collectors.readings import Row
+from scheduler.live.executors import Executor, Launch, Over, Recorder
+from scheduler.live.service import Service
+from scheduler.records.log import Log
+from scheduler.settings import Settings, parse_settings
+
+SETTINGS: dict[str, Any] = {
+    "pools": [{"name": "p", "nodes": 2, "devices": 4, "model": "A100"}],
+    "tenants": [{"name": "vision", "guaranteed": 4}, {"name": "speech", "guaranteed": 4}],
+    "queues": [{"name": "batch", "policy": "fair_share", "wait_bound": 600}],
+}
+
+
+class Slow(Recorder):
+    """What is stopped is over only when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started: list[tuple[str, int]] = []
+        self.stopping: list[tuple[str, int]] = []
+
+    def start(self, launch: Launch) -> None:
+        self.started.append((launch.job.job_id, launch.attempt))
+
+    def stop(self, job_id: str, attempt: int) -> None:
+        self.stopping.append((job_id, attempt))
+
+    def over(self, job_id: str, attempt: int) -> None:
+        self._over[job_id, attempt] = Over(job_id, attempt, "stopped")
+
+
+class Living:
+    def __init__(self, folder: Path, settings: dict[str, Any] = SETTINGS, executor: Executor | None = None) -> None:
+        self.folder, self.now = folder, 1000.0
+        self.rows: list[tuple[str, Row]] = []
+        self.executor: Executor = executor or Recorder()
+        self.settings: Settings = parse_settings(settings)
+        self.open()
+
+    def open(self) -> None:
+        self.log = Log(self.folder / "log")
+        self.service = Service(self.log, self.settings, "c", self.executor, lambda: self.now, self.deliver)
+
+    def deliver(self, record: str, rows: Sequence[Row]) -> None:
+        self.rows += [(record, row) for row in rows]
+
+    def restart(self, executor: Executor | None = None) -> None:
+        """As after a kill: nothing is told to the old service."""
+        self.log.close()
+        self.executor = executor or self.executor
+        self.open()
+
+    def submit(self, job_id: str, gpus: int = 4, tenant: str = "vision", **more: Any) -> dict[str, Any]:
+        job = {"job_id": job_id, "tenant": tenant, "queue": "batch", "request": {"devices": gpus}}
+        return self.service.submit(job | more, "tester")
+
+    def settle(self) -> None:
+        """Rounds until nothing is left to do."""
+        for _ in range(20):
+            if not self.service.step():
+                return
+        raise AssertionError("the loop does not come to rest")
+
+    def status(self, job_id: str) -> str:
+        return str(self.service.show(job_id)["status"])
+
+    def events(self) -> list[tuple[str, str]]:
+        """(allocation, event), devices together."""
+        found = [(row["allocation_id"], row["event"]) for record, row in self.rows if record == "events"]
+        return list(dict.fromkeys(found))

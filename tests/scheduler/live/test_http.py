@@ -1,0 +1,120 @@
+"""The door, over a real socket: who may come in, what is asked for, and answers to what is wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import uvicorn
+
+from gpuledger.serve import listen, url_of
+from scheduler.live.client import Client, read_token
+from scheduler.live.http import MOST_BYTES, build_app
+from tests.scheduler.live.living import Living
+from warehouse.errors import LedgerError
+
+TOKEN = "a-token-of-the-tests"
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> Living:
+    return Living(tmp_path)
+
+
+@pytest.fixture
+def url(living: Living) -> Iterator[str]:
+    """Of a server that asks for the token."""
+    listener = listen("127.0.0.1", 0)
+    app = build_app(living.service, TOKEN, ("127.0.0.1",))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    until = time.monotonic() + 40
+    while not server.started and time.monotonic() < until:
+        time.sleep(0.02)
+    yield url_of(listener).rstrip("/")
+    server.should_exit = True
+    thread.join(20)
+    listener.close()
+
+
+JOB = {"job_id": "team/a", "tenant": "vision", "queue": "batch", "request": {"devices": 4}}
+
+
+def test_a_job_goes_through_its_life_over_http(url: str, living: Living) -> None:
+    client = Client(url, TOKEN, "ada")
+    assert client.submit(JOB)["status"] == "pending"
+    client.tell("team/a", "hold")
+    assert client.jobs("held")[0]["job_id"] == "team/a"
+    client.tell("team/a", "release")
+    living.settle()
+    assert client.jobs()[0]["nodes"] == ["p-0"]
+    assert client.explain("team/a")["history"][0]["actor"] == "ada"
+    assert client.tell("team/a", "finish", {"succeeded": False}) == {"job_id": "team/a", "status": "failed"}
+    assert client.explain("team/a")["status"] == "failed"
+    assert client.set_node("p-1", "maintenance") == {"node": "p-1", "state": "maintenance"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "match"),
+    [
+        ("/api/v1/jobs", {"tenant": "vision"}, "422"),
+        ("/api/v1/jobs/nobody/cancel", {}, "404"),
+        ("/api/v1/jobs/nobody/finish", {"succeeded": "yes"}, "422"),
+        ("/api/v1/nodes/p-0", {"state": "tired"}, "422"),
+        ("/api/v1/jobs", {**JOB, "queue": "nowhere"}, "422"),
+        ("/api/v1/jobs", {**JOB, "payload": [1]}, "422"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(url: str, path: str, body: object, match: str) -> None:
+    answer = httpx.post(url + path, json=body, headers={"authorization": f"Bearer {TOKEN}"})
+    assert str(answer.status_code) == match
+    assert "\n" not in answer.json()["detail"]
+
+
+def test_without_the_token_only_health_is_told(url: str) -> None:
+    assert httpx.get(url + "/healthz").json() == {"status": "ok", "problem": "", "events_waiting": 8}
+    for path in ("/metrics", "/api/v1/jobs"):
+        assert httpx.get(url + path).status_code == 401
+        assert httpx.get(url + path, headers={"authorization": f"Bearer {TOKEN}x"}).status_code == 401
+        assert httpx.get(url + path, headers={"authorization": f"Basic {TOKEN}"}).status_code == 401
+    with pytest.raises(LedgerError, match="give the scheduler's token"):
+        Client(url, "wrong").jobs()
+
+
+def test_a_page_from_elsewhere_cannot_speak_through_a_browser(url: str) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    assert httpx.get(url + "/api/v1/jobs", headers=headers | {"host": "evil.example"}).status_code == 400
+    form = httpx.post(url + "/api/v1/jobs", content=b"{}", headers=headers | {"content-type": "text/plain"})
+    assert form.status_code == 415
+
+
+def test_a_body_that_is_too_large_is_not_read(url: str) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+    assert httpx.post(url + "/api/v1/jobs", content=b"1" * (MOST_BYTES + 1), headers=headers).status_code == 413
+    assert httpx.post(url + "/api/v1/jobs", content=iter([b"{}"]), headers=headers).status_code == 411
+    assert httpx.post(url + "/api/v1/jobs", content=b"{", headers=headers).status_code == 422
+
+
+def test_metrics_are_scraped(url: str, living: Living) -> None:
+    Client(url, TOKEN).submit(JOB)
+    living.settle()
+    answer = httpx.get(url + "/metrics", headers={"authorization": f"Bearer {TOKEN}"})
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert "gpuledger_scheduler_held_gpus 4.0" in answer.text
+
+
+def test_who_does_not_answer_as_a_scheduler_is_named_with_the_next_step() -> None:
+    with pytest.raises(LedgerError, match=r"127.0.0.1:9: does not answer as a scheduler .*Start `gpuledger scheduler`"):
+        Client("http://127.0.0.1:9").jobs()
+
+
+def test_a_token_that_is_no_secret_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("short\n")
+    with pytest.raises(LedgerError, match="is no token"):
+        read_token(tmp_path / "token")
+    assert read_token(None) == ""

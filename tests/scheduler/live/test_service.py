@@ -1,0 +1,375 @@
+"""The loop: what is asked happens once, in order, and is still so after a crash at any point."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectors.readings import Row
+from scheduler.exposition import prometheus_text, rows
+from scheduler.live.service import RefusedError
+from scheduler.records.codec import plain
+from scheduler.records.restore import read_snapshot, replays, write_snapshot
+from tests.scheduler.live.living import SETTINGS, Living, Slow
+from warehouse.errors import LedgerError
+
+
+def picture(living: Living) -> Any:
+    """All that decisions depend on."""
+    core = living.service.restored.core
+    return (
+        {name: (live.status, live.attempt, live.grants, live.since) for name, live in living.service.book.jobs.items()},
+        {name: (run.started_at, run.grants, run.entitlement) for name, run in core.running.items()},
+        sorted(core.pending),
+        core.cluster.free.tolist(),
+        core.accounts.tenants[""]["vision"].held,
+        living.service.book.meter.held_gpus,
+    )
+
+
+def test_a_job_starts_runs_and_ends(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    assert living.submit("a")["status"] == "pending"
+    living.settle()
+    assert living.status("a") == "running"
+    living.now = 1010.0
+    living.service.finish("a", True, "tester")
+    living.settle()
+    assert living.events() == [("a", "submitted"), ("a", "started"), ("a", "finished")]
+    assert [record for record, _ in living.rows[:8]] == ["devices"] * 8
+    with pytest.raises(RefusedError, match="does not wait or run"):
+        living.service.show("a")
+    assert living.service.explain("a")["status"] == "finished"
+
+
+def test_a_preempted_job_holds_its_devices_until_it_is_really_gone(tmp_path: Path) -> None:
+    executor = Slow()
+    living = Living(tmp_path, executor=executor)
+    for name in ("a", "b"):
+        living.submit(name)
+    living.settle()
+    living.now = 1100.0
+    living.submit("c", tenant="speech")  # within its guarantee: one of vision's must go
+    living.settle()
+    ((victim, attempt),) = set(executor.stopping)
+    assert (living.status(victim), living.status("c")) == ("stopping", "starting")
+    assert ("c", 1) not in executor.started
+    living.now = 1130.0
+    executor.over(victim, attempt)
+    living.settle()
+    assert (living.status(victim), living.status("c")) == ("pending", "running")
+    (row,) = [row for _, row in living.rows if row.get("event") == "preempted"]
+    facts = json.loads(row["message"])
+    assert facts["quota_released_at"] == "1970-01-01T00:18:20.000Z"
+    assert (
+        facts["resources_freed_at"]
+        == "1970-01-01T00:18:50.000Z"
+        == row["ts"].isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+    assert row["actor"] == "c"
+    started = [row for _, row in living.rows if row.get("event") == "started" and row["allocation_id"] == "c"]
+    assert {row["ts"].timestamp() for row in started} == {1130.0}
+    assert {json.loads(row["message"])["entitlement"] for row in started} == {"guaranteed"}
+
+
+def test_cancel_frees_quota_at_once_and_devices_when_the_job_is_gone(tmp_path: Path) -> None:
+    executor = Slow()
+    living = Living(tmp_path, executor=executor)
+    living.submit("a", 4)
+    living.submit("b", 4)
+    living.submit("c", 4)
+    living.settle()
+    assert living.status("c") == "pending"
+    living.service.cancel("a", "tester")
+    living.settle()
+    assert (living.status("a"), living.status("c")) == ("stopping", "starting")
+    executor.over("a", 1)
+    living.settle()
+    assert living.status("c") == "running"
+    assert ("a", "cancelled") in living.events()
+    living.service.cancel("b", "tester")
+    with pytest.raises(RefusedError, match="stopping already"):
+        living.service.cancel("b", "tester")
+
+
+def test_a_held_job_does_not_start_until_it_is_released(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    living.submit("a")
+    living.service.hold("a")
+    living.settle()
+    assert living.status("a") == "held"
+    with pytest.raises(RefusedError, match="is held, not pending"):
+        living.service.hold("a")
+    living.service.release("a")
+    living.settle()
+    assert living.status("a") == "running"
+
+
+def test_a_job_is_stopped_at_its_time_limit_and_has_failed(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    living.submit("a", time_limit=60.0)
+    living.settle()
+    living.now = 1059.0
+    living.settle()
+    assert living.status("a") == "running"
+    living.now = 1060.5
+    living.settle()
+    assert living.events()[-1] == ("a", "failed")
+    assert living.service.explain("a")["history"][-2]["cause"]["reason"] == "TimeLimit"
+
+
+def test_the_same_submission_again_is_the_same_job(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    living.submit("a")
+    living.now = 1001.0
+    assert living.submit("a")["job_id"] == "a"
+    with pytest.raises(RefusedError, match="another of that name") as refused:
+        living.submit("a", gpus=1)
+    assert refused.value.status == 409
+    living.settle()
+    living.service.finish("a", True, "tester")
+    assert living.submit("a") == {"job_id": "a", "status": "finished"}
+    assert living.events().count(("a", "submitted")) == 1
+
+
+def test_a_job_for_a_queue_that_is_not_there_is_rejected_and_the_books_show_it(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    with pytest.raises(RefusedError, match="queue 'btach' is not one of batch"):
+        living.submit("a", queue="btach")
+    living.settle()
+    assert living.events() == [("a", "submitted"), ("a", "rejected")]
+    with pytest.raises(RefusedError, match=r"job\.gpus: no such field"):
+        living.service.submit({"job_id": "b", "tenant": "t", "queue": "batch", "gpus": 1}, "tester")
+    with pytest.raises(RefusedError, match=r"job.request.devices: is '4', not a whole number"):
+        living.submit("b", request={"devices": "4"})
+
+
+def test_explain_tells_reasons_history_and_expected_start(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    living.submit("a", 4, time_limit=500.0)
+    living.submit("b", 4, tenant="speech", time_limit=800.0)
+    living.submit("c", 4, time_limit=100.0)
+    living.settle()
+    found = living.service.explain("c")
+    assert found["status"] == "pending"
+    assert "InsufficientCapacity" in [reason["code"] for reason in found["reasons"]]
+    assert {"a", "b"} <= {name for reason in found["reasons"] for name in reason.get("blockers", ())}
+    assert found["expected_start"].timestamp() == 1500.0
+    assert [line["what"] for line in found["history"]] == ["submit", "waits"]
+    living.now = 1400.0
+    living.service.finish("a", True, "tester")
+    living.settle()
+    living.submit("d", 4)
+    living.settle()
+    assert living.service.explain("d")["expected_start_error_seconds"] == {"known": 1, "p50": -100.0, "p95": -100.0}
+
+
+def test_nothing_is_lost_or_doubled_by_a_crash_before_events_are_delivered(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    away: list[str] = []
+
+    def refuse(record: str, rows: Sequence[Row]) -> None:
+        away.append(record)
+        raise LedgerError("store", "is away")
+
+    living.service.outbox._deliver = refuse
+    living.submit("a")
+    living.settle()
+    assert living.service.outbox.problem == "store: is away"
+    living.service.finish("a", True, "tester")
+    living.restart()
+    living.settle()
+    assert living.events() == [("a", "submitted"), ("a", "started"), ("a", "finished")]
+    delivered = len(living.rows)
+    living.restart()
+    living.settle()
+    assert len(living.rows) == delivered
+    assert away
+
+
+def test_a_start_that_was_decided_before_a_crash_is_carried_out_after_it(tmp_path: Path) -> None:
+    class Dies(Slow):
+        def start(self, launch: Any) -> None:
+            raise KeyboardInterrupt  # the process ends here
+
+    living = Living(tmp_path, executor=Dies())
+    living.submit("a")
+    with pytest.raises(KeyboardInterrupt):
+        living.settle()
+    again = Slow()
+    living.restart(again)
+    living.settle()
+    assert again.started == [("a", 1)]
+    assert living.status("a") == "running"
+
+
+def test_what_cannot_be_started_has_failed_and_says_why(tmp_path: Path) -> None:
+    class Refuses(Slow):
+        def start(self, launch: Any) -> None:
+            raise LedgerError("node p-0", "does not answer")
+
+    living = Living(tmp_path, executor=Refuses())
+    living.submit("a")
+    living.settle()
+    history = living.service.explain("a")["history"]
+    assert history[-1]["cause"]["text"] == "LedgerError: node p-0: does not answer"
+
+
+def test_a_node_in_maintenance_gets_nothing_and_the_books_know(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    living.service.set_node("p-0", "maintenance")
+    living.submit("a")
+    living.submit("b")
+    living.settle()
+    assert [living.status(name) for name in ("a", "b")] == ["running", "pending"]
+    states = [row["state"] for record, row in living.rows if record == "devices" and row["node"] == "p-0"]
+    assert states == ["available"] * 4 + ["unavailable"] * 4
+    with pytest.raises(RefusedError, match="is not there"):
+        living.service.set_node("p-9", "failed")
+
+
+def test_settings_are_read_again_while_running_and_after_a_restart(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    living.submit("a", 4)
+    living.settle()
+    changed = copy.deepcopy(SETTINGS)
+    changed["tenants"][0]["limit"] = 4
+    living.settings = type(living.settings).model_validate(changed)
+    living.service.configure(living.settings)
+    living.submit("b", 4)
+    living.settle()
+    assert living.status("b") == "pending"
+    before = picture(living)
+    living.restart()
+    assert picture(living) == before
+    assert len(living.log.of_kind("configured")) == 2
+    changed["pools"][0]["nodes"] = 3
+    with pytest.raises(LedgerError, match="Start the scheduler again"):
+        living.service.configure(type(living.settings).model_validate(changed))
+
+
+def test_nodes_may_be_added_at_a_restart_but_not_taken_away(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    for name in ("a", "b", "c"):
+        living.submit(name)
+    living.settle()
+    assert living.status("c") == "pending"
+    more = copy.deepcopy(SETTINGS)
+    more["pools"].append({"name": "q", "nodes": 1, "devices": 4, "model": "A100"})
+    living.settings = type(living.settings).model_validate(more)
+    living.restart()
+    living.settle()
+    assert living.status("c") == "running"
+    assert {row["node"] for record, row in living.rows if record == "devices"} == {"p-0", "p-1", "q-0"}
+    entries = list(living.log.entries())
+    assert all(done.same for done in replays(entries, [e for e in entries if e.kind == "plan"]))
+    living.settings = type(living.settings).model_validate(SETTINGS)
+    with pytest.raises(LedgerError, match="Keep them and add new ones"):
+        living.restart()
+
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["submit", "finish", "cancel", "hold", "release", "step", "over", "node"]),
+        st.integers(0, 7),
+        st.integers(0, 300),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=25)
+@given(OPERATIONS)
+def test_after_any_history_a_restart_is_the_same_scheduler_and_replays_are_the_same_plans(
+    tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[str, int, int]]
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    executor = Slow()
+    living = Living(folder, executor=executor)
+    for what, which, seconds in operations:
+        living.now += seconds
+        name = f"j{which}"
+        try:
+            if what == "submit":
+                tenant = "vision" if which % 3 else "speech"
+                living.submit(name, 1 + which % 4, tenant, priority=which % 2, time_limit=100.0 * (1 + which))
+            elif what == "finish":
+                living.service.finish(name, bool(which % 2), "tester")
+            elif what == "cancel":
+                living.service.cancel(name, "tester")
+            elif what == "hold":
+                living.service.hold(name)
+            elif what == "release":
+                living.service.release(name)
+            elif what == "node":
+                living.service.set_node(f"p-{which % 2}", "maintenance" if which % 3 else "available")
+            elif what == "over" and executor.stopping:
+                executor.over(*executor.stopping.pop(0))
+            else:
+                living.service.step()
+        except RefusedError:
+            continue
+    before, told = picture(living), living.service.outbox.waiting
+    living.restart()
+    assert picture(living) == before
+    assert living.service.outbox.waiting == told
+    assert living.service.restored.core.cluster.free.min(initial=0) >= 0
+    entries = list(living.log.entries())
+    for done in replays(entries, [entry for entry in entries if entry.kind == "plan"]):
+        assert done.recorded == done.again
+    living.log.close()
+
+
+def test_a_snapshot_replays_the_plans_somewhere_else(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    for name in ("a", "b", "c"):
+        living.submit(name)
+    living.settle()
+    count = write_snapshot(living.log.entries(), tmp_path / "snapshot.jsonl")
+    entries = list(read_snapshot(tmp_path / "snapshot.jsonl"))
+    assert len(entries) == count == living.log.last
+    (done,) = replays(entries, [entry for entry in entries if entry.kind == "plan"])
+    assert done.same
+    assert [action["do"] for action in done.again] == ["start", "start"]
+    (tmp_path / "snapshot.jsonl").write_text('{"kind": 1}\n')
+    with pytest.raises(LedgerError, match="line 1: no entry of a log"):
+        list(read_snapshot(tmp_path / "snapshot.jsonl"))
+
+
+def test_metrics_are_the_same_for_prometheus_and_sql(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    for name in ("a", "b", "c"):
+        living.submit(name)
+    living.settle()
+    living.now = 1700.0
+    living.settle()
+    series = living.service.measured(lambda service: service.series())
+    text = prometheus_text(series).decode()
+    assert 'gpuledger_scheduler_oldest_waiting_seconds{queue="batch"} 700.0' in text
+    assert 'gpuledger_scheduler_wait_bound_violations_total{cause="InsufficientCapacity",queue="batch"} 1.0' in text
+    assert 'gpuledger_scheduler_tenant_held_gpus{pool="",tenant="vision"} 8.0' in text
+    assert "gpuledger_scheduler_utilization_ratio 1.0" in text
+    for_sql = rows(series, "c", living.now, 60.0)
+    assert len(for_sql) == len(series)
+    found = {(row["service"], row["tenant"], row["metric"], row["quantile"]): row["value"] for row in for_sql}
+    assert found["scheduler/batch", "", 'pending_jobs{cause="InsufficientCapacity"}', None] == 1
+    assert found["scheduler/batch", "", "wait_seconds", 0.5] == 0
+    keys = [(row["service"], row["tenant"], row["metric"], row["quantile"]) for row in for_sql]
+    assert len(set(keys)) == len(keys)
+
+
+def test_plans_are_written_with_what_was_decided(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    living.submit("a")
+    living.settle()
+    (entry,) = living.log.of_kind("plan")
+    (action,) = entry.body["actions"]
+    assert action["grants"] == [plain(grant) for grant in living.service.book.jobs["a"].grants]
+    assert action["decision_id"] == living.service.book.jobs["a"].decision_id != ""

@@ -1,0 +1,141 @@
+"""What the meter tells equals what a reader computes by hand from the same few events."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.metrics import Meter
+from scheduler.model import Device, Grant, Job, Node, Queue, Reason, Request, Tenant
+
+NODES = [Node("n0", tuple(Device(f"n0/{gpu}", "A100") for gpu in range(8)))]
+TENANTS = [
+    Tenant("lab", guaranteed=2),
+    Tenant("physics", "lab", guaranteed=4, limit=5),
+    Tenant("chem", "lab", guaranteed=2),
+]
+
+
+def meter() -> Meter:
+    return Meter(NODES, TENANTS, [Queue("q", wait_bound=50.0)], 0.0)
+
+
+def job(name: str, tenant: str, gpus: int, at: float = 0.0) -> Job:
+    return Job(name, tenant, "q", Request(gpus), at, run_time=100.0)
+
+
+def grants(*devices: int) -> tuple[Grant, ...]:
+    return (Grant(0, devices, (1,) * len(devices)),)
+
+
+def test_redemption_is_what_was_held_of_what_was_guaranteed_and_asked_for() -> None:
+    m = meter()
+    m.submitted(job("a", "physics", 6), 0.0)  # entitled to 4, holds none for 10 s
+    m.started("a", grants(0, 1, 2, 3, 4, 5), 10.0)  # holds 6: entitled to 4, redeems 4; 1 over its limit
+    m.ended("a", 30.0, "finished")
+    m.advance(100.0)  # asks for nothing: entitled to nothing
+    account = m.accounts()["physics", ""]
+    assert account.entitled_area == 4 * 30
+    assert account.redemption == pytest.approx(20 / 30)
+    assert m.breach_gpu_seconds() == 20
+    assert m.accounts()["chem", ""].redemption is None
+    assert m.redemption() == pytest.approx(20 / 30)  # of the leaves; lab is not counted again
+    assert m.accounts()["lab", ""].held_area == 6 * 20
+    assert m.utilization == pytest.approx(6 * 20 / (8 * 100))
+
+
+def test_a_tenant_whose_name_begins_like_anothers_is_not_counted_with_it() -> None:
+    m = meter()
+    m.submitted(job("a", "physics-lab", 2), 0.0)
+    m.started("a", grants(0, 1), 0.0)
+    m.advance(10.0)
+    assert m.accounts()["physics", ""].held_area == 0
+    assert m.accounts()["lab", ""].held_area == 0
+    assert m.accounts()["physics-lab", ""].held_area == 20
+
+
+def test_jain_is_one_when_all_get_the_same_part_and_a_half_when_one_of_two_gets_all() -> None:
+    m = meter()
+    for name, tenant in (("a", "physics"), ("b", "chem")):
+        m.submitted(job(name, tenant, 2), 0.0)
+    m.started("a", grants(0, 1), 0.0)
+    m.advance(10.0)
+    assert m.jain() == pytest.approx(0.5)
+    m.started("b", grants(2, 3), 10.0)
+    m.advance(1e9)
+    assert m.jain() == pytest.approx(1.0)
+
+
+def test_a_bound_that_passes_is_a_violation_with_the_reason_of_that_moment() -> None:
+    m = meter()
+    m.submitted(job("a", "chem", 1), 0.0)
+    m.submitted(job("b", "chem", 1), 0.0)
+    m.explained({"a": (Reason("WaitingForQuota"),)})
+    m.started("b", grants(0), 50.0)  # just in time
+    m.advance(50.0)
+    assert not m.queues["q"].violations
+    m.explained({"a": (Reason("InsufficientCapacity"),)})
+    m.advance(51.0)
+    m.started("a", grants(1), 500.0)  # once is enough
+    assert m.queues["q"].violations == {"InsufficientCapacity": 1}
+
+
+def test_a_held_job_neither_waits_nor_asks() -> None:
+    m = meter()
+    m.submitted(job("a", "chem", 1), 0.0)
+    m.withdrawn("a", 10.0)
+    m.advance(1000.0)
+    assert not m.queues["q"].violations
+    assert m.waiting() == {}
+    assert m.accounts()["chem", ""].demand_area == 10
+
+
+def test_the_oldest_waiter_is_seen_while_it_waits() -> None:
+    m = meter()
+    m.submitted(job("a", "chem", 1, 5.0), 5.0)
+    m.submitted(job("b", "chem", 2, 9.0), 9.0)
+    m.advance(20.0)
+    waiting = m.waiting()["q"]
+    assert (waiting.jobs, waiting.oldest) == (2, 15.0)
+    assert dict(waiting.units_by_cause) == {"PendingEvaluation": 3}
+
+
+def test_a_preemption_counts_jobs_and_replicas_apart_and_who_lost_to_whom() -> None:
+    m = meter()
+    for name, tenant in (("a", "chem"), ("b", "physics")):
+        m.submitted(job(name, tenant, 1), 0.0)
+    m.started("a", grants(0), 0.0)
+    m.preempted("a", "b", "ReclaimLentQuota", 1, False, 30.0)
+    m.preempted("a", "b", "ReclaimLentQuota", 2, True, 40.0)
+    count = m.preemptions["chem", "physics", "ReclaimLentQuota"]
+    assert (count.jobs, count.replicas, count.lost_gpu_seconds) == (1, 3, 70.0)
+
+
+def test_bounded_slowdown_uses_ten_minutes_for_short_jobs_and_is_at_least_one() -> None:
+    m = meter()
+    m.submitted(job("a", "chem", 1), 0.0)
+    m.started("a", grants(0), 1100.0)
+    m.ended("a", 1200.0, "finished")
+    assert m.queues["q"].slowdown.at(1.0) == pytest.approx(2.0)
+    m.submitted(job("b", "chem", 1, 1200.0), 1200.0)
+    m.started("b", grants(0), 1200.0)
+    m.ended("b", 1300.0, "finished")
+    assert m.queues["q"].slowdown.at(0.0) == pytest.approx(1.0)
+
+
+def test_memory_is_that_of_jobs_that_are_not_over() -> None:
+    m = meter()
+    for number in range(100):
+        m.submitted(job(f"j{number}", "chem", 1, float(number)), float(number))
+        m.started(f"j{number}", grants(0), float(number))
+        m.ended(f"j{number}", number + 0.5, "finished")
+    assert not m._live
+    m.advance(200.0)
+    assert not m._due
+
+
+def test_a_node_that_is_gone_is_no_capacity() -> None:
+    m = meter()
+    m.node(0, "maintenance", 10.0)
+    m.node(0, "available", 30.0)
+    m.advance(40.0)
+    assert m.capacity_area == 8 * 20

@@ -1,0 +1,115 @@
+"""The scheduler's settings: what they become, what is refused and how that is said, reading them anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scheduler.cycle.core import Core
+from scheduler.model import Job, Request
+from scheduler.placement.cluster import Cluster
+from scheduler.settings import Settings, SettingsError, load_settings, parse_settings
+
+WHOLE = """
+pools:
+  - {name: a100, nodes: 4, devices: 8, model: A100, units: 7, geometry: a100-40gb, nodes_in_domain: [4, 2]}
+  - {name: t4, nodes: 2, devices: 4, model: T4, cpu_milli: 32000, labels: {zone: east}, taints: [spot]}
+tenants:
+  - {name: research, guaranteed: 100, borrowing_limit: 20}
+  - {name: vision, parent: research, guaranteed: 24, weight: 2}
+  - {name: vision, pool: t4, guaranteed: 4}
+queues:
+  - {name: batch, policy: fair_share, half_life: 7d, wait_bound: 12h, min_run_time: 10m}
+  - {name: urgent, policy: priority, priority: 5, maximum: 16}
+reservations:
+  - {name: course, nodes: [t4-1], start: 2026-12-01T08:00Z, end: 2026-12-01T10:00+01:00, tenants: [vision]}
+  - {name: works, nodes: [a100-0, a100-1], start: 2026-12-02T08:00Z, end: 2026-12-02T10:00Z, kind: maintenance}
+policies: {placement: fgd, backfill: conservative, backfill_interval: 30s, most_preemptions: 3, prices: {A100: 2}}
+"""
+
+
+def read(tmp_path: Path, text: str) -> Settings:
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_settings(path)
+
+
+def test_settings_become_nodes_tenants_queues_and_policies(tmp_path: Path) -> None:
+    found = read(tmp_path, WHOLE)
+    nodes = found.nodes()
+    assert [node.name for node in nodes] == ["a100-0", "a100-1", "a100-2", "a100-3", "t4-0", "t4-1"]
+    assert nodes[3].topology == ("a100-level0-0", "a100-level1-1") and nodes[3].devices[7].units == 7
+    assert nodes[4].labels == {"zone": "east"} and nodes[4].taints == {"spot"} and nodes[4].cpu_milli == 32000
+    assert [(t.name, t.pool, t.guaranteed, t.weight) for t in found.build_tenants()][1:] == [
+        ("vision", "", 24, 2.0),
+        ("vision", "t4", 4, 1.0),
+    ]
+    batch, urgent = found.build_queues()
+    assert (batch.half_life, batch.wait_bound, batch.min_run_time) == (604800.0, 43200.0, 600.0)
+    assert (urgent.policy, urgent.maximum) == ("priority", 16)
+    course, works = found.build_reservations(nodes)
+    assert course.nodes == {5} and course.end - course.start == 3600 and course.tenants == {"vision"}
+    assert works.kind == "maintenance" and works.nodes == {0, 1}
+    policies = found.policies.build()
+    assert (policies.backfill, policies.backfill_seconds, policies.most_preemptions) == (None, 30.0, 3)
+    assert Cluster(nodes).geometries[0] is not None
+
+
+def test_nothing_is_needed() -> None:
+    empty = parse_settings({})
+    assert empty.nodes() == () and empty.policies.build().backfill == 1
+
+
+@pytest.mark.parametrize(
+    ("yaml", "says"),
+    [
+        ("queues: [{name: q, polcy: fifo}]", "queues[0].polcy: unknown key"),
+        ("queues: [{name: q, policy: fast}]", "queues[0].policy: found 'fast'; Input should be 'fifo', 'priority'"),
+        ("queues: [{name: q, wait_bound: soon}]", "seconds, or text such as 90s, 15m, 12h or 7d fits"),
+        ("queues: [{name: q}, {name: q}]", "queues: q is named twice"),
+        ("queues: [{name: q, guaranteed: 9, maximum: 3}]", "queue q: maximum 3 is below guaranteed 9"),
+        ("queues: [{name: q, half_life: 1d}]", "queue q: half_life is for policy fair_share, not fifo"),
+        ("tenants: [{name: a, parent: b}]", "tenant 'a' has an unknown parent 'b'"),
+        ("tenants: [{name: a, parent: b}, {name: b, parent: a}]", "tenant 'a' is its own ancestor: a < b < a"),
+        ("tenants: [{name: a}, {name: a}]", "tenant 'a' is named twice"),
+        ("tenants: [{name: a, guaranteed: -1}]", "tenants[0].guaranteed: found -1;"),
+        ("pools: [{name: p, nodes: 1}]\ntenants: [{name: a, pool: r}]", "pools declares no such pool"),
+        ("reservations: [{name: r, nodes: [n], start: 2026-12-01, end: 2026-12-02}]", "reservations[0].start"),
+        (
+            "reservations: [{name: r, nodes: [n], start: 2026-12-02T00:00Z, end: 2026-12-01T00:00Z}]",
+            "reservation r: end is not after start",
+        ),
+        (
+            "reservations: [{name: r, nodes: [n], start: 2026-12-01T00:00Z, end: 2026-12-02T00:00Z}]",
+            "a reservation names tenants, maintenance names none",
+        ),
+        ("policies: {backfill: sometimes}", "policies.backfill"),
+        ("policies: {placement: luck}", "policies.placement"),
+        ("- a", "not settings of the scheduler"),
+    ],
+)
+def test_what_does_not_fit_is_named_in_one_line(tmp_path: Path, yaml: str, says: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        read(tmp_path, yaml)
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_reservation_of_a_node_that_is_not_there_is_refused() -> None:
+    reservation = {"name": "r", "nodes": ["n7"], "start": "2026-12-01T00:00Z", "end": "2026-12-02T00:00Z"}
+    found = parse_settings({"reservations": [reservation | {"kind": "maintenance"}]})
+    with pytest.raises(SettingsError, match="reservation r: node n7 is not there"):
+        found.build_reservations(())
+
+
+def test_settings_read_anew_hold_for_a_state_that_goes_on(tmp_path: Path) -> None:
+    before = read(tmp_path, "pools: [{name: p, nodes: 1, devices: 8}]\ntenants: [{name: a, limit: 2}]")
+    state = Core(Cluster(before.nodes()), before.build_tenants(), before.build_queues(), before.policies.build())
+    for number in range(4):
+        state.submit(Job(f"{number}", "a", "q", Request(1), float(number)), 1)
+    for action in state.plan(2).actions:
+        state.apply(action, 2)
+    assert len(state.running) == 2
+    read(tmp_path, "tenants: [{name: a, limit: 3}]\nqueues: [{name: q}]").apply(state, 3)
+    assert [action.job_id for action in state.plan(4).actions] == ["2"]
+    assert len(state.pending) == 2 and state.accounts.tenants[""]["a"].held == 2
