@@ -1,0 +1,166 @@
+"""Delivery: what is due is sent, a thread for each target, and every attempt is written down.
+
+What is to be sent follows from the alerts' states and the log of attempts, so there is no queue to lose. A kill between
+sending and writing sends the same again, under the same fingerprint.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from alerts.routing import Attempt, Delivery, Log, Routing, Told, deliveries, next_attempt
+from alerts.silences import silences
+from alerts.state import State
+from alerts.transports import SendError
+from warehouse.errors import LedgerError
+from warehouse.store import Store, read_sql
+
+RESOLVED_HOURS = 24
+"""So long after its end an alert is still told of, if it could not be before."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one delivery. detail: why not, without secrets."""
+
+    delivery: Delivery
+    outcome: str
+    detail: str = ""
+
+
+@dataclass
+class Memory:
+    """Reminders that were sent and are not written down: when, by target and fingerprint. Lost with the process, which
+    sends them once more."""
+
+    sent: dict[tuple[str, str], Attempt] = field(default_factory=dict)
+
+
+def told_alerts(store: Store, now: datetime) -> list[Told]:
+    """Alerts that fire, and those that were resolved lately; the worst first."""
+    return [
+        Told(
+            rule=row["rule"],
+            fingerprint=row["fingerprint"],
+            state=State(row["state"]),
+            active_at=row["active_at"],
+            resolved_at=row["resolved_at"],
+            value=row["value"],
+            labels=json.loads(row["labels"]),
+            annotations=json.loads(row["annotations"]),
+            run_at=row["run_at"],
+        )
+        for row in store.rows(read_sql(__file__, "told_alerts"), {"now": now, "hours": RESOLVED_HOURS})
+    ]
+
+
+def deliver(store: Store, routing: Routing, now: datetime, memory: Memory | None = None) -> list[Outcome]:
+    """Sends what is due at `now` and answers what became of it. A target that fails keeps no other waiting.
+
+    Errors: StoreError alone; what a target says is an outcome.
+    """
+    if not routing.routes:
+        return []
+    alerts = told_alerts(store, now)
+    if not alerts:
+        return []
+    memory = memory or Memory()
+    log: dict[tuple[str, str], Attempt] = dict(_log(store, min(alert.active_at for alert in alerts)))
+    for key, attempt in memory.sent.items():
+        if key not in log or attempt.at > log[key].at:
+            log[key] = attempt
+    due = deliveries(alerts, routing, silences(store, now), log, now)
+    by_target: dict[str, list[Delivery]] = defaultdict(list)
+    for delivery in due:
+        by_target[delivery.target].append(delivery)
+    if not by_target:
+        return []
+    with ThreadPoolExecutor(min(16, len(by_target)), "alert-delivery") as pool:
+        results = [
+            outcome for part in pool.map(lambda one: _send_all(one, now), by_target.values()) for outcome in part
+        ]
+    known = {(key[0], key[1]) for key in log}
+    _write(store, [one for one in results if not _is_reminder(one)], now)
+    for one in results:
+        key = one.delivery.target, one.delivery.alert.fingerprint
+        if _is_reminder(one) and key in known:
+            memory.sent[key] = Attempt(now, one.delivery.alert.active_at, one.delivery.alert.kind, 1, "sent")
+    return results
+
+
+def _is_reminder(outcome: Outcome) -> bool:
+    return outcome.delivery.again and outcome.outcome == "sent" and outcome.delivery.transport.keeps_alive
+
+
+def _send_all(due: Sequence[Delivery], now: datetime) -> list[Outcome]:
+    """Sends to one target, as many alerts in a call as it takes."""
+    transport = due[0].transport
+    found: list[Outcome] = []
+    for start in range(0, len(due), transport.most):
+        part = due[start : start + transport.most]
+        outcome, detail = _send(part, now)
+        found += [Outcome(delivery, outcome, detail) for delivery in part]
+        if outcome == "failed":  # it would fail for the rest as well, each after its timeout
+            found += [Outcome(delivery, outcome, detail) for delivery in due[start + transport.most :]]
+            break
+    return found
+
+
+def _send(part: Sequence[Delivery], now: datetime) -> tuple[str, str]:
+    try:
+        part[0].transport.send([delivery.alert for delivery in part], now)
+    except SendError as error:
+        return ("refused" if error.refused else "failed"), str(error)
+    except LedgerError as error:  # a secret that is not there
+        return "refused", str(error)
+    return "sent", ""
+
+
+def _log(store: Store, since: datetime) -> Log:
+    return {
+        (row["target"], row["fingerprint"]): Attempt(
+            at=row["at"],
+            active_at=row["active_at"],
+            kind=row["kind"],
+            attempt=row["attempt"],
+            outcome=row["outcome"],
+            next_attempt_at=row["next_attempt_at"],
+        )
+        for row in store.rows(read_sql(__file__, "last_deliveries"), {"since": since})
+    }
+
+
+def _write(store: Store, results: Sequence[Outcome], now: datetime) -> None:
+    if not results:
+        return
+    import pyarrow as pa
+
+    times = pa.timestamp("ms", "UTC")
+    columns: dict[str, list[Any]] = defaultdict(list)
+    for one in results:
+        delivery, alert = one.delivery, one.delivery.alert
+        again = None
+        if one.outcome != "sent":
+            again = next_attempt(now, delivery.attempt, one.outcome == "refused")
+        row = {
+            "target": delivery.target,
+            "rule": alert.rule,
+            "fingerprint": alert.fingerprint,
+            "active_at": alert.active_at,
+            "kind": alert.kind,
+            "outcome": one.outcome,
+            "detail": one.detail[:500],
+            "next_attempt_at": again,
+            "attempt": delivery.attempt,
+        }
+        for name, value in row.items():
+            columns[name].append(value)
+    typed = {"active_at": times, "next_attempt_at": times, "attempt": pa.uint32()}
+    table = {name: pa.array(values, typed.get(name)) for name, values in columns.items()}
+    store.insert("alert_deliveries", pa.table({"at": pa.array([now] * len(results), times), **table}))

@@ -1,0 +1,377 @@
+"""Evaluation of rules at instants of data time, from the watermark on: what a missed run missed, the next one sees.
+
+A rule is due at the multiples of its interval. A run evaluates every instant in (watermark, until], where `until` is
+the newest fact or now less a delay, whichever is earlier; the first run looks back by each rule's `for`. Instants are
+written in chunks, so that a kill costs one chunk. What cannot be evaluated is an alert of `alert-evaluation-failed`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from alerts import journal
+from alerts.durations import say_duration, span
+from alerts.journal import Run, Transition
+from alerts.rule import Rule
+from alerts.rule_files import version_of
+from alerts.sources import ENGINE, SOURCES
+from alerts.state import Alert, Instance, State, fingerprint, goes_on, gone, step
+from alerts.templates import render
+from warehouse.errors import LedgerError
+from warehouse.store import Store, read_sql
+
+DELAY = timedelta(seconds=60)
+"""Samples of a minute take so long to be there."""
+CATCH_UP = timedelta(days=2)
+"""What lies further back than this is skipped, and said."""
+CHUNK = 60
+"""Instants that are written together."""
+MOST_INSTANCES = 10_000
+"""Of one rule; more is a mistake in its query."""
+FACT_DAYS = 35
+NOT_EVERYWHERE = ("service_levels", "metrics", "findings", "ledger")
+"""Facts that not every site has: none ever is no alert, none any more is."""
+FAILED, STOPPED = "alert-evaluation-failed", "alert-data-stopped"
+"""The rules whose instances are the engine's own: a rule that could not be evaluated, and data that stopped."""
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass
+class Report:
+    """What an evaluation did. until: the watermark now; None: there is no fact yet.   problems: rule to what failed."""
+
+    until: datetime | None = None
+    instants: int = 0
+    transitions: list[Transition] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Outcome:
+    """What became of one rule at one instant. problem: why its rows say nothing; empty: they do."""
+
+    rows: Rows = field(default_factory=list)
+    problem: str = ""
+
+
+class _Stop(Exception):  # noqa: N818 (no error)
+    pass
+
+
+def evaluate(
+    store: Store,
+    rules: Sequence[Rule],
+    now: datetime,
+    delay: timedelta = DELAY,
+    stop: threading.Event | None = None,
+    live: bool = True,
+    broken: str = "",
+) -> Report:
+    """Evaluates what is due and writes the states; running it again at the same time changes nothing.
+
+    live: whether the clock counts too, so that data which stopped is an alert; not so in a replay of the past.
+    broken: what is wrong with the files that the rules come from, so that an older version of them is used.
+    Errors: StoreError if states can be neither read nor written; a rule's own failure is an alert, not an error.
+    """
+    last = journal.last_run(store)
+    newest = _newest_facts(store, now)
+    facts = [at for name, at in newest.items() if at is not None and name != "ledger"]
+    until = min(now - delay, max(facts)) if facts else None
+    watermark = last[1] if last else None
+    report = Report(until=watermark)
+    with ExitStack() as stack:
+        engine = _Engine(store, rules, now, report, _Queries(store, stack))
+        engine.alerts = journal.active_alerts(store)
+        engine.number = last[0] if last else 0
+        if until is not None:
+            engine.run(watermark, until, stop)
+        if live:
+            engine.watch_the_clock(max(facts) if facts else None, broken)
+    return report
+
+
+class _Queries:
+    """Runs queries on several connections at once; each distinct query of an instant once."""
+
+    def __init__(self, store: Store, stack: ExitStack) -> None:
+        workers = max(1, min(4, os.cpu_count() or 1))
+        self._local = threading.local()
+        self._store, self._stack, self._lock = store, stack, threading.Lock()
+        self._pool = stack.enter_context(ThreadPoolExecutor(workers, "alert-query"))
+
+    def all(self, asked: Mapping[Any, Callable[[Store], Rows]]) -> dict[Any, _Outcome]:
+        return dict(zip(asked, self._pool.map(self._one, asked.values()), strict=True))
+
+    def _one(self, ask: Callable[[Store], Rows]) -> _Outcome:
+        try:
+            return _Outcome(ask(self._connection()))
+        except LedgerError as error:
+            return _Outcome(problem=str(error))
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # of a source's Python
+            return _Outcome(problem=f"{type(error).__name__}: {error}")
+
+    def _connection(self) -> Store:
+        if not hasattr(self._local, "store"):
+            with self._lock:
+                self._local.store = self._store.another()
+                self._stack.callback(self._local.store.close)
+        own: Store = self._local.store
+        return own
+
+
+class _Engine:
+    def __init__(self, store: Store, rules: Sequence[Rule], now: datetime, report: Report, queries: _Queries) -> None:
+        self.store, self.now, self.report, self.queries = store, now, report, queries
+        self.rules = {rule.name: rule for rule in rules}
+        self.version = version_of(rules)
+        self.alerts: dict[str, dict[str, Alert]] = {}
+        self.number = 0
+        self.changed: list[Transition] = []
+        self.counts = Counter({"evaluations": 0, "failed": 0, "instances": 0})
+        self.told: Counter[str] = Counter()
+
+    def run(self, watermark: datetime | None, until: datetime, stop: threading.Event | None) -> None:
+        self.drop_removed_rules(until)
+        since = watermark
+        if watermark is not None and until - watermark > CATCH_UP:
+            since = until - CATCH_UP
+            self.skipped(watermark, since)
+        pending: list[datetime] = []
+        for at, due in instants(self.queried(), since, until):
+            if stop is not None and stop.is_set():
+                break
+            self.at(at, due)
+            pending.append(at)
+            if len(pending) == CHUNK:
+                self.commit(at)
+                pending.clear()
+        else:
+            if watermark is None or until > watermark:
+                self.commit(until)
+            return
+        if pending:
+            self.commit(pending[-1])
+
+    def queried(self) -> list[Rule]:
+        return [rule for rule in self.rules.values() if rule.source != ENGINE]
+
+    def at(self, at: datetime, due: Sequence[Rule]) -> None:
+        """Evaluates rules at an instant."""
+        newest = _newest_facts(self.store, at) if any(rule.needs for rule in due) else {}
+        blind = {rule.name: problem for rule in due if (problem := _no_data(rule, newest, at))}
+        asked = {_key(rule): _question(rule, at) for rule in due if rule.name not in blind}
+        answers = self.queries.all(asked)
+        for rule in due:
+            outcome = _Outcome(problem=blind[rule.name]) if rule.name in blind else answers[_key(rule)]
+            self.counts["evaluations"] += 1
+            problem = outcome.problem
+            if not problem:
+                seen, problem = _seen(rule, outcome.rows, self.alerts.get(rule.name, {}))
+                if not problem:
+                    self.counts["instances"] += len(seen.all)
+                    self.step_rule(rule, seen, at)
+            if problem:
+                self.counts["failed"] += 1
+                self.report.problems[rule.name] = problem
+            self.step_own(FAILED, {"rule": rule.name}, bool(problem), at, {"problem": problem or "over"})
+        self.report.instants += 1
+
+    def step_rule(self, rule: Rule, seen: _Seen, at: datetime) -> None:
+        for alert in list(self.alerts.get(rule.name, {}).values()):
+            if alert.fingerprint not in seen.all:
+                self.step_one(rule, gone(alert), at)
+        for one in seen.changing:
+            self.step_one(rule, one, at)
+
+    def step_own(
+        self, name: str, identity: dict[str, str], holds: bool, at: datetime, evidence: dict[str, Any]
+    ) -> None:
+        """One instance of a rule of the engine's own, if that rule is enabled."""
+        rule = self.rules.get(name)
+        if rule is not None:
+            known = self.alerts.get(name, {})
+            key = fingerprint(name, identity.items())
+            if holds or key in known:
+                self.step_one(rule, Instance(key, holds, float(holds), identity, evidence), at)
+
+    def step_one(self, rule: Rule, seen: Instance, at: datetime) -> None:
+        states = self.alerts.setdefault(rule.name, {})
+        before = states.get(seen.fingerprint)
+        after = step(before, seen, rule.name, at, rule.for_, rule.keep_firing_for)
+        if after is before or after is None:
+            return
+        if after.state in (State.pending, State.firing):
+            states[seen.fingerprint] = after
+        else:
+            del states[seen.fingerprint]
+        self.changed.append(_transition(rule, after))
+
+    def drop_removed_rules(self, at: datetime) -> None:
+        """What a rule that is no more left pending or firing is over."""
+        for name in [name for name in self.alerts if name not in self.rules]:
+            for alert in self.alerts.pop(name).values():
+                ended = step(alert, gone(alert), name, max(at, alert.at), 0, 0)
+                if ended is not None:
+                    note = {"summary": f"the rule {name} was removed"}
+                    self.changed.append(Transition(ended, "info", dict(alert.labels), note))
+
+    def skipped(self, since: datetime, until: datetime) -> None:
+        lost = f"not evaluated from {since:%F %T}Z to {until:%F %T}Z: further back than {CATCH_UP.days} days"
+        self.report.problems["*"] = lost
+        self.step_own(FAILED, {"rule": "*"}, True, until, {"problem": lost})
+        self.step_own(FAILED, {"rule": "*"}, False, until + timedelta(milliseconds=1), {"problem": lost})
+
+    def watch_the_clock(self, newest: datetime | None, broken: str) -> None:
+        """What the clock tells, not the data: the newest fact of all is older than the rule allows, so that no other
+        rule can say anything; or the rules' files are of no use."""
+        before = len(self.changed)
+        if rule := self.rules.get(STOPPED):
+            age = None if newest is None else (self.now - newest).total_seconds()
+            told = {"newest": "never" if newest is None else f"{newest:%F %T}Z", "age_seconds": age}
+            stopped = age is None or bool(rule.holds(age, {}))
+            self.step_own(STOPPED, {"store": "facts"}, stopped, self.now, told)
+        self.step_own(FAILED, {"rule": "(rule files)"}, bool(broken), self.now, {"problem": broken or "over"})
+        if len(self.changed) > before:
+            self.commit(self.report.until or journal.NOTHING_YET)
+
+    def commit(self, until: datetime) -> None:
+        self.number = max(self.number + 1, int(self.now.timestamp() * 1_000_000))
+        counts = {name: count - self.told[name] for name, count in self.counts.items()}
+        run = Run(
+            run=self.number,
+            started_at=self.now,
+            finished_at=datetime.now(UTC),
+            evaluated_until=until,
+            rules=self.version,
+            **counts,
+        )
+        journal.write(self.store, run, self.changed)
+        self.report.transitions += self.changed
+        self.report.until = until
+        self.changed, self.told = [], Counter(self.counts)
+
+
+def instants(rules: Sequence[Rule], since: datetime | None, until: datetime) -> Iterator[tuple[datetime, list[Rule]]]:
+    """The instants in (since, until] at which rules are due, in order, with those rules.
+
+    since: None before the first run; then each rule has the instants of its last `for` before `until`, one at least.
+    """
+    due: dict[int, list[Rule]] = defaultdict(list)
+    end = int(until.timestamp())
+    for rule in rules:
+        last = end // rule.interval * rule.interval
+        first = last - rule.for_ // rule.interval * rule.interval
+        if since is not None:
+            first = int(since.timestamp()) // rule.interval * rule.interval + rule.interval
+        for second in range(first, last + 1, rule.interval):
+            due[second].append(rule)
+    for second in sorted(due):
+        yield datetime.fromtimestamp(second, UTC), due[second]
+
+
+def _transition(rule: Rule, alert: Alert) -> Transition:
+    """The alert with its words; labels without a value are left out."""
+    names = (*rule.identity, *rule.labels)
+    facts = {
+        "labels": {**dict.fromkeys(names, ""), **alert.labels},
+        "value": alert.value,
+        "evidence": alert.evidence,
+        "rule": rule.name,
+        "threshold": rule.threshold(alert.labels),
+        "at": alert.at,
+        "active_at": alert.active_at,
+    }
+    owner, *texts = render((rule.owner, rule.summary, rule.description, rule.action), facts)
+    labels = {"alertname": rule.name, "severity": rule.severity, **rule.tags, **alert.labels, "owner": owner}
+    notes = dict(zip(("summary", "description", "action", "runbook"), (*texts, rule.runbook), strict=True))
+    if alert.state is State.inactive:
+        notes = {}
+    return Transition(
+        alert,
+        rule.severity,
+        {name: text for name, text in labels.items() if text},
+        {name: text for name, text in notes.items() if text},
+    )
+
+
+def _key(rule: Rule) -> tuple[str, str]:
+    """Rules with one key ask the same: their query runs once for all of them."""
+    return rule.sql or rule.source, repr(sorted(rule.bound().items())) + (
+        f"/{rule.interval}" if "{previous_at:" in rule.sql else ""
+    )
+
+
+def _question(rule: Rule, at: datetime) -> Callable[[Store], Rows]:
+    bound = rule.bound()
+    if rule.source:
+        return lambda store: SOURCES[rule.source](store, at, bound)
+    params = {**bound, "at": at, "previous_at": at - span(rule.interval)}
+    return lambda store: store.rows(rule.sql, params)
+
+
+@dataclass
+class _Seen:
+    """What a query's rows say. all: fingerprints; changing: the instances whose state may change."""
+
+    all: set[str] = field(default_factory=set)
+    changing: list[Instance] = field(default_factory=list)
+
+
+def _seen(rule: Rule, rows: Rows, before: Mapping[str, Alert]) -> tuple[_Seen, str]:
+    """The rows as instances, or why they are none."""
+    seen = _Seen()
+    if len(rows) > MOST_INSTANCES:
+        return seen, f"{len(rows)} instances, more than {MOST_INSTANCES}: narrow the query"
+    names = (*rule.identity, *rule.labels)
+    known = {*names, "value"}
+    if rows and (missing := [name for name in (*names, "value") if name not in rows[0]]):
+        return seen, f"the query answers no column {', '.join(missing)}"
+    plain = not rule.exclude and not rule.overrides
+    for row in rows:
+        identity = [(name, _text(row[name])) for name in rule.identity]
+        labels = {} if plain else {name: _text(row[name]) for name in names}
+        if rule.exclude and rule.excluded(labels):
+            continue
+        value = None if row["value"] is None else float(row["value"])
+        key = fingerprint(rule.name, identity)
+        if key in seen.all:
+            told = ", ".join(f"{name}={text}" for name, text in identity)
+            return seen, f"two rows of one identity ({told}): the query must answer one"
+        seen.all.add(key)
+        holds = rule.holds(value, labels)
+        if not goes_on(before.get(key), holds):
+            labels = {name: _text(row[name]) for name in names}
+            evidence = {name: text for name, text in row.items() if name not in known}
+            seen.changing.append(Instance(key, holds, value, labels, evidence))
+    return seen, ""
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _newest_facts(store: Store, at: datetime) -> dict[str, datetime | None]:
+    (row,) = store.rows(read_sql(__file__, "newest_facts"), {"at": at, "days": FACT_DAYS})
+    return row
+
+
+def _no_data(rule: Rule, newest: Mapping[str, datetime | None], at: datetime) -> str:
+    """Which facts that the rule needs are missing or too old."""
+    for table, oldest in rule.needs.items():
+        found = newest[table]
+        if found is None:
+            if table in NOT_EVERYWHERE:
+                continue
+            return f"no {table} at all"
+        if at - found > span(oldest):
+            return f"no {table} since {found:%F %T}Z, {say_duration((at - found).total_seconds())} ago"
+    return ""

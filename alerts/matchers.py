@@ -1,0 +1,38 @@
+"""Which labels something is about: keys with a glob, or a list of globs of which one must fit.
+
+A label that an alert does not have is the empty text, so `{tenant: ""}` is about alerts without a tenant and
+`{tenant: "?*"}` about those with one. A leading `!` turns a glob round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+
+def _globs(value: object) -> object:
+    if not isinstance(value, Mapping):
+        raise ValueError("labels with globs fit, like {tenant: physics, queue: [train, 'batch-*']}")
+    return {str(label): _texts(globs) for label, globs in value.items()}
+
+
+def _texts(globs: object) -> tuple[str, ...]:
+    listed = globs if isinstance(globs, list | tuple) else [globs]
+    if not all(isinstance(glob, str) for glob in listed):
+        raise ValueError("globs are texts; put what looks like something else in quotes")
+    return tuple(listed)
+
+
+Match = Annotated[Mapping[str, tuple[str, ...]], BeforeValidator(_globs)]
+"""Every label must fit; nothing named fits everything."""
+
+
+def fits(match: Mapping[str, tuple[str, ...]], labels: Mapping[str, str]) -> bool:
+    return all(any(_fits(glob, labels.get(label, "")) for glob in globs) for label, globs in match.items())
+
+
+def _fits(glob: str, text: str) -> bool:
+    return not fnmatchcase(text, glob[1:]) if glob.startswith("!") else fnmatchcase(text, glob)

@@ -1,0 +1,134 @@
+"""The server's part: rules are evaluated and alerts delivered every minute, for as long as it serves.
+
+    with alerting(store, AlertSettings(rules=Path("alerts.d"), routing=Path("routing.yaml"))):
+        ...
+
+A run that was missed is made up for by the next: what is to be done follows from the watermark and the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from alerts.deliver import Memory, Outcome, deliver
+from alerts.evaluate import Report, evaluate
+from alerts.routing import Routing, load_routing
+from alerts.rule import Rule
+from alerts.rule_files import SHIPPED, load_rules
+from warehouse.errors import LedgerError
+from warehouse.store import Store
+
+log = logging.getLogger(__name__)
+
+EVERY_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class AlertSettings:
+    """rules: a site's own folder of rules.   routing: its routing file; None: alerts are shown and told nobody."""
+
+    rules: Path | None = None
+    routing: Path | None = None
+
+
+class Alerting:
+    """One look at everything, again and again. Files are read again when they change; a version that is of no use
+    leaves the one before in force, and is an alert."""
+
+    def __init__(self, store: Store, settings: AlertSettings) -> None:
+        """Errors: AlertError if the files are of no use at the start."""
+        self._store, self._settings = store, settings
+        self._memory = Memory()
+        self._seen = self._files()
+        self._rules: list[Rule] = load_rules(settings.rules)
+        self._routing = load_routing(settings.routing) if settings.routing else Routing()
+        self._broken = ""
+
+    def tick(self, now: datetime, stop: threading.Event | None = None) -> tuple[Report, list[Outcome]]:
+        """Evaluates what is due and delivers what is due. Errors: StoreError."""
+        self._read_again()
+        report = evaluate(self._store, self._rules, now, stop=stop, broken=self._broken)
+        for name, problem in report.problems.items():
+            log.error("rule %s cannot be evaluated: %s", name, problem)
+        if stop is not None and stop.is_set():
+            return report, []
+        outcomes = deliver(self._store, self._routing, now, self._memory)
+        for one in outcomes:
+            if one.outcome != "sent":
+                told = one.delivery.alert
+                log.warning(
+                    "%s was not told of %s %s: %s", one.delivery.target, told.rule, told.fingerprint, one.detail
+                )
+        return report, outcomes
+
+    def _files(self) -> dict[Path, int]:
+        folders = [SHIPPED, *([self._settings.rules] if self._settings.rules else [])]
+        files = [path for folder in folders for path in sorted(folder.glob("*.*"))]
+        files += [self._settings.routing] if self._settings.routing else []
+        found = {}
+        for path in files:
+            with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+                found[path] = path.stat().st_mtime_ns
+        return found
+
+    def _read_again(self) -> None:
+        seen = self._files()
+        if seen == self._seen:
+            return
+        self._seen, self._broken = seen, ""
+        try:
+            rules = load_rules(self._settings.rules)
+            routing = load_routing(self._settings.routing) if self._settings.routing else Routing()
+        except LedgerError as error:
+            self._broken = str(error)
+            log.error("the alert rules or their routing are of no use, those before stay in force: %s", error)
+        else:
+            self._rules, self._routing = rules, routing
+
+
+@contextlib.contextmanager
+def alerting(
+    store: Store, settings: AlertSettings | None = None, every_seconds: int = EVERY_SECONDS
+) -> Iterator[Alerting]:
+    """Looks now and then every so many seconds, on a connection of its own.
+
+    Errors: AlertError if the files are of no use at the start.
+    """
+    from apscheduler.schedulers.background import BackgroundScheduler
+
+    stop = threading.Event()
+    own = store.another()
+    try:
+        looks = Alerting(own, settings or AlertSettings())
+        scheduler = BackgroundScheduler(timezone=UTC)
+        scheduler.add_job(
+            _look,
+            "interval",
+            args=(looks, stop),
+            seconds=every_seconds,
+            next_run_time=datetime.now(UTC),
+            coalesce=True,
+            max_instances=1,
+            misfire_grace_time=None,
+        )
+        scheduler.start()
+        try:
+            yield looks
+        finally:
+            stop.set()
+            scheduler.shutdown(wait=True)
+    finally:
+        own.close()
+
+
+def _look(looks: Alerting, stop: threading.Event) -> None:
+    try:
+        looks.tick(datetime.now(UTC), stop)
+    except LedgerError as error:
+        log.error("alerts could not be evaluated: %s", error)

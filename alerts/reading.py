@@ -1,0 +1,40 @@
+"""What pages, the API and the command line show of alerts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from alerts.deliver import told_alerts
+from alerts.routing import Routing, held_back
+from alerts.silences import silences
+from warehouse.store import Store, read_sql
+
+CURRENT = ("firing", "pending")
+
+
+def alerts(
+    store: Store, now: datetime, routing: Routing | None = None, states: Sequence[str] = CURRENT, rule: str = ""
+) -> list[dict[str, Any]]:
+    """Alerts as they are; labels, evidence and annotations are dicts. `held_back`: why one is not told, or empty."""
+    quiet = held_back(told_alerts(store, now), routing or Routing(), silences(store, now), now)
+    rows = store.rows(read_sql(__file__, "alert_rows"), {"states": list(states), "rule": rule})
+    return [{**_opened(row), "held_back": quiet.get(row["fingerprint"], "")} for row in rows]
+
+
+def history(store: Store, rule: str = "", fingerprint: str = "", most: int = 100) -> list[dict[str, Any]]:
+    """Changes of state, the newest first."""
+    params = {"rule": rule, "fingerprint": fingerprint, "most": most}
+    return [_opened(row) for row in store.rows(read_sql(__file__, "history_rows"), params)]
+
+
+def attempts(store: Store, rule: str = "", fingerprint: str = "", most: int = 100) -> list[dict[str, Any]]:
+    """Attempts to deliver, the newest first."""
+    params = {"rule": rule, "fingerprint": fingerprint, "most": most}
+    return store.rows(read_sql(__file__, "delivery_rows"), params)
+
+
+def _opened(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row, **{name: json.loads(row[name]) for name in ("labels", "evidence", "annotations")}}

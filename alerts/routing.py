@@ -1,0 +1,319 @@
+"""The routing file: who is told of which alerts.
+
+receivers:
+  pager: {pagerduty: {routing_key: {env: PAGERDUTY_KEY}}}
+  oncall: {alertmanager: {urls: ["http://am-1:9093", "http://am-2:9093"]}}
+  chat: {slack: {url: {file: /run/secrets/slack}}}
+hours:
+  office: {timezone: Europe/Berlin, days: [mon, tue, wed, thu, fri], from: "09:00", to: "18:00"}
+routes:
+  - {match: {severity: critical}, receivers: [pager], fallback: [chat], continue: true}
+  - {match: {category: waste}, receivers: [chat], hours: office}
+  - {receivers: [oncall]}
+inhibit:
+  - {source: {alertname: node-unavailable}, target: {alertname: device-unavailable}, equal: [cluster, node]}
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from alerts.durations import Seconds, span
+from alerts.errors import AlertError
+from alerts.hours import Hours
+from alerts.matchers import Match, fits
+from alerts.rule import Part
+from alerts.state import State
+from alerts.transports import Transport
+from alerts.transports.alertmanager import Alertmanager
+from alerts.transports.email import Email
+from alerts.transports.pagerduty import PagerDuty
+from alerts.transports.slack import Slack
+from alerts.transports.webhook import Webhook
+from warehouse.written_files import first_error, read_yaml
+
+Kind = Literal["firing", "resolved"]
+FIRST_RETRY, LONGEST_RETRY = timedelta(seconds=15), timedelta(minutes=15)
+FALLBACK_ATTEMPTS = 3
+"""After so many failures in a row, or one refusal, the fallback is told too."""
+
+
+class Receiver(Part):
+    """Somebody who can be told, by one transport or several."""
+
+    alertmanager: Alertmanager | None = None
+    webhook: Webhook | None = None
+    slack: Slack | None = None
+    pagerduty: PagerDuty | None = None
+    email: Email | None = None
+
+    @model_validator(mode="after")
+    def _some_way(self) -> Self:
+        if not self.transports():
+            raise ValueError(f"a receiver needs one of {', '.join(Receiver.model_fields)}")
+        return self
+
+    def transports(self) -> dict[str, Transport]:
+        """By name, one for each endpoint: `alertmanager/0`, `alertmanager/1`, `slack`."""
+        found: dict[str, Transport] = {}
+        for name in Receiver.model_fields:
+            transport = getattr(self, name)
+            if transport is not None:
+                parts = transport.endpoints()
+                found |= {name: parts[0]} if len(parts) == 1 else {f"{name}/{n}": one for n, one in enumerate(parts)}
+        return found
+
+
+class Route(Part):
+    """Alerts whose labels fit go to the receivers; the first route that fits counts, unless it continues.
+
+    hours: outside of them the route waits.   fallback: told when a receiver cannot be reached.
+    """
+
+    match: Match = Field(default_factory=dict)
+    receivers: Annotated[tuple[str, ...], Field(min_length=1)]
+    fallback: tuple[str, ...] = ()
+    hours: str = ""
+    continue_: Annotated[bool, Field(alias="continue")] = False
+    resend: Annotated[Seconds, Field(ge=60)] = 14_400
+
+
+class Inhibition(Part):
+    """While a source fires, targets that have the same values of the labels in `equal` are not told."""
+
+    source: Match
+    target: Match
+    equal: tuple[str, ...] = ()
+
+
+_LADDER = ("idle-holder-reclaim", "idle-holder", "idle-holder-notice")
+USUAL_INHIBITIONS = (
+    *(
+        Inhibition(source={"alertname": (higher,)}, target={"alertname": lower}, equal=("cluster", "allocation_id"))
+        for higher, lower in (
+            (_LADDER[0], _LADDER[1:]),
+            (_LADDER[1], _LADDER[2:]),
+            ("idle-holder", ("low-utilization",)),
+        )
+    ),
+    Inhibition(
+        source={"alertname": ("node-unavailable",)},
+        target={"alertname": ("device-unavailable", "gpu-lost", "exporter-gap", "gpu-silent")},
+        equal=("cluster", "node"),
+    ),
+    Inhibition(
+        source={"alertname": ("exporter-gap",)},
+        target={"alertname": ("unmetered-share", "gpu-silent")},
+        equal=("cluster", "node"),
+    ),
+    Inhibition(source={"alertname": ("alert-data-stopped",)}, target={"alertname": ("alert-evaluation-failed",)}),
+)
+"""What a routing file without `inhibit` has: the ladder of idle holders, and nodes before their devices."""
+
+
+class Routing(Part):
+    """A whole file."""
+
+    receivers: Mapping[str, Receiver] = Field(default_factory=dict)
+    hours: Mapping[str, Hours] = Field(default_factory=dict)
+    routes: tuple[Route, ...] = ()
+    inhibit: tuple[Inhibition, ...] = USUAL_INHIBITIONS
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Self:
+        for number, route in enumerate(self.routes):
+            for name in (*route.receivers, *route.fallback):
+                if name not in self.receivers:
+                    known = ", ".join(self.receivers) or "none"
+                    raise ValueError(f"routes[{number}]: no receiver {name!r}; there are {known}")
+            if route.hours and route.hours not in self.hours:
+                raise ValueError(
+                    f"routes[{number}]: no hours {route.hours!r}; there are {', '.join(self.hours) or 'none'}"
+                )
+        return self
+
+
+_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
+    "receivers": {"*": Receiver},
+    "hours": {"*": Hours},
+    "routes": {"*": Route},
+    "inhibit": {"*": Inhibition},
+}
+
+
+def load_routing(path: Path) -> Routing:
+    """Errors: AlertError naming the key that does not fit."""
+    content = read_yaml(path, "a routing file", "It has the keys receivers and routes", AlertError)
+    try:
+        return Routing.model_validate(content)
+    except ValidationError as mistake:
+        raise first_error(str(path), mistake, Routing, _PARTS, AlertError) from mistake
+
+
+@dataclass(frozen=True)
+class Told:
+    """An alert as receivers see it: firing, or resolved. run_at: when the evaluation that said so began."""
+
+    rule: str
+    fingerprint: str
+    state: State
+    active_at: datetime
+    resolved_at: datetime | None
+    value: float | None
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    run_at: datetime
+
+    @property
+    def kind(self) -> Kind:
+        return "resolved" if self.state is State.resolved else "firing"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The last attempt to tell a target of an alert. attempt: how many it were since the last that was sent."""
+
+    at: datetime
+    active_at: datetime
+    kind: Kind
+    attempt: int
+    outcome: Literal["sent", "failed", "refused"]
+    next_attempt_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Alerts that fit are not told during [starts_at, ends_at)."""
+
+    id: str
+    matchers: Mapping[str, tuple[str, ...]]
+    starts_at: datetime
+    ends_at: datetime
+    author: str
+    reason: str
+
+    def covers(self, labels: Mapping[str, str], now: datetime) -> bool:
+        return self.starts_at <= now < self.ends_at and fits(self.matchers, labels)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Something to send now. again: the target knows it; this is a reminder."""
+
+    target: str
+    transport: Transport
+    alert: Told
+    attempt: int
+    again: bool = False
+
+
+Log = Mapping[tuple[str, str], Attempt]
+"""By target and fingerprint."""
+
+
+def held_back(alerts: Iterable[Told], routing: Routing, silences: Sequence[Silence], now: datetime) -> dict[str, str]:
+    """Why alerts are not told, by fingerprint: `silenced by ...` or `inhibited by ...`."""
+    alerts = list(alerts)
+    found: dict[str, str] = {}
+    for alert in alerts:
+        for silence in silences:
+            if silence.covers(alert.labels, now):
+                found[alert.fingerprint] = f"silenced by {silence.id} ({silence.author}: {silence.reason})"
+                break
+    firing = [alert for alert in alerts if alert.state is State.firing]
+    for rule in routing.inhibit:
+        sources: dict[tuple[str, ...], list[Told]] = {}
+        for alert in firing:
+            if fits(rule.source, alert.labels):
+                sources.setdefault(_equal(rule, alert), []).append(alert)
+        if not sources:
+            continue
+        for alert in alerts:
+            if alert.fingerprint in found or not fits(rule.target, alert.labels):
+                continue
+            by = [one for one in sources.get(_equal(rule, alert), ()) if one.fingerprint != alert.fingerprint]
+            if by and not fits(rule.source, alert.labels):
+                found[alert.fingerprint] = f"inhibited by {by[0].rule}"
+    return found
+
+
+def deliveries(
+    alerts: Sequence[Told], routing: Routing, silences: Sequence[Silence], log: Log, now: datetime
+) -> list[Delivery]:
+    """What is to be sent now: what is new to a target, what failed and is due again, reminders, and ends.
+
+    alerts: those that fire, and those that were resolved lately.   log: the last attempt of each target and alert.
+    """
+    quiet = held_back(alerts, routing, silences, now)
+    found: dict[tuple[str, str], Delivery] = {}
+    for alert in alerts:
+        for route in _routes(alert, routing, now):
+            names = list(route.receivers)
+            if any(_unreachable(name, routing, alert, log) for name in names):
+                names += [name for name in route.fallback if name not in names]
+            for name in names:
+                for way, transport in routing.receivers[name].transports().items():
+                    target = f"{name}/{way}"
+                    last = log.get((target, alert.fingerprint))
+                    resend = min(span(route.resend), transport.resend or span(route.resend))
+                    delivery = _due(
+                        Delivery(target, transport, alert, 1), last, alert.fingerprint in quiet, resend, now
+                    )
+                    if delivery is not None:
+                        found.setdefault((target, alert.fingerprint), delivery)
+    return list(found.values())
+
+
+def next_attempt(now: datetime, attempt: int, refused: bool, luck: float | None = None) -> datetime:
+    """When to try again: 15 s, doubled each time up to 15 min, spread by a fifth; a refusal waits longest at once."""
+    wait = LONGEST_RETRY if refused else min(LONGEST_RETRY, FIRST_RETRY * 2 ** min(attempt - 1, 10))
+    return now + wait * (0.9 + 0.2 * (random.random() if luck is None else luck))  # noqa: S311 (spreads retries)
+
+
+def _routes(alert: Told, routing: Routing, now: datetime) -> Iterable[Route]:
+    for route in routing.routes:
+        if fits(route.match, alert.labels):
+            if not route.hours or routing.hours[route.hours].open_at(now):
+                yield route
+            if not route.continue_:
+                return
+
+
+def _due(fresh: Delivery, last: Attempt | None, quiet: bool, resend: timedelta, now: datetime) -> Delivery | None:
+    alert = fresh.alert
+    same = last is not None and last.active_at == alert.active_at
+    if last is None or not same:
+        # One that came and went between two looks is told as resolved: no alert is lost.
+        return None if quiet else fresh
+    if last.kind == alert.kind:
+        if last.outcome != "sent":
+            due = last.next_attempt_at is None or now >= last.next_attempt_at
+            return replace(fresh, attempt=last.attempt + 1) if due and not quiet else None
+        if alert.kind == "firing" and not quiet and now - last.at >= resend:
+            return replace(fresh, again=True)
+        return None
+    if alert.kind == "resolved" and last.outcome == "sent":
+        return fresh  # whoever was told of it is told of its end, silenced or not
+    return None if quiet else fresh
+
+
+def _unreachable(name: str, routing: Routing, alert: Told, log: Log) -> bool:
+    """Whether every way to a receiver has failed for this alert often enough to tell somebody else."""
+    lasts = [log.get((f"{name}/{way}", alert.fingerprint)) for way in routing.receivers[name].transports()]
+    return all(
+        last is not None
+        and last.active_at == alert.active_at
+        and (last.outcome == "refused" or (last.outcome == "failed" and last.attempt >= FALLBACK_ATTEMPTS))
+        for last in lasts
+    )
+
+
+def _equal(rule: Inhibition, alert: Told) -> tuple[str, ...]:
+    return tuple(alert.labels.get(label, "") for label in rule.equal)

@@ -1,0 +1,208 @@
+"""A rule as a file says it (YAML); its query is a .sql file beside it.
+
+name: idle-holder
+query: idle_holder.sql              # or source: budgets (alerts/sources.py)
+parameters: {window_seconds: 3h, idle_below: 0.01}
+interval: 5m                        # of data time, on a grid
+identity: [cluster, allocation_id]  # columns that tell instances apart
+labels: [tenant, queue]             # columns that go along as labels
+condition: ">= 1h"                  # of the column `value`; a number, a duration or a parameter
+for: 0s
+keep_firing_for: 10m
+severity: warning
+owner: "{{ labels.tenant }}"
+summary: "{{ labels.workload_id }} has held {{ evidence.gpus }} GPUs idle for {{ value | duration }}"
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from jinja2 import TemplateError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from alerts.durations import Seconds, is_duration, parse_duration
+from alerts.matchers import Match, fits
+from alerts.templates import compiled
+
+Severity = Literal["info", "warning", "critical"]
+ParameterValue = bool | int | float | str | list[str] | list[int] | dict[str, float]
+BUILT_IN = ("at", "previous_at")
+"""Placeholders that the engine fills: the instant of data time, and the one an interval before it."""
+FACTS = ("samples", "events", "devices", "service_levels", "metrics", "findings", "ledger")
+COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_CONDITION = re.compile(r"(>=|<=|==|!=|>|<)\s*(\S+)")
+_PLACEHOLDER = re.compile(r"\{(\w+)\s*:\s*([^{}]+)\}")
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,79}$")]
+Label = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
+
+
+class Part(BaseModel):
+    """Something written by people: unknown keys are mistakes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Condition(Part):
+    """What of a value makes an alert. threshold: a number, or the name of a parameter."""
+
+    compare: str
+    threshold: float | str
+
+
+def _condition(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    found = _CONDITION.fullmatch(value.strip())
+    if found is None:
+        raise ValueError('a comparison fits, like ">= 1h", "< 0.5" or "> limit" (a parameter)')
+    return {"compare": found[1], "threshold": _threshold(found[2])}
+
+
+def _threshold(text: str) -> float | str:
+    if is_duration(text):
+        return float(str(parse_duration(text)))
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+class Override(Part):
+    """Another threshold where labels fit; the first that fits counts."""
+
+    match: Match
+    threshold: Annotated[float, BeforeValidator(parse_duration)]
+
+
+class PrometheusRule(Part):
+    """The same, as far as Prometheus can tell it from our exporters' metrics. record: a recording rule's name; else
+    it is an alerting rule."""
+
+    expr: str
+    record: str = ""
+    alert: str = ""
+    for_: Annotated[Seconds, Field(alias="for")] = 0
+    keep_firing_for: Seconds = 0
+    summary: str = ""
+    description: str = ""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if bool(self.record) == bool(self.alert):
+            raise ValueError("give record or alert, one of them")
+        return self
+
+
+class Rule(Part):
+    """One rule. Durations are in whole seconds here.
+
+    identity:  columns that tell instances apart.     labels: further columns that go along.   tags: fixed labels.
+    owner:     template: who is to act.               action: template: what is proposed; nothing acts by itself.
+    exclude:   instances that never alert.            needs: facts, and how old their newest may be.
+    sql:       the query's text (from the file), empty where `source` names a function of alerts.sources.
+    """
+
+    name: Name
+    query: str = ""
+    source: str = ""
+    sql: str = ""
+    parameters: Mapping[str, ParameterValue] = Field(default_factory=dict)
+    interval: Annotated[Seconds, Field(ge=60)] = 60
+    identity: Annotated[tuple[Label, ...], Field(min_length=1)]
+    labels: tuple[Label, ...] = ()
+    tags: Mapping[Label, str] = Field(default_factory=dict)
+    condition: Annotated[Condition, BeforeValidator(_condition)]
+    for_: Annotated[Seconds, Field(alias="for", ge=0)] = 0
+    keep_firing_for: Annotated[Seconds, Field(ge=0)] = 0
+    severity: Severity = "warning"
+    owner: str = ""
+    summary: str
+    description: str = ""
+    action: str = ""
+    runbook: str = ""
+    exclude: tuple[Match, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    needs: Mapping[str, Seconds] = Field(default_factory=dict)
+    prometheus: tuple[PrometheusRule, ...] = ()
+    enabled: bool = True
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if bool(self.query) == bool(self.source):
+            raise ValueError("give query (a .sql file) or source, one of them")
+        for table in self.needs:
+            if table not in FACTS:
+                raise ValueError(f"needs names {table!r}; facts are {', '.join(FACTS)}")
+        if isinstance(self.condition.threshold, str):
+            _number_of(self.parameters, self.condition.threshold)
+        if self.sql:
+            self._check_placeholders()
+        for text in (self.owner, self.summary, self.description, self.action):
+            try:
+                compiled(text)
+            except TemplateError as error:
+                raise ValueError(f"template {text!r}: {error}") from error
+        return self
+
+    def _check_placeholders(self) -> None:
+        asked = {name for name, _ in _PLACEHOLDER.findall(self.sql)} - set(BUILT_IN)
+        given = set(self.parameters)
+        if asked - given:
+            raise ValueError(f"{self.query} asks for {', '.join(sorted(asked - given))}: say it under parameters")
+        unused = given - asked - {str(self.condition.threshold)}
+        if unused:
+            raise ValueError(f"{self.query} asks for no {', '.join(sorted(unused))}; it knows {_listed(asked)}")
+
+    def bound(self) -> dict[str, Any]:
+        """Parameters as the query takes them: durations in seconds, keys and values as JSON."""
+        from json import dumps
+
+        asked = {name for name, _ in _PLACEHOLDER.findall(self.sql)}
+        return {
+            name: dumps(value, ensure_ascii=False) if isinstance(value, dict) else parse_duration_if_one(value)
+            for name, value in self.parameters.items()
+            if name in asked or not self.sql
+        }
+
+    def threshold(self, labels: Mapping[str, str]) -> float:
+        """The threshold for an instance with these labels."""
+        for override in self.overrides:
+            if fits(override.match, labels):
+                return override.threshold
+        told = self.condition.threshold
+        return _number_of(self.parameters, told) if isinstance(told, str) else told
+
+    def holds(self, value: float | None, labels: Mapping[str, str]) -> bool | None:
+        """Whether the condition is true of a value; None: unknown."""
+        if value is None or value != value:
+            return None
+        return COMPARISONS[self.condition.compare](value, self.threshold(labels))
+
+    def excluded(self, labels: Mapping[str, str]) -> bool:
+        return any(fits(match, labels) for match in self.exclude)
+
+
+def parse_duration_if_one(value: object) -> object:
+    return parse_duration(value) if is_duration(value) else value
+
+
+def _number_of(parameters: Mapping[str, ParameterValue], name: str) -> float:
+    value = parse_duration_if_one(parameters.get(name))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"condition: {name!r} is no number, no duration and no parameter that is one")
+    return float(value)
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

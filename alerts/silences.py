@@ -1,0 +1,92 @@
+"""Silences: who asked for quiet about what, until when. Rows; the newest revision of an id counts."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from alerts.errors import AlertError
+from alerts.matchers import Match
+from alerts.routing import Silence
+from billing import audit
+from warehouse.store import Store, read_sql
+
+_MATCH: TypeAdapter[Mapping[str, tuple[str, ...]]] = TypeAdapter(Match)
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def add_silence(
+    store: Store,
+    matchers: Mapping[str, Any],
+    ends_at: datetime,
+    author: str,
+    reason: str,
+    now: datetime,
+    starts_at: datetime | None = None,
+) -> Silence:
+    """Writes a silence and answers it. Errors: AlertError for one about everything, without an author or without an end
+    in the future."""
+    try:
+        match = _MATCH.validate_python(matchers)
+    except ValidationError as error:
+        raise AlertError("silence: matchers", error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+    starts_at = starts_at or now
+    if not match:
+        raise AlertError(
+            "silence: matchers", "nothing named would silence everything", "Name labels, like rule=long-queue"
+        )
+    if not author.strip():
+        raise AlertError("silence: author", "nobody named", "Say who asks for quiet")
+    if ends_at <= max(starts_at, now):
+        raise AlertError("silence: end", f"{ends_at:%F %T}Z is not after its start and now", "Give a later end")
+    silence = Silence(uuid.uuid4().hex[:12], match, starts_at, ends_at, author, reason)
+    _write(store, silence, 1, now)
+    audit.record(store, now, author, "silence.add", silence.id, reason, {"matchers": match, "ends_at": ends_at})
+    return silence
+
+
+def end_silence(store: Store, identifier: str, author: str, now: datetime) -> Silence:
+    """Ends a silence now. Errors: AlertError if none of that id is in force or to come."""
+    for row in _rows(store, now):
+        if row["id"] == identifier:
+            silence = _silence(row)
+            ended = Silence(
+                silence.id, silence.matchers, min(silence.starts_at, now), now, silence.author, silence.reason
+            )
+            _write(store, ended, row["revision"] + 1, now)
+            audit.record(store, now, author, "silence.end", identifier)
+            return ended
+    raise AlertError(f"silence {identifier}", "none of that id is in force", "gpuledger alerts silence list")
+
+
+def silences(store: Store, now: datetime, past: bool = False) -> list[Silence]:
+    """Those in force and to come; with `past` all."""
+    return [_silence(row) for row in _rows(store, _NEVER if past else now)]
+
+
+def _rows(store: Store, after: datetime) -> list[dict[str, Any]]:
+    return store.rows(read_sql(__file__, "current_silences"), {"after": after})
+
+
+def _silence(row: Mapping[str, Any]) -> Silence:
+    matchers = {label: tuple(globs) for label, globs in json.loads(row["matchers"]).items()}
+    return Silence(row["id"], matchers, row["starts_at"], row["ends_at"], row["author"], row["reason"])
+
+
+def _write(store: Store, silence: Silence, revision: int, now: datetime) -> None:
+    store.command(
+        "INSERT INTO alert_silences (id, revision, matchers, starts_at, ends_at, author, reason, created_at) VALUES "
+        "({id:String}, {revision:UInt32}, {matchers:String}, {starts_at:DateTime64(3, 'UTC')}, "
+        "{ends_at:DateTime64(3, 'UTC')}, {author:String}, {reason:String}, {now:DateTime64(3, 'UTC')})",
+        {
+            **vars(silence),
+            "matchers": json.dumps(silence.matchers, ensure_ascii=False),
+            "revision": revision,
+            "now": now,
+        },
+    )

@@ -1,0 +1,10 @@
+-- From this run on, the points of the hours of [since, until) are those of `run`.
+-- Params:  run; definitions; since, until.
+INSERT INTO slo_hours (definition, hour, run)
+SELECT
+    definition,
+    toDateTime(arrayJoin(range(
+        toUInt32(intDiv(toUnixTimestamp({since:DateTime64(3, 'UTC')}), 3600)),
+        toUInt32(intDiv(toUnixTimestamp64Milli({until:DateTime64(3, 'UTC')}) + 3599999, 3600000)))) * 3600, 'UTC') AS hour,
+    {run:UInt64} AS run
+FROM (SELECT arrayJoin({definitions:Array(String)}) AS definition)

@@ -1,0 +1,110 @@
+-- Adds points of latency: of the minutes in which a service had requests, those in which it was fast enough.
+-- Units:   seconds; a minute of which some replicas were slow is good in part.
+-- Shape:   a histogram knows two edges: good if the upper is within the bound, bad if the lower is not below it, in
+--          between only if the objective says interpolate; all else that was told is missing. Of a service that tells of
+--          the whole, that counts and not its replicas. Minutes without requests, or asleep, are nothing. Silent ones
+--          are missing, for a day after the service last said anything.
+-- Params:  run; definitions; [since, until), since on the hour.
+-- Reads:   service levels of the span and of a day around it, twice.
+INSERT INTO slo_points (definition, run, hour, at, cluster, tenant, subject, good, bad, missing, dark_seconds)
+WITH
+    toUInt32(intDiv(toUnixTimestamp({since:DateTime64(3, 'UTC')}), 60)) AS first_minute,
+    toUInt32(intDiv(toUnixTimestamp({until:DateTime64(3, 'UTC')}), 60)) AS last_minute,
+    objective AS
+    (
+        SELECT definition, cluster, tenant, service, metric, quantile, assumeNotNull(bound) AS bound, interpolate
+        FROM slo_objectives
+        WHERE has({definitions:Array(String)}, definition) AND kind = 'latency'
+    ),
+    recent AS
+    (
+        SELECT cluster, service, workload_id, tenant, metric, quantile, value, value_low, value_high, minute
+        FROM
+        (
+            SELECT *, toUInt32(intDiv(toUnixTimestamp64Milli(ts) - 1, 60000) + 1) AS ends,
+                toUInt32(greatest(1, least(1440, round(interval_seconds / 60)))) AS length
+            FROM service_levels
+            WHERE ts > {since:DateTime64(3, 'UTC')} - INTERVAL 1 DAY AND ts <= {until:DateTime64(3, 'UTC')} + INTERVAL 1 DAY
+        )
+        ARRAY JOIN arrayMap(back -> toUInt32(ends - back), range(length)) AS minute
+        WHERE minute <= last_minute
+    ),
+    service AS
+    (
+        SELECT
+            r.cluster AS cluster, r.service AS service,
+            max(if(r.tenant != '', r.tenant, h.tenant)) AS tenant,
+            arraySort(arrayDistinct(groupArrayArray(r.lit))) AS lit
+        FROM
+        (
+            SELECT cluster, service, workload_id, max(tenant) AS tenant, groupUniqArray(minute) AS lit
+            FROM recent GROUP BY cluster, service, workload_id
+        ) AS r
+        LEFT JOIN
+        (
+            SELECT workload_id, max(if(told_tenant != '', told_tenant, tenant)) AS tenant
+            FROM allocations
+            WHERE start_at < {until:DateTime64(3, 'UTC')} AND workload_id != ''
+                AND (end_at IS NULL OR end_at > {since:DateTime64(3, 'UTC')} - INTERVAL 1 DAY)
+            GROUP BY workload_id
+        ) AS h ON r.workload_id = h.workload_id
+        GROUP BY cluster, service
+    ),
+    told AS
+    (
+        SELECT
+            o.definition AS definition, s.cluster AS cluster, s.service AS service, s.tenant AS tenant,
+            arrayJoin(arrayFlatten(arrayMap(
+                (minute, next) -> range(greatest(minute, first_minute + 1), least(next, minute + 1440, last_minute + 1)),
+                s.lit, arrayPushBack(arrayPopFront(s.lit), last_minute + 1)))) AS minute,
+            'expected' AS verdict, '' AS workload_id
+        FROM service AS s
+        CROSS JOIN objective AS o
+        WHERE match(s.cluster, o.cluster) AND match(s.service, o.service) AND match(s.tenant, o.tenant)
+        UNION ALL
+        SELECT
+            o.definition, r.cluster, r.service, '', r.minute,
+            multiIf(
+                asked = 'requests_per_second', if(r.value > 0, 'requests', if(r.value = 0, 'no requests', '')),
+                asked = 'engine_sleeping', if(r.value = 1, 'asleep', 'awake'),
+                r.value_high <= o.bound, 'good',
+                r.value_low >= o.bound, 'bad',
+                r.value IS NULL, 'missing',
+                r.value_low IS NULL OR r.value_high IS NULL OR r.value_low = r.value_high OR o.interpolate,
+                    if(r.value <= o.bound, 'good', 'bad'),
+                'missing'),
+            r.workload_id
+        FROM (SELECT *, arrayJoin([metric, 'requests_per_second', 'engine_sleeping']) AS asked FROM objective) AS o
+        INNER JOIN recent AS r ON r.metric = o.asked
+        WHERE r.minute > first_minute
+            AND (o.asked IN ('requests_per_second', 'engine_sleeping') OR ifNull(o.quantile, -1) = ifNull(r.quantile, -1))
+    ),
+    measured AS
+    (
+        SELECT
+            definition, cluster, service, minute,
+            max(told.tenant) AS holder,
+            countIf(verdict IN ('good', 'bad', 'missing') AND workload_id = '') AS wholes,
+            countIf(verdict IN ('good', 'bad', 'missing')) AS rows_told,
+            if(wholes > 0, countIf(verdict = 'good' AND workload_id = ''), countIf(verdict = 'good')) AS good_rows,
+            if(wholes > 0, countIf(verdict = 'bad' AND workload_id = ''), countIf(verdict = 'bad')) AS bad_rows,
+            good_rows / greatest(1, if(wholes > 0, wholes, rows_told)) AS good,
+            bad_rows / greatest(1, if(wholes > 0, wholes, rows_told)) AS bad,
+            rows_told = 0 AND ((countIf(verdict = 'no requests') > 0 AND countIf(verdict = 'requests') = 0)
+                OR (countIf(verdict = 'asleep') > 0 AND countIf(verdict = 'awake') = 0)) AS is_quiet
+        FROM told
+        GROUP BY definition, cluster, service, minute
+        HAVING countIf(verdict = 'expected') > 0 AND NOT is_quiet
+    )
+SELECT
+    definition,
+    {run:UInt64} AS run,
+    toDateTime(intDiv((minute - 1) * 60, 3600) * 3600, 'UTC') AS hour,
+    toDateTime(intDiv((minute - 1) * 60, 300) * 300 + 300, 'UTC') AS at,
+    cluster, holder AS tenant, service AS subject,
+    sum(measured.good) * 60 AS good,
+    sum(measured.bad) * 60 AS bad,
+    greatest(0, round(sum(1 - measured.good - measured.bad) * 60, 6)) AS missing,
+    0 AS dark_seconds
+FROM measured
+GROUP BY definition, hour, at, cluster, tenant, subject

@@ -1,0 +1,145 @@
+"""Measures objectives: writes the points that are not written yet, and again those that newer facts speak of.
+
+Works on whole hours, so that a run replaces an hour's points at once; a kill leaves invisible rows at most. Running it
+again changes nothing. Which facts are new is told by their batches and by the hours closed, not by a clock.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from warehouse.store import Store, read_sql
+
+STATEMENTS: Mapping[str, str] = {
+    "queue_wait": "deadlines",
+    "completion_time": "deadlines",
+    "job_success": "endings",
+    "latency": "latencies",
+    "error_rate": "errors",
+    "quota_redemption": "quota",
+    "metering_coverage": "metered",
+}
+"""Which statement adds the points of which kind of objective."""
+HOUR = timedelta(hours=1)
+PIECE = timedelta(days=14)
+"""Of a long span, measured in one statement: bounds the memory that it takes."""
+LEAST_HISTORY = timedelta(days=62)
+"""Measured of a new objective: what a credit for last month and the slow burn rate need."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """[since, until) of an objective, to be measured. since is on the hour."""
+
+    definition: str
+    kind: str
+    since: datetime
+    until: datetime
+
+
+def measure(store: Store, at: datetime, now: datetime | None = None, since: datetime | None = None) -> int:
+    """Measures all objectives in force up to `at` (data time); answers how many hours of an objective were measured.
+
+    since: measure again from there on, whatever is new.   now: names the run; by default `at`.
+    """
+    (there,) = store.rows(read_sql(__file__, "what_is_there"))
+    states = store.rows(read_sql(__file__, "last_measured"))
+    news: dict[tuple[Any, Any], Mapping[str, Any]] = {}
+    todo: dict[tuple[datetime, datetime], list[Due]] = defaultdict(list)
+    for state in states:
+        seen = (state["facts_until"], state["books_run"])
+        if state["asked_until"] is not None and seen not in news:
+            (news[seen],) = store.rows(
+                read_sql(__file__, "oldest_news"), {"facts_until": seen[0], "books_run": seen[1]}
+            )
+        one = due(state, news.get(seen, {}), there, at, since)
+        if one is not None:
+            todo[one.since, one.until].append(one)
+    run = max([int((now or at).timestamp() * 1e6), *(row["run"] + 1 for row in store.rows(_NEWEST_RUN))])
+    measured = 0
+    for (start, end), dues in sorted(todo.items()):
+        definitions = sorted({one.definition for one in dues})
+        for first, last in _pieces(start, end):
+            span = {"run": run, "since": first, "until": last}
+            for statement in dict.fromkeys(STATEMENTS[one.kind] for one in dues):
+                fitting = sorted({one.definition for one in dues if STATEMENTS[one.kind] == statement})
+                store.command(read_sql(__file__, statement), {**span, "definitions": fitting})
+            store.command(read_sql(__file__, "hours"), {**span, "definitions": definitions})
+        _record(store, definitions, run, start, end, at, there)
+        measured += len(definitions) * -int((start - end) // HOUR)
+    return measured
+
+
+_NEWEST_RUN = "SELECT max(run) AS run FROM slo_measured"
+
+
+def due(
+    state: Mapping[str, Any],
+    news: Mapping[str, Any],
+    there: Mapping[str, Any],
+    at: datetime,
+    again_since: datetime | None = None,
+) -> Due | None:
+    """What of an objective is to be measured; None: nothing.
+
+    state, news, there: a row of last_measured.sql, of oldest_news.sql, of what_is_there.sql.
+    """
+    until = at
+    if state["books"]:
+        if there["closed_until"] is None:
+            return None
+        until = min(at, there["closed_until"])
+    earliest = max(there["since"], at - max(timedelta(seconds=state["window_seconds"]), LEAST_HISTORY))
+    if state["asked_until"] is None:
+        since = earliest
+    else:
+        told = [news["facts_since"]] + (
+            [news["books_since"]] if state["books"] or state["kind"] == "job_success" else []
+        )
+        since = max(earliest, min(state["asked_until"], *told))
+    if again_since is not None:
+        since = min(since, again_since)
+    since = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    if state["books"]:
+        until = until.replace(minute=0, second=0, microsecond=0)
+    return None if since >= until else Due(state["definition"], state["kind"], since, until)
+
+
+def _pieces(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    while start < end:
+        piece = min(start + PIECE, end)
+        yield start, piece
+        start = piece
+
+
+def _record(
+    store: Store,
+    definitions: list[str],
+    run: int,
+    since: datetime,
+    until: datetime,
+    asked: datetime,
+    there: Mapping[str, Any],
+) -> None:
+    import pyarrow as pa
+
+    count = len(definitions)
+    instant = pa.timestamp("ms", "UTC")
+    store.insert(
+        "slo_measured",
+        pa.table(
+            {
+                "definition": pa.array(definitions, pa.string()),
+                "run": pa.array([run] * count, pa.uint64()),
+                "since": pa.array([since] * count, instant),
+                "until": pa.array([until] * count, instant),
+                "asked_until": pa.array([asked] * count, instant),
+                "facts_until": pa.array([there["facts_until"]] * count, instant),
+                "books_run": pa.array([there["books_run"]] * count, pa.uint64()),
+            }
+        ),
+    )

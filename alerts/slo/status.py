@@ -1,0 +1,98 @@
+"""How objectives stand: a row of the view slo_status as a dataclass, and the sum for each tenant."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+from warehouse.store import Store, read_sql
+
+BURNING = ("", "slow", "medium", "fast")
+"""How fast a budget burns, the worst last."""
+
+
+@dataclass(frozen=True)
+class SeriesStatus:
+    """A series at an instant; see the view slo_status (warehouse/migrations/0012_slo_interference.sql) for units.
+
+    None: not known. An objective of which nothing is known has one row with an empty tenant.
+    """
+
+    objective: str
+    definition: str
+    kind: str
+    unit: str
+    cluster: str
+    tenant: str
+    subject: str
+    owner: str
+    target: float
+    window_seconds: int
+    measured_until: datetime | None
+    good: float
+    bad: float
+    missing: float
+    dark_seconds: float
+    sli: float | None
+    coverage: float | None
+    budget_left: float | None
+    state: str
+    burn_5m: float | None
+    burn_30m: float | None
+    burn_1h: float | None
+    burn_6h: float | None
+    burn_3d: float | None
+    limit_fast: float
+    limit_medium: float
+    limit_slow: float
+    burning: str
+
+
+COLUMNS = tuple(field.name for field in fields(SeriesStatus))
+
+
+@dataclass(frozen=True)
+class TenantStatus:
+    """A tenant's series together. burning and budget_left are those of the worst."""
+
+    tenant: str
+    met: int
+    missed: int
+    unknown: int
+    burning: str
+    budget_left: float | None
+    worst: str
+
+
+def slo_status(store: Store, at: datetime, tenant: str | None = None) -> list[SeriesStatus]:
+    """All series of the objectives in force (of one tenant), as measured; those whose budget is gone first."""
+    rows = store.rows(
+        read_sql(__file__, "status"), {"at": at, "all_tenants": int(tenant is None), "tenant": tenant or ""}
+    )
+    return [SeriesStatus(**row) for row in rows]
+
+
+def by_tenant(series: Iterable[SeriesStatus]) -> list[TenantStatus]:
+    """The tenants of the series, by name; an objective of which nothing is known is nobody's and left out."""
+    held: dict[str, list[SeriesStatus]] = defaultdict(list)
+    for one in series:
+        if one.good or one.bad or one.missing or one.dark_seconds:
+            held[one.tenant].append(one)
+    return [_together(tenant, held[tenant]) for tenant in sorted(held)]
+
+
+def _together(tenant: str, series: list[SeriesStatus]) -> TenantStatus:
+    states = [one.state for one in series]
+    known = [one for one in series if one.budget_left is not None]
+    worst = min(known, key=lambda one: one.budget_left or 0.0, default=None)
+    return TenantStatus(
+        tenant,
+        states.count("met"),
+        states.count("missed"),
+        states.count("unknown"),
+        max((one.burning for one in series), key=BURNING.index),
+        worst.budget_left if worst else None,
+        " ".join(part for part in (worst.objective, worst.subject) if part) if worst else "",
+    )

@@ -1,0 +1,114 @@
+"""The states of an instance and how they follow from one another: pure, of data time alone.
+
+    inactive ──holds──▶ pending ──for so long──▶ firing ──over, and keep_firing_for passed──▶ resolved
+                          └──over──▶ inactive                                                   └──holds──▶ pending
+
+Unknown (None) leaves everything as it is: it starts nothing, promotes nothing and resolves nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from alerts.durations import span
+
+
+class State(StrEnum):
+    inactive = "inactive"
+    pending = "pending"
+    firing = "firing"
+    resolved = "resolved"
+
+
+ACTIVE = (State.pending, State.firing)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """What a rule's query says at an instant. holds: whether the condition is true; None: unknown."""
+
+    fingerprint: str
+    holds: bool | None
+    value: float | None
+    labels: Mapping[str, str]
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An instance in a state since `at`; the row of a transition.
+
+    active_at:    since when the condition has held, in this occurrence.
+    fired_at:     when it began to fire; None: it has not.
+    quiet_since:  it fires only because of keep_firing_for, since then.
+    resolved_at:  None but in `resolved`.
+    labels, value, evidence: as of the start of the occurrence, or of its firing.
+    """
+
+    rule: str
+    fingerprint: str
+    state: State
+    at: datetime
+    active_at: datetime
+    labels: Mapping[str, str]
+    value: float | None
+    evidence: Mapping[str, Any]
+    fired_at: datetime | None = None
+    quiet_since: datetime | None = None
+    resolved_at: datetime | None = None
+
+
+def fingerprint(rule: str, identity: Iterable[tuple[str, str]]) -> str:
+    """16 hex digits that belong to the rule's name and the identity labels, whatever else changes."""
+    text = "\x1f".join([rule, *[f"{name}\x1e{value}" for name, value in sorted(identity)]])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def step(before: Alert | None, seen: Instance, rule: str, at: datetime, wait: int, keep: int) -> Alert | None:
+    """The instance's state at an instant; the very object it was given if nothing changed.
+
+    seen: what the query says now; for an instance that is no longer among its rows, holds is False.
+    wait, keep: the rule's `for` and `keep_firing_for`, in seconds.
+    """
+    active = before is not None and before.state in ACTIVE
+    if seen.holds is None:
+        return before
+    if not seen.holds:
+        return _over(before, at, keep) if before is not None and active else before
+    if before is None or not active:
+        state, fired_at = (State.firing, at) if wait == 0 else (State.pending, None)
+        return Alert(rule, seen.fingerprint, state, at, at, seen.labels, seen.value, seen.evidence, fired_at)
+    if before.state is State.pending:
+        return _fired(before, seen, at) if at - before.active_at >= span(wait) else before
+    return replace(before, at=at, quiet_since=None) if before.quiet_since is not None else before
+
+
+def _fired(alert: Alert, seen: Instance, at: datetime) -> Alert:
+    return replace(alert, state=State.firing, at=at, fired_at=at, value=seen.value, evidence=seen.evidence)
+
+
+def _over(alert: Alert, at: datetime, keep: int) -> Alert:
+    if alert.state is State.pending:
+        return replace(alert, state=State.inactive, at=at)
+    if keep and alert.quiet_since is None:
+        return replace(alert, at=at, quiet_since=at)
+    if alert.quiet_since is not None and at - alert.quiet_since < span(keep):
+        return alert
+    return replace(alert, state=State.resolved, at=at, quiet_since=None, resolved_at=at)
+
+
+def goes_on(before: Alert | None, holds: bool | None) -> bool:
+    """Whether `step` would certainly change nothing, so that nobody need look closer."""
+    if before is None:
+        return not holds
+    return holds is None or (holds and before.state is State.firing and before.quiet_since is None)
+
+
+def gone(alert: Alert) -> Instance:
+    """An instance that the query no longer has a row for."""
+    return Instance(alert.fingerprint, False, None, alert.labels)

@@ -1,0 +1,73 @@
+"""Texts of alerts: jinja2 in its sandbox, over `labels`, `value`, `evidence`, `rule` and `threshold`.
+
+A rule comes from a file that a site may edit, its values from anybody's workload: neither may run code here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from alerts.durations import say_duration
+from alerts.xid_advice import advice
+
+
+def _bytes(value: float) -> str:
+    """In GiB, as memory of GPUs is spoken of."""
+    return f"{value / 2**30:.1f} GiB"
+
+
+def _percent(value: float) -> str:
+    return f"{value * 100:.0f} %"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+_ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
+_ENVIRONMENT.filters.update(duration=say_duration, bytes=_bytes, percent=_percent, number=_number)
+_ENVIRONMENT.globals.clear()
+_KNOWN: Mapping[str, Any] = {"xid_advice": advice}
+_BETWEEN = "\x1f"
+
+
+@functools.lru_cache(maxsize=4096)
+def compiled(text: str) -> Template:
+    """Errors: jinja2.TemplateError, which names the line."""
+    return _ENVIRONMENT.from_string(text)
+
+
+def render(texts: Sequence[str], facts: Mapping[str, Any]) -> list[str]:
+    """The texts with the facts filled in, each in one line. A template that fails is shown as it is with what was
+    wrong: an alert is never lost for its words."""
+    together = _BETWEEN.join(texts)
+    if "{" not in together:
+        return list(texts)
+    try:
+        found = _filled(together, facts).split(_BETWEEN)
+    except _MISTAKES:
+        found = []
+    if len(found) != len(texts):  # one of them fails, or a value has the separator in it
+        found = [_alone(text, facts) for text in texts]
+    return [" ".join(text.split()) for text in found]
+
+
+_MISTAKES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+def _alone(text: str, facts: Mapping[str, Any]) -> str:
+    try:
+        return _filled(text, facts)
+    except _MISTAKES as error:
+        return f"{text} (cannot be filled in: {error})"
+
+
+def _filled(text: str, facts: Mapping[str, Any]) -> str:
+    # As Template.render, but without copying globals for each of a hundred thousand alerts.
+    template = compiled(text)
+    return "".join(template.root_render_func(template.new_context({**_KNOWN, **facts}, shared=True)))

@@ -1,0 +1,96 @@
+"""Ways to tell of alerts, one file each.
+
+A transport is what the routing file says of it, and `send`: many alerts, one call. What it cannot do is raised as a
+SendError that says whether trying again is of use, and never holds a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import httpx
+
+from alerts.secrets import hidden
+
+TIMEOUT_SECONDS = 10.0
+REFUSALS = (400, 401, 403, 404, 405, 410, 413, 422)
+"""Answers after which sending the same again is of no use."""
+
+
+class AlertLike(Protocol):
+    """What a transport needs to know of an alert; `alerts.routing.Told` is one."""
+
+    @property
+    def rule(self) -> str: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def active_at(self) -> datetime: ...
+    @property
+    def resolved_at(self) -> datetime | None: ...
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def annotations(self) -> Mapping[str, str]: ...
+
+
+class Transport(Protocol):
+    """One endpoint.
+
+    resend: at most so long apart, whatever the route says; None: as the route says.   keeps_alive: its reminders are no
+    news to anybody and are not written down.   most: alerts in one call.
+    """
+
+    @property
+    def resend(self) -> timedelta | None: ...
+    @property
+    def keeps_alive(self) -> bool: ...
+    @property
+    def most(self) -> int: ...
+
+    def endpoints(self) -> Sequence[Transport]:
+        """Itself, or one for each address."""
+        ...
+
+    def send(self, alerts: Sequence[AlertLike], now: datetime) -> None:
+        """Errors: SendError; AlertError if a secret is missing."""
+        ...
+
+
+class SendError(Exception):
+    """It was not delivered. refused: trying the same again is of no use."""
+
+    def __init__(self, detail: str, refused: bool = False) -> None:
+        super().__init__(detail)
+        self.refused = refused
+
+
+def post(url: str, secrets: Sequence[str] = (), **request: Any) -> httpx.Response:
+    """POSTs and answers what came back, if it was a success. Errors: SendError without the secrets."""
+    try:
+        answer = httpx.post(url, timeout=TIMEOUT_SECONDS, follow_redirects=False, **request)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError):
+        raise SendError("the address is not usable", refused=True) from None
+    except httpx.HTTPError as error:
+        raise SendError(hidden(f"{type(error).__name__}: {error}", (*secrets, url))) from None
+    if not answer.is_success:
+        text = hidden(" ".join(answer.text[:200].split()), secrets)
+        raise SendError(f"answered {answer.status_code}: {text}", answer.status_code in REFUSALS)
+    return answer
+
+
+def rfc3339(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def words(alert: AlertLike) -> str:
+    """An alert in one line."""
+    severity = alert.labels.get("severity", "")
+    head = "RESOLVED" if alert.kind == "resolved" else severity.upper()
+    return f"[{head}] {alert.annotations.get('summary') or alert.rule}"

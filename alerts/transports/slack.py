@@ -1,0 +1,58 @@
+"""Slack, by an incoming webhook. Its address is a secret. Source: https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from alerts.rule import Part
+from alerts.secrets import Secret
+from alerts.transports import AlertLike, post, words
+
+SHOWN = 20
+"""Alerts that one message shows; it says how many more there are."""
+_COLORS = {"critical": "#b3261e", "warning": "#b26a00", "info": "#1f5fa8"}
+
+
+class Slack(Part):
+    """Mattermost and others that take Slack's messages fit too."""
+
+    url: Secret
+    resend: None = None
+    keeps_alive: bool = False
+    most: int = 1000
+
+    def endpoints(self) -> list[Slack]:
+        return [self]
+
+    def send(self, alerts: Sequence[AlertLike], now: datetime) -> None:
+        url = self.url.read()
+        post(url, [url], json=message(alerts))
+
+
+def message(alerts: Sequence[AlertLike]) -> dict[str, Any]:
+    shown = [_attachment(alert) for alert in alerts[:SHOWN]]
+    more = len(alerts) - len(shown)
+    text = escaped(words(alerts[0])) if len(alerts) == 1 else f"{len(alerts)} alerts"
+    return {"text": text + (f", of which {more} are not shown" if more else ""), "attachments": shown}
+
+
+def _attachment(alert: AlertLike) -> dict[str, Any]:
+    notes = alert.annotations
+    parts = (notes.get("description"), notes.get("action") and f"Proposed: {notes['action']}", notes.get("runbook"))
+    text = "\n".join(part for part in parts if part)
+    color = "#2e7d32" if alert.kind == "resolved" else _COLORS.get(alert.labels.get("severity", ""), "#666666")
+    return {
+        "color": color,
+        "fallback": escaped(words(alert)),
+        "title": escaped(words(alert)),
+        "text": escaped(text),
+        "footer": f"{alert.fingerprint} · owner {escaped(alert.labels.get('owner', 'nobody'))}",
+        "ts": int(alert.active_at.timestamp()),
+    }
+
+
+def escaped(text: str) -> str:
+    """Slack's own marks taken literally: a tenant may be called <!channel>."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

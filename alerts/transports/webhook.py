@@ -1,0 +1,66 @@
+"""A webhook of the site's own: JSON, signed.
+
+The signature is HMAC-SHA256 over the timestamp, a dot and the body, in hex; a receiver compares it in constant time and
+refuses timestamps that are more than a few minutes old:
+
+    X-Gpuledger-Timestamp: 1790000000
+    X-Gpuledger-Signature: sha256=<hex of hmac(secret, "1790000000." + body)>
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from alerts.rule import Part
+from alerts.secrets import Secret
+from alerts.transports import AlertLike, post, rfc3339
+
+
+class Webhook(Part):
+    """url: plain, or a secret where it holds one.   secret: signs; absent: nothing is signed."""
+
+    url: str | Secret
+    secret: Secret | None = None
+    resend: None = None
+    keeps_alive: bool = False
+    most: int = 100
+
+    def endpoints(self) -> list[Webhook]:
+        return [self]
+
+    def send(self, alerts: Sequence[AlertLike], now: datetime) -> None:
+        body = json.dumps({"version": 1, "alerts": [document(alert) for alert in alerts]}, ensure_ascii=False).encode()
+        headers = {"Content-Type": "application/json"}
+        secrets = []
+        url = self.url if isinstance(self.url, str) else self.url.read()
+        if not isinstance(self.url, str):
+            secrets.append(url)
+        if self.secret is not None:
+            secrets.append(self.secret.read())
+            timestamp = str(int(now.timestamp()))
+            headers["X-Gpuledger-Timestamp"] = timestamp
+            headers["X-Gpuledger-Signature"] = signature(secrets[-1], timestamp, body)
+        post(url, secrets, content=body, headers=headers)
+
+
+def signature(secret: str, timestamp: str, body: bytes) -> str:
+    return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def document(alert: AlertLike) -> dict[str, Any]:
+    """An alert as receivers see it. The fingerprint and active_at name the occurrence: the same pair may come again."""
+    return {
+        "fingerprint": alert.fingerprint,
+        "state": alert.kind,
+        "rule": alert.rule,
+        "active_at": rfc3339(alert.active_at),
+        "resolved_at": None if alert.resolved_at is None else rfc3339(alert.resolved_at),
+        "value": alert.value,
+        "labels": dict(alert.labels),
+        "annotations": dict(alert.annotations),
+    }

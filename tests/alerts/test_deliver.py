@@ -1,0 +1,234 @@
+"""Delivery over real HTTP and SMTP: what arrives, what is written down, what is tried again; and no secret anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from email import message_from_string
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alerts.deliver import Memory, Outcome, deliver
+from alerts.reading import attempts
+from alerts.routing import Routing
+from alerts.silences import add_silence
+from tests.alerts.facts import NOON, ago
+from tests.alerts.receivers import Received, http_receiver, smtp_receiver
+from tests.alerts.rules import look, rule, tell
+from warehouse.store import Store
+
+SECRET = "s3cr3t-value"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Received]:
+    with http_receiver() as received:
+        yield received
+
+
+def routes(**receiver: Any) -> Routing:
+    return Routing.model_validate({"receivers": {"r": receiver}, "routes": [{"receivers": ["r"], "resend": "1h"}]})
+
+
+def fire(store: Store, minutes: float = 9, *gpus: str) -> None:
+    for gpu in gpus or ("g0",):
+        tell(store, minutes, 11.0, gpu)
+    look(store, minutes, rule(tags={"category": "test"}, action="look at {{ labels.gpu }}", severity="critical"))
+
+
+def resolve(store: Store, minutes: float = 5) -> None:
+    tell(store, minutes, 1.0)
+    look(store, minutes, rule())
+
+
+def outcomes(results: list[Outcome]) -> list[str]:
+    return [one.outcome for one in results]
+
+
+def test_an_alertmanager_gets_labels_annotations_and_an_end_that_moves_on(facts: Store, receiver: Received) -> None:
+    fire(facts)
+    assert outcomes(deliver(facts, routes(alertmanager={"urls": [receiver.url + "/"]}), ago(9))) == ["sent"]
+    ((path, _, _),) = receiver.requests
+    assert path == "/api/v2/alerts"
+    ((document,),) = receiver.documents()
+    assert document["labels"] == {
+        "alertname": "too-high",
+        "severity": "critical",
+        "category": "test",
+        "gpu": "g0",
+        "tenant": "physics",
+        "owner": "physics",
+    }
+    assert document["annotations"]["summary"] == "g0 is at 11"
+    assert (document["startsAt"], document["endsAt"]) == ("2026-10-06T11:51:00.000Z", "2026-10-06T11:55:00.000Z")
+
+
+def test_reminders_to_an_alertmanager_go_on_and_are_not_written_down(facts: Store, receiver: Received) -> None:
+    fire(facts)
+    route, memory = routes(alertmanager={"urls": [receiver.url]}), Memory()
+    for minutes in (9, 8.5, 8, 7, 6):
+        deliver(facts, route, ago(minutes), memory)
+    resolve(facts)
+    deliver(facts, route, ago(5), memory)
+    deliver(facts, route, ago(4), memory)
+    ends = [document["endsAt"] for (document,) in receiver.documents()]
+    assert ends == [f"2026-10-06T11:{minute}:00.000Z" for minute in (55, 56, 57, 58, 55)]
+    assert [(row["kind"], row["outcome"]) for row in reversed(attempts(facts))] == [
+        ("firing", "sent"),
+        ("resolved", "sent"),
+    ]
+
+
+def test_a_restart_sends_a_reminder_and_no_second_beginning(facts: Store, receiver: Received) -> None:
+    fire(facts)
+    deliver(facts, routes(webhook={"url": receiver.url}), ago(9))
+    assert deliver(facts, routes(webhook={"url": receiver.url}), ago(8)) == []
+    assert len(receiver.requests) == 1
+
+
+def test_a_webhook_is_signed_over_the_time_and_the_very_bytes(
+    facts: Store, receiver: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    fire(facts, 9, "g0", "g1")
+    deliver(facts, routes(webhook={"url": receiver.url, "secret": {"env": "HOOK_SECRET"}}), NOON)
+    ((_, headers, body),) = receiver.requests
+    timestamp = headers["X-Gpuledger-Timestamp"]
+    assert timestamp == str(int(NOON.timestamp()))
+    expected = hmac.new(SECRET.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    assert headers["X-Gpuledger-Signature"] == f"sha256={expected}"
+    told = json.loads(body)["alerts"]
+    assert [one["labels"]["gpu"] for one in told] == ["g0", "g1"]
+    assert told[0]["state"] == "firing" and told[0]["active_at"] == "2026-10-06T11:51:00.000Z"
+
+
+def test_a_slack_message_takes_its_marks_literally(facts: Store, receiver: Received, tmp_path: Path) -> None:
+    (tmp_path / "slack").write_text(receiver.url + "/services/x\n")
+    fire(facts, 9, "<!channel>")
+    deliver(facts, routes(slack={"url": {"file": str(tmp_path / "slack")}}), ago(9))
+    (document,) = receiver.documents()
+    assert document["text"] == "[CRITICAL] &lt;!channel&gt; is at 11"
+    (attachment,) = document["attachments"]
+    assert "Proposed: look at &lt;!channel&gt;" in attachment["text"]
+    assert receiver.requests[0][0] == "/services/x"
+
+
+def test_a_slack_message_shows_twenty_alerts_and_says_how_many_more(
+    facts: Store, receiver: Received, tmp_path: Path
+) -> None:
+    (tmp_path / "slack").write_text(receiver.url)
+    fire(facts, 9, *(f"g{n:02}" for n in range(23)))
+    deliver(facts, routes(slack={"url": {"file": str(tmp_path / "slack")}}), ago(9))
+    (document,) = receiver.documents()
+    assert document["text"] == "23 alerts, of which 3 are not shown"
+    assert len(document["attachments"]) == 20
+
+
+def test_pagerduty_gets_a_trigger_and_a_resolve_under_one_key(
+    facts: Store, receiver: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PD", SECRET)
+    route = routes(pagerduty={"routing_key": {"env": "PD"}, "url": receiver.url})
+    fire(facts)
+    deliver(facts, route, ago(9))
+    resolve(facts)
+    deliver(facts, route, ago(5))
+    trigger, end = receiver.documents()
+    assert (trigger["event_action"], end["event_action"]) == ("trigger", "resolve")
+    assert trigger["dedup_key"] == end["dedup_key"] != ""
+    assert trigger["routing_key"] == SECRET
+    assert trigger["payload"]["severity"] == "critical"
+    assert trigger["payload"]["summary"] == "[CRITICAL] g0 is at 11"
+
+
+def test_a_mail_says_it_all_and_is_threaded(facts: Store) -> None:
+    with smtp_receiver() as received:
+        mail = {"host": "127.0.0.1", "port": received.port, "security": "none", "from": "gpuledger@example.org"}
+        fire(facts, 9, "große-GPU")
+        results = deliver(facts, routes(email={**mail, "to": ["ops@example.org", "lead@example.org"]}), ago(9))
+        assert outcomes(results) == ["sent"]
+    parsed = message_from_string(received.mails[0])
+    body = parsed.get_payload(decode=True)
+    assert isinstance(body, bytes)
+    assert "große-GPU is at 11" in body.decode()
+    assert "Proposed: look at große-GPU" in body.decode()
+    assert parsed["To"] == "ops@example.org, lead@example.org"
+    assert parsed["References"].endswith("@gpuledger>")
+
+
+def test_a_mail_that_is_refused_for_good_is_not_sent_every_few_seconds(facts: Store) -> None:
+    with smtp_receiver() as received:
+        received.answers += [550]
+        mail = {"host": "127.0.0.1", "port": received.port, "security": "none", "from": "a@b", "to": ["c@d"]}
+        fire(facts)
+        (result,) = deliver(facts, routes(email=mail), ago(9))
+    assert result.outcome in ("refused", "failed")
+    (row,) = attempts(facts)
+    assert row["next_attempt_at"] > ago(9)
+
+
+def test_failures_are_written_down_and_tried_again_until_it_works(facts: Store, receiver: Received) -> None:
+    receiver.answers += [503, 503]
+    fire(facts)
+    route = routes(webhook={"url": receiver.url})
+    seconds = [0, 5, 17, 20, 60, 120]
+    results = [outcomes(deliver(facts, route, ago(9) + timedelta(seconds=at))) for at in seconds]
+    assert results == [["failed"], [], ["failed"], [], ["sent"], []]
+    assert [(row["attempt"], row["outcome"]) for row in reversed(attempts(facts))] == [
+        (1, "failed"),
+        (2, "failed"),
+        (3, "sent"),
+    ]
+    assert attempts(facts)[1]["detail"] == "answered 503: hello"
+
+
+def test_an_address_where_nobody_listens_keeps_no_other_waiting(facts: Store, receiver: Received) -> None:
+    both = {"alertmanager": {"urls": ["http://127.0.0.1:9", receiver.url]}}
+    fire(facts)
+    results = {one.delivery.target: one.outcome for one in deliver(facts, routes(**both), ago(9))}
+    assert results == {"r/alertmanager/0": "failed", "r/alertmanager/1": "sent"}
+
+
+def test_no_secret_is_shown_whatever_goes_wrong(
+    facts: Store, receiver: Received, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("SLACK", f"http://127.0.0.1:9/{SECRET}")
+    monkeypatch.setenv("BAD", f"not a url {SECRET}")
+    receivers = {
+        "nobody": {"slack": {"url": {"env": "SLACK"}}},
+        "bad": {"slack": {"url": {"env": "BAD"}}},
+        "missing": {"pagerduty": {"routing_key": {"env": "NOT_SET"}, "url": receiver.url}},
+        "file": {"webhook": {"url": {"file": "/nowhere/at/all"}}},
+    }
+    route = Routing.model_validate({"receivers": receivers, "routes": [{"receivers": list(receivers)}]})
+    fire(facts)
+    results = {one.delivery.target.split("/")[0]: one for one in deliver(facts, route, ago(9))}
+    assert {name: one.outcome for name, one in results.items()} == {
+        "nobody": "failed",
+        "bad": "refused",
+        "missing": "refused",
+        "file": "refused",
+    }
+    assert "NOT_SET" in results["missing"].detail
+    told = json.dumps(attempts(facts), default=str) + caplog.text
+    assert SECRET not in told
+
+
+def test_silenced_alerts_are_told_when_the_silence_is_over(facts: Store, receiver: Received) -> None:
+    fire(facts)
+    add_silence(facts, {"gpu": "g*"}, ago(5), "ann", "moving racks", ago(9))
+    route = routes(webhook={"url": receiver.url})
+    assert deliver(facts, route, ago(9)) == []
+    assert outcomes(deliver(facts, route, ago(5))) == ["sent"]
+
+
+def test_nothing_is_sent_without_a_route(facts: Store) -> None:
+    fire(facts)
+    assert deliver(facts, Routing(), ago(9)) == []

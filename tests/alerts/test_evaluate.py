@@ -1,0 +1,250 @@
+"""Evaluation: instants from the watermark, states that survive, failures and missing data that are alerts."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from alerts import evaluate as engine
+from alerts import journal
+from alerts.evaluate import instants
+from alerts.reading import alerts, history
+from tests.alerts.facts import NOON, ago, put
+from tests.alerts.rules import alive, look, own_rules, rule, states, tell
+from warehouse.errors import StoreError
+from warehouse.store import Store
+
+
+def test_an_alert_is_pending_then_fires_then_resolves_each_as_a_row(facts: Store) -> None:
+    for minutes, value in ((9, 5.0), (8, 11.0), (7, 12.0), (6, 13.0), (5, 2.0)):
+        tell(facts, minutes, value)
+        look(facts, minutes, rule(**{"for": "2m"}))
+    told = [(row["state"], row["at"], row["value"]) for row in reversed(history(facts))]
+    assert told == [("pending", ago(8), 11.0), ("firing", ago(6), 13.0), ("resolved", ago(5), 13.0)]
+    (row,) = alerts(facts, NOON, states=("resolved",))
+    assert row["labels"] == {
+        "alertname": "too-high",
+        "severity": "warning",
+        "gpu": "g0",
+        "tenant": "physics",
+        "owner": "physics",
+    }
+    assert row["annotations"]["summary"] == "g0 is at 13"
+
+
+def test_a_run_that_was_missed_is_made_up_for_minute_by_minute(facts: Store) -> None:
+    for minutes, value in ((9, 5.0), (8, 11.0), (7, 12.0), (6, 2.0), (5, 2.0)):
+        tell(facts, minutes, value)
+        if minutes in (9, 5):
+            report = look(facts, minutes)
+    assert states(report) == [("8", "firing"), ("6", "resolved")]
+
+
+def test_evaluating_again_at_the_same_time_changes_nothing(facts: Store) -> None:
+    tell(facts, 9, 11.0)
+    assert len(look(facts, 9).transitions) == 1
+    again = look(facts, 9)
+    assert (again.instants, again.transitions) == (0, [])
+
+
+def test_a_restart_does_not_fire_again(facts: Store) -> None:
+    for minutes in (9, 8, 7):
+        tell(facts, minutes, 11.0)
+        with facts.another() as connection:  # nothing is kept but the store
+            look(connection, minutes)
+    assert [row["state"] for row in history(facts)] == ["firing"]
+
+
+def test_the_watermark_is_the_newest_fact_and_not_the_clock(facts: Store) -> None:
+    tell(facts, 60, 11.0)
+    assert look(facts, 0).until == ago(60)
+    put(facts, [alive(58)])
+    assert look(facts, 0).until == ago(58)
+
+
+def test_facts_of_the_future_do_not_move_the_watermark(facts: Store) -> None:
+    tell(facts, 9, 11.0)
+    facts.command("INSERT INTO events (ts, allocation_id, event) VALUES ('2030-01-01 00:00:00', 'x', 'submitted')")
+    assert look(facts, 5).until == ago(9)
+
+
+def test_unknown_neither_fires_nor_resolves(facts: Store) -> None:
+    for minutes, value in ((9, None), (8, 11.0), (7, None), (6, None), (5, 3.0)):
+        tell(facts, minutes, value)
+        look(facts, minutes)
+    assert [(row["state"], row["at"]) for row in reversed(history(facts))] == [("firing", ago(8)), ("resolved", ago(5))]
+
+
+def test_rows_before_the_commit_are_not_seen_and_the_instants_are_evaluated_again(
+    facts: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(facts, 9, 5.0)
+    look(facts, 9)
+    tell(facts, 8, 11.0)
+    with monkeypatch.context() as broken:
+        command = facts.command
+
+        def cut(sql: str, *arguments: object, **more: object) -> None:
+            if "INTO alert_runs" in sql:
+                raise StoreError("store", "gone")
+            command(sql, *arguments, **more)  # type: ignore[arg-type]
+
+        broken.setattr(facts, "command", cut)
+        with pytest.raises(StoreError):
+            look(facts, 8)
+    assert facts.value("SELECT count() FROM alert_transitions") == 1
+    assert history(facts) == []
+    report = look(facts, 8)
+    assert states(report) == [("8", "firing")]
+    assert len(history(facts)) == 1
+
+
+def test_chunks_are_written_on_the_way(facts: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "CHUNK", 5)
+    tell(facts, 30, 5.0)
+    look(facts, 30)
+    tell(facts, 8, 11.0)
+    look(facts, 8)
+    assert facts.value("SELECT count() FROM alert_runs") == 1 + 22 // 5 + 1
+
+
+def test_a_stop_keeps_what_was_done_and_the_next_run_carries_on(facts: Store) -> None:
+    tell(facts, 9, 5.0)
+    look(facts, 9)
+    tell(facts, 8, 11.0)
+    stop = threading.Event()
+    stop.set()
+    assert look(facts, 8, stop=stop).until == ago(9)
+    assert states(look(facts, 8)) == [("8", "firing")]
+
+
+def test_a_query_that_fails_is_an_alert_and_leaves_its_rule_s_states_as_they_are(facts: Store) -> None:
+    tell(facts, 9, 11.0)
+    look(facts, 9, rule(), *own_rules())
+    broken = rule(sql="SELECT nonsense FROM nowhere", query="broken.sql")
+    tell(facts, 8, 2.0)
+    report = look(facts, 8, broken, *own_rules())
+    assert "nowhere" in report.problems["too-high"]
+    firing = {(row["rule"], row["labels"].get("gpu", "")) for row in alerts(facts, NOON)}
+    assert firing == {("too-high", "g0"), ("alert-evaluation-failed", "")}
+    tell(facts, 7, 2.0)
+    look(facts, 7, rule(), *own_rules())
+    assert alerts(facts, NOON) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("SELECT 'g0' AS gpu, 't' AS tenant", "no column value"),
+        ("SELECT 'g0' AS gpu, 't' AS tenant, arrayJoin([1, 2]) AS value", "two rows of one identity (gpu=g0)"),
+        ("SELECT toString(number) AS gpu, '' AS tenant, 1 AS value FROM numbers(10001)", "more than 10000"),
+    ],
+)
+def test_rows_that_cannot_be_instances_are_a_failure_said_in_words(facts: Store, sql: str, problem: str) -> None:
+    tell(facts, 9, 1.0)
+    report = look(facts, 9, rule(sql=sql), *own_rules())
+    assert problem in report.problems["too-high"]
+    assert [row["rule"] for row in alerts(facts, NOON)] == ["alert-evaluation-failed"]
+
+
+def test_facts_that_stopped_are_an_alert_of_each_rule_that_needs_them(facts: Store) -> None:
+    needy = rule(needs={"service_levels": "1m"}, interval="3m")
+    tell(facts, 9, 11.0)
+    look(facts, 9, needy, *own_rules())
+    put(facts, [alive(3)])
+    report = look(facts, 3, needy, *own_rules())
+    assert report.problems["too-high"].startswith("no service_levels since 2026-10-06 11:51:00Z")
+    assert {row["rule"] for row in alerts(facts, NOON)} == {"too-high", "alert-evaluation-failed"}
+
+
+def test_a_fact_that_this_site_never_had_is_no_failure_and_one_that_every_site_has_is(facts: Store) -> None:
+    put(facts, [alive(3)])
+    assert look(facts, 3, rule(needs={"metrics": "5m"})).problems == {}
+    put(facts, [alive(2)])
+    assert look(facts, 2, rule(needs={"samples": "5m"})).problems == {"too-high": "no samples at all"}
+
+
+def test_a_store_to_which_nothing_comes_any_more_says_so_by_the_clock_and_is_well_again_after(facts: Store) -> None:
+    rules = own_rules()
+    look(facts, 90, *rules, live=True)
+    assert [row["evidence"]["newest"] for row in alerts(facts, NOON)] == ["never"]
+    put(facts, [alive(80)])
+    look(facts, 79, *rules, live=True)
+    assert alerts(facts, NOON) == []
+    look(facts, 51, *rules, live=True)
+    assert alerts(facts, NOON) == []
+    look(facts, 50, *rules, live=True)
+    assert [row["rule"] for row in alerts(facts, NOON)] == ["alert-data-stopped"]
+
+
+def test_rule_files_that_are_of_no_use_are_an_alert(facts: Store) -> None:
+    put(facts, [alive(3)])
+    look(facts, 3, *own_rules(), live=True, broken="x.yaml: condition: missing")
+    (row,) = alerts(facts, NOON)
+    assert "x.yaml: condition: missing" in row["annotations"]["summary"]
+    look(facts, 2, *own_rules(), live=True)
+    assert alerts(facts, NOON) == []
+
+
+def test_what_lies_too_far_back_is_skipped_and_said(facts: Store) -> None:
+    tell(facts, 5000, 1.0)
+    look(facts, 5000, rule(), *own_rules())
+    tell(facts, 9, 1.0)
+    report = look(facts, 9, rule(interval="1h"), *own_rules())
+    assert "not evaluated from" in report.problems["*"]
+    told = [row["state"] for row in history(facts, "alert-evaluation-failed")]
+    assert told == ["resolved", "firing"]
+
+
+def test_the_alerts_of_a_rule_that_was_removed_are_over(facts: Store) -> None:
+    tell(facts, 9, 11.0)
+    look(facts, 9)
+    tell(facts, 8, 11.0)
+    look(facts, 8, rule(name="another"))
+    assert [row["rule"] for row in alerts(facts, NOON)] == ["another"]
+    assert history(facts, "too-high")[0]["annotations"]["summary"] == "the rule too-high was removed"
+
+
+def test_excluded_instances_never_alert_and_overrides_have_their_own_threshold(facts: Store) -> None:
+    tell(facts, 9, 11.0, "g0", "platform")
+    tell(facts, 9, 11.0, "g1", "physics")
+    tell(facts, 9, 11.0, "g2", "vision")
+    own = rule(exclude=[{"tenant": "plat*"}], overrides=[{"match": {"tenant": "vision"}, "threshold": 20}])
+    look(facts, 9, own)
+    assert [row["labels"]["gpu"] for row in alerts(facts, NOON)] == ["g1"]
+
+
+def test_two_servers_at_once_do_no_harm(facts: Store) -> None:
+    tell(facts, 9, 1.0)
+    look(facts, 9)
+    tell(facts, 8, 11.0)
+    threads = [threading.Thread(target=look, args=(facts, 8)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [row["state"] for row in history(facts)] == ["firing"]
+
+
+def test_instants_lie_on_each_rule_s_own_grid() -> None:
+    fast, slow = rule(interval="1m"), rule(name="slow", interval="5m", **{"for": "10m"})
+    due = list(instants([fast, slow], NOON - timedelta(minutes=6), NOON))
+    assert [at for at, rules in due if fast in rules] == [NOON - timedelta(minutes=n) for n in range(5, -1, -1)]
+    assert [at for at, rules in due if slow in rules] == [NOON - timedelta(minutes=5), NOON]
+    first = list(instants([fast, slow], None, NOON + timedelta(seconds=90)))
+    assert [at for at, rules in first if slow in rules] == [NOON - timedelta(minutes=n) for n in (10, 5, 0)]
+    assert [at for at, rules in first if fast in rules] == [NOON + timedelta(minutes=1)]
+
+
+def test_the_journal_gives_back_what_it_was_given(facts: Store) -> None:
+    tell(facts, 9, 11.0)
+    look(facts, 9, rule(keep_firing_for="5m"))
+    tell(facts, 8, 1.0)
+    (one,) = look(facts, 8, rule(keep_firing_for="5m")).transitions
+    (read,) = journal.active_alerts(facts)["too-high"].values()
+    assert read.quiet_since == ago(8)
+    assert {name: getattr(read, name) for name in ("state", "at", "active_at", "fired_at", "value")} == {
+        name: getattr(one.alert, name) for name in ("state", "at", "active_at", "fired_at", "value")
+    }

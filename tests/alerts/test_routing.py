@@ -1,0 +1,239 @@
+"""Routing is a pure function: who is told of what, when again, and why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alerts.errors import AlertError
+from alerts.hours import Hours
+from alerts.matchers import fits
+from alerts.routing import Attempt, Log, Routing, Silence, Told, deliveries, held_back, load_routing, next_attempt
+from alerts.state import State
+from tests.alerts.facts import NOON, ago
+
+RECEIVERS = {
+    "hook": {"webhook": {"url": "http://localhost/"}},
+    "chat": {"slack": {"url": {"env": "SLACK"}}},
+    "am": {"alertmanager": {"urls": ["http://a", "http://b"]}},
+}
+
+
+def routing(*routes: dict[str, Any], **more: Any) -> Routing:
+    return Routing.model_validate({"receivers": RECEIVERS, "routes": list(routes), **more})
+
+
+def alert(fingerprint: str = "f", state: str = "firing", active: float = 10, **labels: str) -> Told:
+    over = ago(1) if state == "resolved" else None
+    told = {"alertname": "rule", "severity": "warning", **labels}
+    return Told(told["alertname"], fingerprint, State(state), ago(active), over, 1.0, told, {"summary": "it is"}, NOON)
+
+
+def due(alerts: list[Told], route: Routing, log: Log | None = None, now: Any = NOON, **more: Any) -> list[str]:
+    """`target fingerprint kind`, with the attempt if it is not the first, and `again` for reminders."""
+    return [
+        f"{one.target} {one.alert.fingerprint} {one.alert.kind}"
+        + (f" attempt {one.attempt}" if one.attempt > 1 else "")
+        + (" again" if one.again else "")
+        for one in deliveries(alerts, route, more.get("silences", []), log or {}, now)
+    ]
+
+
+def attempt(minutes: float, kind: str = "firing", outcome: str = "sent", number: int = 1, **more: Any) -> Attempt:
+    return Attempt(ago(minutes), more.pop("active_at", ago(10)), kind, number, outcome, **more)  # type: ignore[arg-type]
+
+
+def test_the_first_route_that_fits_counts_unless_it_continues() -> None:
+    routes = [
+        {"match": {"severity": "critical"}, "receivers": ["chat"]},
+        {"match": {"tenant": "phys*"}, "receivers": ["hook"], "continue": True},
+        {"receivers": ["am"]},
+    ]
+    am = ["am/alertmanager/0 f firing", "am/alertmanager/1 f firing"]
+    assert due([alert(severity="critical", tenant="physics")], routing(*routes)) == ["chat/slack f firing"]
+    assert due([alert(tenant="physics")], routing(*routes)) == ["hook/webhook f firing", *am]
+    assert due([alert(tenant="vision")], routing(*routes)) == am
+
+
+def test_each_of_several_alertmanagers_is_a_target_of_its_own() -> None:
+    log = {("am/alertmanager/0", "f"): attempt(0)}
+    assert due([alert()], routing({"receivers": ["am"]}), log) == ["am/alertmanager/1 f firing"]
+
+
+def test_a_target_that_knows_is_reminded_after_the_resend_interval() -> None:
+    route = routing({"receivers": ["hook"], "resend": "1h"})
+    assert due([alert(active=90)], route, {("hook/webhook", "f"): attempt(59, active_at=ago(90))}) == []
+    assert due([alert(active=90)], route, {("hook/webhook", "f"): attempt(60, active_at=ago(90))}) == [
+        "hook/webhook f firing again"
+    ]
+
+
+def test_an_alertmanager_is_reminded_every_minute_whatever_the_route_says() -> None:
+    log = {(f"am/alertmanager/{n}", "f"): attempt(1) for n in (0, 1)}
+    assert len(due([alert()], routing({"receivers": ["am"], "resend": "4h"}), log)) == 2
+
+
+def test_a_failure_is_tried_again_when_it_is_due_and_counted() -> None:
+    log = {("hook/webhook", "f"): attempt(1, outcome="failed", number=2, next_attempt_at=NOON)}
+    route = routing({"receivers": ["hook"]})
+    assert due([alert()], route, log, NOON - timedelta(seconds=1)) == []
+    assert due([alert()], route, log) == ["hook/webhook f firing attempt 3"]
+
+
+def test_the_end_is_told_once_to_whom_the_beginning_was() -> None:
+    route = routing({"receivers": ["hook"]})
+    over = alert(state="resolved")
+    assert due([over], route, {("hook/webhook", "f"): attempt(5)}) == ["hook/webhook f resolved"]
+    assert due([over], route, {("hook/webhook", "f"): attempt(1, "resolved")}) == []
+
+
+def test_an_alert_that_came_and_went_between_two_looks_is_told_of() -> None:
+    assert due([alert(state="resolved")], routing({"receivers": ["hook"]})) == ["hook/webhook f resolved"]
+
+
+def test_a_second_occurrence_is_told_anew() -> None:
+    log = {("hook/webhook", "f"): attempt(20, "resolved", active_at=ago(60))}
+    assert due([alert()], routing({"receivers": ["hook"]}), log) == ["hook/webhook f firing"]
+
+
+@pytest.mark.parametrize(
+    ("number", "outcome", "told"),
+    [(2, "failed", False), (3, "failed", True), (1, "refused", True), (1, "sent", False)],
+)
+def test_the_fallback_is_told_where_a_receiver_cannot_be_reached(number: int, outcome: str, told: bool) -> None:
+    log = {("hook/webhook", "f"): attempt(1, outcome=outcome, number=number, next_attempt_at=NOON + timedelta(hours=1))}
+    route = routing({"receivers": ["hook"], "fallback": ["chat"]})
+    assert due([alert()], route, log) == (["chat/slack f firing"] if told else [])
+
+
+def test_the_fallback_waits_while_one_of_several_alertmanagers_answers() -> None:
+    route = routing({"receivers": ["am"], "fallback": ["chat"]})
+    down = attempt(0, outcome="failed", number=9, next_attempt_at=NOON + timedelta(hours=1))
+    assert due([alert()], route, {("am/alertmanager/0", "f"): down, ("am/alertmanager/1", "f"): attempt(0)}) == []
+    both = {("am/alertmanager/0", "f"): down, ("am/alertmanager/1", "f"): down}
+    assert due([alert()], route, both) == ["chat/slack f firing"]
+
+
+def test_outside_its_hours_a_route_waits_and_what_still_fires_is_told_when_they_begin() -> None:
+    office = {"timezone": "Europe/Berlin", "days": ["mon", "tue"], "from": "09:00", "to": "17:00"}
+    route = routing({"receivers": ["hook"], "hours": "office"}, {"receivers": ["chat"]}, hours={"office": office})
+    monday = NOON - timedelta(days=1)  # 14:00 in Berlin
+    assert due([alert()], route, now=monday.replace(hour=6, minute=59)) == []  # and no other route takes it
+    assert due([alert()], route, now=monday.replace(hour=7)) == ["hook/webhook f firing"]
+    assert due([alert()], route, now=monday.replace(hour=15)) == []
+    assert due([alert()], route, now=NOON + timedelta(days=1)) == []
+
+
+@pytest.mark.parametrize(
+    ("hours", "at", "is_open"),
+    [
+        ({"from": "22:00", "to": "06:00", "days": ["fri"]}, "2026-10-09 22:00", True),
+        ({"from": "22:00", "to": "06:00", "days": ["fri"]}, "2026-10-10 05:59", True),  # belongs to Friday
+        ({"from": "22:00", "to": "06:00", "days": ["fri"]}, "2026-10-10 22:00", False),
+        ({"from": "22:00", "to": "06:00", "days": ["fri"]}, "2026-10-09 05:00", False),
+        ({}, "2026-10-09 23:59", True),
+        ({"timezone": "Asia/Kolkata", "from": "09:00", "to": "10:00"}, "2026-10-09 03:30", True),
+        ({"timezone": "Asia/Kolkata", "from": "09:00", "to": "10:00"}, "2026-10-09 04:30", False),
+    ],
+)
+def test_hours_are_those_of_the_clock_on_the_wall(hours: dict[str, Any], at: str, is_open: bool) -> None:
+    from datetime import datetime
+
+    assert Hours.model_validate(hours).open_at(datetime.fromisoformat(at + "+00:00")) is is_open
+
+
+def silence(minutes_left: float = 60, **matchers: str) -> Silence:
+    return Silence("s1", {k: (v,) for k, v in matchers.items()}, ago(60), ago(-minutes_left), "ann", "maintenance")
+
+
+def test_a_silenced_alert_is_not_told_and_is_when_the_silence_ends() -> None:
+    route, quiet = routing({"receivers": ["hook"]}), [silence(5, node="n1")]
+    assert due([alert(node="n1"), alert("g", node="n2")], route, silences=quiet) == ["hook/webhook g firing"]
+    later = NOON + timedelta(minutes=5)
+    assert due([alert(node="n1")], route, now=later, silences=quiet) == ["hook/webhook f firing"]
+
+
+def test_the_end_of_what_a_target_knows_is_told_though_silenced() -> None:
+    route, quiet = routing({"receivers": ["hook"]}), [silence(node="n1")]
+    over = alert(state="resolved", node="n1")
+    assert due([over], route, {("hook/webhook", "f"): attempt(5)}, silences=quiet) == ["hook/webhook f resolved"]
+    assert due([over], route, silences=quiet) == []
+
+
+def test_a_node_that_is_down_keeps_its_devices_quiet_and_no_others() -> None:
+    node = alert("n", alertname="node-unavailable", cluster="c", node="n1")
+    one = alert("a", alertname="device-unavailable", cluster="c", node="n1")
+    other = alert("b", alertname="device-unavailable", cluster="c", node="n2")
+    assert held_back([node, one, other], Routing(), [], NOON) == {"a": "inhibited by node-unavailable"}
+    over = replace(node, state=State.resolved)
+    assert held_back([over, one, other], Routing(), [], NOON) == {}
+
+
+def test_of_the_ladder_only_the_highest_rung_is_told() -> None:
+    rungs = ("idle-holder-notice", "idle-holder", "idle-holder-reclaim")
+    ladder = [alert(name, alertname=name, cluster="c", allocation_id="j") for name in rungs]
+    assert set(held_back(ladder, Routing(), [], NOON)) == set(rungs[:2])
+
+
+def test_nothing_inhibits_itself() -> None:
+    own = {"source": {"severity": "*"}, "target": {"severity": "*"}}
+    assert held_back([alert("a"), alert("b")], routing({"receivers": ["hook"]}, inhibit=[own]), [], NOON) == {}
+
+
+@given(st.integers(1, 60), st.booleans(), st.floats(0, 1))
+def test_attempts_are_further_and_further_apart_and_never_more_than_a_quarter_of_an_hour_and_a_tenth(
+    number: int, refused: bool, luck: float
+) -> None:
+    wait = (next_attempt(NOON, number, refused, luck) - NOON).total_seconds()
+    assert 13.5 <= wait <= 990
+    assert wait >= 0.9 * min(900, 15 * 2 ** (number - 1)) or refused
+    assert next_attempt(NOON, number + 1, refused, luck) >= next_attempt(NOON, number, refused, luck)
+
+
+@pytest.mark.parametrize(
+    ("match", "labels", "expected"),
+    [
+        ({"a": ("x*",)}, {"a": "xy"}, True),
+        ({"a": ("x*", "z")}, {"a": "z"}, True),
+        ({"a": ("!x*",)}, {"a": "xy"}, False),
+        ({"a": ("!x*",)}, {}, True),
+        ({"a": ("",)}, {}, True),
+        ({"a": ("?*",)}, {}, False),
+        ({"a": ("x",), "b": ("y",)}, {"a": "x"}, False),
+        ({}, {"a": "x"}, True),
+        ({"a": ("physics",)}, {"a": "physics-lab"}, False),
+    ],
+)
+def test_matchers(match: dict[str, tuple[str, ...]], labels: dict[str, str], expected: bool) -> None:
+    assert fits(match, labels) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("routes: [{receivers: [nobody]}]", "no receiver 'nobody'"),
+        ("receivers: {a: {webhook: {url: http://x}}}\nroutes: [{receivers: [a], hours: night}]", "no hours 'night'"),
+        ("receivers: {a: {}}", "a receiver needs one of"),
+        ("receivers: {a: {slack: {url: 'https://hooks.slack.com/x'}}}", "receivers.a.slack.url"),
+        ("receivers: {a: {slack: {url: {env: A, file: /b}}}}", "one of them"),
+        ("receivers: {a: {telegram: {}}}", "unknown key"),
+        ("hours: {o: {from: 9}}", "hours.o.from"),
+        ("hours: {o: {timezone: Mars/Base}}", "a time zone fits"),
+        ("routes: [{receivers: []}]", "routes[0].receivers"),
+        ("routes: [{match: physics, receivers: [a]}]", "labels with globs fit"),
+        ("- a", "not a routing file"),
+    ],
+)
+def test_a_routing_file_that_is_of_no_use_is_refused_naming_the_key(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "routing.yaml"
+    path.write_text(text)
+    with pytest.raises(AlertError) as error:
+        load_routing(path)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,64 @@
+"""Each shipped rule fires on its facts, and not on their nearest neighbour."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from alerts.evaluate import evaluate
+from alerts.rule_files import load_rules
+from tests.alerts.cases import CASES, Case
+from tests.alerts.facts import NOON, put
+from tests.stores import fresh_store
+
+OF_THE_WHOLE_STORE = {
+    "alert-data-stopped",
+    "alert-delivery-failing",
+    "alert-evaluation-failed",
+    "budget-threshold",
+    "claims-refused",
+    "delivery-lag",
+    "ledger-late",
+    "ledger-not-balanced",
+    "quota-breached",
+    "quota-guarantee-missed",
+    "service-error-burn",
+    "service-latency",
+    "spend-anomaly",
+}
+"""Rules whose cases are in test_store_rules.py: they look at more than one cluster, or need more than facts."""
+
+
+@pytest.fixture(scope="module")
+def firing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], set[tuple[str, ...]]]]:
+    """(rule, cluster): the identities that fire at noon, all cases evaluated at once."""
+    found: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
+    facts = [(record, {**row, "cluster": case.cluster}) for case in CASES for record, row in case.facts]
+    with fresh_store(tmp_path_factory.mktemp("store")) as store:
+        put(store, facts)
+        rules = {rule.name: rule for rule in load_rules()}
+        report = evaluate(store, list(rules.values()), NOON, delay=NOON - NOON)
+        assert report.problems == {}
+        for one in report.transitions:
+            if one.alert.state == "firing" and "cluster" in one.labels:
+                names = [name for name in rules[one.alert.rule].identity if name != "cluster"]
+                words = tuple(sorted(f"{name}={one.labels.get(name, '')}" for name in names))
+                found[one.alert.rule, one.labels["cluster"]].add(words)
+        yield found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}: {case.name}")
+def test_the_rule_fires_on_these_facts_and_on_no_others(
+    case: Case, firing: dict[tuple[str, str], set[tuple[str, ...]]]
+) -> None:
+    expected = {tuple(sorted(case.fires))} if case.fires else set()
+    assert firing.get((case.rule, case.cluster), set()) == expected
+
+
+def test_every_rule_has_a_case_that_fires_and_one_that_does_not() -> None:
+    for rule in {rule.name for rule in load_rules()} - OF_THE_WHOLE_STORE:
+        cases = [case for case in CASES if case.rule == rule]
+        assert any(case.fires for case in cases), rule
+        assert any(not case.fires for case in cases), rule

@@ -1,0 +1,58 @@
+"""Silences have an author and an end, can be ended early, and leave a trace."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from alerts.errors import AlertError
+from alerts.silences import add_silence, end_silence, silences
+from billing import audit
+from tests.alerts.facts import NOON, ago
+from warehouse.store import Store
+
+
+def test_a_silence_is_in_force_until_its_end(facts: Store) -> None:
+    added = add_silence(facts, {"node": ["n1", "n2*"]}, ago(-60), "ann", "new racks", NOON)
+    (read,) = silences(facts, ago(-59))
+    assert read == added
+    assert (read.author, read.reason, read.matchers) == ("ann", "new racks", {"node": ("n1", "n2*")})
+    assert silences(facts, ago(-60)) == []
+    assert silences(facts, ago(-60), past=True) == [added]
+
+
+def test_one_that_is_to_come_does_not_hold_yet(facts: Store) -> None:
+    later = add_silence(facts, {"node": "n1"}, ago(-60), "ann", "", NOON, starts_at=ago(-30))
+    assert not later.covers({"node": "n1"}, NOON)
+    assert later.covers({"node": "n1"}, ago(-30))
+
+
+def test_it_can_be_ended_early_and_both_are_on_record(facts: Store) -> None:
+    added = add_silence(facts, {"node": "n1"}, ago(-60), "ann", "", ago(10))
+    end_silence(facts, added.id, "bob", NOON)
+    assert silences(facts, NOON) == []
+    assert [(row["action"], row["actor"]) for row in audit.history(facts, "silence")] == [
+        ("silence.add", "ann"),
+        ("silence.end", "bob"),
+    ]
+    with pytest.raises(AlertError, match="none of that id is in force"):
+        end_silence(facts, added.id, "bob", NOON)
+
+
+@pytest.mark.parametrize(
+    ("matchers", "end", "author", "says"),
+    [
+        ({}, ago(-60), "ann", "would silence everything"),
+        ({"node": "n1"}, ago(-60), " ", "nobody named"),
+        ({"node": "n1"}, NOON, "ann", "not after its start"),
+        ({"node": 1}, ago(-60), "ann", "globs are texts"),
+    ],
+)
+def test_a_silence_about_everything_by_nobody_or_without_an_end_is_refused(
+    facts: Store, matchers: dict[str, Any], end: datetime, author: str, says: str
+) -> None:
+    with pytest.raises(AlertError, match=says):
+        add_silence(facts, matchers, end, author, "", NOON)
+    assert silences(facts, NOON) == []

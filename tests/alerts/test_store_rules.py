@@ -1,0 +1,239 @@
+"""Shipped rules that look at the whole store, the books, budgets or deliveries: firing, and the nearest not."""
+
+from __future__ import annotations
+
+import functools
+from datetime import date, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from alerts.deliver import deliver
+from alerts.evaluate import evaluate
+from alerts.routing import Routing
+from alerts.rule import Rule
+from alerts.rule_files import load_rules
+from billing.accounts.budget_file import apply_budgets, parse_budgets
+from billing.rates import apply_rate_card, parse_rate_card
+from ingest import ingest_tables
+from tests.alerts.facts import NOON, ago, device, ended, put, sampled, served, started, submitted
+from tests.alerts.rules import alive
+from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
+from warehouse.records import SAMPLES
+from warehouse.store import Store
+
+
+@functools.cache
+def shipped() -> dict[str, Rule]:
+    return {rule.name: rule for rule in load_rules()}
+
+
+def fires(store: Store, name: str, **parameters: Any) -> dict[tuple[str, ...], float | None]:
+    """Identity and value of what fires at noon."""
+    rule = shipped()[name]
+    rule = rule.model_copy(update={"parameters": {**rule.parameters, **parameters}, "needs": {}, "for_": 0})
+    put(store, [alive(0)])
+    report = evaluate(store, [rule], NOON, delay=timedelta(0), live=False)
+    assert report.problems == {}
+    own = [one for one in report.transitions if one.alert.rule == name]
+    for one in own:
+        assert one.alert.state == "firing"
+        assert "cannot be filled in" not in str(one.annotations), one.annotations
+    return {tuple(one.labels.get(word, "") for word in rule.identity): one.alert.value for one in own}
+
+
+def quotas(store: Store) -> None:
+    """physics holds 2.5 GPUs and has waited for 4 more for a quarter of an hour."""
+    put(
+        store,
+        [
+            *device("a"),
+            *device("b"),
+            *device("c", units=4),
+            *started("one", 100, "a", "b"),
+            *started("half", 100, "c", units=2),
+            *submitted("more", 15, gpus=4.0),
+            *submitted("new", 5, gpus=8.0),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("judge", "gpus", "value"),
+    [
+        ("quota-guarantee-missed", 4.0, 1.5),
+        ("quota-guarantee-missed", 100.0, 4.0),  # no more than it asks for
+        ("quota-guarantee-missed", 2.5, None),
+        ("quota-breached", 2.0, 0.5),
+        ("quota-breached", 2.5, None),
+    ],
+)
+def test_a_quota_is_missed_or_breached_by_so_many_gpus(
+    facts: Store, judge: str, gpus: float, value: float | None
+) -> None:
+    quotas(facts)
+    expected = {} if value is None else {("physics",): value}
+    assert fires(facts, judge, quotas={"physics": gpus}) == expected
+
+
+def test_a_guarantee_is_honoured_where_nothing_more_is_asked_for(facts: Store) -> None:
+    quotas(facts)
+    put(facts, [*ended("more", 1, "cancelled")])
+    assert fires(facts, "quota-guarantee-missed", quotas={"physics": 4.0}) == {}
+
+
+def test_quotas_may_be_by_queue_or_project_and_without_any_nothing_is_judged(facts: Store) -> None:
+    quotas(facts)
+    assert fires(facts, "quota-breached", quotas={"train": 1.0}, by="queue") == {("train",): 1.5}
+    assert fires(facts, "quota-breached") == {}
+
+
+def requests(store: Store, errors_of_a_hundred: float, minutes: int, first: int = 400) -> None:
+    """A request a second all the time; errors in the last so many minutes."""
+    put(store, [f for m in range(first, -1, -1) for f in served(m, "requests_per_second", 1.0)])
+    put(store, [f for m in range(minutes, -1, -1) for f in served(m, "errors_per_second", errors_of_a_hundred / 100)])
+
+
+def test_errors_that_burn_a_month_s_budget_in_two_days_alert_and_slower_ones_do_not(facts: Store) -> None:
+    requests(facts, 15, 70)  # 15 times what one percent allows, for more than an hour
+    assert list(fires(facts, "service-error-burn")) == [("", "chat")]
+
+
+def test_errors_just_below_do_not_alert(facts: Store) -> None:
+    requests(facts, 14, 70)
+    assert fires(facts, "service-error-burn") == {}
+
+
+def test_errors_that_are_over_do_not_alert(facts: Store) -> None:
+    requests(facts, 0, 400)
+    put(facts, [f for m in range(95, 29, -1) for f in served(m, "errors_per_second", 0.5, workload_id="r1")])
+    assert fires(facts, "service-error-burn") == {}
+
+
+def test_a_slow_burn_of_six_hours_alerts(facts: Store) -> None:
+    requests(facts, 7, 400)
+    assert list(fires(facts, "service-error-burn")) == [("", "chat")]
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "bounds", "expected"),
+    [
+        (2.0, 2.5, {"chat": 1.9}, {("", "chat"): 1.0}),
+        (1.5, 2.5, {"chat": 1.9}, {}),  # the bucket's low edge is within the bound: not certain
+        (2.0, 2.5, {"other": 1.9}, {}),
+        (2.0, 2.5, {}, {}),
+    ],
+)
+def test_a_service_is_slow_only_where_its_quantile_is_above_the_bound_for_certain(
+    facts: Store, low: float, value: float, bounds: dict[str, float], expected: dict[Any, Any]
+) -> None:
+    rows = [f for m in range(20) for f in served(m, "request_latency_seconds", value, quantile=0.95, value_low=low)]
+    put(facts, [*rows, *served(1, "request_latency_seconds", 99.0, quantile=0.5)])
+    assert fires(facts, "service-latency", bounds=bounds) == expected
+
+
+def test_the_ledger_is_late_after_three_hours(facts: Store) -> None:
+    put(facts, [alive(600)])
+    close(facts, [ago(240), ago(300)])
+    assert fires(facts, "ledger-late") == {("ledger",): 10_800.0}
+
+
+def test_the_ledger_is_not_late_after_two(facts: Store) -> None:
+    put(facts, [alive(600)])
+    close(facts, [ago(180)])
+    assert fires(facts, "ledger-late") == {}
+
+
+def test_a_ledger_that_was_never_closed_is_late_once_there_are_facts_for_it(facts: Store) -> None:
+    put(facts, [alive(181)])
+    assert fires(facts, "ledger-late") == {("ledger",): 10_860.0}
+
+
+def test_books_that_do_not_balance_alert_and_those_that_do_not_fail_do_not(facts: Store) -> None:
+    hour = at("2026-10-06 09:00")
+    put(facts, device("gpu-0", since=600))
+    fill(facts, [Row(hour, unallocated=HOUR_MS)])
+    assert fires(facts, "ledger-not-balanced") == {}
+    facts.command("TRUNCATE TABLE ledger_entries")
+    facts.command("TRUNCATE TABLE alert_runs")
+    fill(facts, [Row(hour, unallocated=HOUR_MS - 1)])
+    assert fires(facts, "ledger-not-balanced") == {("ledger",): 1.0}
+
+
+def test_claims_that_the_books_refuse_alert_for_a_week(facts: Store) -> None:
+    columns = {"reason": ["overlaps"] * 2, "allocation_id": ["new", "old"], "tenant": ["physics"] * 2}
+    times = pa.array([ago(60), ago(8 * 1440)], pa.timestamp("ms", "UTC"))
+    facts.insert("refused_claims", pa.table({**columns, "start_at": times, "end_at": times}))
+    assert fires(facts, "claims-refused") == {("overlaps",): 1.0}
+
+
+def books(store: Store, costs: list[str], until: date = date(2026, 10, 5)) -> None:
+    """So much on each of the days until a day; every hour of them is closed."""
+    card = parse_rate_card({"currency": "EUR", "timezone": "UTC", "rates": []})
+    apply_rate_card(store, card, "me", "", at("2026-01-01 00:00"))
+    days = [at(f"{until - timedelta(days=len(costs) - 1 - n)} 00:00") for n in range(len(costs))]
+    rows = [
+        Row(day + timedelta(hours=6), "physics", used=str(HOUR_MS), price=cost)
+        for day, cost in zip(days, costs, strict=True)
+    ]
+    fill(store, rows, closed=[day + timedelta(hours=n) for day in days for n in range(24)])
+
+
+def budget(store: Store, amount: str) -> None:
+    file = {"currency": "EUR", "budgets": [{"tenant": "physics", "amount": amount, "thresholds": [{"percent": "80"}]}]}
+    apply_budgets(store, parse_budgets(file), "me", "", NOON)
+
+
+def test_a_budget_alerts_from_the_threshold_on(facts: Store) -> None:
+    books(facts, ["16.00"] * 5)
+    budget(facts, "100.00")
+    assert fires(facts, "budget-threshold") == {("physics", "", "2026-10", "actual", "80"): 0.0}
+
+
+def test_a_budget_below_its_threshold_does_not(facts: Store) -> None:
+    books(facts, ["16.00"] * 5)
+    budget(facts, "100.01")
+    assert fires(facts, "budget-threshold") == {}
+
+
+def test_a_day_that_cost_far_more_than_its_past_alerts(facts: Store) -> None:
+    books(facts, ["100.00"] * 20 + ["130.00"])
+    assert list(fires(facts, "spend-anomaly")) == [("2026-10-05", "tenant", "physics")]
+
+
+def test_a_day_that_cost_a_little_more_does_not(facts: Store) -> None:
+    books(facts, ["100.00"] * 20 + ["117.00"])
+    assert fires(facts, "spend-anomaly") == {}
+
+
+def test_an_anomaly_of_last_week_is_over(facts: Store) -> None:
+    books(facts, ["100.00"] * 15 + ["130.00"] + ["100.00"] * 5)
+    assert fires(facts, "spend-anomaly") == {}
+
+
+@pytest.mark.parametrize(("minutes", "late"), [(10, True), (9, False)])
+def test_samples_that_arrive_late_tell_of_a_spool_that_grew(facts: Store, minutes: int, late: bool) -> None:
+    rows = [row for _, row in sampled("GPU-0", minutes, minutes, 0.5)]
+    ingest_tables(facts, SAMPLES, "agent", [pa.table({name: [row[name] for row in rows] for name in rows[0]})])
+    facts.command("CREATE TABLE arrived AS ingest_batches")
+    facts.command(
+        "INSERT INTO arrived SELECT * REPLACE ({at:DateTime64(3, 'UTC')} AS ingested_at) FROM ingest_batches",
+        {"at": NOON},
+    )
+    facts.exchange("arrived", "ingest_batches")
+    facts.command("DROP TABLE arrived SYNC")
+    assert fires(facts, "delivery-lag") == ({("", "n1"): 600.0} if late else {})
+
+
+@pytest.mark.parametrize(("attempts", "expected"), [(3, {("r/webhook",): 3.0}), (2, {})])
+def test_a_target_that_fails_three_times_is_an_alert(
+    facts: Store, attempts: int, expected: dict[tuple[str, ...], float]
+) -> None:
+    nobody = {"receivers": {"r": {"webhook": {"url": "http://127.0.0.1:9/"}}}, "routes": [{"receivers": ["r"]}]}
+    put(facts, [*submitted("job", 200), alive(59)])
+    evaluate(facts, [shipped()["long-queue"]], ago(59), delay=timedelta(0), live=False)
+    for number in range(attempts):
+        (outcome,) = deliver(facts, Routing.model_validate(nobody), ago(30 - 10 * number))
+        assert outcome.outcome == "failed"
+    assert fires(facts, "alert-delivery-failing") == expected
