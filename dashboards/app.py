@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import functools
+import hashlib
 import logging
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +22,17 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from billing.ledger_report import billing_timezone
 from dashboards import data, figures, opencost_api, overview, shell, states
+from dashboards.access import sign_in
+from dashboards.access.current import current
+from dashboards.access.doorkeeper import Doorkeeper
+from dashboards.access.gate import Gate
+from dashboards.access.scope import Stores
+from dashboards.access.settings import AccessSettings
+from dashboards.api.app import PREFIX, build_api
 from dashboards.periods import asked, choose
+from dashboards.sql.endpoint import SqlDoor
+from dashboards.sql.engine import Engine
+from dashboards.sql.limits import Limits
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -30,11 +45,13 @@ class DashboardSettings:
     """`title`: of the browser's tab.   `version`: what /healthz says.
 
     `allowed_hosts`: names the browser may call the server by; with no sign-in, this keeps other sites' pages out.
+    `access`: how people sign in, by default not at all.
     """
 
     title: str = "gpuledger"
     version: str = ""
     allowed_hosts: tuple[str, ...] = ("*",)
+    access: AccessSettings = field(default_factory=AccessSettings)
 
 
 def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -> FastAPI:
@@ -42,14 +59,21 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
 
     Dash runs plain callbacks on the event loop, so ours are coroutines that ask the store on worker threads.
     """
-    server = FastAPI(title=settings.title, version=settings.version or "0", docs_url=None, redoc_url=None)
+    stores = Stores(store)
+    server = FastAPI(
+        title=settings.title, version=settings.version or "0", openapi_url=None, docs_url=None, redoc_url=None,
+        lifespan=stores.kept,
+    )  # fmt: skip
 
     @server.get("/healthz")
     async def healthz() -> dict[str, str]:
         await asyncio.to_thread(store.value, "SELECT 1 AS one")
         return {"status": "ok", "version": settings.version}
 
-    opencost_api.add_routes(server, store)
+    doorkeeper = Doorkeeper(store, settings.access)
+    server.router.routes.extend(sign_in.routes())
+    opencost_api.add_routes(server, stores)
+    server.mount(PREFIX, build_api(stores, settings.version))
 
     app = Dash(
         name="gpuledger",
@@ -65,18 +89,45 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
         suppress_callback_exceptions=True,
         add_log_handler=False,
     )
+    server.add_middleware(SqlDoor, engine=Engine(store, Limits()))
+    server.add_middleware(Gate, doorkeeper=doorkeeper, page_policy=functools.partial(page_policy, app))
     server.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))
     app.layout = shell.layout
-    _add_callbacks(app, store)
+    _add_callbacks(app, stores)
     return server
 
 
-def _add_callbacks(app: Dash, store: Store) -> None:
+def page_policy(app: Dash) -> str:
+    """The Content-Security-Policy of pages: our own scripts, and those written into the page, by their hash.
+
+    Styles stand in elements (Plotly, Mantine and AG Grid set them); workers are made from blobs.
+    """
+    written = " ".join(f"'{one}'" for one in [*_script_hashes(app.index_string), *app.csp_hashes()])
+    return (
+        f"default-src 'self'; script-src 'self' {written}; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; "
+        "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
+    )
+
+
+def _script_hashes(page: str) -> list[str]:
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.S)
+    return [f"sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}" for one in scripts]
+
+
+def _add_callbacks(app: Dash, stores: Stores) -> None:
+    """Each asks the store as whoever looks at the page may see it."""
+
+    def asked_as_seen(answer: Callable[..., Any], *arguments: str) -> Any:
+        with stores.lend(current()) as store:
+            return answer(store, *arguments)
+
     async def show_page(path: str, search: str) -> tuple[Any, Any]:
-        return await asyncio.to_thread(page, store, path, search)
+        shown: tuple[Any, Any] = await asyncio.to_thread(asked_as_seen, page, path, search)
+        return shown
 
     async def show_fleet(grain: str, search: str) -> Any:
-        return await asyncio.to_thread(fleet, store, grain, search)
+        return await asyncio.to_thread(asked_as_seen, fleet, grain, search)
 
     app.callback(
         Output("page", "children"),

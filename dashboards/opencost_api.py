@@ -1,6 +1,6 @@
 """OpenCost's allocation API over the ledger: `GET /allocation` and `/allocation/compute`, for tools that read it.
 
-Served on this machine alone, as everything here is. Errors are OpenCost's: {"code", "message"}.
+Errors are OpenCost's: {"code", "message"}.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from billing.opencost.allocation import allocations
 from billing.opencost.document import error, response
 from billing.opencost.query import parse_query
 from billing.opencost.words import QueryError
+from dashboards.access.current import current
+from dashboards.access.scope import Stores
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -25,11 +27,15 @@ log = logging.getLogger(__name__)
 PATHS = ("/allocation", "/allocation/compute")
 
 
-def add_routes(server: FastAPI, store: Store) -> None:
-    """Adds the routes; the store is asked on worker threads."""
+def add_routes(server: FastAPI, stores: Stores) -> None:
+    """Adds the routes; the store is asked on worker threads, as whoever asks may see it."""
+
+    def scoped(params: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        with stores.lend(current()) as store:
+            return answer(store, params, datetime.now(UTC))
 
     async def compute(request: Request) -> JSONResponse:
-        code, document = await asyncio.to_thread(answer, store, dict(request.query_params), datetime.now(UTC))
+        code, document = await asyncio.to_thread(scoped, dict(request.query_params))
         return JSONResponse(document, status_code=code)
 
     for path in PATHS:

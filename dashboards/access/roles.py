@@ -1,0 +1,86 @@
+"""What each role may do. A person or token has one or more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TypeVar
+
+from warehouse.errors import LedgerError
+
+Word = TypeVar("Word", bound=StrEnum)
+
+
+class AccessError(LedgerError):
+    """Users, tokens or sign-in settings that cannot be used."""
+
+
+class Role(StrEnum):
+    """admin: everything; finance: prices, invoices, credits; operator: the fleet and the close; analyst: sees
+    everything, changes nothing; tenant: sees what its tenants have, nothing else."""
+
+    admin = "admin"
+    finance = "finance"
+    operator = "operator"
+    analyst = "analyst"
+    tenant = "tenant"
+
+
+class Action(StrEnum):
+    """What a route does. `see` is what each tenant may of its own; the rest is not for tenants."""
+
+    see = "see"
+    see_fleet = "see_fleet"
+    sql = "sql"
+    issue = "issue"
+    set_prices = "set_prices"
+    set_budgets = "set_budgets"
+    close = "close"
+    see_audit = "see_audit"
+    manage_access = "manage_access"
+
+
+class Scope(StrEnum):
+    """What a token may be used for: `read` asks, `write` changes, `sql` queries."""
+
+    read = "read"
+    write = "write"
+    sql = "sql"
+
+
+_SEES = frozenset({Action.see, Action.see_fleet, Action.sql})
+MAY: dict[Role, frozenset[Action]] = {
+    Role.admin: frozenset(Action),
+    Role.finance: _SEES | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit},
+    Role.operator: _SEES | {Action.close},
+    Role.analyst: _SEES,
+    Role.tenant: frozenset({Action.see}),
+}
+SCOPE_OF: dict[Action, Scope] = {
+    Action.see: Scope.read,
+    Action.see_fleet: Scope.read,
+    Action.see_audit: Scope.read,
+    Action.sql: Scope.sql,
+    Action.issue: Scope.write,
+    Action.set_prices: Scope.write,
+    Action.set_budgets: Scope.write,
+    Action.close: Scope.write,
+    Action.manage_access: Scope.write,
+}
+
+
+def roles_of(names: Iterable[str]) -> frozenset[Role]:
+    """The roles named. Errors: AccessError naming the one that does not exist."""
+    return frozenset(_named(Role, name, "role") for name in names)
+
+
+def scopes_of(names: Iterable[str]) -> frozenset[Scope]:
+    """The scopes named. Errors: AccessError naming the one that does not exist."""
+    return frozenset(_named(Scope, name, "scope") for name in names)
+
+
+def _named(kind: type[Word], name: str, what: str) -> Word:
+    try:
+        return kind(name)
+    except ValueError:
+        raise AccessError(what, f"found {name!r}", f"Choose from {', '.join(kind)}") from None

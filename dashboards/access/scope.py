@@ -1,0 +1,171 @@
+"""The store as a principal may see it: connections on which the engine itself leaves out the rows of other tenants.
+
+Pages, API and exports ask with SQL that knows nothing of scopes, over what `Stores.lend` gives them. A principal who
+sees all tenants gets a connection of the store; any other one a connection whose `additional_table_filters` keep each
+table to their tenants. A table that nobody thought of shows them nothing.
+
+This holds for SQL that we wrote, which asks tables by name. It is no fence for SQL from outside (table functions that
+read tables behind the engine's back exist): that is refused to tenants altogether (see dashboards.sql).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from dashboards.access.principal import Principal
+from warehouse.errors import LedgerError, StoreError
+from warehouse.store import ServerStore, Store, identifier, read_sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IDLE_CONNECTIONS = 4
+"""That are kept for one scope."""
+SCOPES_KEPT = 32
+OPEN = frozenset(
+    {"schema_migrations", "close_runs", "closed_hours", "rate_cards", "tenant_mappings", "energy_settings", "budgets",
+     "devices", "voided_invoices"}
+)  # fmt: skip
+"""Tables without a tenant whose rows our SQL needs to make sense of a tenant's own; none is handed out as it is."""
+_MINE = "tenant IN ({tenants})"
+_HELD = "SELECT cluster, device_id FROM allocations WHERE tenant IN ({tenants})"
+_PAID = f"SELECT cluster, allocation_id FROM allocations WHERE {_MINE}"
+_OTHERS = f"SELECT cluster, allocation_id FROM merge(currentDatabase(), '^allocations$') WHERE NOT ({_MINE})"
+"""By way of `merge`, which no filter reaches: under its own, `allocations` would hold nobody else's."""
+FILTERS: Mapping[str, str] = {
+    "samples": f"(cluster, device_id) IN ({_HELD})",
+    "metrics": f"(cluster, device_id) IN ({_HELD})",
+    "events": f"(cluster, allocation_id) IN ({_PAID}) OR ({_MINE} AND (cluster, allocation_id) NOT IN ({_OTHERS}))",
+    "alert_transitions": "JSONExtractString(labels, 'tenant') IN ({tenants})",
+}
+"""Rules of tables that have no column `tenant`, or for which it is not enough: an event's is as the source told it, and
+the mapping may make somebody else pay."""
+
+
+class ScopedStore(Store):
+    """A connection that sees the tenants' rows alone, and so do those made from it."""
+
+    def __init__(self, inner: Store, tenants: frozenset[str]) -> None:
+        super().__init__(inner.url, inner._client, inner.database)
+        self._inner, self._tenants = inner, tenants
+        setting = table_filters(inner, tenants)
+        if isinstance(inner, ServerStore):
+            # Not SET: a session that the server has forgotten would have forgotten it, too.
+            self._client.set_client_setting("additional_table_filters", setting)
+        else:
+            inner.command(f"SET additional_table_filters = {setting}")
+
+    def another(self, database: str = "") -> Store:
+        if database not in ("", self.database):
+            raise PermissionError(f"a tenant's connection does not leave its database for {database}")
+        return ScopedStore(self._inner.another(), self._tenants)
+
+    @contextlib.contextmanager
+    def staged(self, batch: pa.Table) -> Iterator[str]:
+        with self._inner.staged(batch) as source:
+            yield source
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def table_filters(store: Store, tenants: frozenset[str]) -> str:
+    """The setting's text: a filter for every table that holds rows. Names are hexadecimal: nothing can be quoted."""
+    rows = store.rows(read_sql(__file__, "tables"))
+    names = ", ".join(f"unhex('{tenant.encode().hex()}')" for tenant in sorted(tenants)) or "NULL"
+    filters = {}
+    for row in rows:
+        table = identifier(row["name"])
+        if table in OPEN:
+            continue
+        rule = FILTERS.get(table) or (_MINE if row["has_tenant"] else "0")
+        filters[table] = rule.replace("{tenants}", names)
+    texts = (f"'{table}': '{rule.replace(chr(39), chr(92) + chr(39))}'" for table, rule in filters.items())
+    return "{" + ", ".join(texts) + "}"
+
+
+class Stores:
+    """Connections to one store, lent to whoever asks and taken back; those of one scope are never another's.
+
+    They are kept for the next one while `kept` runs, and closed as they come back where it does not.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._idle: OrderedDict[frozenset[str] | None, list[Store]] = OrderedDict()
+        self._keeping = False
+
+    @contextlib.contextmanager
+    def lend(self, principal: Principal) -> Iterator[Store]:
+        """A connection of their own for as long as they need it, which sees what they may."""
+        with self._lent(None if principal.sees_all else principal.tenants) as store:
+            yield store
+
+    @contextlib.contextmanager
+    def lend_whole(self) -> Iterator[Store]:
+        """One that sees everything, for what is computed from all of it; the asker gives out a principal's part."""
+        with self._lent(None) as store:
+            yield store
+
+    @contextlib.contextmanager
+    def _lent(self, scope: frozenset[str] | None) -> Iterator[Store]:
+        store = self._taken(scope)
+        sound = False
+        try:
+            yield store
+            sound = True
+        except LedgerError as error:
+            # A question that was refused leaves the connection as it was; who knows what anything else leaves.
+            sound = not isinstance(error, StoreError)
+            raise
+        finally:
+            if sound:
+                self._give_back(scope, store)
+            else:
+                store.close()
+
+    @contextlib.asynccontextmanager
+    async def kept(self, _: object = None) -> AsyncIterator[None]:
+        """For as long as the server lives: connections stay open between requests. At the end all are closed."""
+        self._keeping = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._keeping = False
+                idle, self._idle = self._idle, OrderedDict()
+            for stores in idle.values():
+                for store in stores:
+                    store.close()
+
+    def _taken(self, scope: frozenset[str] | None) -> Store:
+        with self._lock:
+            idle = self._idle.get(scope)
+            if idle:
+                self._idle.move_to_end(scope)
+                return idle.pop()
+        own = self._store.another()
+        try:
+            return own if scope is None else ScopedStore(own, scope)
+        except BaseException:
+            own.close()
+            raise
+
+    def _give_back(self, scope: frozenset[str] | None, store: Store) -> None:
+        surplus: list[Store] = []
+        with self._lock:
+            idle = self._idle.setdefault(scope, [])
+            self._idle.move_to_end(scope)
+            if not self._keeping or len(idle) >= IDLE_CONNECTIONS:
+                surplus.append(store)
+            else:
+                idle.append(store)
+            while len(self._idle) > SCOPES_KEPT:
+                surplus += self._idle.popitem(last=False)[1]
+        for one in surplus:
+            one.close()

@@ -1,0 +1,36 @@
+"""What the sign-in page says, in English and Chinese."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_ENGLISH = {
+    "language": "en",
+    "title": "Sign in",
+    "user": "Name",
+    "password": "Password",
+    "enter": "Sign in",
+    "single": "Sign in with your organisation's account",
+    "refused": "That name and password do not fit.",
+    "wait": "Too many attempts. Try again in a few minutes.",
+    "provider": "Your organisation's sign-in did not work. The server's log says why.",
+    "again": "That took too long, or cookies are off. Start again.",
+}
+_CHINESE = {
+    "language": "zh",
+    "title": "登录",
+    "user": "用户名",
+    "password": "密码",
+    "enter": "登录",
+    "single": "使用组织账号登录",
+    "refused": "用户名或密码不正确。",
+    "wait": "尝试次数过多，请几分钟后再试。",
+    "provider": "组织账号登录失败，原因见服务器日志。",
+    "again": "登录超时或浏览器禁用了 Cookie，请重新开始。",
+}
+
+
+def words(accepted: str) -> Mapping[str, str]:
+    """By Accept-Language: Chinese where it comes first, else English."""
+    first = accepted.split(",")[0].strip().lower()
+    return _CHINESE if first.startswith("zh") else _ENGLISH

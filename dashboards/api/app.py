@@ -1,0 +1,46 @@
+"""The API as an application of its own, mounted at /api/v1 of the web application."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from dashboards.access.scope import Stores
+from dashboards.api.problems import RESPONSES, add_handlers
+from dashboards.api.routes import access, books, invoices, ledger, rules, views
+
+PREFIX = "/api/v1"
+ROUTERS = tuple(module.router for module in (ledger, invoices, rules, views, books, access))
+DESCRIPTION = """The books of a shared GPU fleet. Decimals are strings, instants UTC with milliseconds, unknown is null.
+Send `Authorization: Bearer TOKEN` (docs/access.md). Errors are application/problem+json (RFC 9457)."""
+
+
+class Api(FastAPI):
+    """Says in its description that every route takes a token."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
+        schemes["token"] = {"type": "http", "scheme": "bearer", "description": "An API token (docs/access.md)."}
+        document["security"] = [{"token": []}]
+        return document
+
+
+def build_api(stores: Stores, version: str) -> FastAPI:
+    """The routes over a store; the gate before them says who asks."""
+    api = Api(
+        title="gpuledger", version=version or "0", description=DESCRIPTION, docs_url=None, redoc_url=None,
+        responses=RESPONSES, generate_unique_id_function=_name, servers=[{"url": PREFIX}], root_path_in_servers=False,
+        redirect_slashes=False,
+    )  # fmt: skip
+    api.state.stores = stores
+    for router in ROUTERS:
+        api.include_router(router)
+    add_handlers(api)
+    return api
+
+
+def _name(route: APIRoute) -> str:
+    return route.name.rstrip("_")

@@ -1,0 +1,471 @@
+"""What routes answer. An absent dimension was not asked for; null is unknown, never zero."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+from dashboards.api.values import Amount, Document, Instant
+
+
+class Span(Document):
+    """[start, end); both null where nothing was ever closed."""
+
+    start: Instant | None
+    end: Instant | None
+
+
+class Dimensions(Document):
+    """What a row is of, as far as it was asked for. A day is local to the billing zone, an hour UTC."""
+
+    tenant: str | None = None
+    project: str | None = None
+    queue: str | None = None
+    workload: str | None = None
+    cluster: str | None = None
+    node: str | None = None
+    device: str | None = None
+    model: str | None = None
+    pool: str | None = None
+    day: str | None = None
+    hour: str | None = None
+
+
+class LedgerRow(Dimensions):
+    allocated_gpu_hours: Amount
+    used_gpu_hours: Amount
+    idle_gpu_hours: Amount
+    unmetered_gpu_hours: Amount
+    unpriced_gpu_hours: Amount
+    list_cost: Amount | None
+    billed_cost: Amount | None
+    currency: str | None
+    coverage: Amount | None
+
+
+class Platform(Document):
+    unallocated_gpu_hours: Amount
+    unavailable_gpu_hours: Amount
+    unallocated_cost: Amount | None
+    unavailable_cost: Amount | None
+
+
+class Capacity(Document):
+    gpu_hours: Amount
+    cost: Amount | None
+    unpriced_gpu_hours: Amount
+
+
+class Ledger(Document):
+    """platform, capacity: null for those who see some tenants alone."""
+
+    period: Span
+    by: list[str]
+    rows: list[LedgerRow]
+    rows_in_all: int
+    next: str | None
+    total: LedgerRow
+    platform: Platform | None
+    capacity: Capacity | None
+
+
+class EfficiencyRow(LedgerRow):
+    efficiency: Amount | None
+    idle_cost: Amount | None
+    unmetered_cost: Amount | None
+
+
+class Efficiency(Document):
+    period: Span
+    by: list[str]
+    rows: list[EfficiencyRow]
+    rows_in_all: int
+    next: str | None
+    total: EfficiencyRow
+
+
+class EnergyRow(Dimensions):
+    held_by: str | None = None
+    kwh: Amount | None
+    kwh_with_pue: Amount | None
+    kgco2e: Amount | None
+    kwh_without_intensity: Amount | None
+    gpu_hours: Amount
+    measured_gpu_hours: Amount
+    coverage: Amount | None
+
+
+class Energy(Document):
+    """platform: null for those who see some tenants alone."""
+
+    period: Span
+    by: list[str]
+    rows: list[EnergyRow]
+    rows_in_all: int
+    next: str | None
+    platform: EnergyRow | None
+    total: EnergyRow
+    notes: list[str]
+
+
+class Recommendation(Document):
+    id: str
+    kind: str
+    tenant: str
+    project: str
+    workload: str | None
+    workloads: list[str]
+    devices: list[dict[str, Any]]
+    what: str
+    monthly_amount: Amount | None
+    past_amount: Amount | None
+    currency: str | None
+    priced_by: str
+    confidence: str
+    still_held: bool
+    evidence: dict[str, Any]
+    reproduce: str
+
+
+class TenantSavings(Document):
+    tenant: str
+    recommendations: int
+    unpriced: int
+    monthly_amount: Amount
+    past_amount: Amount
+
+
+class NotJudged(Document):
+    tenant: str
+    project: str
+    workload: str
+    allocation_id: str
+    devices: int
+    hours: Amount
+    coverage: Amount
+    cost: Amount | None
+    reason: str
+
+
+class Savings(Document):
+    period: Span
+    currency: str | None
+    recommendations: list[Recommendation]
+    by_tenant: list[TenantSavings]
+    not_judged: list[NotJudged]
+
+
+class Contributor(Document):
+    name: str
+    project: str
+    cost: Amount
+
+
+class Anomaly(Document):
+    day: date
+    subject: str
+    tenant: str
+    direction: str
+    cost: Amount
+    expected: Amount
+    low: Amount
+    high: Amount
+    score: Amount
+    currency: str | None
+    basis: str
+    contributors: list[Contributor]
+
+
+class Anomalies(Document):
+    """judged: days of a subject."""
+
+    period: Span
+    timezone: str
+    currency: str | None
+    threshold: Amount
+    judged: int
+    not_judged: int
+    anomalies: list[Anomaly]
+
+
+class InvoiceHead(Document):
+    number: str | None
+    tenant: str
+    month: str
+    document_type: str
+    status: str
+    amount: Amount
+    currency: str
+    issued_at: str | None
+
+
+class InvoiceDocument(Document):
+    """An invoice, a credit note or a draft, whole: docs/billing.md says what its lines mean."""
+
+    number: str | None
+    status: str
+    tenant: str
+    currency: str
+    period: dict[str, str]
+    lines: list[dict[str, Any]]
+    totals: dict[str, Any]
+    issued_at: str | None = None
+    document_type: str = "invoice"
+    issuer: dict[str, Any] | None = None
+    books_run: str | None = None
+    run: str | None = None
+    rate_card: str | None = None
+    references: str | None = None
+    payable: dict[str, Any] | None = None
+    prepaid_draws: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    void: dict[str, Any] | None = None
+
+
+class Explanation(Document):
+    line: dict[str, Any]
+    formula: str
+    rate_card: str
+    rules: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+
+
+class Month(Document):
+    month: str
+    start: Instant
+    end: Instant
+    state: str
+    closes_at: Instant
+    invoices: int
+
+
+class PoolCost(Document):
+    pool: str
+    policy: str
+    unallocated_gpu_hours: Amount
+    unpriced_gpu_hours: Amount
+    cost: Amount
+    shared: Amount
+    kept: Amount
+
+
+class Rate(Document):
+    sku: str
+    tenant: str | None
+    partition_profile: str | None
+    queue: str | None
+    priority: str | None
+    preemptible: bool | None
+    pool: str | None
+    model: str | None
+    price_per_gpu_hour: Amount
+    currency: str
+    effective_from: Instant | None
+    effective_to: Instant | None
+    windows: str | None
+    version: str
+
+
+class AppliedVersion(Document):
+    version: str
+    applied_at: Instant
+    author: str
+    reason: str
+    rules: int
+
+
+class RateCardDocument(Document):
+    version: str
+    applied_at: Instant
+    author: str
+    reason: str
+    card: dict[str, Any]
+
+
+class Applied(Document):
+    """new: false where it was in force already."""
+
+    version: str
+    new: bool
+
+
+class TenantDocument(Document):
+    """first_hour, last_hour: of what it held in the closed hours."""
+
+    tenant: str
+    first_hour: Instant
+    last_hour: Instant
+    projects: list[str]
+
+
+class MappingRule(Document):
+    matches: str
+    tenant: str | None
+    project: str | None
+    cost_center: str | None
+    effective_from: Instant | None
+    effective_to: Instant | None
+
+
+class Mapping(Document):
+    version: str
+    applied_at: Instant
+    author: str
+    timezone: str
+    unmapped_owner: str
+    rules: list[MappingRule]
+
+
+class Threshold(Document):
+    percent: Amount
+    of: str
+    amount: Amount
+    crossed_at: Instant | None
+
+
+class Budget(Document):
+    tenant: str
+    project: str | None
+    month: str
+    owner: str
+    amount: Amount
+    currency: str
+    known_until: Instant | None
+    actual: Amount | None
+    unpriced_gpu_hours: Amount
+    forecast: Amount | None
+    is_estimate: bool
+    burn_per_day: Amount | None
+    percent: Amount | None
+    forecast_percent: Amount | None
+    state: str
+    thresholds: list[Threshold]
+
+
+class Credit(Document):
+    id: str
+    tenant: str
+    month: str
+    project: str
+    kind: str
+    amount: Amount
+    currency: str
+    author: str
+    reason: str
+    at: Instant
+    invoice: str | None
+
+
+class Balance(Document):
+    tenant: str
+    currency: str
+    granted: Amount
+    upcoming: Amount
+    drawn: Amount
+    expired: Amount
+    balance: Amount
+    running: Amount
+    available: Amount
+    low_below: Amount | None
+    state: str
+    exhausted_at: Instant | None
+    next_expiry: Instant | None
+    known_until: Instant | None
+
+
+class AuditEntry(Document):
+    at: Instant
+    actor: str
+    action: str
+    object: str
+    reason: str
+    inputs: dict[str, Any]
+
+
+class QuarantineGroup(Document):
+    record_type: str
+    reason: str
+    rows: int
+    newest: list[dict[str, Any]]
+
+
+class RefusedClaims(Document):
+    reason: str
+    claims: int
+    example: str
+
+
+class Health(Document):
+    """What the store holds and what it kept out. rows: of each fact, those sent twice included."""
+
+    rows: dict[str, int]
+    quarantine: list[QuarantineGroup]
+    refused_claims: list[RefusedClaims]
+    closed: Span
+    last_close_at: Instant | None
+
+
+class Closed(Document):
+    closed_until: Instant | None
+    checked: int
+    changed: int
+    refused: int
+    rate_card: str
+
+
+class Proof(Document):
+    hours: int
+    device_hours: int
+    balanced: bool
+    failures: list[dict[str, Any]]
+
+
+class ViewColumn(Document):
+    name: str
+    type: str
+    comment: str
+
+
+class ViewDocument(Document):
+    name: str
+    comment: str
+    columns: list[ViewColumn]
+
+
+class TokenDocument(Document):
+    id: str
+    name: str
+    owner: str
+    roles: list[str]
+    tenants: list[str]
+    scopes: list[str]
+    created_at: Instant
+    created_by: str
+    expires_at: Instant
+    revoked: bool
+
+
+class NewToken(TokenDocument):
+    """token: its text, told this once."""
+
+    token: str
+
+
+class UserDocument(Document):
+    name: str
+    roles: list[str]
+    tenants: list[str]
+    disabled: bool
+    created_at: Instant
+    changed_at: Instant
+    changed_by: str
+
+
+class Me(Document):
+    """tenants: null where all of them are yours to see."""
+
+    name: str
+    roles: list[str]
+    tenants: list[str] | None
+    scopes: list[str]
+    may: list[str]

@@ -1,0 +1,35 @@
+"""Pages of rows: `limit` and `offset`, and where the next page is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Query, Request
+from pydantic import BaseModel
+
+Row = TypeVar("Row")
+MOST_ROWS = 10_000
+
+Limit = Annotated[int, Query(ge=1, le=MOST_ROWS, description="Rows of a page.")]
+Offset = Annotated[int, Query(ge=0, le=100_000_000, description="Rows before the page.")]
+
+
+class Page(BaseModel, Generic[Row]):
+    """Rows, in an order that stays. total: of all pages.   next: the address of the next page; null on the last."""
+
+    rows: list[Row]
+    total: int
+    next: str | None = None
+
+
+def part(rows: Sequence[Row], limit: int, offset: int) -> Sequence[Row]:
+    return rows[offset : offset + limit]
+
+
+def next_page(request: Request, total: int, limit: int, offset: int) -> str | None:
+    """Its path and query, as relative as the request's."""
+    if offset + limit >= total:
+        return None
+    url = request.url.include_query_params(limit=limit, offset=offset + limit)
+    return f"{url.path}?{url.query}"

@@ -1,0 +1,210 @@
+"""What people state: rate cards, the tenants' mapping, budgets; and credits and prepaid balances."""
+
+from __future__ import annotations
+
+import json
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
+
+import yaml
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+
+from billing.accounts.budget_file import BudgetError, apply_budgets, current_budgets, parse_budgets
+from billing.accounts.budgets import budget_states
+from billing.accounts.credits import Credit, KeptCredit, add_credit, card_in_force, list_credits, parse_amount
+from billing.accounts.prepaid import balances
+from billing.ledger_report import billing_timezone
+from billing.periods import Period, month_name
+from billing.rates import (
+    RateError,
+    apply_rate_card,
+    current_rate_card,
+    history,
+    list_rates,
+    parse_rate_card,
+    rate_card_of,
+)
+from billing.tenants import TenantError, apply_mapping, current_mapping, parse_mapping
+from dashboards.api import documents
+from dashboards.api.caller import Issue, See, SeeFleet, SetBudgets, SetPrices, Tenant
+from dashboards.api.paging import Limit, Offset, Page, next_page, part
+from dashboards.api.problems import NotFoundError
+from warehouse.errors import LedgerError
+from warehouse.store import read_sql
+
+router = APIRouter()
+FILE_CHARACTERS = 1_000_000
+
+
+class StatedFile(BaseModel):
+    """yaml: the file, as the command line reads it (docs/contracts.md)."""
+
+    yaml: Annotated[str, Field(max_length=FILE_CHARACTERS)]
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+class NewCredit(BaseModel):
+    """amount: in the tenant's favour; negative: against it.   id: the same twice is added once."""
+
+    tenant: Annotated[str, Field(min_length=1, max_length=300)]
+    month: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}$")]
+    amount: Annotated[str, Field(max_length=40)]
+    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+    project: str = ""
+    currency: str = ""
+    id: str = ""
+
+
+@router.get("/rates", tags=["rates"])
+def rates(caller: See) -> list[documents.Rate]:
+    """The rules of the rate card in force. A tenant sees the list prices and its own."""
+    return [
+        documents.Rate(**{name: row[name] for name in documents.Rate.model_fields})
+        for row in list_rates(caller.store)
+        if caller.principal.sees_all
+        or row["tenant"] is None
+        or any(fnmatchcase(tenant, row["tenant"]) for tenant in caller.principal.tenants)
+    ]
+
+
+@router.get("/rates/cards", tags=["rates"])
+def cards(request: Request, caller: SeeFleet, limit: Limit = 100, offset: Offset = 0) -> Page[documents.AppliedVersion]:
+    """Every rate card that was applied."""
+    found = history(caller.store)
+    rows = [documents.AppliedVersion(**row) for row in part(found, limit, offset)]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+
+
+@router.get("/rates/cards/{version}", tags=["rates"])
+def card(caller: SeeFleet, version: str) -> documents.RateCardDocument:
+    """A rate card as it was applied; `current` is the one in force."""
+    found = current_rate_card(caller.store) if version == "current" else rate_card_of(caller.store, version)
+    if found is None:
+        raise NotFoundError(f"rate card {version!r}", "was never applied", "See: /api/v1/rates/cards")
+    return documents.RateCardDocument(
+        version=found.version, applied_at=found.applied_at, author=found.author, reason=found.reason,
+        card=json.loads(found.card.canonical()),
+    )  # fmt: skip
+
+
+@router.post("/rates/cards", tags=["rates"], status_code=201)
+def apply_card(caller: SetPrices, file: StatedFile) -> documents.Applied:
+    """Checks a rate card and puts it in force; the same card again changes nothing."""
+    parsed = parse_rate_card(_read(file, RateError), "the rate card")
+    with caller.writing() as store:
+        before = current_rate_card(store)
+        version = apply_rate_card(store, parsed, caller.principal.name, file.reason, caller.now)
+    return documents.Applied(version=version, new=before is None or before.version != version)
+
+
+@router.get("/tenants", tags=["tenants"])
+def tenants(request: Request, caller: See, limit: Limit = 1000, offset: Offset = 0) -> Page[documents.TenantDocument]:
+    """The tenants that held something in the closed hours."""
+    found = caller.store.rows(read_sql(__file__, "tenants"))
+    rows = [documents.TenantDocument(**row) for row in part(found, limit, offset)]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+
+
+@router.get("/tenants/mapping", tags=["tenants"])
+def mapping(caller: SeeFleet) -> documents.Mapping:
+    """The tenants' mapping in force: whose what is held is."""
+    found = current_mapping(caller.store)
+    if found is None:
+        raise NotFoundError("tenants' mapping", "none was applied: what is held is whose the source says")
+    rules = [
+        documents.MappingRule(
+            matches=rule.words, tenant=rule.tenant, project=rule.project, cost_center=rule.cost_center or None,
+            effective_from=rule.effective_from, effective_to=rule.effective_to,
+        )
+        for rule in found.mapping.rules
+    ]  # fmt: skip
+    return documents.Mapping(
+        version=found.version, applied_at=found.applied_at, author=found.author, timezone=found.mapping.timezone,
+        unmapped_owner=found.mapping.unmapped_owner, rules=rules,
+    )  # fmt: skip
+
+
+@router.post("/tenants/mapping", tags=["tenants"], status_code=201)
+def apply_tenants(caller: SetPrices, file: StatedFile) -> documents.Applied:
+    """Checks a tenants' mapping and puts it in force; the same again changes nothing."""
+    parsed = parse_mapping(_read(file, TenantError), "the tenants' mapping")
+    with caller.writing() as store:
+        before = current_mapping(store)
+        version = apply_mapping(store, parsed, caller.principal.name, file.reason, caller.now)
+    return documents.Applied(version=version, new=before is None or before.version != version)
+
+
+@router.get("/budgets", tags=["budgets"])
+def budgets(caller: See, month: str | None = None, tenant: Tenant = None) -> list[documents.Budget]:
+    """How a month (by default this one) stands against its budgets."""
+    caller.check_tenant(tenant)
+    zone = billing_timezone(caller.store)
+    asked = month or month_name(Period(caller.now, caller.now), zone)
+    return [
+        documents.Budget.model_validate(one)
+        for one in budget_states(caller.store, asked, caller.now)
+        if caller.principal.sees(one.tenant) and tenant in (None, one.tenant)
+    ]
+
+
+@router.post("/budgets", tags=["budgets"], status_code=201)
+def set_budgets(caller: SetBudgets, file: StatedFile) -> documents.Applied:
+    """Checks a budgets file and puts it in force; the same again changes nothing."""
+    parsed = parse_budgets(_read(file, BudgetError), "the budgets")
+    with caller.writing() as store:
+        before = current_budgets(store)
+        version = apply_budgets(store, parsed, caller.principal.name, file.reason, caller.now)
+    return documents.Applied(version=version, new=before is None or before.version != version)
+
+
+@router.get("/credits", tags=["credits"])
+def credits_(
+    request: Request, caller: See, month: str = "", tenant: Tenant = None, limit: Limit = 100, offset: Offset = 0
+) -> Page[documents.Credit]:
+    """Amounts in tenants' favour on drafts: by hand, or for a broken promise."""
+    found = list_credits(caller.store, month, caller.check_tenant(tenant))
+    rows = [_credit(one) for one in part(found, limit, offset)]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+
+
+@router.post("/credits", tags=["credits"], status_code=201)
+def add(caller: Issue, new: NewCredit) -> documents.Applied:
+    """Adds a credit to a month's draft; the same twice is added once."""
+    with caller.writing() as store:
+        given = Credit(
+            tenant=new.tenant,
+            month=new.month,
+            amount=parse_amount(new.amount),
+            currency=new.currency or card_in_force(store).currency,
+            reason=new.reason,
+            project=new.project,
+            author=caller.principal.name,
+            id=new.id,
+        )
+        added = add_credit(store, given, caller.now)
+    return documents.Applied(version=given.id, new=added)
+
+
+@router.get("/balances", tags=["credits"])
+def balances_(caller: See, tenant: Tenant = None) -> list[documents.Balance]:
+    """Prepaid balances: granted, drawn, expired, and what the open months have drawn so far."""
+    applied = current_budgets(caller.store)
+    low = applied.file.low_below() if applied else {}
+    found = balances(caller.store, caller.now, caller.check_tenant(tenant), low)
+    return [documents.Balance.model_validate(one) for one in found]
+
+
+def _read(file: StatedFile, error: type[LedgerError]) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(file.yaml)
+    except yaml.YAMLError as mistake:
+        raise error("yaml", "not YAML: " + " ".join(str(mistake).split())[:300]) from mistake
+    if not isinstance(content, dict):
+        raise error("yaml", "holds no keys", "See docs/contracts.md")
+    return content
+
+
+def _credit(kept: KeptCredit) -> documents.Credit:
+    told = {name: getattr(kept.credit, name) for name in documents.Credit.model_fields if hasattr(kept.credit, name)}
+    return documents.Credit(**told, at=kept.at, invoice=kept.invoice)

@@ -1,0 +1,173 @@
+"""Runs one statement on the embedded engine: on a connection of its own, read-only from its first moment."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from dashboards.access.principal import Principal
+from dashboards.sql import formats
+from dashboards.sql.allowed import Allowed, Catalogue
+from dashboards.sql.check import check_text, check_tree
+from dashboards.sql.errors import BAD_ARGUMENTS, SYNTAX_ERROR, UNKNOWN_FORMAT, SqlError, of_engine
+from dashboards.sql.limits import Limits, set_clause, settings_of
+from warehouse.store import EmbeddedStore, Store, identifier
+
+if TYPE_CHECKING:
+    from chdb.state.sqlitelike import Connection
+
+
+@dataclass(frozen=True)
+class Question:
+    """text: as it came.   format: where the statement names none.   settings: of the URL.   params: values by name.
+    mark: a word that stands in the text as it runs, by which `Engine.end` finds it.
+    """
+
+    text: str
+    format: str = "TabSeparated"
+    settings: Mapping[str, str] | None = None
+    params: Mapping[str, str] | None = None
+    mark: str = ""
+
+
+class Engine:
+    """Asks the store's engine what a principal may ask.
+
+    Errors: SqlError if the store is a server: that is asked directly, with its own roles and row policies.
+    """
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self._store, self.limits, self.database = store, limits, store.database
+        self._catalogue = Catalogue(store)
+
+    @contextlib.contextmanager
+    def asked(self, principal: Principal, question: Question) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """The format and the pieces of the answer, for as long as it lasts. Leaving early ends the statement."""
+        if not isinstance(self._store, EmbeddedStore):
+            what = "the store is a ClickHouse server, which answers SQL itself"
+            raise SqlError(BAD_ARGUMENTS, what, "Ask it at its own address (docs/sql.md)")
+        if len(question.text.encode()) > self.limits.text_bytes:
+            raise SqlError(SYNTAX_ERROR, f"a statement of more than {self.limits.text_bytes} bytes")
+        allowed = self._catalogue.allowed(principal)
+        asked = question.settings or {}
+        with _connection(self._store, settings_of(asked, self.limits, True), allowed) as connection:
+            statement = _statement(connection, question, allowed)
+        settings = settings_of(asked, self.limits, not statement.streams)
+        with _connection(self._store, settings, allowed) as connection:
+            if not statement.streams:
+                yield statement.format, iter([_run(connection, statement.text, statement.format, statement.params)])
+                return
+            heading = _heading(connection, statement)
+            with _streaming(connection, statement) as pieces:
+                yield statement.format, formats.one_document(statement.format, pieces, heading)
+
+    def end(self, mark: str) -> None:
+        """Ends the statements whose text has the mark in it."""
+        with self._store.another() as own:
+            own.command(
+                "KILL QUERY WHERE position(query, {mark:String}) > 0 AND query NOT LIKE 'KILL%' ASYNC", {"mark": mark}
+            )
+
+
+@dataclass(frozen=True)
+class _Statement:
+    text: str
+    format: str
+    params: Mapping[str, str]
+    streams: bool
+
+
+def _statement(connection: Connection, question: Question, allowed: Allowed) -> _Statement:
+    """The one statement of a text, in the engine's own words, if it may be run: what was checked is what is run."""
+    source = f"unhex('{question.text.encode().hex()}')"
+    text = _run(connection, f"SELECT formatQuerySingleLine({source})", "RawBLOB").decode()
+    check_text(text)
+    params = dict(question.params or {})
+    tree = _run(connection, f"EXPLAIN AST {text}", "TabSeparatedRaw", params).decode()
+    lines = tree.split("\n")
+    root = check_tree(lines, allowed)
+    body, named = _without_format(text, lines)
+    wanted = named or question.format
+    if not formats.known(wanted):
+        raise SqlError(UNKNOWN_FORMAT, f"the format {wanted[:60]!r} is not known here", "Try JSON, CSV or Parquet")
+    selects = root in ("SelectWithUnionQuery", "SelectIntersectExceptQuery")
+    streams = selects and formats.streams(wanted) and " WITH TOTALS" not in body.upper()
+    marked = f"{body} /* {identifier(question.mark)} */" if question.mark else body
+    return _Statement(marked, wanted, params, streams)
+
+
+def _without_format(text: str, lines: list[str]) -> tuple[str, str]:
+    """A statement without its FORMAT, and that. In the tree it is an identifier right below the root."""
+    named = [line.strip().removeprefix("Identifier ") for line in lines[1:] if line.startswith(" Identifier ")]
+    root = lines[0].split(" ")[0]
+    if not named or root not in ("SelectWithUnionQuery", "SelectIntersectExceptQuery"):
+        return text, ""
+    ending = f" FORMAT {named[-1]}"
+    if not text.endswith(ending):
+        raise SqlError(SYNTAX_ERROR, "FORMAT is not the statement's last word", "Put it there")
+    return text.removesuffix(ending), named[-1]
+
+
+def _heading(connection: Connection, statement: _Statement) -> bytes:
+    """The answer without rows, where the format needs it first."""
+    wanted = formats.heading_format(statement.format)
+    if not wanted:
+        return b""
+    return _run(connection, f"SELECT * FROM ({statement.text}) LIMIT 0", wanted, statement.params)
+
+
+@contextlib.contextmanager
+def _streaming(connection: Connection, statement: _Statement) -> Iterator[Iterator[bytes]]:
+    from chdb import ChdbError
+
+    try:
+        result = connection.send_query(
+            statement.text, formats.engine_format(statement.format), params=dict(statement.params)
+        )
+    except (ChdbError, RuntimeError) as error:
+        raise of_engine(str(error)) from error
+
+    def pieces() -> Iterator[bytes]:
+        try:
+            for piece in result:
+                if data := bytes(piece.bytes() or b""):
+                    yield data
+        except (ChdbError, RuntimeError) as error:
+            raise of_engine(str(error)) from error
+
+    try:
+        yield pieces()
+    finally:
+        with contextlib.suppress(ChdbError, RuntimeError):
+            result.cancel()
+
+
+@contextlib.contextmanager
+def _connection(store: Store, settings: Mapping[str, int | str], allowed: Allowed) -> Iterator[Connection]:
+    """A raw one, read-only before anything from outside gets there. (A client that was once read-only would stay so for
+    whoever gets it next.) Of tables that are closed it sees no row, whatever the check lets through."""
+    import chdb
+
+    path = urlsplit(store.url).path
+    connection = chdb.connect(f"{path}/engine" if path not in ("", "/") else ":memory:")
+    try:
+        _run(connection, f"USE {identifier(store.database)}")
+        filters = ", ".join(f"'{identifier(table)}': '0'" for table in sorted(allowed.closed))
+        _run(connection, f"SET {set_clause(settings)}, additional_table_filters = {{{filters}}}, readonly = 1")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _run(
+    connection: Connection, sql: str, format: str = "TabSeparated", params: Mapping[str, Any] | None = None
+) -> bytes:
+    from chdb import ChdbError
+
+    try:
+        return bytes(connection.query(sql, format, params=dict(params or {})).bytes() or b"")
+    except (ChdbError, RuntimeError) as error:
+        raise of_engine(str(error)) from error

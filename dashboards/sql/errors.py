@@ -1,0 +1,49 @@
+"""Errors as ClickHouse's clients know them."""
+
+from __future__ import annotations
+
+import re
+
+from warehouse.errors import LedgerError
+
+READONLY, ACCESS_DENIED, UNKNOWN_FORMAT, SYNTAX_ERROR, TOO_MANY, BAD_ARGUMENTS = 164, 497, 73, 62, 202, 36
+NAMES = {
+    READONLY: "READONLY",
+    ACCESS_DENIED: "ACCESS_DENIED",
+    UNKNOWN_FORMAT: "UNKNOWN_FORMAT",
+    SYNTAX_ERROR: "SYNTAX_ERROR",
+    TOO_MANY: "TOO_MANY_SIMULTANEOUS_QUERIES",
+    BAD_ARGUMENTS: "BAD_ARGUMENTS",
+}
+STATUS = {
+    READONLY: 403, ACCESS_DENIED: 403, UNKNOWN_FORMAT: 400, SYNTAX_ERROR: 400, TOO_MANY: 503, BAD_ARGUMENTS: 400,
+    47: 404, 46: 404, 60: 404, 81: 404, 43: 400, 42: 400, 53: 400, 215: 400, 456: 400, 457: 400, 159: 408, 241: 500,
+    396: 400, 307: 400,
+}  # fmt: skip
+"""Of HTTP, by ClickHouse's code; 500 for the others."""
+
+
+class SqlError(LedgerError):
+    """A statement that is refused, or that the engine cannot run. code: ClickHouse's."""
+
+    def __init__(self, code: int, what: str, next_step: str = "") -> None:
+        super().__init__("sql", what, next_step)
+        self.code = code
+
+    @property
+    def status(self) -> int:
+        return STATUS.get(self.code, 500)
+
+    def text(self) -> str:
+        """As the engine writes its own."""
+        if re.match(r"Code: \d+\. DB::Exception", self.what):
+            return self.what
+        more = f". {self.next_step}" if self.next_step else ""
+        return f"Code: {self.code}. DB::Exception: {self.what}{more}. ({NAMES.get(self.code, 'ERROR')})"
+
+
+def of_engine(message: str) -> SqlError:
+    """The engine's own error, with its code."""
+    text = message.strip().removeprefix("Streaming query failed: ")
+    found = re.search(r"Code: (\d+)", text)
+    return SqlError(int(found[1]) if found else 1002, text[:4000])

@@ -1,0 +1,318 @@
+"""A typed client of the HTTP API (docs/api.md).
+
+    with Client("https://gpuledger.example.org", token) as client:
+        for row in client.ledger("2026-10").rows:
+            print(row.tenant, row.billed_cost)
+
+Answers are the documents that the server makes (dashboards.api.documents): decimals are Decimal, instants aware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from dashboards.api import documents
+from dashboards.api.app import PREFIX
+from dashboards.api.paging import MOST_ROWS
+from warehouse.errors import LedgerError
+
+Answer = TypeVar("Answer")
+TIMEOUT_SECONDS = 60.0
+LONG_SECONDS = 3600.0
+"""For what may take so long: a close, an export."""
+
+
+class ApiError(LedgerError):
+    """The server refuses, or cannot be reached. status: of HTTP; None: no answer."""
+
+    def __init__(self, where: str, what: str, next_step: str = "", status: int | None = None) -> None:
+        super().__init__(where, what, next_step)
+        self.status = status
+
+
+class Client:
+    """Asks a server. Safe to use from several threads; close it, or use it in a `with`.
+
+    url: of the server, without /api/v1.   token: an API token; empty where the server asks for none.
+    Errors: ApiError in one line, with the server's next step.
+    """
+
+    def __init__(self, url: str, token: str = "", ca_file: Path | None = None) -> None:
+        import ssl
+
+        verify = ssl.create_default_context(cafile=str(ca_file)) if ca_file else True
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.url = url.rstrip("/")
+        self._http = httpx.Client(base_url=self.url + PREFIX, headers=headers, timeout=TIMEOUT_SECONDS, verify=verify)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def me(self) -> documents.Me:
+        """Who the token is, and what it may do."""
+        return self._get(documents.Me, "/me")
+
+    def ledger(self, period: str = "", by: Sequence[str] = ("tenant",)) -> documents.Ledger:
+        """GPU-hours and cost of the closed hours, all rows."""
+        return self._whole(documents.Ledger, "/ledger", period=period, by=",".join(by))
+
+    def efficiency(self, period: str = "", by: Sequence[str] = ("tenant",)) -> documents.Efficiency:
+        """How well what was held was used, all rows."""
+        return self._whole(documents.Efficiency, "/efficiency", period=period, by=",".join(by))
+
+    def energy(self, period: str = "", by: Sequence[str] = ("tenant",)) -> documents.Energy:
+        """kWh and kgCO2e, all rows."""
+        return self._whole(documents.Energy, "/energy", period=period, by=",".join(by))
+
+    def savings(self, period: str = "", tenant: str | None = None) -> documents.Savings:
+        """What could be held cheaper."""
+        return self._get(documents.Savings, "/savings", period=period, tenant=tenant)
+
+    def anomalies(self, period: str = "", tenant: str | None = None) -> documents.Anomalies:
+        """Days that cost other than expected."""
+        return self._get(documents.Anomalies, "/anomalies", period=period, tenant=tenant)
+
+    def invoices(self, month: str = "", tenant: str | None = None) -> Iterator[documents.InvoiceHead]:
+        """Issued invoices and credit notes, page by page."""
+        return self._pages(documents.InvoiceHead, "/invoices", month=month, tenant=tenant)
+
+    def drafts(self, month: str, tenant: str | None = None) -> Iterator[documents.InvoiceDocument]:
+        """What tenants owe for a month as the ledger says now."""
+        return self._pages(documents.InvoiceDocument, "/drafts", month=month, tenant=tenant)
+
+    def invoice(self, number: str) -> documents.InvoiceDocument:
+        """An issued document, whole."""
+        return self._get(documents.InvoiceDocument, f"/invoices/{_segment(number)}")
+
+    def invoice_file(self, number: str, format: Literal["html", "pdf", "csv", "json"] = "pdf") -> bytes:
+        """The same as a file's content."""
+        return self._asked("GET", f"/invoices/{_segment(number)}/file", params={"format": format}).content
+
+    def explain(self, number: str, line: int, by_hour: bool = False) -> documents.Explanation:
+        """Which rule made a line, and from what."""
+        return self._get(
+            documents.Explanation, f"/invoices/{_segment(number)}/lines/{line}", by_hour=str(by_hour).lower()
+        )
+
+    def issue(self, month: str, tenant: str | None = None) -> list[documents.InvoiceHead]:
+        """Issues a closed month's invoices."""
+        return self._post(list[documents.InvoiceHead], "/invoices", {"month": month, "tenant": tenant})
+
+    def void(self, number: str, reason: str) -> documents.InvoiceDocument:
+        """Makes an issued document void."""
+        return self._post(documents.InvoiceDocument, f"/invoices/{_segment(number)}/void", {"reason": reason})
+
+    def credit(self, number: str, amount: str, reason: str) -> documents.InvoiceDocument:
+        """Issues a credit note on an invoice."""
+        asked = {"amount": amount, "reason": reason}
+        return self._post(documents.InvoiceDocument, f"/invoices/{_segment(number)}/credit", asked)
+
+    def months(self) -> list[documents.Month]:
+        """Where each month stands."""
+        return self._get(list[documents.Month], "/months")
+
+    def platform(self, month: str) -> list[documents.PoolCost]:
+        """What a month's unallocated time cost."""
+        return self._get(list[documents.PoolCost], "/platform", month=month)
+
+    def rates(self) -> list[documents.Rate]:
+        """The rules of the rate card in force."""
+        return self._get(list[documents.Rate], "/rates")
+
+    def rate_cards(self) -> Iterator[documents.AppliedVersion]:
+        """Every rate card that was applied."""
+        return self._pages(documents.AppliedVersion, "/rates/cards")
+
+    def rate_card(self, version: str = "current") -> documents.RateCardDocument:
+        """A rate card as it was applied."""
+        return self._get(documents.RateCardDocument, f"/rates/cards/{_segment(version)}")
+
+    def apply_rate_card(self, yaml: str, reason: str = "") -> documents.Applied:
+        """Puts a rate card in force."""
+        return self._post(documents.Applied, "/rates/cards", {"yaml": yaml, "reason": reason})
+
+    def tenants(self) -> Iterator[documents.TenantDocument]:
+        """Tenants that held something."""
+        return self._pages(documents.TenantDocument, "/tenants")
+
+    def tenants_mapping(self) -> documents.Mapping:
+        """Whose what is held is."""
+        return self._get(documents.Mapping, "/tenants/mapping")
+
+    def apply_tenants(self, yaml: str, reason: str = "") -> documents.Applied:
+        """Puts a tenants' mapping in force."""
+        return self._post(documents.Applied, "/tenants/mapping", {"yaml": yaml, "reason": reason})
+
+    def budgets(self, month: str = "", tenant: str | None = None) -> list[documents.Budget]:
+        """How a month stands against its budgets."""
+        return self._get(list[documents.Budget], "/budgets", month=month, tenant=tenant)
+
+    def apply_budgets(self, yaml: str, reason: str = "") -> documents.Applied:
+        """Puts a budgets file in force."""
+        return self._post(documents.Applied, "/budgets", {"yaml": yaml, "reason": reason})
+
+    def credits(self, month: str = "", tenant: str | None = None) -> Iterator[documents.Credit]:
+        """Amounts in tenants' favour on drafts."""
+        return self._pages(documents.Credit, "/credits", month=month, tenant=tenant)
+
+    def add_credit(self, tenant: str, month: str, amount: str, reason: str, **more: str) -> documents.Applied:
+        """Adds a credit to a month's draft. more: project, currency, id."""
+        asked = {"tenant": tenant, "month": month, "amount": amount, "reason": reason, **more}
+        return self._post(documents.Applied, "/credits", asked)
+
+    def balances(self, tenant: str | None = None) -> list[documents.Balance]:
+        """Prepaid balances."""
+        return self._get(list[documents.Balance], "/balances", tenant=tenant)
+
+    def health(self) -> documents.Health:
+        """What the store holds and what it kept out."""
+        return self._get(documents.Health, "/health")
+
+    def proof(self) -> documents.Proof:
+        """Whether the books balance."""
+        return self._get(documents.Proof, "/proof", LONG_SECONDS)
+
+    def close_books(self) -> documents.Closed:
+        """Closes what can be closed now."""
+        return self._post(documents.Closed, "/close", {}, LONG_SECONDS)
+
+    def audit(self, action: str = "", object: str = "") -> Iterator[documents.AuditEntry]:
+        """Who did what, the newest first."""
+        return self._pages(documents.AuditEntry, "/audit", action=action, object=object)
+
+    def views(self) -> list[documents.ViewDocument]:
+        """The analysts' views that the token may read."""
+        return self._get(list[documents.ViewDocument], "/views")
+
+    def view(
+        self, name: str, period: str = "", tenant: str | None = None, columns: Sequence[str] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """A view's rows, page by page; values as JSON has them."""
+        asked = {"period": period, "tenant": tenant, "columns": ",".join(columns)}
+        return self._pages(dict[str, Any], f"/views/{_segment(name)}", **asked)
+
+    def export_focus(self, month: str, out: Path, **options: str) -> Path:
+        """Writes a month's FOCUS rows to a file that ends in .csv, .csv.gz or .parquet. options: tenant, which,
+        version, grain, platform, skip_unpriced."""
+        ending = next((e for e in ("csv.gz", "csv", "parquet") if out.name.endswith(f".{e}")), "")
+        asked = {"month": month, "format": ending, **options}
+        try:
+            with self._http.stream("GET", "/exports/focus", params=asked, timeout=LONG_SECONDS) as answer:
+                if answer.status_code != 200:
+                    answer.read()
+                    raise self._refused(answer)
+                with out.open("wb") as file:
+                    for part in answer.iter_bytes():
+                        file.write(part)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        return out
+
+    def tokens(self) -> Iterator[documents.TokenDocument]:
+        """Your API tokens; an admin's: everybody's."""
+        return self._pages(documents.TokenDocument, "/tokens")
+
+    def create_token(self, name: str, days: int = 90, **more: Any) -> documents.NewToken:
+        """Makes an API token. more: scopes, owner, roles, tenants."""
+        return self._post(documents.NewToken, "/tokens", {"name": name, "days": days, **more})
+
+    def revoke_token(self, id: str, reason: str = "") -> documents.TokenDocument:
+        """Ends a token now."""
+        answer = self._asked("DELETE", f"/tokens/{_segment(id)}", params={"reason": reason})
+        return self._read(documents.TokenDocument, answer)
+
+    def users(self) -> Iterator[documents.UserDocument]:
+        """Local users."""
+        return self._pages(documents.UserDocument, "/users")
+
+    def add_user(
+        self, name: str, password: str, roles: Sequence[str], tenants: Sequence[str] = ()
+    ) -> documents.UserDocument:
+        """Adds a local user."""
+        asked = {"name": name, "password": password, "roles": list(roles), "tenants": list(tenants)}
+        return self._post(documents.UserDocument, "/users", asked)
+
+    def change_user(self, name: str, **changes: Any) -> documents.UserDocument:
+        """Changes a local user: password, roles, tenants, disabled."""
+        return self._read(documents.UserDocument, self._asked("PATCH", f"/users/{_segment(name)}", json=changes))
+
+    def _get(self, kind: type[Answer], path: str, timeout: float = TIMEOUT_SECONDS, /, **asked: Any) -> Answer:
+        return self._read(kind, self._asked("GET", path, params=_given(asked), timeout=timeout))
+
+    def _post(self, kind: type[Answer], path: str, body: dict[str, Any], timeout: float = TIMEOUT_SECONDS) -> Answer:
+        return self._read(kind, self._asked("POST", path, json=body, timeout=timeout))
+
+    def _whole(self, kind: type[Answer], path: str, **asked: Any) -> Answer:
+        """A report with the rows of all its pages."""
+        found = self._asked("GET", path, params=_given({**asked, "limit": MOST_ROWS})).json()
+        following = found["next"]
+        while following:
+            page = self._asked("GET", following.removeprefix(PREFIX)).json()
+            found["rows"] += page["rows"]
+            following = page["next"]
+        return self._parsed(kind, {**found, "next": None})
+
+    def _pages(self, kind: type[Answer], path: str, **asked: Any) -> Iterator[Answer]:
+        following: str | None = path
+        params: dict[str, Any] | None = _given({**asked, "limit": 1000})
+        while following:
+            page = self._asked("GET", following, params=params).json()
+            for row in page["rows"]:
+                yield self._parsed(kind, row)
+            following, params = page["next"] and page["next"].removeprefix(PREFIX), None
+
+    def _asked(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, **more)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        if answer.status_code >= 300:
+            raise self._refused(answer)
+        return answer
+
+    def _read(self, kind: type[Answer], answer: httpx.Response) -> Answer:
+        return self._parsed(kind, answer.json())
+
+    def _parsed(self, kind: type[Answer], document: Any) -> Answer:
+        try:
+            return TypeAdapter(kind).validate_python(document)
+        except ValidationError as error:
+            what = f"says what this client does not know ({error.errors()[0]['loc']})"
+            raise ApiError(self.url, what, "Use the same version on both sides") from error
+
+    def _unreachable(self, error: httpx.HTTPError) -> ApiError:
+        return ApiError(self.url, f"cannot be reached ({error})", "Is the server running?")
+
+    def _refused(self, answer: httpx.Response) -> ApiError:
+        try:
+            told = answer.json()
+        except ValueError:
+            told = {}
+        if not isinstance(told, dict):
+            told = {}
+        detail = told.get("detail") or f"answers {answer.status_code}"
+        return ApiError(self.url, detail, told.get("next_step") or "", answer.status_code)
+
+
+def _given(asked: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in asked.items() if value not in (None, "")}
+
+
+def _segment(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe="")
+
+
+__all__ = ["ApiError", "Client"]

@@ -1,0 +1,147 @@
+"""A server that asks for sign-in, over two tenants' books, with a token for every role."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import httpx
+import uvicorn
+import yaml
+
+from billing.accounts.budget_file import apply_budgets, parse_budgets
+from billing.accounts.credits import Credit, add_credit
+from billing.accounts.prepaid import Grant, add_grant
+from billing.close import close
+from billing.invoicing.invoices import issue_all
+from billing.periods import parse_month
+from billing.rates import apply_rate_card, parse_rate_card
+from billing.tenants import apply_mapping, parse_mapping
+from dashboards.access.principal import ANYBODY
+from dashboards.access.roles import Scope
+from dashboards.access.settings import AccessSettings
+from dashboards.access.tokens import create_token
+from dashboards.access.users import add_user
+from dashboards.app import DashboardSettings, build_app
+from gpuledger.serve import listen, url_of
+from tests.stores import fresh_store
+from warehouse.store import Store
+
+NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
+START = datetime(2026, 10, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+_ONE = Decimal("1.00")
+PASSWORD = "correct horse battery"
+ROLES = ("admin", "finance", "operator", "analyst", "vision", "speech")
+"""The last two are tokens of the role tenant, each of the tenant of its name."""
+CARD = """
+currency: EUR
+rates:
+  - {sku: h100, match: {model: H100}, price_per_gpu_hour: "2.00"}
+  - {sku: h100-speech, match: {model: H100, tenant: speech}, price_per_gpu_hour: "1.50"}
+"""
+BUDGETS = """
+currency: EUR
+budgets:
+  - {tenant: vision, amount: "100.00"}
+  - {tenant: speech, amount: "200.00"}
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """url: of the server.   tokens: by name of ROLES, each with all scopes.   store: what it serves."""
+
+    url: str
+    tokens: dict[str, str]
+    store: Store
+
+    def client(self, role: str | None = None) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+
+
+def fill(store: Store) -> None:
+    """Two days of three devices: `vision` holds one and `speech` another, the third is nobody's; all of it closed, the
+    month invoiced. A record of each kind that has a tenant."""
+    devices = ", ".join(
+        f"('2026-10-01 00:00:00', 'c1', 'n1', 'GPU-{name}', 'NVIDIA', 'H100', 1, 'train', 'available')"
+        for name in "abc"
+    )
+    store.command(
+        f"INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, pool, state) VALUES {devices}"
+    )
+    events = []
+    for number, (tenant, device) in enumerate((("vision", "a"), ("speech", "b")), 1):
+        what = f"'c1', '{number}', 'w-{tenant}', '{{event}}', '{tenant}', 'p-{tenant}', 'main', 1"
+        for event, at, place in (
+            ("submitted", "2026-09-30 23:50:00", "'', ''"),
+            ("started", "2026-10-01 00:00:00", f"'n1', 'GPU-{device}'"),
+            ("finished", "2026-10-03 00:00:00", "'', ''"),
+        ):
+            events.append(f"('{at}', {what.format(event=event)}, {place})")
+        events.append(f"('2026-10-02 12:00:00', 'c1', 'waiting-{tenant}', 'w2-{tenant}', 'submitted', '{tenant}', "
+                      f"'p-{tenant}', 'main', 8, '', '')")  # fmt: skip
+    store.command(
+        "INSERT INTO events (ts, cluster, allocation_id, workload_id, event, tenant, project, queue, gpus, node, "
+        f"device_id) VALUES {', '.join(events)}"
+    )
+    store.command(
+        "INSERT INTO samples (ts, interval_seconds, cluster, node, device_id, state, utilization, power_watts) "
+        "SELECT toDateTime64('2026-10-01 00:00:00', 3, 'UTC') + INTERVAL number * 10 + 10 MINUTE, 600, 'c1', 'n1', "
+        "'GPU-' || letter, 'ok', 0.5, 400 FROM (SELECT number, arrayJoin(['a', 'b', 'c']) AS letter FROM numbers(288))"
+    )
+    store.command(
+        "INSERT INTO quarantine (record_type, source, row, reason, detail, raw) "
+        "VALUES ('events', 'secret-source', 1, 'no_time', 'ts is missing', 'raw of speech')"
+    )
+    apply_rate_card(store, parse_rate_card(yaml.safe_load(CARD), "card"), "test", "", NOW)
+    mapping = {"rules": [{"match": {"tenant": "speech"}, "cost_center": "4711"}]}
+    apply_mapping(store, parse_mapping(mapping), "test", "", NOW)
+    apply_budgets(store, parse_budgets(yaml.safe_load(BUDGETS)), "test", "", NOW)
+    for tenant in ("vision", "speech"):
+        kept = Grant(f"g-{tenant}", tenant, 10 * _ONE, "EUR", START, NOW, "test", "a gift")
+        add_grant(store, kept, START)
+        add_credit(store, Credit(tenant, "2026-11", _ONE, "EUR", f"sorry {tenant}", author="test"), NOW)
+    close(store, until=datetime(2026, 11, 1, tzinfo=UTC), now=NOW)
+    issue_all(store, parse_month("2026-10", "UTC"), NOW, actor="test")
+
+
+@contextlib.contextmanager
+def site(folder: Path, access: AccessSettings | None = None) -> Iterator[Site]:
+    """The server, in a thread; sign-in is asked for unless `access` says otherwise."""
+    with fresh_store(folder / "store") as store:
+        fill(store)
+        tokens = {}
+        for role in ROLES:
+            roles, tenants = ([role], ()) if role not in ("vision", "speech") else (["tenant"], (role,))
+            made = create_token(store, ANYBODY, datetime.now(UTC), role, DAY, role, roles, tenants, tuple(Scope))
+            tokens[role] = made[1]
+        for name, roles, tenants in (("ada", ["finance"], ()), ("vera", ["tenant"], ("vision",))):
+            add_user(store, "test", NOW, name, PASSWORD, roles, tenants)
+        with serving(store, access or AccessSettings(sign_in=True)) as url:
+            yield Site(url, tokens, store)
+
+
+@contextlib.contextmanager
+def serving(store: Store, access: AccessSettings) -> Iterator[str]:
+    listener = listen("127.0.0.1", 0)
+    app = build_app(store, DashboardSettings(version="9", access=access))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    until = time.monotonic() + 60
+    while not server.started and time.monotonic() < until:
+        time.sleep(0.05)
+    try:
+        yield url_of(listener).rstrip("/")
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listener.close()

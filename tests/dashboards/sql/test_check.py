@@ -1,0 +1,311 @@
+"""What a statement may be, judged by the real engine's syntax tree; everything else is refused with a reason."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboards.access.principal import ANYBODY, Principal
+from dashboards.access.roles import Role
+from dashboards.sql.compress import compressed, decompressed, negotiated
+from dashboards.sql.engine import Engine, Question
+from dashboards.sql.errors import SqlError
+from dashboards.sql.limits import Limits, settings_of
+from tests.stores import fresh_store
+
+ANALYST = Principal("ann", frozenset({Role.analyst}))
+ROWS = 250_000
+MANY = f"SELECT number AS n, toString(number % 7) AS s FROM numbers({ROWS})"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with fresh_store(tmp_path_factory.mktemp("store")) as store:
+        store.command("INSERT INTO access_tokens (id, digest) VALUES ('secret-id', 'secret-digest')")
+        store.command("INSERT INTO audit (at, actor, action) VALUES (now64(3), 'secret-actor', 'x')")
+        yield Engine(store, Limits(seconds=2, rows=300_000, memory_bytes=300_000_000))
+
+
+def ask(engine: Engine, text: str, format: str = "TSV", who: Principal = ANALYST, **settings: str) -> bytes:
+    params = {"a": "4", "t": "access_tokens"}
+    with engine.asked(who, Question(text, format, settings, params, "marked")) as (_, pieces):
+        return b"".join(pieces)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("SELECT 1", "1\n"),
+        ("select count() from v_charges -- a comment\n;", "0\n"),
+        ("WITH a AS (SELECT 1 AS x) SELECT sumIf(x, x > 0), quantileExactIf(0.5)(x, 1) FROM a", "1\t1\n"),
+        ("SELECT arrayMap(x -> x + 1, [1, 2])", "[2,3]\n"),
+        ("SELECT {a:UInt8} + 1", "5\n"),
+        ("SELECT 1 UNION ALL SELECT 1", "1\n1\n"),
+        ("SELECT 1 INTERSECT SELECT 1", "1\n"),
+        ("SELECT count() FROM numbers(10) WHERE number IN (1, 2)", "2\n"),
+        ("SELECT count() FROM v_charges WHERE tenant IN (SELECT tenant FROM v_invoices)", "0\n"),
+        ("SELECT 'quoted '' ; DROP TABLE samples', \"x\" FROM (SELECT 2 AS x)", "quoted \\' ; DROP TABLE samples\t2\n"),
+        (
+            "SELECT case when 1 then 2 end, exists(select 1), 1 between 0 and 2, 'a' like 'b', 1::String",
+            "2\t1\t1\t0\t1\n",
+        ),
+        ("SELECT count() FROM (VALUES (1, 2), (3, 4))", "2\n"),
+        ("EXISTS TABLE ledger", "1\n"),
+        ("SELECT 1 AS x FORMAT JSONEachRow", '{"x":1}\n'),
+        ("SELECT 1 AS x FORMAT JSONEachRow;", '{"x":1}\n'),
+    ],
+)
+def test_what_analysts_ask_is_answered(engine: Engine, text: str, answer: str) -> None:
+    assert ask(engine, text).decode() == answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SHOW TABLES", "SHOW TABLES FROM gpuledger LIKE 'v_%'", "SHOW DATABASES", "DESCRIBE TABLE v_charges",
+     "SHOW CREATE TABLE v_charges", "EXPLAIN SELECT * FROM v_charges", "SELECT version(), timezone()",
+     "SELECT name, value, readonly FROM system.settings", "SELECT name FROM system.columns LIMIT 3",
+     "SELECT * FROM information_schema.tables LIMIT 3", "SELECT * FROM v_energy ORDER BY hour LIMIT 1 BY pool"],
+)  # fmt: skip
+def test_what_clients_ask_about_the_schema_is_answered(engine: Engine, text: str) -> None:
+    ask(engine, text)
+
+
+WRITES = (
+    "INSERT INTO samples SELECT * FROM samples",
+    "DROP TABLE samples",
+    "CREATE TABLE x (a Int8) ENGINE = Memory",
+    "ALTER TABLE samples DELETE WHERE 1",
+    "TRUNCATE TABLE samples",
+    "RENAME TABLE samples TO x",
+    "OPTIMIZE TABLE samples",
+    "GRANT ALL ON *.* TO default",
+    "SYSTEM RELOAD CONFIG",
+    "KILL QUERY WHERE 1",
+    "BACKUP TABLE samples TO File('x')",
+    "ATTACH TABLE x",
+    "DETACH TABLE samples",
+    "USE system",
+    "SET max_execution_time = 0",
+    "SET readonly = 0",
+    "EXCHANGE TABLES samples AND events",
+    "CREATE FUNCTION f AS x -> x",
+    "DELETE FROM samples WHERE 1",
+    "CHECK TABLE samples",
+    "SELECT 1 INTO OUTFILE '{tmp}/out.csv'",
+    "SELECT 1 INTO OUTFILE '{tmp}/out.csv' FORMAT CSV",
+    "COMMIT",
+)
+SETTINGS = (
+    "SELECT 1 SETTINGS max_execution_time = 0",
+    "SELECT * FROM (SELECT 1 SETTINGS readonly = 0)",
+    "SELECT 1 UNION ALL (SELECT 2 SETTINGS max_memory_usage = 0)",
+    "EXPLAIN SELECT 1 SETTINGS readonly = 0",
+)
+OUTSIDE = (
+    "SELECT file('/etc/passwd')",
+    "SELECT * FROM file('/etc/passwd', 'LineAsString')",
+    "SELECT * FROM url('http://127.0.0.1', 'CSV')",
+    "SELECT * FROM remote('127.0.0.1', 'system', 'one')",
+    "SELECT * FROM remoteSecure('127.0.0.1', 'system', 'one')",
+    "SELECT * FROM s3('http://127.0.0.1/x')",
+    "SELECT * FROM mysql('a:1', 'b', 'c', 'd', 'e')",
+    "SELECT * FROM Python(engine)",
+    "SELECT * FROM executable('id', 'TSV', 'a String')",
+    "SELECT * FROM eval('SELECT 1')",
+    "SELECT * FROM format(CSV, '1')",
+    "DESCRIBE url('http://127.0.0.1', 'CSV')",
+    "EXPLAIN ESTIMATE SELECT * FROM url('http://127.0.0.1', 'CSV')",
+    "SELECT * FROM `/etc/passwd`",
+    "SELECT * FROM file.`/etc/passwd`",
+    "SELECT aiGenerate('x')",
+    "SELECT * FROM sqlite('a', 'b')",
+    "SELECT getSetting('max_threads')",
+    "SELECT getMacro('x')",
+    "SELECT catboostEvaluate('a', 1)",
+    "SELECT showCertificate()",
+    "SELECT addressToLine(1)",
+    "SELECT sleep(1)",
+    "SELECT sleepEachRow(1)",
+    "SELECT * FROM (SELECT file('/etc/passwd') AS x)",
+    "SELECT 1 WHERE file('/etc/passwd') != ''",
+    "SELECT * FROM numbers(length(file('/etc/passwd')))",
+    "WITH file('/etc/passwd') AS x SELECT x",
+    "SELECT arrayMap(x -> file(x), ['/etc/passwd'])",
+    "SELECT FILE('/etc/passwd')",
+)
+SECRETS = (
+    "SELECT * FROM access_tokens",
+    "SELECT * FROM gpuledger.access_tokens",
+    "SELECT * FROM `access_tokens` AS v_charges",
+    "SELECT 'secret-id' IN access_tokens",
+    "SELECT ('a', 'b') IN (gpuledger.access_tokens)",
+    "SELECT 1 GLOBAL NOT IN access_users",
+    "SELECT * FROM merge('gpuledger', 'access')",
+    "SELECT * FROM merge(currentDatabase(), '.*')",
+    "SELECT * FROM mergeTreeIndex('gpuledger', 'access_tokens')",
+    "SELECT joinGet('gpuledger.access_tokens', 'digest', 'a')",
+    "SELECT dictGet('gpuledger.access_tokens', 'digest', 1)",
+    "SELECT * FROM {t:Identifier}",
+    "SELECT * FROM loop(access_tokens)",
+    "SELECT * FROM cluster('default', 'gpuledger', 'access_tokens')",
+    "SELECT * FROM view(SELECT * FROM access_tokens)",
+    "SELECT * FROM viewIfPermitted(SELECT 1 ELSE null('a Int8'))",
+    "SELECT * FROM (EXPLAIN SELECT 1)",
+    "SELECT tenant FROM v_charges UNION ALL SELECT digest FROM access_tokens",
+    "SELECT (SELECT digest FROM access_tokens LIMIT 1)",
+    "SELECT 1 WHERE 'secret-digest' IN (SELECT digest FROM access_tokens)",
+    "SELECT * FROM ledger JOIN access_users ON 1",
+    "WITH t AS (SELECT * FROM access_tokens) SELECT * FROM t",
+    "DESCRIBE TABLE access_tokens",
+    "SHOW CREATE TABLE access_tokens",
+    "SHOW CREATE TABLE gpuledger.access_tokens",
+    "EXPLAIN SELECT * FROM access_tokens",
+    "SELECT * FROM system.users",
+    "SELECT * FROM system.processes",
+    "SELECT * FROM system.query_log",
+    "SELECT * FROM system.user_query_log",
+    "SELECT hasColumnInTable('gpuledger', 'access_tokens', 'digest')",
+    "SELECT * FROM audit",
+    "SELECT 'x' IN audit",
+    "SELECT * FROM system.dropped_tables",
+    "SELECT * FROM mergeTreeProjection('gpuledger', 'access_tokens', 'x')",
+    "SELECT `a\nTableIdentifier v_charges` FROM access_tokens",
+    "SELECT 1 AS `x\n  Function url` FROM access_users",
+)
+ENDLESS = (
+    "SELECT count() FROM system.numbers WHERE sipHash64(number) = 1",
+    "SELECT * FROM numbers(10000000)",
+    "SELECT count() FROM numbers(10000000) AS a, numbers(10000000) AS b WHERE a.number + b.number = 7",
+    "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT count() FROM r",
+    "SELECT groupArray(number) FROM numbers(100000000)",
+    "SELECT " + "(" * 3000 + "1" + ")" * 3000,
+    "SELECT " + "1+" * 100_000 + "1",
+    "SELECT '" + "x" * 300_000 + "'",
+    "SELECT 1; SELECT 2",
+    "",
+    ";",
+    "SELECT",
+    "nonsense",
+    "SELECT 1 FORMAT Template",
+    "SELECT range(100000000)",
+)
+
+
+@pytest.mark.parametrize("text", [*WRITES, *SETTINGS, *OUTSIDE, *SECRETS, *ENDLESS])
+def test_an_attack_is_refused_with_a_reason(engine: Engine, text: str, tmp_path: Any) -> None:
+    with pytest.raises(SqlError) as refused:
+        ask(engine, text.replace("{tmp}", str(tmp_path)))
+    said = refused.value.text()
+    assert said.startswith(f"Code: {refused.value.code}. DB::Exception: ")
+    assert "secret" not in said
+    assert "root:" not in said
+    assert not list(tmp_path.iterdir())
+    assert engine._store.value("SELECT count() FROM access_tokens") == 1
+
+
+def test_no_row_of_a_closed_table_is_there_even_where_the_check_lets_a_statement_through(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboards.sql.engine.check_tree", lambda lines, allowed: "SelectWithUnionQuery")
+    assert ask(engine, "SELECT * FROM access_tokens") == b""
+    with pytest.raises(SqlError, match=r"readonly|not supported"):
+        ask(engine, "INSERT INTO access_tokens (id) SELECT 'x'")
+
+
+def test_the_audit_is_for_those_who_may_see_it(engine: Engine) -> None:
+    finance = Principal("f", frozenset({Role.finance}))
+    assert ask(engine, "SELECT actor FROM audit", who=finance) == b"secret-actor\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"output_format_schema": "x"}, "not yours"),
+        ({"additional_table_filters": "x"}, "not yours"),
+        ({"format_schema_path": "x"}, "not yours"),
+        ({"log_comment": "x"}, "not yours"),
+        ({"session_timezone": "x', readonly = '0"}, "of no use"),
+        ({"max_threads": "many"}, "wants a number"),
+    ],
+)
+def test_a_setting_that_could_do_harm_is_refused(asked: dict[str, str], said: str) -> None:
+    with pytest.raises(SqlError, match=said):
+        settings_of(asked, Limits(), False)
+
+
+@given(st.one_of(st.floats(allow_nan=False), st.integers()).map(str))
+def test_no_value_lifts_a_limit(value: str) -> None:
+    limits = Limits()
+    for name, limit in (("max_execution_time", limits.seconds), ("max_memory_usage", limits.memory_bytes)):
+        try:
+            chosen = settings_of({name: value}, limits, False)[name]
+        except SqlError:
+            continue
+        assert isinstance(chosen, int)
+        assert 0 < chosen <= limit
+
+
+def test_a_setting_that_changes_the_looks_is_taken(engine: Engine) -> None:
+    asked = ask(engine, "SELECT 18446744073709551615 AS n", "JSONEachRow", output_format_json_quote_64bit_integers="1")
+    assert asked == b'{"n":"18446744073709551615"}\n'
+    assert (
+        ask(engine, "SELECT value FROM system.settings WHERE name = 'max_execution_time'", max_execution_time="1")
+        == b"1\n"
+    )
+
+
+@pytest.mark.parametrize("format", ["ArrowStream", "Arrow", "Parquet"])
+def test_an_answer_of_many_pieces_is_one_document_of_arrow(engine: Engine, format: str) -> None:
+    data = ask(engine, MANY, format)
+    read = {
+        "ArrowStream": lambda: pa.ipc.open_stream(data).read_all(),
+        "Arrow": lambda: pa.ipc.open_file(data).read_all(),
+        "Parquet": lambda: pq.read_table(io.BytesIO(data)),
+    }[format]()
+    assert (read.num_rows, sum(read["n"].to_pylist())) == (ROWS, ROWS * (ROWS - 1) // 2)
+
+
+@pytest.mark.parametrize(
+    ("format", "heading"),
+    [("TSV", 0), ("CSV", 0), ("JSONEachRow", 0), ("CSVWithNames", 1), ("TSVWithNamesAndTypes", 2),
+     ("JSONCompactEachRowWithNames", 1)],
+)  # fmt: skip
+def test_an_answer_of_many_pieces_has_its_heading_once(engine: Engine, format: str, heading: int) -> None:
+    assert ask(engine, MANY, format).count(b"\n") == ROWS + heading
+    assert ask(engine, "SELECT 1 AS a WHERE 0", format).count(b"\n") == heading
+
+
+def test_an_answer_without_rows_is_a_whole_document(engine: Engine) -> None:
+    assert pa.ipc.open_stream(ask(engine, "SELECT 1 AS a WHERE 0", "ArrowStream")).read_all().num_rows == 0
+    assert pq.read_table(io.BytesIO(ask(engine, "SELECT 1 AS a WHERE 0", "Parquet"))).column_names == ["a"]
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "lz4", "gzip", "br", ""])
+def test_every_codec_gives_back_what_went_in_however_many_pieces(encoding: str) -> None:
+    pieces = [f"{number}\n".encode() * 1000 for number in range(200)]
+    packed = b"".join(compressed(iter(pieces), encoding))
+    assert decompressed(packed, encoding, 10_000_000).encode() == b"".join(pieces)
+    assert decompressed(b"".join(compressed(iter([b"a", b"b"]), encoding)), encoding, 10) == "ab"
+    if encoding:
+        with pytest.raises(SqlError):
+            decompressed(packed[: len(packed) // 2], encoding, 10_000_000)
+        with pytest.raises(SqlError):
+            decompressed(packed, encoding, 1000)
+
+
+def test_the_best_encoding_that_is_accepted_is_taken() -> None:
+    assert negotiated("gzip, deflate, br, zstd") == "zstd"
+    assert negotiated("gzip;q=1.0, lz4;q=0") == "gzip"
+    assert negotiated("identity") == negotiated("") == ""
+
+
+def test_whoever_may_do_all_may_still_not_read_secrets(engine: Engine) -> None:
+    with pytest.raises(SqlError, match="not for you to read"):
+        ask(engine, "SELECT * FROM access_users", who=ANYBODY)
