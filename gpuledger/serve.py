@@ -11,7 +11,9 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,8 @@ from warehouse.store import Store
 
 if TYPE_CHECKING:
     import uvicorn
+    from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
 log = logging.getLogger(__name__)
 
@@ -57,21 +61,62 @@ def listen(host: str, port: int | None) -> socket.socket:
     raise LedgerError(f"{host}", f"{taken} in use", "Choose another --port")
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, tls: bool = False) -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def serve(store: Store, listener: socket.socket, close_hourly: bool) -> None:
-    """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once."""
-    import uvicorn
+def dashboard(store: Store, listener: socket.socket, sign_in: Path | None = None) -> FastAPI:
+    """The dashboard's application, API and SQL, for those who reach the listener.
 
+    sign_in: a file that says how people sign in (docs/access.md); None: they need not.   Errors: AccessError.
+    """
+    from dashboards.access.settings import AccessSettings, load_access
     from dashboards.app import DashboardSettings, build_app
 
     host = listener.getsockname()[0]
-    allowed = ("localhost", "127.0.0.1") if host == "127.0.0.1" else ("*",)
-    app = build_app(store, DashboardSettings(version=__version__, allowed_hosts=allowed))
-    config = uvicorn.Config(app, log_level="warning", workers=1, timeout_graceful_shutdown=3, access_log=False)
+    allowed = ("localhost", "127.0.0.1") if host == "127.0.0.1" and sign_in is None else ("*",)
+    access = load_access(sign_in) if sign_in else AccessSettings()
+    return build_app(store, DashboardSettings(version=__version__, allowed_hosts=allowed, access=access))
+
+
+@dataclass(frozen=True)
+class Tls:
+    """A certificate (with its chain) and its key, as PEM files."""
+
+    certificate: Path
+    key: Path
+
+
+def serve(
+    store: Store,
+    listener: socket.socket,
+    close_hourly: bool,
+    app: ASGIApp | None = None,
+    tls: Tls | None = None,
+) -> None:
+    """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once.
+
+    app: what is served, by default the dashboard.   Errors: LedgerError if the certificate is of no use.
+    """
+    import uvicorn
+
+    config = uvicorn.Config(
+        app or dashboard(store, listener),
+        log_level="warning",
+        workers=1,
+        timeout_graceful_shutdown=3,
+        access_log=False,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else str(tls.key),
+    )
+    if tls is not None:
+        try:
+            config.load()
+        except OSError as error:  # ssl.SSLError is one
+            raise LedgerError(
+                f"--tls-cert {tls.certificate}", f"of no use ({error})", "Give a certificate and its key as PEM files"
+            ) from error
     server = _Server(config)
     with _signals(server), _closing_hourly(store) if close_hourly else contextlib.nullcontext():
         server.run(sockets=[listener])

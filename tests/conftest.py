@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from warehouse.store import Store, migrate, open_store
+from tests.stores import fresh_store
+from warehouse.store import Store
 
 # How long an example takes is the machine's business; what it finds is ours.
 settings.register_profile("gpuledger", deadline=None)
@@ -22,6 +23,5 @@ SHARED = REPO.parent / "shared"
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """A fresh embedded store with the schema in it. A process holds one at a time."""
-    with open_store(f"chdb://{tmp_path}/store") as opened:
-        migrate(opened)
+    with fresh_store(tmp_path / "store") as opened:
         yield opened

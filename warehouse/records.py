@@ -1,4 +1,4 @@
-"""The four facts: which columns each has, in which unit, and what makes two records the same.
+"""The facts: which columns each has, in which unit, and what makes two records the same.
 
 This is the contract of files, wire and tables alike (see docs/contracts.md). It needs neither the
 engine nor pyarrow, so an agent on a GPU node can import it.
@@ -19,6 +19,7 @@ TERMINAL_EVENTS = ("preempted", "finished", "failed", "cancelled", "rejected")
 PLACING_EVENTS = ("started", "resized", "resumed")
 ALLOCATION_EVENTS = ("submitted", *PLACING_EVENTS, "suspended", *TERMINAL_EVENTS)
 DEVICE_STATES = ("available", "unavailable", "removed")
+SEVERITIES = ("info", "warning", "critical")
 
 MAX_INTERVAL_SECONDS = 3600
 """A sample covers at most an hour, so that it touches at most its own hour and the one before."""
@@ -150,4 +151,41 @@ SERVICE_LEVELS = RecordType(
     key=("cluster", "service", "workload_id", "metric", "quantile", "ts"),
 )
 
-RECORD_TYPES: Mapping[str, RecordType] = {record.name: record for record in (SAMPLES, EVENTS, DEVICES, SERVICE_LEVELS)}
+METRICS = RecordType(
+    "metrics",
+    (
+        Column("ts", "time", required=True),
+        Column("interval_seconds", "float", required=True, minimum=0.001, maximum=MAX_INTERVAL_SECONDS),
+        Column("cluster", "text"),
+        Column("node", "text"),
+        Column("device_id", "text", required=True),
+        Column("partition_id", "text"),
+        Column("workload_id", "text"),
+        Column("metric", "text", required=True),
+        Column("state", "text", required=True, choices=SAMPLE_STATES),
+        Column("value", "float"),
+        Column("source", "text"),
+    ),
+    key=("cluster", "device_id", "partition_id", "workload_id", "metric", "ts"),
+)
+
+FINDINGS = RecordType(
+    "findings",
+    (
+        Column("ts", "time", required=True),
+        Column("cluster", "text"),
+        Column("node", "text"),
+        Column("device_id", "text"),
+        Column("partition_id", "text"),
+        Column("workload_id", "text"),
+        Column("finding", "text", required=True),
+        Column("severity", "text", required=True, choices=SEVERITIES),
+        Column("message", "text"),
+        Column("source", "text"),
+    ),
+    key=("cluster", "node", "device_id", "partition_id", "workload_id", "finding", "message", "ts"),
+)
+
+RECORD_TYPES: Mapping[str, RecordType] = {
+    record.name: record for record in (SAMPLES, EVENTS, DEVICES, SERVICE_LEVELS, METRICS, FINDINGS)
+}

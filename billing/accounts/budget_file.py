@@ -25,7 +25,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from billing import audit
@@ -33,6 +32,7 @@ from billing.rates import current_rate_card
 from billing.rates.policies import Currency, DecimalText, Name, Part, Policy
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
+from warehouse.written_files import read_yaml
 
 
 class BudgetError(LedgerError):
@@ -136,16 +136,8 @@ class AppliedBudgets(Part):
 
 def load_budgets(path: Path | str) -> BudgetFile:
     """Reads a file from YAML. Errors: BudgetError naming the key, what was found there and what fits."""
-    where = str(path)
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BudgetError(where, "not YAML: " + " ".join(str(error).split()), "Check indentation and quotes") from error
-    except IsADirectoryError as error:
-        raise BudgetError(where, "a folder, not a budgets file") from error
-    if not isinstance(content, dict):
-        raise BudgetError(where, "not a budgets file", "It starts with the keys currency and budgets")
-    return parse_budgets(content, where)
+    content = read_yaml(path, "a budgets file", "It starts with the keys currency and budgets", BudgetError)
+    return parse_budgets(content, str(path))
 
 
 def parse_budgets(content: dict[str, Any], where: str = "budgets") -> BudgetFile:

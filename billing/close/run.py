@@ -238,7 +238,7 @@ def _close_portion(store: Store, run: Stage, portion: Sequence[DirtyHour], card:
     _run(store, params, "segments", "holdings")
     _meter(store, params)
     _run(store, params, "entries")
-    energy = attribution.attribute_energy(store, stage, params, first, last)
+    energy = attribution.attribute_energy(store, stage, params)
     changed = _publish(store, stage, portion, energy)
     for table in (*_PORTION_TABLES, *attribution.TABLES):
         store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": stage(table)})

@@ -1,5 +1,6 @@
 -- What streams told in hours that stream_hours does not tell of in full, from their samples; nothing is proven of them.
-INSERT INTO {told:Identifier} (stream, hour, usable, first_at, first_rate, first_length, last_at)
+-- Traps:   whether they tell power or memory is not known: so they may.
+INSERT INTO {told:Identifier} (stream, hour, usable, first_at, first_rate, first_length, last_at, length_ms, powered, sized)
 SELECT
     stream,
     hour,
@@ -7,5 +8,8 @@ SELECT
     toInt32(bitShiftRight(points[1], 32)) AS first_at,
     toInt64(4294967295 - bitAnd(points[1], 4294967295)) - 1 AS first_rate,
     toInt32({uniform_ms:UInt32} + if(empty(lengths), 0, 4294967295 - bitAnd(lengths[1], 4294967295))) AS first_length,
-    toInt32(bitShiftRight(points[-1], 32)) AS last_at
+    toInt32(bitShiftRight(points[-1], 32)) AS last_at,
+    toInt32({uniform_ms:UInt32} + arrayMax(arrayMap(x -> 4294967295 - bitAnd(x, 4294967295), lengths))) AS length_ms,
+    1 AS powered,
+    1 AS sized
 FROM {sample_hours:Identifier}

@@ -8,20 +8,29 @@
 -- Params:  midnights = local midnights (ms) inside an hour, for billing zones that are not whole hours from UTC.
 CREATE TABLE {energy:Identifier} ENGINE = Memory AS
 WITH
+    together AS
+    (
+        SELECT state_id, start_ms, if(min(use_known), sum(micro_units), 0) AS micro_units
+        FROM {shares:Identifier}
+        WHERE NOT is_whole
+        GROUP BY state_id, start_ms
+    ),
     divided AS
     (
         SELECT
-            shares.hour AS hour, shares.start_ms AS start_ms, shares.state_id AS state_id, claim, subject,
+            shares.hour AS hour, shares.start_ms AS start_ms, shares.state_id AS state_id, powers.device AS device, claim, subject,
             powers.measured_ms AS measured_ms,
             powers.measured_ms * units AS measured_unit_ms,
             memory_ms * units AS memory_measured_unit_ms,
             byte_ms,
+            if(is_whole, if(use_known, shares.micro_units, 0), together.micro_units) AS of_all,
             of_all > 0 AS by_use,
             if(measured_ms = 0, toInt64(0), toInt64(
                 intDiv(toInt128(if(by_use, powers.idle_energy, powers.energy)) * units, greatest(1, powers.device_units))
                 + if(by_use, intDiv(toInt128(powers.energy - powers.idle_energy) * shares.micro_units, of_all), 0))) AS nanojoules
         FROM {shares:Identifier} AS shares
         LEFT JOIN {powers:Identifier} AS powers ON shares.state_id = powers.state_id AND shares.start_ms = powers.start_ms
+        LEFT JOIN together ON shares.state_id = together.state_id AND shares.start_ms = together.start_ms
         WHERE measured_ms > 0 OR memory_ms > 0
     ),
     summed AS
@@ -30,6 +39,7 @@ WITH
             hour, claim, state_id,
             if(divided.start_ms < prices.to_ms, price, 0) AS price_id,
             min(divided.start_ms) AS since,
+            max(device) AS device,
             sum(measured_unit_ms) AS measured_unit_ms,
             sum(nanojoules) AS nanojoules,
             sum(byte_ms) AS byte_ms,
@@ -44,24 +54,28 @@ WITH
         FROM {powers:Identifier}
         GROUP BY device, hour
     ),
-    ranked AS
+    portioned AS
     (
         SELECT
-            summed.hour AS hour, summed.claim AS claim, summed.state_id AS state_id, summed.price_id AS price_id, summed.since AS since,
-            summed.nanojoules AS nanojoules, summed.byte_ms AS byte_ms,
-            summed.measured_unit_ms AS measured_unit_ms, summed.memory_measured_unit_ms AS memory_measured_unit_ms,
-            summed.measured_unit_ms > 0 AS is_measured,
-            intDiv(nanojoules, 1000000) AS whole,
-            devices_energy.millijoules - sum(if(is_measured, whole, 0)) OVER (PARTITION BY states.device, summed.hour) AS missing,
-            row_number() OVER (
-                PARTITION BY states.device, summed.hour, is_measured
-                ORDER BY nanojoules % 1000000 DESC, claim, since, price_id) AS place
+            summed.hour AS hour,
+            measured_unit_ms > 0 AS is_measured,
+            any(devices_energy.millijoules) - sum(intDiv(nanojoules, 1000000)) AS missing,
+            arraySort(groupArray((-(nanojoules % 1000000), claim, since, price_id, state_id, intDiv(nanojoules, 1000000),
+                measured_unit_ms, byte_ms, memory_measured_unit_ms))) AS holders
         FROM summed
-        INNER JOIN (SELECT state_id, device FROM {states:Identifier}) AS states ON summed.state_id = states.state_id
-        LEFT JOIN devices_energy ON states.device = devices_energy.device AND summed.hour = devices_energy.hour
+        LEFT JOIN devices_energy ON summed.device = devices_energy.device AND summed.hour = devices_energy.hour
+        GROUP BY if(is_measured, summed.device, state_id), hour, is_measured
+    ),
+    parts AS
+    (
+        SELECT hour, holder.2 AS claim, holder.3 AS since, holder.4 AS price_id, holder.5 AS state_id,
+            if(is_measured, toInt64(holder.6 + (place <= missing)), NULL) AS millijoules,
+            holder.7 AS measured_unit_ms, holder.8 AS byte_ms, holder.9 AS memory_measured_unit_ms
+        FROM portioned
+        ARRAY JOIN holders AS holder, arrayEnumerate(holders) AS place
     )
 SELECT
-    toDateTime(toUInt32(ranked.hour * 3600), 'UTC') AS hour,
+    toDateTime(toUInt32(parts.hour * 3600), 'UTC') AS hour,
     states.cluster AS cluster,
     states.node AS node,
     states.device_id AS device_id,
@@ -75,15 +89,17 @@ SELECT
     claims.allocation_id AS allocation_id,
     claims.preemptible AS preemptible,
     prices.sku AS sku,
-    fromUnixTimestamp64Milli(min(since), 'UTC') AS charge_period_start,
-    sumOrNullIf(toInt64(whole + (place <= missing)), is_measured) AS energy_millijoules,
-    sum(ranked.measured_unit_ms) AS measured_unit_ms,
-    sumOrNullIf(byte_ms, ranked.memory_measured_unit_ms > 0) AS memory_byte_ms,
-    sum(ranked.memory_measured_unit_ms) AS memory_measured_unit_ms
-FROM ranked
-INNER JOIN {states:Identifier} AS states ON ranked.state_id = states.state_id
-LEFT JOIN {settled:Identifier} AS claims ON ranked.claim = claims.claim
-LEFT JOIN {prices:Identifier} AS prices ON ranked.price_id = prices.price
-GROUP BY
-    hour, cluster, node, device_id, model, pool, device_units, tenant, project, queue, workload_id, allocation_id,
-    preemptible, sku, arrayCount(x -> x <= since, {midnights:Array(Int64)})
+    fromUnixTimestamp64Milli(since, 'UTC') AS charge_period_start,
+    millijoules AS energy_millijoules,
+    measured_unit_ms,
+    if(memory_measured_unit_ms > 0, byte_ms, NULL) AS memory_byte_ms,
+    memory_measured_unit_ms
+FROM parts
+INNER JOIN {states:Identifier} AS states ON parts.state_id = states.state_id
+LEFT JOIN
+(
+    SELECT claim, tenant, project, queue, workload_id, allocation_id, preemptible
+    FROM {settled:Identifier}
+    WHERE start_ms < {to_ms:Int64} AND end_ms > {from_ms:Int64}
+) AS claims ON parts.claim = claims.claim
+LEFT JOIN {prices:Identifier} AS prices ON parts.price_id = prices.price

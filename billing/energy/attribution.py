@@ -1,6 +1,7 @@
 """Whose energy and memory it was: a step of the close, over the same hours, published with the same run.
 
-It reads the samples of the dirty hours once, and only if any of them says something of power or memory.
+It works with the sums of streams' hours that the close has told already, and only if any of them says something of
+power or memory; it reads the samples of hours whose sums cannot tell.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from billing.energy.settings import EnergySettings, current_energy_settings
 from warehouse.store import Store, read_sql
 
-TABLES = ("readings", "measured", "idle_power", "powers", "shares", "energy")
+TABLES = ("measured", "readings", "idle_power", "powers", "shares", "energy")
 """The working tables of a portion that this step makes."""
 RULES = "energy 1"
 """Which rules these are: a change recomputes every hour."""
@@ -26,19 +27,21 @@ def rules_in_force(store: Store) -> str:
     return f"{RULES} {current.settings.idle_version if current else ''}"
 
 
-def attribute_energy(
-    store: Store, table: Callable[[str], str], params: Mapping[str, Any], first: int, last: int
-) -> dict[int, int]:
-    """Divides the energy and memory of a portion's hours (from `first` to `last`, since the epoch).
+def attribute_energy(store: Store, table: Callable[[str], str], params: Mapping[str, Any]) -> dict[int, int]:
+    """Divides the energy and memory of a portion's hours.
 
-    table:  names of the close's working tables; segments, holdings, metered, several and prices are filled.
+    table:  names of the close's working tables; segments, holdings, told, metered, several and prices are filled.
     Answers the fingerprint of each hour's entries; an hour that has none is absent.
     """
-    if not store.rows(read_sql(__file__, "any_readings"), {"first": first, "last": last}):
+    if not store.value("SELECT countIf(powered > 0 OR sized > 0) AS speaking FROM {told:Identifier}", params):
         return {}
     names = {**params, **{name: table(name) for name in TABLES}}
     _stage_idle_power(store, table, names)
-    for step in ("readings", "measured", "powers", "shares", "attributed"):
+    store.command(read_sql(__file__, "measured"), names)
+    if store.value("SELECT countIf(is_unclear) AS unclear FROM {measured:Identifier}", names):
+        for step in ("readings", "measured_again"):
+            store.command(read_sql(__file__, step), names)
+    for step in ("powers", "shares", "attributed"):
         store.command(read_sql(__file__, step), names)
     rows = store.rows(read_sql(__file__, "content"), {"energy": table("energy")})
     return {row["hour"]: row["content"] for row in rows}

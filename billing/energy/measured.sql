@@ -1,52 +1,59 @@
--- One row: what one stream says of power and memory in a stretch of an hour, from start_ms on, that a segment or a
--- holding asks about.
+-- One row: what one stream says of power and memory in a stretch of an hour, from start_ms on, as far as the sums of its
+-- hours can tell: to a segment (claim = 0, the device's own stream) or to a holding (level, as in holdings.sql).
 -- Units:   power_ms, memory_ms = covered; nanojoules; byte_ms; begins, ends = first and last ms with power in the hour.
--- Traps:   a reading covers from the later of ts - interval and the previous sample of its stream, whatever that says.
---          Only the first sample of an hour can begin in the hour before.
+-- Shape:   of_power: the stream may tell the segment's power: the device's own, and that of a workload that is alone on it.
+--          is_unclear: the samples themselves have to be read (see measured_again.sql).
+-- Traps:   a stream's sums tell of a stretch if its samples are regular and end in it, and begin in it but for the first,
+--          or if no other than its first (its last) can reach into it. Only the first sample of an hour can begin in the
+--          hour before, from where that hour's last one ends.
 CREATE TABLE {measured:Identifier} ENGINE = Memory AS
 WITH
-    wanted AS
-    (
-        SELECT DISTINCT stream, hour, start_ms,
-            toInt32(start_ms - toInt64(hour) * 3600000) AS begin, toInt32(end_ms - toInt64(hour) * 3600000) AS stop
-        FROM
-        (
-            SELECT cityHash64(cluster, device_id, '', '') AS stream, hour, start_ms, end_ms
-            FROM (SELECT state_id, hour, start_ms, end_ms FROM {segments:Identifier}) AS segments
-            INNER JOIN (SELECT state_id, cluster, device_id FROM {states:Identifier}) AS states ON segments.state_id = states.state_id
-            UNION ALL
-            SELECT way.2 AS stream, hour, start_ms, end_ms
-            FROM {holdings:Identifier}
-            ARRAY JOIN ways AS way
-        )
-    ),
-    placed AS
+    4398046511103 AS low_bits,
+    speaking AS
     (
         SELECT
-            stream,
-            hour,
-            arrayMap(x -> toInt32(bitShiftRight(x, 42)), powers) AS at,
-            arrayPushFront(arrayPopBack(at), toInt32(-3600000)) AS previous,
-            if({uniform_ms:UInt32} > 0,
-                arrayMap((t, p) -> greatest(t - toInt32({uniform_ms:UInt32}), p), at, previous),
-                arrayMap((t, x, p) -> greatest(t - toInt32(4398046511103 - bitAnd(x, 4398046511103)), p), at, lengths, previous)) AS since,
-            arrayMap(x -> toInt64(4398046511102) - toInt64(bitAnd(x, 4398046511103)), powers) AS power,
-            arrayMap(x -> toInt64(4398046511102) - toInt64(bitAnd(x, 4398046511103)), memories) AS bytes
-        FROM {readings:Identifier}
+            stream, hour, first_at, last_at, first_at - first_length AS first_since, first_at - length_ms AS earliest, length_ms,
+            is_regular, powered, powers, sized, memories, first_power, last_power,
+            powered > 0 AND bitShiftRight(first_power, 42) = first_at AS power_at_first,
+            powered > 0 AND bitShiftRight(last_power, 42) = last_at AS power_at_last,
+            toInt64(bitAnd(first_power, low_bits)) AS power_first,
+            toInt64(bitAnd(last_power, low_bits)) AS power_last,
+            sized > 0 AND bitShiftRight(first_memory, 42) = first_at AS memory_at_first,
+            sized > 0 AND bitShiftRight(last_memory, 42) = last_at AS memory_at_last,
+            toInt64(bitAnd(first_memory, low_bits)) AS memory_first,
+            toInt64(bitAnd(last_memory, low_bits)) AS memory_last
+        FROM {told:Identifier}
+        WHERE powered > 0 OR sized > 0
     ),
-    firsts AS
+    wanted AS
     (
-        SELECT stream, hour,
-            toInt32(bitShiftRight(powers[-1], 42)) AS last,
-            toInt32(bitShiftRight(powers[1], 42))
-                - if({uniform_ms:UInt32} > 0, toInt32({uniform_ms:UInt32}), toInt32(4398046511103 - bitAnd(lengths[1], 4398046511103))) AS since,
-            toInt64(4398046511102) - toInt64(bitAnd(powers[1], 4398046511103)) AS power,
-            toInt64(4398046511102) - toInt64(bitAnd(memories[1], 4398046511103)) AS bytes
-        FROM {readings:Identifier}
+        SELECT cityHash64(cluster, device_id, '', '') AS stream, state_id, toUInt64(0) AS claim, toInt64(4) AS level, toInt64(0) AS cap, true AS of_power, hour, start_ms,
+            toInt32(start_ms - toInt64(hour) * 3600000) AS begin, toInt32(end_ms - toInt64(hour) * 3600000) AS stop
+        FROM (SELECT state_id, hour, start_ms, end_ms FROM {segments:Identifier}) AS segments
+        INNER JOIN (SELECT state_id, cluster, device_id FROM {states:Identifier}) AS states ON segments.state_id = states.state_id
+        WHERE stream IN
+        (
+            SELECT stream FROM {told:Identifier}
+            WHERE stream IN (SELECT cityHash64(cluster, device_id, '', '') FROM {states:Identifier})
+        )
+        UNION ALL
+        SELECT way.2 AS stream, state_id, claim, toInt64(way.1) AS level, toInt64(way.4) AS cap, level = 3 AND ways[-1].1 = 4 AS of_power, hour, start_ms,
+            toInt32(start_ms - toInt64(hour) * 3600000) AS begin, toInt32(end_ms - toInt64(hour) * 3600000) AS stop
+        FROM {holdings:Identifier}
+        ARRAY JOIN ways AS way
     )
 SELECT
-    stream,
+    state_id,
+    claim,
     start_ms,
+    level,
+    any(stream) AS stream,
+    any(cap) AS cap,
+    any(of_power) AS of_power,
+    any(hour) AS hour,
+    any(begin) AS begin,
+    any(stop) AS stop,
+    max(unclear) AS is_unclear,
     sum(covered_power) AS power_ms,
     sum(energy) AS nanojoules,
     sum(covered_memory) AS memory_ms,
@@ -56,37 +63,47 @@ SELECT
 FROM
 (
     SELECT
-        stream, start_ms,
-        arrayMap((s, e) -> toInt64(greatest(0, least(e, stop) - greatest(s, begin))), since, at) AS lengths,
-        arrayMap((l, v) -> if(v < 0, 0, l), lengths, power) AS by_power,
-        arraySum(by_power) AS covered_power,
-        arraySum((l, v) -> l * v, by_power, power) AS energy,
-        arraySum((l, v) -> if(v < 0, 0, l), lengths, bytes) AS covered_memory,
-        arraySum((l, v) -> if(v < 0, 0, l * v), lengths, bytes) AS held,
-        greatest(since[arrayFirstIndex(l -> l > 0, by_power)], begin) AS starts,
-        least(at[arrayLastIndex(l -> l > 0, by_power)], stop) AS finishes
-    FROM placed
-    INNER JOIN wanted ON placed.stream = wanted.stream AND placed.hour = wanted.hour
-    WHERE covered_power > 0 OR covered_memory > 0
+        stream, state_id, claim, level, cap, of_power, wanted.hour AS hour, start_ms, begin, stop,
+        is_regular AND first_at > begin AND last_at - length_ms < stop AS is_inside,
+        is_regular AND first_at >= stop AS only_first,
+        is_regular AND last_at - length_ms <= begin AS only_last,
+        NOT (is_inside OR only_first OR only_last) AS unclear,
+        toInt64(multiIf(is_inside, least(0, first_since - begin), only_first, stop - greatest(first_since, begin), 0)) AS of_first,
+        toInt64(multiIf(is_inside, least(0, stop - last_at), only_last, least(last_at, stop) - begin, 0)) AS of_last,
+        if(is_inside, powered * length_ms, 0) + power_at_first * of_first + power_at_last * of_last AS covered_power,
+        if(is_inside, powers * length_ms, 0) + power_at_first * of_first * power_first + power_at_last * of_last * power_last AS energy,
+        if(is_inside, sized * length_ms, 0) + memory_at_first * of_first + memory_at_last * of_last AS covered_memory,
+        if(is_inside, memories * length_ms, 0) + memory_at_first * of_first * memory_first
+            + memory_at_last * of_last * memory_last AS held,
+        greatest(begin, multiIf(
+            only_last AND NOT is_inside, begin,
+            power_at_first, first_since, toInt32(bitShiftRight(first_power, 42)) - length_ms)) AS starts,
+        least(stop, if(only_first AND NOT is_inside, stop, toInt32(bitShiftRight(last_power, 42)))) AS finishes
+    FROM wanted
+    INNER JOIN speaking ON wanted.stream = speaking.stream AND wanted.hour = speaking.hour
+    WHERE earliest < stop AND last_at > begin AND (unclear OR covered_power > 0 OR covered_memory > 0)
     UNION ALL
     SELECT
-        stream, start_ms,
-        emptyArrayInt64() AS lengths, emptyArrayInt64() AS by_power,
-        if(power < 0, 0, length) AS covered_power,
-        if(power < 0, 0, length * power) AS energy,
-        if(bytes < 0, 0, length) AS covered_memory,
-        if(bytes < 0, 0, length * bytes) AS held,
-        greatest(from_before, begin) AS starts,
+        stream, state_id, claim, level, cap, of_power, wanted.hour AS hour, start_ms, begin, stop,
+        false AS is_inside, false AS only_first, false AS only_last,
+        NOT is_regular AS unclear,
+        toInt64(greatest(0, stop - greatest(earliest + 3600000, before_last, begin))) AS of_first,
+        toInt64(0) AS of_last,
+        power_at_first * of_first AS covered_power,
+        power_at_first * of_first * power_first AS energy,
+        memory_at_first * of_first AS covered_memory,
+        memory_at_first * of_first * memory_first AS held,
+        greatest(earliest + 3600000, before_last, begin) AS starts,
         stop AS finishes
-    FROM
+    FROM wanted
+    INNER JOIN
     (
-        SELECT wanted.stream AS stream, wanted.start_ms AS start_ms, begin, stop, power, bytes,
-            toInt32(greatest(since + 3600000, before.last)) AS from_before,
-            toInt64(greatest(0, stop - greatest(from_before, begin))) AS length
-        FROM (SELECT stream, toUInt32(hour - 1) AS hour, since, power, bytes FROM firsts WHERE since < 0) AS this
-        INNER JOIN wanted ON this.stream = wanted.stream AND this.hour = wanted.hour
-        ANY LEFT JOIN (SELECT stream, hour, last FROM firsts) AS before ON this.stream = before.stream AND this.hour = before.hour
-        WHERE length > 0
-    )
+        SELECT this.stream AS stream, this.hour AS hour, earliest, is_regular, power_at_first, power_first, memory_at_first,
+            memory_first, earlier.last_at AS before_last
+        FROM (SELECT stream, hour, last_at FROM {told:Identifier}) AS earlier
+        ANY RIGHT JOIN (SELECT * EXCEPT hour, toUInt32(hour - 1) AS hour FROM speaking WHERE earliest < 0) AS this
+            ON earlier.stream = this.stream AND earlier.hour = this.hour
+    ) AS next ON wanted.stream = next.stream AND wanted.hour = next.hour
+    WHERE of_first > 0 AND (unclear OR covered_power > 0 OR covered_memory > 0)
 )
-GROUP BY stream, start_ms
+GROUP BY state_id, claim, start_ms, level

@@ -4,31 +4,21 @@
 --          the same time, the one that speaks of more of it counts.
 CREATE TABLE {powers:Identifier} ENGINE = Memory AS
 WITH
-    streams AS
+    spoken AS
     (
-        SELECT state_id, start_ms, cityHash64(cluster, device_id, '', '') AS stream
-        FROM (SELECT state_id, start_ms FROM {segments:Identifier}) AS segments
-        INNER JOIN (SELECT state_id, cluster, device_id FROM {states:Identifier}) AS states ON segments.state_id = states.state_id
-        UNION ALL
-        SELECT state_id, start_ms, stream_3 AS stream
-        FROM
-        (
-            SELECT state_id, start_ms, active[1].1 AS claim
-            FROM {segments:Identifier}
-            WHERE available AND length(arrayDistinct(active.3)) = 1
-        ) AS alone
-        INNER JOIN (SELECT claim, stream_3 FROM {settled:Identifier}) AS claims ON alone.claim = claims.claim
+        SELECT state_id, start_ms, stream, any((power_ms, nanojoules, begins, ends)) AS said
+        FROM {measured:Identifier}
+        WHERE of_power AND power_ms > 0 AND NOT is_unclear
+        GROUP BY state_id, start_ms, stream
     ),
     power AS
     (
         SELECT
             state_id, start_ms,
-            count() = 1 OR max(begins) >= min(ends) AS apart,
-            if(apart, sum(power_ms), max(power_ms)) AS measured_ms,
-            if(apart, sum(nanojoules), argMax(nanojoules, (power_ms, nanojoules))) AS energy
-        FROM streams
-        INNER JOIN {measured:Identifier} AS measured ON streams.stream = measured.stream AND streams.start_ms = measured.start_ms
-        WHERE power_ms > 0
+            count() = 1 OR max(said.3) >= min(said.4) AS apart,
+            if(apart, sum(said.1), max(said.1)) AS measured_ms,
+            if(apart, sum(said.2), max((said.1, said.2)).2) AS energy
+        FROM spoken
         GROUP BY state_id, start_ms
     )
 SELECT states.state_id AS state_id, power.start_ms AS start_ms, states.device AS device, toInt64(states.units) AS device_units,

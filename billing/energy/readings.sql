@@ -1,15 +1,14 @@
--- One row: what the samples of one stream that end in one hour say of power and memory, in order.
+-- One row: what the samples of one stream that end in one hour say of power and memory, in order; of streams and hours
+-- whose sums cannot tell.
 -- Shape:   22 bits ts within the hour (ms, 1..3,600,000), then 42 bits that sort the greatest value first: in powers
 --          2^42 - 1 - (1 + microwatts), in memories 2^42 - 1 - (1 + bytes), where an unknown value takes 2^42 - 1, and in
 --          lengths 2^42 - 1 - interval (ms); where all are equally long, {uniform_ms:UInt32} says so, and lengths are
 --          empty. So of several records of one instant the greatest counts, and the others cover nothing.
--- Reads:   each sample of the hours in {dirty} and, for what reaches back into them, of the hours after them, once.
+-- Reads:   the samples of the hours that are unclear and, for what reaches back into them, of the hours after them, once.
 -- Traps:   `unsupported` is said of utilization: a MIG device has none, yet it has power. It counts there if it is not 0.
 --          Energy counts before power. 100 kW or 2 TiB and more are no readings.
 CREATE TABLE {readings:Identifier} ENGINE = Memory AS
 WITH
-    (SELECT min(hour) FROM {dirty:Identifier}) AS first_hour,
-    (SELECT max(hour) FROM {dirty:Identifier}) AS last_hour,
     toUnixTimestamp64Milli(ts) AS ms,
     toInt64(round(interval_seconds * 1000)) AS interval_ms,
     bitShiftLeft(toUInt64((ms - 1) % 3600000 + 1), 42) AS at,
@@ -26,8 +25,11 @@ SELECT
     arraySort(groupArray(bitOr(at, toUInt64(4398046511103 - if(has_memory, 1 + toInt64(bytes), 0))))) AS memories,
     if({uniform_ms:UInt32} > 0, emptyArrayUInt64(), arraySort(groupArray(bitOr(at, toUInt64(4398046511103 - interval_ms))))) AS lengths
 FROM samples
-WHERE ts > fromUnixTimestamp64Milli(toInt64(first_hour) * 3600000, 'UTC')
-    AND ts <= fromUnixTimestamp64Milli((toInt64(last_hour) + 2) * 3600000, 'UTC')
-    AND (hour IN (SELECT hour FROM {dirty:Identifier})
-        OR (hour - 1 IN (SELECT hour FROM {dirty:Identifier}) AND ms - interval_ms < toInt64(hour) * 3600000))
+WHERE ts > fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') AND ts <= fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+    AND (stream, hour) IN
+    (
+        SELECT stream, hour FROM {measured:Identifier} WHERE is_unclear
+        UNION ALL
+        SELECT stream, toUInt32(hour + 1) AS hour FROM {measured:Identifier} WHERE is_unclear
+    )
 GROUP BY stream, hour

@@ -17,20 +17,21 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Self
 from zoneinfo import ZoneInfo
 
-import yaml
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from billing import audit
 from billing.rates.policies import DecimalText, Name, Part
+from billing.rates.reading import before, utc
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
+from warehouse.written_files import read_yaml
 
 HOUR = timedelta(hours=1)
 
@@ -63,16 +64,14 @@ class Dated(Part):
 
     def in_zone(self, zone: ZoneInfo) -> Self:
         """The same with its times in UTC. Errors: ValueError if they are not whole hours, in order."""
-        times = {name: getattr(self, name) for name in ("effective_from", "effective_to")}
-        utc = {
-            name: at and (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC) for name, at in times.items()
-        }
-        for name, at in utc.items():
+        named = {name: getattr(self, name) for name in ("effective_from", "effective_to")}
+        times = {name: at and utc(at, zone) for name, at in named.items()}
+        for name, at in times.items():
             if at is not None and (at.minute or at.second or at.microsecond):
                 raise ValueError(f"{name} {at:%Y-%m-%dT%H:%M:%S}Z is not a whole hour UTC")
-        if utc["effective_from"] and utc["effective_to"] and utc["effective_to"] <= utc["effective_from"]:
-            raise ValueError(f"effective_to {utc['effective_to']:%Y-%m-%dT%H:%M}Z is not after effective_from")
-        return self.model_copy(update=utc)
+        if not before(times["effective_from"], times["effective_to"]):
+            raise ValueError(f"effective_to {times['effective_to']:%Y-%m-%dT%H:%M}Z is not after effective_from")
+        return self.model_copy(update=times)
 
     def covers(self, hour: datetime) -> bool:
         return (self.effective_from or hour) <= hour and (self.effective_to is None or hour < self.effective_to)
@@ -188,17 +187,8 @@ class AppliedSettings:
 
 def load_energy_settings(path: Path | str) -> EnergySettings:
     """Reads settings from YAML. Errors: EnergySettingsError naming the key, what was found there and what fits."""
-    where = str(path)
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        what = "not YAML: " + " ".join(str(error).split())
-        raise EnergySettingsError(where, what, "Check indentation and quotes") from error
-    except IsADirectoryError as error:
-        raise EnergySettingsError(where, "a folder, not energy settings") from error
-    if not isinstance(content, dict):
-        raise EnergySettingsError(where, "not energy settings", "They have the keys intensity and idle_power")
-    return parse_energy_settings(content, where)
+    content = read_yaml(path, "energy settings", "They have the keys intensity and idle_power", EnergySettingsError)
+    return parse_energy_settings(content, str(path))
 
 
 def parse_energy_settings(content: dict[str, Any], where: str = "energy settings") -> EnergySettings:
@@ -244,6 +234,6 @@ def apply_energy_settings(store: Store, settings: EnergySettings, author: str, r
         }
     )
     store.insert("energy_settings", row)
-    before = {"before": current.version} if current else {}
-    audit.record(store, now, author, "energy.apply", settings.version, reason, before)
+    replaced = {"before": current.version} if current else {}
+    audit.record(store, now, author, "energy.apply", settings.version, reason, replaced)
     return settings.version

@@ -1,7 +1,7 @@
 -- One row: what a holder (claim) or the platform (0) has of a segment: units of the device, and how many it used on
 -- average while that was measured.
--- Units:   micro_units = millionths of a unit in use; of_all = those of the whole segment, 0 where somebody's is not
---          known; memory_ms = covered time, byte_ms = the holder's bytes x ms in it.
+-- Units:   micro_units = millionths of a unit in use; is_whole: it has all of the device's units; memory_ms =
+--          covered time, byte_ms = the holder's bytes x ms in it.
 -- Shape:   memory is the best level's that says anything, shared out by units where it is of several allocations.
 CREATE TABLE {shares:Identifier} ENGINE = Memory AS
 WITH
@@ -18,35 +18,29 @@ WITH
     ),
     memory AS
     (
-        SELECT claim, start_ms, argMin((memory_ms, byte_ms, way.4), way.1) AS best
-        FROM (SELECT claim, start_ms, way FROM {holdings:Identifier} ARRAY JOIN ways AS way) AS asked
-        INNER JOIN {measured:Identifier} AS measured ON asked.way.2 = measured.stream AND asked.start_ms = measured.start_ms
-        WHERE memory_ms > 0
+        SELECT claim, start_ms, argMin((memory_ms, byte_ms, cap), level) AS best
+        FROM {measured:Identifier}
+        WHERE claim != 0 AND memory_ms > 0 AND NOT is_unclear
         GROUP BY claim, start_ms
-    ),
-    parts AS
-    (
-        SELECT
-            hour, holdings.start_ms AS start_ms, end_ms, state_id, holdings.claim AS claim, toInt64(holdings.units) AS units, subject,
-            covered_ms > 0 AS use_known,
-            if(use_known, intDiv(
-                intDiv(toInt128(used_one_way) * units, greatest(1, cap_one_way) * 1000)
-                    + intDiv(toInt128(used_of_partition) * units, greatest(1, partition_cap) * 1000)
-                    + intDiv(toInt128(used_of_device) * units, greatest(1, device_cap) * 1000), covered_ms), 0) AS micro_units,
-            memory.best.1 AS memory_ms,
-            if(memory_ms > 0, toInt64(intDiv(toInt128(memory.best.2) * units, memory.best.3)), 0) AS byte_ms
-        FROM {holdings:Identifier} AS holdings
-        LEFT JOIN used ON holdings.claim = used.claim AND holdings.start_ms = used.start_ms
-        LEFT JOIN memory ON holdings.claim = memory.claim AND holdings.start_ms = memory.start_ms
-        UNION ALL
-        SELECT
-            hour, start_ms, end_ms, state_id, toUInt64(0) AS claim,
-            toInt64(device_units) - if(available, toInt64(held_units), 0) AS units, toUInt64(0) AS subject,
-            true AS use_known, toInt128(0) AS micro_units, toInt64(0) AS memory_ms, toInt64(0) AS byte_ms
-        FROM {segments:Identifier}
-        WHERE NOT available OR held_units != device_units
     )
 SELECT
-    * EXCEPT (use_known),
-    if(min(use_known) OVER (PARTITION BY state_id, start_ms), sum(micro_units) OVER (PARTITION BY state_id, start_ms), 0) AS of_all
-FROM parts
+    hour, holdings.start_ms AS start_ms, state_id, holdings.claim AS claim, toInt64(holdings.units) AS units, subject,
+    units = ways[-1].3 AS is_whole,
+    covered_ms > 0 AS use_known,
+    if(use_known, intDiv(
+        intDiv(toInt128(used_one_way) * units, greatest(1, cap_one_way) * 1000)
+            + intDiv(toInt128(used_of_partition) * units, greatest(1, partition_cap) * 1000)
+            + intDiv(toInt128(used_of_device) * units, greatest(1, device_cap) * 1000), covered_ms), 0) AS micro_units,
+    memory.best.1 AS memory_ms,
+    if(memory_ms > 0, toInt64(intDiv(toInt128(memory.best.2) * units, memory.best.3)), 0) AS byte_ms
+FROM {holdings:Identifier} AS holdings
+LEFT JOIN used ON holdings.claim = used.claim AND holdings.start_ms = used.start_ms
+LEFT JOIN memory ON holdings.claim = memory.claim AND holdings.start_ms = memory.start_ms
+UNION ALL
+SELECT
+    hour, start_ms, state_id, toUInt64(0) AS claim,
+    toInt64(device_units) - if(available, toInt64(held_units), 0) AS units, toUInt64(0) AS subject,
+    held_units = 0 OR NOT available AS is_whole,
+    true AS use_known, toInt128(0) AS micro_units, toInt64(0) AS memory_ms, toInt64(0) AS byte_ms
+FROM {segments:Identifier}
+WHERE NOT available OR held_units != device_units

@@ -45,9 +45,10 @@ from billing.rates.policies import (
     Tier,
     Usage,
 )
-from billing.rates.reading import Instant, before, first_error, read_yaml, utc, zone_that_exists
+from billing.rates.reading import Instant, before, utc, zone_that_exists
 from billing.rates.windows import Window, share_a_time
 from warehouse.errors import LedgerError
+from warehouse.written_files import first_error, read_yaml
 
 MATCH_KEYS = ("tenant", "partition_profile", "queue", "priority", "preemptible", "pool", "model")
 """What a rule can match, the most telling first."""
@@ -243,7 +244,9 @@ class RateCard(Part):
 
 def load_rate_card(path: Path | str) -> RateCard:
     """Reads a card from YAML. Errors: RateError naming the key, what was found there and what fits."""
-    return parse_rate_card(read_yaml(path, "a rate card", "currency, timezone and rates", RateError), str(path))
+    return parse_rate_card(
+        read_yaml(path, "a rate card", "It starts with the keys currency, timezone and rates", RateError), str(path)
+    )
 
 
 def parse_rate_card(content: dict[str, Any], where: str = "rate card") -> RateCard:

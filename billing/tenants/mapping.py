@@ -23,8 +23,9 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 from billing.rates.globs import expression
 from billing.rates.matching import Pattern, can_both_fit, specificity
 from billing.rates.policies import Part
-from billing.rates.reading import Instant, before, first_error, read_yaml, utc, zone_that_exists
+from billing.rates.reading import Instant, before, utc, zone_that_exists
 from warehouse.errors import LedgerError
+from warehouse.written_files import first_error, read_yaml
 
 MATCH_KEYS = ("workload", "project", "tenant", "queue", "source", "cluster")
 """What a rule can match, the most telling first."""
@@ -153,7 +154,10 @@ class TenantMapping(Part):
 
 def load_mapping(path: Path | str) -> TenantMapping:
     """Reads a mapping from YAML. Errors: TenantError naming the key, what was found there and what fits."""
-    return parse_mapping(read_yaml(path, "a tenants' mapping", "unmapped_owner and rules", TenantError), str(path))
+    return parse_mapping(
+        read_yaml(path, "a tenants' mapping", "It starts with the keys unmapped_owner and rules", TenantError),
+        str(path),
+    )
 
 
 def parse_mapping(content: dict[str, Any], where: str = "tenants' mapping") -> TenantMapping:

@@ -25,6 +25,8 @@ class Records(StrEnum):
     events = "events"
     devices = "devices"
     service_levels = "service-levels"
+    metrics = "metrics"
+    findings = "findings"
 
 
 def register(app: typer.Typer) -> None:

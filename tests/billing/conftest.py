@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from warehouse.store import Store, migrate, open_store
+from tests.stores import fresh_store
+from warehouse.store import Store
 
 
 @pytest.fixture(scope="module")
 def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with open_store(f"chdb://{tmp_path_factory.mktemp('store')}") as opened:
-        migrate(opened)
+    with fresh_store(tmp_path_factory.mktemp("store")) as opened:
         yield opened
 
 

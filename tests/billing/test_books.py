@@ -23,8 +23,9 @@ from tests.billing import fleets, oracle
 from tests.billing.fleets import WORLDS, World, fleet
 from tests.billing.oracle import HOUR, Entry, Facts, Kinds, Record, ms
 from tests.billing.test_examples import gpuledger
+from tests.stores import fresh_store
 from warehouse.records import DEVICES, EVENTS, SAMPLES
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import Store
 
 FLEETS = int(os.environ.get("GPULEDGER_FLEETS", "100"))
 SEED = int(os.environ.get("GPULEDGER_SEED", "0"))
@@ -460,9 +461,7 @@ def sample(time: str, device_id: str, utilization: float) -> Record:
 
 
 def opened(folder: Path) -> Store:
-    store = open_store(f"chdb://{folder}/store")
-    migrate(store)
-    return store
+    return fresh_store(folder / "store")
 
 
 def ingest(store: Store, facts: Facts, pieces: int = 1) -> None:

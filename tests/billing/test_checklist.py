@@ -21,15 +21,15 @@ from billing.rates import apply_rate_card, parse_rate_card
 from billing.verify import verify
 from tests.billing.facts import Facts, devices, job, put_all, samples
 from tests.billing.hand_ledger import at
-from warehouse.store import Store, migrate, open_store
+from tests.stores import fresh_store
+from warehouse.store import Store, open_store
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
 
 @contextmanager
 def books_of(path: Path, facts: Facts, until: str, **card: Any) -> Iterator[Store]:
-    with open_store(f"chdb://{path}") as store:
-        migrate(store)
+    with fresh_store(path) as store:
         prices = [{"sku": "h100", "price_per_gpu_hour": "2.00"}]
         apply_rate_card(
             store, parse_rate_card({"currency": "EUR", "minimum_seconds": 0, "rates": prices, **card}), "me", "", NOW

@@ -22,7 +22,8 @@ from ingest.pipeline import ingest_tables
 from tests.billing.focus_validator import ENVIRONMENT, failing_rules
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from tests.billing.test_examples import gpuledger
-from warehouse.store import Store, migrate, open_store
+from tests.stores import fresh_store
+from warehouse.store import Store
 
 NOON, NOW = at("2026-10-05 12:00"), at("2026-11-02 09:00")
 PLAN = FleetPlan(seed=3, start=datetime(2026, 10, 5, tzinfo=UTC), days=2, scale=0.2, interval_seconds=600)
@@ -75,8 +76,7 @@ def test_an_export_of_a_fleet_keeps_the_foundations_rules(fleet: Store, tmp_path
 
 def test_the_command_writes_checks_and_says_no(tmp_path: Path) -> None:
     url, out = f"chdb://{tmp_path}/books", tmp_path / "focus.csv"
-    with open_store(url) as opened:
-        migrate(opened)
+    with fresh_store(tmp_path / "books") as opened:
         card = {"currency": "EUR", "minimum_seconds": 0, "rates": [{"sku": "h100", "price_per_gpu_hour": "2.00"}]}
         apply_rate_card(opened, parse_rate_card(card), "me", "", NOW)
         fill(opened, [Row(NOON, "physics", "qcd", used=str(HOUR_MS))], closed=[at("2026-10-31 23:00")])

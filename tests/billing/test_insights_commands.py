@@ -14,16 +14,19 @@ from typer.testing import CliRunner
 from gpuledger.cli import build
 from tests.billing.hand_ledger import fill
 from tests.billing.small_fleet import Job, busy_then_idle, history, run, whole_days
+from tests.stores import fresh_store
 from warehouse.errors import LedgerError
-from warehouse.store import migrate, open_store
+from warehouse.store import open_store
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Callable[..., Any]:
     url = f"chdb://{tmp_path}/store"
+    fresh_store(tmp_path / "store").close()
+    app = build()
 
     def invoke(*arguments: str) -> Any:
-        result = CliRunner().invoke(build(), [*arguments, "--store", url])
+        result = CliRunner().invoke(app, [*arguments, "--store", url])
         if isinstance(result.exception, LedgerError):
             raise result.exception
         return result
@@ -40,7 +43,6 @@ def test_an_empty_store_says_what_is_next(shell: Callable[..., Any]) -> None:
 
 def test_the_commands_print_tables_json_and_csv(shell: Callable[..., Any]) -> None:
     with open_store(shell.url) as store:  # type: ignore[attr-defined]
-        migrate(store)
         run(store, [Job("train", use=busy_then_idle)], hours=40)
         fill(store, history([*["100"] * 14, "300"], date(2026, 8, 1)), closed=whole_days(date(2026, 8, 1), 15))
     document = json.loads(shell("efficiency", "--period", "2026-10", "--format", "json").stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from warehouse.store import open_store
 
 GPULEDGER = Path(sys.executable).with_name("gpuledger")
 WORLD = WORLDS["Asia/Kolkata"]
-KILLS = 3
+KILLS = int(os.environ.get("GPULEDGER_KILLS", "2"))
 """Of the ingest, and again of the close."""
 
 

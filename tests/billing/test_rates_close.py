@@ -16,7 +16,8 @@ from billing.verify import verify
 from tests.billing.hand_ledger import HOUR_MS, Row, fill
 from tests.billing.test_close import START, device, event, put
 from tests.billing.test_examples import gpuledger
-from warehouse.store import Store, migrate, open_store
+from tests.stores import fresh_store
+from warehouse.store import Store, open_store
 
 NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
 DAY = {"from": "08:00", "to": "20:00"}
@@ -164,8 +165,7 @@ def test_a_new_price_closes_again_only_the_hours_in_which_somebody_pays_it(store
 
 def test_the_commands(tmp_path: Path) -> None:
     url = f"chdb://{tmp_path}/store"
-    with open_store(url) as store:
-        migrate(store)
+    with fresh_store(tmp_path / "store") as store:
         fill(store, [Row(datetime(2026, 10, 5, 7, tzinfo=UTC), "a", used=str(HOUR_MS))])
     h100 = {"sku": "h100", "match": {"model": "H100"}, "price_per_gpu_hour": "2.00"}
     one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"

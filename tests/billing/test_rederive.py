@@ -16,7 +16,8 @@ from billing.periods import parse_period
 from billing.rates import apply_rate_card, parse_rate_card
 from tests.billing.facts import devices, job, put, samples
 from tests.billing.hand_ledger import at
-from warehouse.store import Store, migrate, open_store
+from tests.stores import fresh_store
+from warehouse.store import Store
 
 OCTOBER, NOVEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11"))
 
@@ -24,8 +25,7 @@ OCTOBER, NOVEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-1
 @pytest.fixture
 def store(tmp_path: Path) -> Any:
     """Two jobs of two tenants in October, metered, with a discount and a tax; one more hour of chem in November."""
-    with open_store(f"chdb://{tmp_path}") as opened:
-        migrate(opened)
+    with fresh_store(tmp_path) as opened:
         card = {
             "currency": "EUR",
             "minimum_seconds": 60,

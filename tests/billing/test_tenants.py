@@ -32,6 +32,7 @@ from billing.tenants.owners import EVER_MS
 from billing.verify import verify
 from tests.billing.test_close import HOUR, START, at, device, event, put, sample
 from tests.billing.test_examples import gpuledger
+from tests.stores import fresh_store
 from warehouse.store import Store, open_store
 
 NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
@@ -423,10 +424,7 @@ def test_a_preview_says_what_would_move_and_what_would_be_left(store: Store) -> 
 
 def test_the_commands(tmp_path: Path) -> None:
     url = f"chdb://{tmp_path}/store"
-    with open_store(url) as store:
-        from warehouse.store import migrate
-
-        migrate(store)
+    with fresh_store(tmp_path / "store") as store:
         two_jobs(store)
         close(store, until=at(6), now=NOW)
     file = tmp_path / "tenants.yaml"

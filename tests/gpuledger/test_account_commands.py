@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 from gpuledger.commands import budget, credits
 from tests.billing.account_books import emptied, hours
 from tests.billing.hand_ledger import at, close, fill
+from tests.stores import fresh_store
 from warehouse.errors import LedgerError
-from warehouse.store import migrate, open_store
 
 
 class Shell:
@@ -37,8 +37,7 @@ class Shell:
 def shell(tmp_path: Path) -> Shell:
     """September and October closed; physics held one GPU for four hours, at 2.00."""
     shell = Shell(tmp_path)
-    with open_store(shell.url) as opened:
-        migrate(opened)
+    with fresh_store(tmp_path / "store") as opened:
         emptied(opened)
         fill(opened, hours("2026-09-05 10:00", 4), closed=[at("2026-10-31 23:00")])
         close(opened, [at("2026-09-01 00:00")])

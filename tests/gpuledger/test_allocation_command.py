@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from gpuledger.cli import build
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
+from tests.stores import fresh_store
 from warehouse.errors import LedgerError
-from warehouse.store import migrate, open_store
 
 WINDOW = "2026-10-05T12:00:00Z,2026-10-05T14:00:00Z"
 
@@ -20,8 +20,7 @@ WINDOW = "2026-10-05T12:00:00Z,2026-10-05T14:00:00Z"
 def url(tmp_path: Path) -> str:
     address = f"chdb://{tmp_path}/store"
     noon = at("2026-10-05 12:00")
-    with open_store(address) as store:
-        migrate(store)
+    with fresh_store(tmp_path / "store") as store:
         used, half = str(HOUR_MS), str(HOUR_MS // 2)
         fill(store, [Row(noon, "t", "qcd", used=used), Row(at("2026-10-05 13:00"), "t", "qcd", used=half, idle=half)])
     return address

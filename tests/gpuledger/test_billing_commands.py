@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 
 from gpuledger.cli import build
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
+from tests.stores import fresh_store
 from warehouse.errors import LedgerError
-from warehouse.store import migrate, open_store
 
 CARD = """
 currency: EUR
@@ -43,8 +43,7 @@ def shell(tmp_path: Path) -> Shell:
     (tmp_path / "rates.yaml").write_text(CARD)
     shell = Shell(tmp_path)
     noon = at("2026-10-05 12:00")
-    with open_store(shell.url) as opened:
-        migrate(opened)
+    with fresh_store(tmp_path / "store") as opened:
         fill(
             opened,
             [

@@ -54,7 +54,8 @@ def test_quarantined_rows_are_counted_and_doctor_shows_them(
     code, out, _ = run(capsys, "doctor", "--store", url, "--format", "json")
     findings = json.loads(out)
     assert code == 0
-    assert findings["rows"] == {"samples": 1, "events": 0, "devices": 0, "service_levels": 0}
+    nothing = {"events": 0, "devices": 0, "service_levels": 0, "metrics": 0, "findings": 0}
+    assert findings["rows"] == {"samples": 1, **nothing}
     assert findings["quarantine"][0]["examples"][0]["raw"] == "2026-10-01T00:02:00Z,60,g,busy,0.5,r"
     assert findings["last_close"] is None
     for fmt in ("table", "csv"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from fractions import Fraction
@@ -73,6 +74,7 @@ def test_without_prometheus_it_says_so_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("GPULEDGER_BENCH" not in os.environ, reason="a bench: GPULEDGER_BENCH=1 runs it")
 def test_a_small_fleet_beside_a_real_prometheus(tmp_path: Path) -> None:
     if theirs.missing_programs():
         pytest.skip("no prometheus here (Debian: apt-get install prometheus)")

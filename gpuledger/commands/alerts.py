@@ -1,0 +1,324 @@
+"""`gpuledger alerts`: evaluate the rules, see what fires, keep it quiet, look back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import print_json, print_rows, say
+from warehouse.errors import LedgerError
+from warehouse.store import Store, migrate, open_store
+
+if TYPE_CHECKING:
+    from alerts.evaluate import Report
+    from alerts.routing import Silence
+
+alerts = typer.Typer(no_args_is_help=True)
+silence = typer.Typer(no_args_is_help=True)
+
+ALERT_COLUMNS = (
+    "state", "severity", "rule", "summary", "owner", "active_at", "fired_at", "resolved_at", "value", "fingerprint",
+    "held_back", "action", "description", "runbook", "labels", "evidence",
+)  # fmt: skip
+RULE_COLUMNS = (
+    "rule", "severity", "condition", "for", "interval", "category", "owner", "reads", "identity", "summary",
+)  # fmt: skip
+SILENCE_COLUMNS = ("id", "matchers", "starts_at", "ends_at", "author", "reason")
+HISTORY_COLUMNS = ("at", "state", "severity", "rule", "summary", "value", "active_at", "fingerprint", "labels")
+DELIVERY_COLUMNS = (
+    "at", "target", "kind", "outcome", "attempt", "rule", "fingerprint", "active_at", "next_attempt_at", "detail",
+)  # fmt: skip
+
+
+class RuleFormat(StrEnum):
+    table = "table"
+    json = "json"
+    csv = "csv"
+    prometheus = "prometheus"
+
+
+Rules = Annotated[
+    Path | None,
+    typer.Option(
+        "--rules",
+        envvar="GPULEDGER_ALERT_RULES",
+        help="Folder of the site's own rules, over the shipped ones.",
+        file_okay=False,
+    ),
+]
+RoutingFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--routing", envvar="GPULEDGER_ALERT_ROUTING", help="Who is told of what (YAML); without it nobody is."
+    ),
+]
+At = Annotated[str, typer.Option("--at", help="As of this instant instead of now, like 2026-10-05T12:00Z.")]
+Author = Annotated[str, typer.Option(help="Who asks.", show_default="you")]
+RuleName = Annotated[str, typer.Option("--rule", help="Of this rule alone.")]
+Fingerprint = Annotated[str, typer.Option("--fingerprint", help="Of this alert alone.")]
+Most = Annotated[int, typer.Option("--limit", min=1, help="So many at most, the newest first.")]
+
+
+def register(app: typer.Typer) -> None:
+    alerts.add_typer(silence, name="silence", help="Keep alerts quiet for a while, with author and end.")
+    app.add_typer(alerts, name="alerts", help="Evaluate the rules, see what fires and why, keep it quiet, look back.")
+
+
+@alerts.command("check")
+def check(
+    store: options.Store = "",
+    rules: Rules = None,
+    routing: RoutingFile = None,
+    at: At = "",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Evaluate what is due, tell whom the routing names, print what fires; exit 1 if anything does."""
+    from alerts.deliver import deliver
+    from alerts.evaluate import evaluate
+    from alerts.reading import alerts as current
+    from alerts.routing import load_routing
+    from alerts.rule_files import load_rules
+
+    now = _instant("--at", at) if at else datetime.now(UTC)
+    loaded = load_rules(rules)
+    route = load_routing(routing) if routing else None
+    with open_store(store) as opened:
+        migrate(opened)
+        report = evaluate(opened, loaded, now, live=not at)
+        outcomes = deliver(opened, route, now) if route else []
+        found = current(opened, now, route)
+    _print_alerts(found, fmt)
+    _say_report(report, len(loaded))
+    for target in sorted({one.delivery.target for one in outcomes}):
+        of_target = [one for one in outcomes if one.delivery.target == target]
+        sent = sum(one.outcome == "sent" for one in of_target)
+        why = next((one.detail for one in of_target if one.outcome != "sent"), "")
+        say(f"{target}: told of {sent} of {len(of_target)}" + (f"; {why}" if why else ""))
+    if any(row["state"] == "firing" for row in found):
+        raise typer.Exit(1)
+
+
+@alerts.command("list")
+def list_(
+    store: options.Store = "",
+    rule: RuleName = "",
+    resolved: Annotated[bool, typer.Option("--resolved", help="Those that are over too.")] = False,
+    routing: RoutingFile = None,
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """What fires or is pending, as of the last evaluation, the worst first."""
+    from alerts.reading import CURRENT
+    from alerts.reading import alerts as current
+    from alerts.routing import load_routing
+
+    states = (*CURRENT, "resolved") if resolved else CURRENT
+    with open_store(store) as opened:
+        migrate(opened)
+        route = load_routing(routing) if routing else None
+        found = current(opened, datetime.now(UTC), route, states, rule)
+        evaluated = _last_run(opened)
+    _print_alerts(found, fmt)
+    say(f"evaluated until {evaluated:%F %T}Z" if evaluated else "never evaluated. Next: gpuledger alerts check")
+
+
+@alerts.command("rules")
+def rules_(
+    rules: Rules = None,
+    fmt: Annotated[RuleFormat, typer.Option("--format", help="How to print them.")] = RuleFormat.table,
+) -> None:
+    """The rules in force; as Prometheus rules those that our exporters' metrics are enough for."""
+    from alerts.prometheus import rule_file
+    from alerts.rule_files import load_rules
+
+    loaded = load_rules(rules)
+    if fmt is RuleFormat.prometheus:
+        typer.echo(rule_file(loaded), nl=False)
+        return
+    if fmt is RuleFormat.json:
+        print_json([rule.model_dump(mode="json", by_alias=True, exclude={"sql"}) for rule in loaded])
+        return
+    rows = [
+        {
+            "rule": rule.name,
+            "severity": rule.severity,
+            "condition": f"{rule.condition.compare} {rule.condition.threshold}",
+            "for": _short(rule.for_),
+            "interval": _short(rule.interval),
+            "category": rule.tags.get("category", ""),
+            "owner": rule.owner,
+            "reads": rule.query or rule.source,
+            "identity": " ".join(rule.identity),
+            "summary": rule.summary,
+        }
+        for rule in loaded
+    ]
+    shown = (
+        ("rule", "severity", "condition", "for", "interval", "category") if fmt is RuleFormat.table else RULE_COLUMNS
+    )
+    print_rows(rows, shown, options.Format(fmt.value), f"{len(rows)} rules")
+
+
+@alerts.command("history")
+def history(
+    store: options.Store = "",
+    rule: RuleName = "",
+    fingerprint: Fingerprint = "",
+    deliveries: Annotated[bool, typer.Option("--deliveries", help="Who was told, instead of what changed.")] = False,
+    limit: Most = 50,
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Changes of alerts' states, or attempts to tell of them, the newest first."""
+    from alerts import reading
+
+    with open_store(store) as opened:
+        migrate(opened)
+        if deliveries:
+            print_rows(reading.attempts(opened, rule, fingerprint, limit), DELIVERY_COLUMNS, fmt)
+            return
+        rows = [_flat(row) for row in reading.history(opened, rule, fingerprint, limit)]
+    if fmt is options.Format.table:
+        print_rows(rows, ("at", "state", "severity", "rule", "summary", "fingerprint"), fmt)
+    else:
+        print_rows([_texts(row, fmt) for row in rows], HISTORY_COLUMNS, fmt)
+
+
+@silence.command("add")
+def silence_add(
+    matchers: Annotated[
+        list[str], typer.Argument(help="LABEL=GLOB, all of which must fit, like alertname=long-queue.")
+    ],
+    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")],
+    for_: Annotated[str, typer.Option("--for", help="How long from its start, like 2h.")] = "",
+    until: Annotated[str, typer.Option("--until", help="Its end, like 2026-10-05T12:00Z.")] = "",
+    start: Annotated[str, typer.Option("--from", help="Its start.", show_default="now")] = "",
+    author: Author = "",
+    store: options.Store = "",
+) -> None:
+    """Keep alerts quiet whose labels fit; they go on firing, and nobody is told."""
+    from alerts.silences import add_silence
+    from billing.audit import whoever
+
+    now = datetime.now(UTC)
+    starts_at = _instant("--from", start) if start else now
+    if bool(for_) == bool(until):
+        raise LedgerError("--for, --until", "give one of them", "A silence has an end")
+    ends_at = _instant("--until", until) if until else starts_at + _duration("--for", for_)
+    named: dict[str, str] = {}
+    for text in matchers:
+        label, equals, glob = text.partition("=")
+        if not equals or not label:
+            raise LedgerError(text, "not a matcher", "Write LABEL=GLOB, like tenant=physics or node='n1*'")
+        named[label] = glob
+    with open_store(store) as opened:
+        migrate(opened)
+        added = add_silence(opened, named, ends_at, whoever(author), reason, now, starts_at)
+    say(f"silence {added.id}: {_matchers(added)} until {added.ends_at:%F %T}Z")
+
+
+@silence.command("list")
+def silence_list(
+    store: options.Store = "",
+    past: Annotated[bool, typer.Option("--past", help="Those that are over too.")] = False,
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Silences in force and to come."""
+    from alerts.silences import silences
+
+    with open_store(store) as opened:
+        migrate(opened)
+        found = silences(opened, datetime.now(UTC), past)
+    rows = [
+        {**vars(one), "matchers": dict(one.matchers) if fmt is options.Format.json else _matchers(one)} for one in found
+    ]
+    print_rows(rows, SILENCE_COLUMNS, fmt)
+
+
+@silence.command("end")
+def silence_end(
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="As the list shows it.")],
+    author: Author = "",
+    store: options.Store = "",
+) -> None:
+    """End a silence now."""
+    from alerts.silences import end_silence
+    from billing.audit import whoever
+
+    with open_store(store) as opened:
+        migrate(opened)
+        ended = end_silence(opened, identifier, whoever(author), datetime.now(UTC))
+    say(f"silence {ended.id} is over: {_matchers(ended)}")
+
+
+def _instant(option: str, text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise LedgerError(option, f"{text!r} is not an instant", "Write it like 2026-10-05T12:00Z") from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _duration(option: str, text: str) -> timedelta:
+    from alerts.durations import parse_duration
+
+    try:
+        return timedelta(seconds=int(str(parse_duration(text))))
+    except ValueError:
+        raise LedgerError(option, f"{text!r} is not a duration", "Write it like 90s, 15m, 1h30m or 2d") from None
+
+
+def _last_run(store: Store) -> datetime | None:
+    from alerts.journal import last_run
+
+    last = last_run(store)
+    return last[1] if last else None
+
+
+def _short(seconds: int) -> str:
+    from alerts.durations import say_duration
+
+    return say_duration(seconds)
+
+
+def _matchers(one: Silence) -> str:
+    return ", ".join(f"{label}={'|'.join(globs)}" for label, globs in one.matchers.items())
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, **row["annotations"], "owner": row["labels"].get("owner")}
+
+
+def _texts(row: dict[str, Any], fmt: options.Format) -> dict[str, Any]:
+    """CSV has labels as text; JSON has them as they are."""
+    if fmt is options.Format.json:
+        return row
+    import json
+
+    return {
+        name: json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value for name, value in row.items()
+    }
+
+
+def _print_alerts(found: list[dict[str, Any]], fmt: options.Format) -> None:
+    rows = [_flat(row) for row in found]
+    if fmt is options.Format.table:
+        shown = ("state", "severity", "rule", "summary", "owner", "active_at", "held_back")
+        if rows:
+            print_rows(rows, shown, fmt)
+        else:
+            say("nothing fires")
+        return
+    print_rows([_texts(row, fmt) for row in rows], ALERT_COLUMNS, fmt)
+
+
+def _say_report(report: Report, rules: int) -> None:
+    if report.until is None:
+        say("there is no fact yet, so nothing could be evaluated. Next: gpuledger ingest")
+        return
+    say(f"{rules} rules, {report.instants} instants, evaluated until {report.until:%F %T}Z (time of the data)")
+    for name, problem in report.problems.items():
+        say(f"rule {name} could not be evaluated: {problem}")

@@ -1,0 +1,181 @@
+"""`gpuledger interference`: who is disturbed on a shared GPU, by whom, and what each does alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import print_rows, say
+from warehouse.errors import LedgerError
+from warehouse.store import Store, migrate, open_store
+
+interference = typer.Typer(no_args_is_help=True)
+
+EPISODE_COLUMNS = (
+    "cluster", "workload_id", "service", "tenant", "raised_at", "ended_at", "disturbed_windows", "mean_slowdown",
+    "max_slowdown", "lost_gpu_seconds", "grade", "channels", "neighbours",
+)  # fmt: skip
+VICTIM_COLUMNS = (
+    "cluster", "identity", "tenant", "episodes", "open_episodes", "mean_slowdown", "max_slowdown", "jitter",
+    "lost_gpu_seconds", "grade", "channels", "neighbours",
+)  # fmt: skip
+AGGRESSOR_COLUMNS = (
+    "cluster", "victim", "aggressor", "verdict", "arrivals", "rose", "effect", "windows", "disturbed",
+    "disturbed_without",
+)  # fmt: skip
+SPEED_COLUMNS = ("class", "beside", "speed", "interference", "windows", "pairs")
+BASELINE_COLUMNS = (
+    "cluster", "identity", "version", "model", "partition_profile", "metric", "load", "windows", "since", "until",
+    "value", "value_low", "value_high", "p99_to_p50",
+)  # fmt: skip
+
+At = Annotated[str, typer.Option(help="The instant, like 2026-10-06T12:00Z.", show_default="now")]
+Days = Annotated[float, typer.Option(min=0.01, help="How far back from it.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(interference, name="interference", help="Who disturbs whom on shared GPUs.")
+
+
+@interference.command("status")
+def status(
+    store: options.Store = "",
+    at: At = "",
+    days: Days = 1,
+    check: Annotated[bool, typer.Option("--check", help="Exit 1 if an episode lasts.")] = False,
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Measure, and list the episodes: those that last first."""
+    from alerts.interference.episodes import episodes
+
+    moment = _instant(at)
+    with open_store(store) as opened:
+        _measured(opened, moment)
+        found = episodes(opened, moment - timedelta(days=days), moment)
+    _print([asdict(one) for one in found], EPISODE_COLUMNS, fmt, "nobody was disturbed, as far as is known")
+    if check and any(one.ended_at is None for one in found):
+        raise typer.Exit(1)
+
+
+@interference.command("victims")
+def victims(
+    store: options.Store = "", at: At = "", days: Days = 7, fmt: options.OutputFormat = options.Format.table
+) -> None:
+    """Who was disturbed: how much slower, through which channels, and how much GPU time that cost."""
+    from alerts.interference.ranking import victims as ranked
+
+    moment = _instant(at)
+    with open_store(store) as opened:
+        _measured(opened, moment)
+        found = ranked(opened, moment - timedelta(days=days), moment)
+    _print([asdict(one) for one in found], VICTIM_COLUMNS, fmt, "nobody was disturbed, as far as is known")
+
+
+@interference.command("aggressors")
+def aggressors(
+    store: options.Store = "", at: At = "", days: Days = 7, fmt: options.OutputFormat = options.Format.table
+) -> None:
+    """Whose coming slows whom down; named only where it did so three times or more."""
+    from alerts.interference.ranking import aggressors as ranked
+
+    moment = _instant(at)
+    with open_store(store) as opened:
+        _measured(opened, moment)
+        found = ranked(opened, moment - timedelta(days=days), moment)
+    _print([asdict(one) for one in found], AGGRESSOR_COLUMNS, fmt, "nobody was measured beside anybody")
+
+
+@interference.command("speeds")
+def speeds(
+    store: options.Store = "",
+    at: At = "",
+    days: Days = 14,
+    model: Annotated[str, typer.Option(help="Glob of device models.")] = "*",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """How fast one runs beside another (1: as alone): what the scheduler's anti-interference score takes."""
+    from alerts.interference.factors import colocation_factors
+
+    moment = _instant(at)
+    with open_store(store) as opened:
+        _measured(opened, moment)
+        found = colocation_factors(opened, moment - timedelta(days=days), moment, model)
+    rows = [
+        {
+            "class": pair[0],
+            "beside": pair[1],
+            "speed": one.speed,
+            "interference": one.interference,
+            "windows": one.n,
+            "pairs": one.pairs,
+        }
+        for pair, one in sorted(found.items())
+    ]
+    _print(rows, SPEED_COLUMNS, fmt, "no pair was measured")
+
+
+@interference.command("baselines")
+def baselines(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """What everything does alone, as last measured."""
+    from alerts.interference.measure import newest_baselines
+
+    with open_store(store) as opened:
+        migrate(opened)
+        rows = newest_baselines(opened)
+    _print(rows, BASELINE_COLUMNS, fmt, "no baselines yet. Next: gpuledger interference status")
+
+
+@interference.command("version")
+def version(
+    identity: Annotated[str, typer.Argument(help='A service or a workload; "" for everything (a driver).')],
+    name: Annotated[str, typer.Argument(help="What it runs: an image's tag, a model, a driver.")],
+    since: Annotated[str, typer.Option(help="From when on, like 2026-10-06T12:00Z.", show_default="now")] = "",
+    cluster: Annotated[str, typer.Option(help="In this cluster.", show_default="all")] = "",
+    author: Annotated[str, typer.Option(help="Who says so.", show_default="you")] = "",
+    store: options.Store = "",
+) -> None:
+    """Say that something runs another version from a moment on: its baselines start anew."""
+    from alerts.interference.versions import declare_version
+    from billing.audit import whoever
+
+    moment = _instant(since, "--since")
+    with open_store(store) as opened:
+        migrate(opened)
+        declare_version(opened, identity, name, moment, whoever(author), cluster)
+    say(f"{identity or 'everything'} runs {name} since {moment:%Y-%m-%d %H:%M}Z")
+
+
+def _measured(store: Store, at: datetime) -> None:
+    from alerts.interference.measure import measure
+
+    migrate(store)
+    measure(store, at)
+
+
+def _print(rows: list[dict[str, Any]], columns: tuple[str, ...], fmt: options.Format, nothing: str) -> None:
+    if not rows and fmt is options.Format.table:
+        say(nothing)
+        return
+    if fmt is not options.Format.json:
+        rows = [{key: _shown(value) for key, value in row.items()} for row in rows]
+    print_rows(rows, columns, fmt)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 4)
+    return " ".join(value) if isinstance(value, list | tuple) else value
+
+
+def _instant(text: str, name: str = "--at") -> datetime:
+    if not text:
+        return datetime.now(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise LedgerError(name, f"{text!r} is no instant", "Write it like 2026-10-06T12:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,13 @@
+-- One row: a device of the cluster as it was last told, wherever it stands now; removed ones are left out.
+-- Parameters: cluster String.
+SELECT ts, cluster, node, device_id, vendor, model, memory_bytes, units, pool, toString(state) AS state
+FROM
+(
+    SELECT *
+    FROM devices FINAL
+    WHERE cluster = {cluster:String}
+    ORDER BY ts DESC
+    LIMIT 1 BY device_id
+)
+WHERE state != 'removed' AND node != ''
+ORDER BY device_id

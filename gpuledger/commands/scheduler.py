@@ -1,0 +1,454 @@
+"""`gpuledger scheduler`: run the reference scheduler, and speak with it."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import json
+import logging
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import console, plain, print_json, print_rows, say
+from warehouse.errors import LedgerError
+
+if TYPE_CHECKING:
+    from collectors.readings import Row
+    from scheduler.live.client import Client
+    from scheduler.live.executors import Executor
+    from scheduler.live.outbox import Deliver
+    from scheduler.live.service import Service
+    from scheduler.records.log import Entry, Log
+
+log = logging.getLogger(__name__)
+
+LOG_FILE = "scheduler.log.sqlite"
+PORT = 8070
+LEVELS_SECONDS = 60.0
+"""Between two writings of the metrics for SQL."""
+
+group = typer.Typer(help="The reference scheduler: run it, or speak with one that runs.")
+
+
+class ExecutorKind(StrEnum):
+    none = "none"
+    local = "local"
+
+
+class End(StrEnum):
+    finished = "finished"
+    failed = "failed"
+
+
+Url = Annotated[str, typer.Option("--url", envvar="GPULEDGER_SCHEDULER_URL", help="Of the scheduler.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", envvar="GPULEDGER_SCHEDULER_TOKEN_FILE", help="File with its token.", dir_okay=False),
+]
+Data = Annotated[Path | None, typer.Option("--data", help="Folder of its log.", file_okay=False)]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="As `list` shows it.")]
+DEFAULT_URL = f"http://127.0.0.1:{PORT}"
+
+
+def register(app: typer.Typer) -> None:
+    group.callback(invoke_without_command=True)(serve)
+    for name, command in _COMMANDS.items():
+        group.command(name)(command)
+    app.add_typer(group, name="scheduler")
+
+
+def serve(
+    context: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Pools, tenants, queues, policies (YAML).", dir_okay=False)
+    ] = None,
+    data: Data = None,
+    host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 = any.")] = PORT,
+    token_file: TokenFile = None,
+    cluster: Annotated[str, typer.Option("--cluster", envvar="GPULEDGER_CLUSTER", help="Its name in the books.")] = "",
+    executor: Annotated[
+        ExecutorKind,
+        typer.Option("--executor", help="none: others run the jobs and tell; local: commands on this machine."),
+    ] = ExecutorKind.none,
+    events: Annotated[
+        str,
+        typer.Option(
+            "--events",
+            help="Where events for the books go: `store`, a server's https:// address, or a file; empty: "
+            "they stay in the log until a later run names a place.",
+        ),
+    ] = "",
+    events_token_file: Annotated[
+        Path | None, typer.Option("--events-token-file", help="Token for a server in --events.", dir_okay=False)
+    ] = None,
+    interval: Annotated[float, typer.Option("--interval", min=0.01, help="Most seconds between rounds.")] = 1.0,
+    store: options.Store = "",
+) -> None:
+    """Run the scheduler until Ctrl-C: a loop over a log that survives kill -9, HTTP to submit, explain and cancel."""
+    if context.invoked_subcommand is not None:
+        return
+    if config is None or data is None:
+        raise LedgerError("gpuledger scheduler", "needs --config FILE and --data FOLDER", "`--help` shows the rest")
+    from gpuledger.serve import is_loopback, listen, url_of
+    from scheduler.live.client import read_token
+    from scheduler.live.http import build_app
+    from scheduler.live.service import Service
+    from scheduler.records.log import Log
+    from scheduler.settings import load_settings
+
+    token = read_token(token_file)
+    if not token and (not is_loopback(host) or executor is ExecutorKind.local):
+        why = "others can reach that address" if executor is ExecutorKind.none else "who can submit can run commands"
+        raise LedgerError(f"--host {host}, --executor {executor.value}", why, "Give --token-file FILE")
+    settings = load_settings(config)
+    with contextlib.ExitStack() as stack:
+        journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE)))
+        deliver = stack.enter_context(_delivering(events, cluster, events_token_file, store))
+        service = Service(journal, settings, cluster, _executor(executor, data), time.time, deliver)
+        listener = stack.enter_context(listen(host, port))
+        allowed = ("localhost", "127.0.0.1", "[::1]") if is_loopback(host) else ("*",)
+        stack.enter_context(_serving(build_app(service, token, allowed), listener))
+        say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
+        say(f"  Log         {journal.path}, {journal.last:,} entries")
+        _loop(service, config, interval, deliver)
+    say("stopped; whatever runs goes on, and a later start finds it")
+
+
+def _executor(kind: ExecutorKind, data: Path) -> Executor:
+    from scheduler.live.executors import LocalProcesses, Recorder
+
+    return Recorder() if kind is ExecutorKind.none else LocalProcesses(data / "jobs")
+
+
+@contextlib.contextmanager
+def _delivering(events: str, cluster: str, token_file: Path | None, store: str) -> Iterator[Deliver | None]:
+    from collectors.readings import Collected
+    from gpuledger.destinations import destination
+
+    if not events:
+        yield None
+        return
+    is_url = events.startswith(("http://", "https://"))
+    out = "" if is_url or events == "store" else events
+    with destination(cluster, "scheduler", out, events if is_url else "", token_file, None, store) as to:
+        say(f"  Events      {to.name}")
+
+        def deliver(record: str, rows: Sequence[Row]) -> None:
+            collected = Collected()
+            for row in rows:
+                collected.add(record, row)
+            to.put(collected)
+
+        yield deliver
+
+
+@contextlib.contextmanager
+def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
+    """HTTP on a thread of its own; the signals stay with the main thread."""
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+def _loop(service: Service, config: Path, interval: float, deliver: Deliver | None) -> None:
+    """Rounds until SIGINT or SIGTERM; at once again while there is something to do. Settings are read again when their
+    file changes; what cannot be used is told, and the ones in force stay."""
+    from scheduler.settings import load_settings
+
+    stop = threading.Event()
+    read_at, measured_at = config.stat().st_mtime_ns, time.monotonic()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        while not stop.is_set():
+            try:
+                changed_at = config.stat().st_mtime_ns
+                if changed_at != read_at:
+                    read_at = changed_at
+                    service.configure(load_settings(config))
+                if service.step():
+                    continue
+                if deliver is not None and time.monotonic() - measured_at >= LEVELS_SECONDS:
+                    measured_at = time.monotonic()
+                    deliver("service_levels", service.measured(_levels))
+            except (LedgerError, OSError) as error:
+                log.error("%s", error)
+            stop.wait(interval)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _levels(service: Service) -> list[Row]:
+    from scheduler.exposition import rows
+
+    return rows(service.series(), service.cluster, service.book.meter.now, LEVELS_SECONDS)
+
+
+def submit(
+    job: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A job as JSON or YAML, fields of docs/scheduler-live.md.")
+    ] = None,
+    tenant: Annotated[str, typer.Option("--tenant", help="Who pays.")] = "",
+    queue: Annotated[str, typer.Option("--queue")] = "",
+    gpus: Annotated[int | None, typer.Option("--gpus", min=0, help="Of each replica.")] = None,
+    replicas: Annotated[int | None, typer.Option("--replicas", min=1)] = None,
+    priority: Annotated[int | None, typer.Option("--priority")] = None,
+    time_limit: Annotated[float | None, typer.Option("--time-limit", min=1, help="Seconds.")] = None,
+    job_id: Annotated[str, typer.Option("--job-id", help="A name of your own; the same job again is the same.")] = "",
+    command: Annotated[list[str] | None, typer.Option("--command", help="A word each, for --executor local.")] = None,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Submit a job: a file, options, or options over a file."""
+    document = _document(job)
+    request = dict(document.get("request", {}))
+    given = {
+        "tenant": tenant,
+        "queue": queue,
+        "job_id": job_id,
+        "priority": priority,
+        "time_limit": time_limit,
+        "min_replicas": replicas,
+        "max_replicas": None if replicas is None else max(replicas, document.get("max_replicas", 0)),
+        "payload": {"command": command} if command else None,
+    }
+    document |= {name: value for name, value in given.items() if value not in ("", None)}
+    if gpus is not None:
+        request["devices"] = gpus
+    _print_one(_client(url, token_file).submit(document | {"request": request}), output)
+
+
+def _document(path: Path | None) -> dict[str, Any]:
+    import yaml
+
+    if path is None:
+        return {}
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise LedgerError(str(path), f"is neither JSON nor YAML ({error})") from error
+    if not isinstance(found, dict):
+        raise LedgerError(str(path), "holds no job", "An object with tenant, queue and request fits")
+    return found
+
+
+def list_jobs(
+    status: Annotated[str, typer.Option("--status", help="held, pending, starting, running or stopping.")] = "",
+    queue: Annotated[str, typer.Option("--queue")] = "",
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Jobs that are not over, in the order of submission."""
+    columns = ("job_id", "status", "reason", "tenant", "queue", "priority", "submitted_at", "since", "attempt", "nodes")
+    rows = [row | {"nodes": " ".join(row["nodes"])} for row in _client(url, token_file).jobs(status, queue)]
+    print_rows(rows, columns, output)
+
+
+def explain(
+    job_id: JobId,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Why a job waits, runs or was preempted: every reason with its numbers, and all that was decided about it."""
+    found = _client(url, token_file).explain(job_id)
+    if output is options.Format.json:
+        print_json(found)
+        return
+    if output is options.Format.csv:
+        print_rows(found["history"], ("sequence", "at", "what", "decision_id"), output)
+        return
+    for line in explained(found):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def explained(found: dict[str, Any]) -> list[str]:
+    """An explanation in lines."""
+    lines = [" · ".join(f"{k} {found[k]}" for k in ("job_id", "status", "queue", "tenant", "attempt") if found.get(k))]
+    for reason in found.get("reasons", []):
+        counts = ", ".join(f"{what} {count}" for what, count in reason.get("counts", {}).items())
+        blockers = ", ".join(reason.get("blockers", []))
+        lines.append(
+            f"  {reason['code']}: {reason.get('text', '')}"
+            + (f" [{counts}]" if counts else "")
+            + (f" (held by {blockers})" if blockers else "")
+        )
+    if found.get("expected_start"):
+        error = found["expected_start_error_seconds"]
+        past = f"; past ones were off by p50 {error['p50']:.0f} s, p95 {error['p95']:.0f} s" if error["known"] else ""
+        lines.append(f"  expected to start {found['expected_start']}{past}")
+    lines.append("history:")
+    for entry in found["history"]:
+        rest = {key: value for key, value in entry.items() if key not in ("at", "what", "sequence", "grants")}
+        if "reasons" in rest:
+            rest = {"reasons": ", ".join(reason["code"] for reason in rest["reasons"])}
+        lines.append(f"  {entry['at']}  {entry['what']:<9} {json.dumps(rest, ensure_ascii=False) if rest else ''}")
+    return lines
+
+
+def cancel(
+    job_id: JobId,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """End a job; one that runs is stopped."""
+    _print_one(_client(url, token_file).tell(job_id, "cancel"), output)
+
+
+def hold(
+    job_id: JobId,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Keep a pending job from starting."""
+    _print_one(_client(url, token_file).tell(job_id, "hold"), output)
+
+
+def release(
+    job_id: JobId,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Let a held job start again."""
+    _print_one(_client(url, token_file).tell(job_id, "release"), output)
+
+
+def finish(
+    job_id: JobId,
+    ending: Annotated[End, typer.Option("--as", help="How it ended.")] = End.finished,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Say that a running job is over, where others than the scheduler run it."""
+    _print_one(_client(url, token_file).tell(job_id, "finish", {"succeeded": ending is End.finished}), output)
+
+
+def node(
+    name: Annotated[str, typer.Argument(help="Of the node.")],
+    state: Annotated[str, typer.Argument(help="available, maintenance or failed.")],
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Set a node's state: nothing starts on one that is not available; what runs there goes on."""
+    _print_one(_client(url, token_file).set_node(name, state), output)
+
+
+def snapshot(out: Annotated[Path, typer.Argument(help="File to write, JSON lines.")], data: Data = None) -> None:
+    """Write the log to a file from which anybody can replay the decisions, also while the scheduler runs."""
+    from scheduler.records.restore import write_snapshot
+
+    with _log(data) as journal:
+        say(f"{out}: {write_snapshot(journal.entries(), out):,} entries")
+
+
+def replay(
+    what: Annotated[
+        str, typer.Argument(metavar="SNAPSHOT|SEQUENCE|JOB", help="A file of `snapshot`, a plan's number, or a job's.")
+    ] = "",
+    data: Data = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Make recorded plans again, from the state before them, and compare; exit 1 if one comes out differently."""
+    from scheduler.records import restore
+
+    path = Path(what)
+    if data is None and path.is_file():
+        entries = list(restore.read_snapshot(path))
+        plans = [entry for entry in entries if entry.kind == "plan"]
+    else:
+        with _log(data) as journal:
+            entries = list(journal.entries())
+            plans = _plans(journal, what)
+    if not plans:
+        raise LedgerError(what or "log", "has no plan", "`explain JOB` shows the plans that concern a job")
+    rows = [
+        {
+            "sequence": done.sequence,
+            "at": plain(done.instant),
+            "actions": len(done.recorded),
+            "same": done.same,
+            "recorded": json.dumps(done.recorded),
+            "again": json.dumps(done.again),
+        }
+        for done in restore.replays(entries, plans)
+    ]
+    columns = ["sequence", "at", "actions", "same"]
+    if output is not options.Format.table or not all(row["same"] for row in rows):
+        columns += ["recorded", "again"]
+    print_rows(rows, columns, output)
+    if not all(row["same"] for row in rows):
+        raise typer.Exit(1)
+
+
+def _plans(journal: Log, what: str) -> list[Entry]:
+    if what.isdigit():
+        return [entry for entry in [journal.entry(int(what))] if entry.kind == "plan"]
+    found = journal.of_job(what) if what else journal.of_kind("plan")
+    return [entry for entry in found if entry.kind == "plan"]
+
+
+@contextlib.contextmanager
+def _log(data: Path | None) -> Iterator[Log]:
+    from scheduler.records.log import Log
+
+    if data is None or not (data / LOG_FILE).is_file():
+        raise LedgerError(f"--data {data or ''}".strip(), "no log of a scheduler there", "Give the --data of its start")
+    with contextlib.closing(Log(data / LOG_FILE)) as journal:
+        yield journal
+
+
+def _client(url: str, token_file: Path | None) -> Client:
+    from scheduler.live.client import Client, read_token
+
+    return Client(url, read_token(token_file), getpass.getuser())
+
+
+def _print_one(row: dict[str, Any], output: options.Format) -> None:
+    if output is options.Format.json:
+        print_json(row)
+    else:
+        shown = {key: " ".join(value) if isinstance(value, list) else value for key, value in row.items()}
+        print_rows([shown], [*shown], output)
+
+
+_COMMANDS: Mapping[str, Callable[..., None]] = {
+    "submit": submit,
+    "list": list_jobs,
+    "explain": explain,
+    "cancel": cancel,
+    "hold": hold,
+    "release": release,
+    "finish": finish,
+    "node": node,
+    "snapshot": snapshot,
+    "replay": replay,
+}

@@ -1,0 +1,138 @@
+"""`gpuledger server`: hold a store, take in what agents push, close the books every hour, serve the dashboard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import say
+from warehouse.errors import LedgerError
+from warehouse.store import Store, migrate, open_store
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from gpuledger.serve import Tls
+    from ingest.receive import Receiver
+    from ingest.senders import Senders
+
+
+def register(app: typer.Typer) -> None:
+    app.command("server")(server)
+
+
+def server(
+    tokens: Annotated[
+        Path, typer.Option("--tokens", help="Who may push what: a YAML file (docs/agent.md).", dir_okay=False)
+    ],
+    store: options.Store = "",
+    host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port.", show_default="the first free one from 8050 on")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate with its chain, PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.")] = None,
+    no_dashboard: Annotated[bool, typer.Option("--no-dashboard", help="Take in records, show nothing.")] = False,
+    insecure_no_sign_in: Annotated[
+        bool, typer.Option("--insecure-no-sign-in", help="Show the books on an address that others reach, to anybody.")
+    ] = False,
+    insecure_plain_http: Annotated[
+        bool, typer.Option("--insecure-plain-http", help="Take tokens without TLS on an address that others reach.")
+    ] = False,
+) -> None:
+    """Hold the store, take in what agents push, close the books every hour, serve the dashboard; until Ctrl-C."""
+    from gpuledger.serve import dashboard, is_loopback, listen, serve, url_of
+    from ingest.senders import Senders
+
+    tls = _tls(tls_cert, tls_key)
+    if not is_loopback(host):
+        _refuse_open_doors(host, tls, no_dashboard or insecure_no_sign_in, insecure_plain_http)
+    senders = Senders(tokens)
+    with open_store(store) as opened, listen(host, port) as listener:
+        migrate(opened)
+        with _receiving(opened, senders) as receiver:
+            app = _app(opened, receiver, None if no_dashboard else dashboard(opened, listener))
+            url = url_of(listener, tls is not None)
+            say(f"  Store             {opened.url}")
+            say(f"  Records           {url}api/v1/records/   (Ctrl-C ends it)")
+            if not no_dashboard:
+                say(f"  Dashboard         {url}")
+            serve(opened, listener, close_hourly=True, app=app, tls=tls)
+    say("stopped; the store is closed and free")
+
+
+def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
+    from gpuledger.serve import Tls
+
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise LedgerError("--tls-cert, --tls-key", "one without the other", "Give both")
+    return Tls(certificate, key)
+
+
+def _refuse_open_doors(host: str, tls: Tls | None, books_ok: bool, plain_ok: bool) -> None:
+    if not books_ok:
+        raise LedgerError(
+            f"--host {host}",
+            "others can reach that address, and the dashboard has no sign-in yet",
+            "Add --no-dashboard, or --insecure-no-sign-in if everybody who reaches it may see the books",
+        )
+    if tls is None and not plain_ok:
+        raise LedgerError(
+            f"--host {host}",
+            "others can reach that address, and tokens would travel in the clear",
+            "Give --tls-cert and --tls-key, or --insecure-plain-http if something before it does TLS",
+        )
+
+
+@contextlib.contextmanager
+def _receiving(store: Store, senders: Senders) -> Iterator[Receiver]:
+    """A receiver with a connection and a thread of its own: pages and closes need not wait for it."""
+    from ingest.coalesce import Coalescer
+    from ingest.receive import Receiver
+
+    with store.another() as own:
+        coalescer = Coalescer(own)
+        try:
+            yield Receiver(coalescer, senders)
+        finally:
+            coalescer.close()
+
+
+def _app(store: Store, receiver: Receiver, pages: ASGIApp | None) -> ASGIApp:
+    """Records to the receiver, everything else (the events of the server's life, too) to the dashboard."""
+    from starlette.applications import Starlette
+
+    from ingest.wire import PATH
+
+    records = Starlette(routes=[receiver.route()])
+    others = pages or _healthz(store)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        pushed = scope["type"] == "http" and scope["path"].startswith(PATH + "/")
+        await (records if pushed else others)(scope, receive, send)
+
+    return app
+
+
+def _healthz(store: Store) -> ASGIApp:
+    """What is served without a dashboard."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+
+    from gpuledger import __version__
+
+    async def healthz(_: Request) -> JSONResponse:
+        await asyncio.to_thread(store.value, "SELECT 1 AS one")
+        return JSONResponse({"status": "ok", "version": __version__})
+
+    return Starlette(routes=[Route("/healthz", healthz)])

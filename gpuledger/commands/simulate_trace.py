@@ -1,0 +1,256 @@
+"""`gpuledger simulate TRACE`: a trace under several configurations, side by side; and how many GPUs it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from gpuledger import options
+from gpuledger.output import print_json, print_rows, say
+from warehouse.errors import LedgerError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from collectors.readings import Row
+    from scheduler.model import Node
+    from scheduler.setup import Setup
+    from scheduler.simulate.traces import Trace
+
+TABLE_ROWS = 100_000
+"""Rows of events that are kept before they become a table."""
+
+TracePath = Annotated[
+    Path, typer.Argument(metavar="TRACE", help="Philly's or openb's job list, or a CSV of jobs (docs/simulate.md).")
+]
+Machines = Annotated[
+    str, typer.Option("--machines", help="The trace's list of machines, or NODESxGPUS[:MODEL], e.g. 776x8:V100.")
+]
+LimitFactor = Annotated[
+    float,
+    typer.Option("--limit-factor", min=1.0, help="Time limit of a job that names none, as a multiple of its run time."),
+]
+First = Annotated[int, typer.Option("--first", min=0, help="Only so many jobs; 0 = all.")]
+
+
+class TraceGroup(TyperGroup):
+    """What is no command is a trace: `simulate TRACE` is `simulate trace TRACE`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["trace", *args]
+        return super().parse_args(ctx, args)
+
+
+def trace(
+    path: TracePath,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option("--config", help="Configuration of the scheduler; several are put side by side.", dir_okay=False),
+    ] = None,
+    machines: Machines = "",
+    limit_factor: LimitFactor = 2.0,
+    first: First = 0,
+    spacing: Annotated[
+        float, typer.Option("--cycle-seconds", min=0.0, help="Least virtual seconds between cycles; 0 = none.")
+    ] = 0.0,
+    rates: Annotated[
+        Path | None, typer.Option("--rates", help="Rate card for costs (YAML), at list prices.", dir_okay=False)
+    ] = None,
+    price_at: Annotated[str, typer.Option("--price-at", help="When the prices are of.", show_default="now")] = "",
+    plot: Annotated[Path | None, typer.Option("--plot", help="Write curves (HTML).", dir_okay=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Write the first run's devices and events as Parquet into this folder.", file_okay=False
+        ),
+    ] = None,
+    into_store: Annotated[
+        bool, typer.Option("--into-store", help="Put the first run's devices and events into the store.")
+    ] = False,
+    store: options.Store = "",
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Run a trace through the scheduler under each configuration: waits, fairness, preemptions, cost by tenant."""
+    from scheduler.simulate.report import plot as draw
+    from scheduler.simulate.report import side_by_side
+    from scheduler.simulate.run import simulate
+
+    read = _trace(path, machines, limit_factor, first)
+    setups = _setups(config or [], read)
+    prices = _prices(rates, [node for setup in setups for node in setup.nodes], price_at)
+    reports = []
+    for number, setup in enumerate(setups):
+        tables = _Tables() if number == 0 and (out is not None or into_store) else None
+        found = simulate(read.jobs, setup, prices, tables.tell if tables else None, read.name, spacing)
+        reports.append(found)
+        if tables is not None and out is not None:
+            _write_files(tables.tables(), out)
+        if tables is not None and into_store:
+            _into_store(tables.tables(), store, f"simulated:{read.name}:{setup.name}")
+        say(f"{setup.name}: {found.measures['jobs']:,} jobs in {found.measures['wall_seconds']:.1f} s")
+    for note in read.notes:
+        say(f"{read.name}: {note}")
+    if plot is not None:
+        draw(reports, plot, f"{read.name}: {len(read.jobs):,} jobs", read.notes)
+        say(f"{plot}: curves")
+    if output is options.Format.json:
+        print_json({"trace": read.name, "notes": list(read.notes), "runs": [run.document() for run in reports]})
+        return
+    rows = side_by_side(reports)
+    if output is options.Format.table:
+        rows = [{key: _rounded(value) for key, value in row.items()} for row in rows]
+    print_rows(rows, [*rows[0]], output)
+
+
+def capacity(
+    path: TracePath,
+    wait_bound: Annotated[float, typer.Option("--wait-bound", min=0.0, help="Seconds.")],
+    model: Annotated[str, typer.Option("--model", help="Of the GPUs that are counted.")] = "GPU",
+    gpus_per_node: Annotated[int, typer.Option("--gpus-per-node", min=1)] = 8,
+    quantile: Annotated[float, typer.Option("--quantile", min=0.0, max=1.0, help="Of the waits.")] = 0.95,
+    config: Annotated[Path | None, typer.Option("--config", help="Tenants, queues, policies.", dir_okay=False)] = None,
+    limit_factor: LimitFactor = 2.0,
+    first: First = 0,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """The fewest nodes of a model with which a trace keeps a bound on waiting; every size that was tried is shown."""
+    from scheduler.settings import Settings, load_settings
+    from scheduler.setup import setup_of
+    from scheduler.simulate.capacity import fewest_nodes
+    from scheduler.simulate.run import simulate
+    from scheduler.simulate.traces import read, regular_nodes
+
+    found = read(path, f"1x{gpus_per_node}:{model}", limit_factor)
+    jobs = [replace(job, request=replace(job.request, models=frozenset())) for job in _first(found.jobs, first)]
+    settings = load_settings(config) if config else Settings()
+
+    def wait_with(nodes: int) -> float | None:
+        setup = setup_of("capacity", settings, regular_nodes(nodes, gpus_per_node, model))
+        run = simulate(jobs, setup, curves=False)
+        wait = run.waits.at(quantile)
+        say(f"{nodes:,} nodes: wait p{quantile * 100:g} " + (f"{wait:,.0f} s" if wait is not None else "unbounded"))
+        return None if run.measures["never_started"] else wait
+
+    largest = max(job.request.devices * job.min_replicas for job in jobs)
+    answer = fewest_nodes(wait_with, wait_bound, max(1, -(-largest // gpus_per_node)))
+    rows = [
+        {
+            "nodes": tried.nodes,
+            "gpus": tried.nodes * gpus_per_node,
+            "model": model,
+            "wait_seconds": tried.wait,
+            "keeps_bound": tried.wait is not None and tried.wait <= wait_bound,
+            "answer": tried.nodes == answer.nodes,
+        }
+        for tried in sorted(answer.tried, key=lambda tried: tried.nodes)
+    ]
+    print_rows(rows, [*rows[0]], output)
+
+
+def _first(jobs: Sequence[Any], first: int) -> Sequence[Any]:
+    return jobs[:first] if first else jobs
+
+
+def _trace(path: Path, machines: str, limit_factor: float, first: int) -> Trace:
+    from scheduler.simulate.traces import read
+
+    found = read(path, machines, limit_factor)
+    return replace(found, jobs=_first(found.jobs, first))
+
+
+def _setups(configs: Sequence[Path], read: Trace) -> list[Setup]:
+    """One for each configuration, named after its file; without any, one without tenants and queues."""
+    from scheduler.settings import Settings, load_settings
+    from scheduler.setup import setup_of
+
+    names = [path.stem for path in configs]
+    if len(set(names)) != len(names):
+        raise LedgerError("--config", f"two files are named {names[-1]}", "Their names tell the runs apart")
+    if not configs:
+        return [setup_of("default", Settings(), read.nodes)]
+    return [setup_of(path.stem, load_settings(path), read.nodes) for path in configs]
+
+
+def _prices(path: Path | None, nodes: Sequence[Node], at: str) -> Mapping[str, Decimal] | None:
+    """List price of a GPU-hour of a whole device at that instant, by model; a model without one is absent."""
+    if path is None:
+        return None
+    from billing.rates.prices import PriceBook, Subject
+    from billing.rates.rate_card import load_rate_card
+
+    when = datetime.fromisoformat(at) if at else datetime.now(UTC)
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    book = PriceBook(load_rate_card(path), when, when + timedelta(seconds=1))
+    models = {(device.model, node.pool) for node in nodes for device in node.devices}
+    found = {model: book.schedule(Subject(model, pool, "", "")) for model, pool in sorted(models)}
+    return {model: periods[0].price.list_unit_price for model, periods in found.items() if periods}
+
+
+class _Tables:
+    """Rows on their way to files or the store, as tables as soon as they are many."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[Row]] = {"devices": [], "events": []}
+        self._tables: dict[str, list[pa.Table]] = {"devices": [], "events": []}
+
+    def tell(self, record: str, rows: Sequence[Row]) -> None:
+        self._rows[record] += rows
+        if len(self._rows[record]) >= TABLE_ROWS:
+            self._make(record)
+
+    def tables(self) -> Mapping[str, Sequence[pa.Table]]:
+        for record in self._rows:
+            self._make(record)
+        return self._tables
+
+    def _make(self, record: str) -> None:
+        import pyarrow as pa
+
+        from collectors.tables import schema
+        from warehouse.records import RECORD_TYPES
+
+        if self._rows[record]:
+            self._tables[record].append(pa.Table.from_pylist(self._rows[record], schema(RECORD_TYPES[record])))
+            self._rows[record] = []
+
+
+def _write_files(tables: Mapping[str, Sequence[pa.Table]], folder: Path) -> None:
+    from pyarrow.parquet import ParquetWriter
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for record, found in tables.items():
+        path = folder / f"{record}.parquet"
+        with ParquetWriter(path, found[0].schema, compression="zstd") as writer:
+            for table in found:
+                writer.write_table(table)
+        say(f"{path}: {sum(table.num_rows for table in found):,} {record}")
+
+
+def _into_store(tables: Mapping[str, Sequence[pa.Table]], url: str, source: str) -> None:
+    from ingest.pipeline import ingest_tables
+    from warehouse.records import RECORD_TYPES
+    from warehouse.store import migrate, open_store
+
+    with open_store(url) as opened:
+        migrate(opened)
+        for record, found in tables.items():
+            report = ingest_tables(opened, RECORD_TYPES[record], source, found)
+            refused = sum(report.quarantined.values())
+            say(f"{record}: {report.written:,} written, {report.duplicate:,} duplicate, {refused:,} quarantined")
+
+
+def _rounded(value: Any) -> Any:
+    """For people: four digits that count, of large numbers all before the point."""
+    if isinstance(value, Decimal):
+        return round(value, 2)
+    if isinstance(value, float):
+        return round(value) if abs(value) >= 1000 else float(f"{value:.4g}")
+    return value

@@ -1,0 +1,186 @@
+"""`gpuledger slo`: service level objectives, how they stand, and the credits that missed ones give a right to."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import instant, print_json, print_rows, say
+from warehouse.errors import LedgerError
+from warehouse.store import migrate, open_store
+
+if TYPE_CHECKING:
+    from alerts.slo.credits import Offers
+    from alerts.slo.status import SeriesStatus
+
+slo = typer.Typer(no_args_is_help=True)
+
+LIST_COLUMNS = ("name", "kind", "match", "target", "window_seconds", "owner", "definition")
+At = Annotated[str, typer.Option(help="The instant, like 2026-10-06T12:00Z.", show_default="now")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(slo, name="slo", help="Service level objectives: promised, kept, burning.")
+
+
+@slo.command("apply")
+def apply(
+    file: Annotated[Path, typer.Argument(help="The objectives, YAML.")],
+    store: options.Store = "",
+    author: Annotated[str, typer.Option(help="Who applies it.", show_default="you")] = "",
+    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
+) -> None:
+    """Check a file of objectives and put it in force; the same file again changes nothing."""
+    from alerts.slo.applied import apply_objectives, current_objectives
+    from alerts.slo.objectives import load_objectives
+    from billing.audit import whoever
+
+    loaded = load_objectives(file)
+    with open_store(store) as opened:
+        migrate(opened)
+        before = current_objectives(opened)
+        version = apply_objectives(opened, loaded, whoever(author), reason, datetime.now(UTC))
+    if before is not None and before.version == version:
+        say(f"objectives {version} are in force already, since {instant(before.applied_at)}")
+    else:
+        say(f"objectives {version} are in force: {len(loaded.objectives)}. Next: gpuledger slo status")
+
+
+@slo.command("list")
+def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """The objectives of the file in force."""
+    from alerts.slo.applied import current_objectives
+
+    with open_store(store) as opened:
+        migrate(opened)
+        applied = current_objectives(opened)
+    if applied is None and fmt is options.Format.table:
+        say("no objectives yet. Next: gpuledger slo apply FILE")
+        return
+    rows = [
+        {
+            "name": one.name,
+            "kind": one.kind,
+            "match": " ".join(f"{key}={glob}" for key, glob in one.match.model_dump(exclude_defaults=True).items()),
+            "target": one.target,
+            "window_seconds": one.window,
+            "owner": one.owner,
+            "definition": one.definition,
+        }
+        for one in (applied.file.objectives if applied else ())
+    ]
+    print_rows(rows, LIST_COLUMNS, fmt, f"objectives {applied.version}" if applied else "")
+
+
+@slo.command("status")
+def status(
+    store: options.Store = "",
+    tenant: Annotated[str | None, typer.Option(help="This tenant alone.", show_default="all")] = None,
+    at: At = "",
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 if an objective is missed or its budget burns.")
+    ] = False,
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Measure the objectives and say how they stand: what was kept, the error budget left, and how fast it burns."""
+    from alerts.slo.measure import measure
+    from alerts.slo.status import COLUMNS, by_tenant, slo_status
+
+    moment = _instant(at)
+    with open_store(store) as opened:
+        migrate(opened)
+        measure(opened, moment)
+        series = slo_status(opened, moment, tenant)
+    if fmt is options.Format.json:
+        tenants = [asdict(one) for one in by_tenant(series)]
+        print_json({"at": moment, "series": [asdict(one) for one in series], "tenants": tenants})
+    elif fmt is options.Format.csv:
+        print_rows([asdict(one) for one in series], COLUMNS, fmt)
+    elif not series:
+        say("no objectives are in force" if tenant is None else f"no objective knows anything of {tenant}")
+    else:
+        _print_table(series)
+    if check and any(one.state == "missed" or one.burning for one in series):
+        raise typer.Exit(1)
+
+
+@slo.command("credits")
+def credits(
+    month: Annotated[str, typer.Option(help="Like 2026-10.")],
+    store: options.Store = "",
+    author: Annotated[str, typer.Option(help="Whose name the credits bear.", show_default="you")] = "",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Credits that a month's missed objectives give a right to; as CSV what `gpuledger credits import` takes."""
+    from alerts.slo.credits import COLUMNS, slo_credits
+    from alerts.slo.measure import measure
+    from billing.audit import whoever
+
+    with open_store(store) as opened:
+        migrate(opened)
+        measure(opened, datetime.now(UTC))
+        found = slo_credits(opened, month)
+    rows: list[dict[str, Any]] = [dict(one.row(whoever(author))) for one in found.offers]
+    if fmt is options.Format.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows([row[column] for column in COLUMNS] for row in rows)
+    elif fmt is options.Format.json:
+        print_json({"offers": rows, "not_judged": [asdict(one) for one in found.not_judged]})
+    else:
+        print_rows(rows, ("tenant", "amount", "currency", "reason", "id"), fmt, f"offered for {month}")
+    _say_not_judged(found)
+
+
+def _say_not_judged(found: Offers) -> None:
+    for one in found.not_judged:
+        say(f"not judged: {one.objective} {one.tenant} {one.subject}: {one.why}")
+
+
+def _instant(text: str) -> datetime:
+    if not text:
+        return datetime.now(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise LedgerError("--at", f"{text!r} is no instant", "Write it like 2026-10-06T12:00Z") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _print_table(series: list[SeriesStatus]) -> None:
+    rows = [
+        {
+            "objective": one.objective,
+            "tenant": one.tenant,
+            "of": one.subject,
+            "target": _percent(one.target),
+            "kept": _percent(one.sli),
+            "known": _percent(one.coverage),
+            "budget left": _percent(one.budget_left),
+            "burn 1h": _rate(one.burn_1h),
+            "6h": _rate(one.burn_6h),
+            "3d": _rate(one.burn_3d),
+            "state": one.state,
+            "burning": one.burning,
+        }
+        for one in series
+    ]
+    print_rows(rows, tuple(rows[0]), options.Format.table)
+    for one in series:
+        if one.measured_until is None:
+            say(f"{one.objective}: not measured yet; what it is measured from is not there")
+
+
+def _percent(part: float | None) -> str | None:
+    return None if part is None else f"{part * 100:.2f} %"
+
+
+def _rate(burn: float | None) -> str | None:
+    return None if burn is None else f"{burn:.1f}"

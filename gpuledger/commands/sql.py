@@ -1,0 +1,93 @@
+"""`gpuledger sql`: a read-only statement over the views (docs/sql.md)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuledger import options, remote
+from gpuledger.output import print_rows
+from warehouse.errors import LedgerError
+from warehouse.store import EmbeddedStore, migrate, open_store
+
+if TYPE_CHECKING:
+    from warehouse.store import Store
+
+SECONDS = 3600
+ROWS = 1_000_000_000_000
+FORMATS = {options.Format.table: "PrettyCompactMonoBlock", options.Format.json: "JSON",
+           options.Format.csv: "CSVWithNames"}  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    app.command("sql")(sql)
+
+
+def sql(
+    statement: Annotated[str, typer.Argument(help="The statement; - reads it from standard input.")],
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+    as_format: Annotated[str, typer.Option("--as", help="Any of ClickHouse's formats, such as Parquet.")] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="A file for the answer.", dir_okay=False)] = None,
+    url: remote.Url = "",
+    token_file: remote.TokenFile = None,
+) -> None:
+    """Ask the views and tables in SQL; reads only."""
+    text = sys.stdin.read() if statement == "-" else statement
+    wanted = as_format or FORMATS[fmt]
+    if url:
+        _write(_from_server(url, token_file, text, wanted), out)
+        return
+    with open_store(store) as opened:
+        migrate(opened)
+        if isinstance(opened, EmbeddedStore):
+            _write(_embedded(opened, text, wanted), out)
+        elif as_format or out:
+            raise LedgerError("--as, --out", "this store is a ClickHouse server", "Use clickhouse-client for files")
+        else:
+            rows = opened.rows(text, settings={"readonly": 1, "max_execution_time": SECONDS})
+            print_rows(rows, list(rows[0]) if rows else (), fmt)
+
+
+def _embedded(store: Store, text: str, wanted: str) -> Iterator[bytes]:
+    """Whoever can open the store has all of it anyway; the limits are there so that a slip does not fill the memory."""
+    from dashboards.access.principal import ANYBODY
+    from dashboards.sql.engine import Engine, Question
+    from dashboards.sql.limits import Limits
+
+    engine = Engine(store, Limits(seconds=SECONDS, rows=ROWS, bytes=ROWS, whole_bytes=2_000_000_000, threads=16))
+    with engine.asked(ANYBODY, Question(text, wanted)) as (_, pieces):
+        yield from pieces
+
+
+def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> Iterator[bytes]:
+    import httpx
+
+    token = remote.token(token_file)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    asked = {"default_format": wanted}
+    try:
+        with httpx.stream(
+            "POST", f"{url.rstrip('/')}/sql", params=asked, content=text, headers=headers, timeout=SECONDS
+        ) as answer:
+            if answer.status_code != 200:
+                told = answer.read().decode(errors="replace").strip()
+                raise LedgerError("sql", told[:2000], "The views are in docs/sql.md")
+            yield from answer.iter_bytes()
+    except httpx.HTTPError as error:
+        raise LedgerError(url, f"cannot be reached, or broke off ({error})", "Is the server running?") from error
+
+
+def _write(pieces: Iterator[bytes], out: Path | None) -> None:
+    if out is None:
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    with out.open("wb") as file:
+        for piece in pieces:
+            file.write(piece)

@@ -1,0 +1,124 @@
+"""`gpuledger tokens`: API tokens: make, list, revoke."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options, remote
+from gpuledger.output import print_rows, say
+from warehouse.store import migrate, open_store
+
+if TYPE_CHECKING:
+    from dashboards.access.principal import Principal
+
+tokens = typer.Typer(no_args_is_help=True)
+COLUMNS = ("id", "name", "owner", "roles", "tenants", "scopes", "created_at", "created_by", "expires_at", "revoked")
+
+Roles = Annotated[list[str] | None, typer.Option("--role", help="admin, finance, operator, analyst or tenant.")]
+Tenants = Annotated[
+    list[str] | None, typer.Option("--tenant", help="What the role tenant sees; several times for more.")
+]
+Author = Annotated[str, typer.Option(help="Who does it.", show_default="you")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(tokens, name="tokens", help="API tokens: make, list and revoke them.")
+
+
+@tokens.command("create")
+def create(
+    name: Annotated[str, typer.Argument(help="What it is for.")],
+    role: Roles = None,
+    tenant: Tenants = None,
+    scope: Annotated[list[str] | None, typer.Option(help="read, write or sql; several times for more.")] = None,
+    days: Annotated[int, typer.Option(min=1, max=366, help="How long it works.")] = 90,
+    owner: Annotated[str, typer.Option(help="Who uses it.", show_default="you")] = "",
+    author: Author = "",
+    store: options.Store = "",
+    url: remote.Url = "",
+    token_file: remote.TokenFile = None,
+) -> None:
+    """Make an API token; it is printed this once, on standard output."""
+    scopes = scope or ["read"]
+    if url:
+        with remote.client(url, token_file) as client:
+            made = client.create_token(name, days, roles=role, tenants=tenant or [], scopes=scopes, owner=owner)
+        told, shown = made.token, vars(made)
+    else:
+        from dashboards.access.tokens import create_token
+
+        who = local_admin(author)
+        with open_store(store) as opened:
+            migrate(opened)
+            token, told = create_token(
+                opened, who, datetime.now(UTC), name, timedelta(days=days), owner, role or ["analyst"], tenant or (),
+                scopes,
+            )  # fmt: skip
+        shown = vars(token)
+    typer.echo(told)
+    row = for_people(shown)
+    say(f"token {row['id']} of {row['owner']}: {row['roles']}; {row['scopes']}; until {row['expires_at']:%Y-%m-%d}")
+
+
+@tokens.command("list")
+def list_(
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+    url: remote.Url = "",
+    token_file: remote.TokenFile = None,
+) -> None:
+    """All tokens, but not their texts, which nobody knows."""
+    if url:
+        with remote.client(url, token_file) as client:
+            found = [vars(one) for one in client.tokens()]
+    else:
+        from dashboards.access.tokens import list_tokens
+
+        with open_store(store) as opened:
+            migrate(opened)
+            found = [vars(one) for one in list_tokens(opened)]
+    if not found and fmt is options.Format.table:
+        say("no tokens yet. Next: gpuledger tokens create NAME --role analyst")
+        return
+    print_rows([for_people(one) for one in found], COLUMNS, fmt)
+
+
+@tokens.command("revoke")
+def revoke(
+    id: Annotated[str, typer.Argument(metavar="ID", help="See: gpuledger tokens list")],
+    reason: Annotated[str, typer.Option(help="Why; it stands in the audit.")] = "",
+    author: Author = "",
+    store: options.Store = "",
+    url: remote.Url = "",
+    token_file: remote.TokenFile = None,
+) -> None:
+    """End a token now."""
+    if url:
+        with remote.client(url, token_file) as client:
+            client.revoke_token(id, reason)
+    else:
+        from dashboards.access.tokens import revoke_token
+
+        with open_store(store) as opened:
+            migrate(opened)
+            revoke_token(opened, local_admin(author), datetime.now(UTC), id, reason)
+    say(f"token {id} is revoked")
+
+
+def local_admin(author: str) -> Principal:
+    """Whoever can open the store may do everything."""
+    from billing.audit import whoever
+    from dashboards.access.principal import Principal
+    from dashboards.access.roles import Role
+
+    return Principal(whoever(author), frozenset({Role.admin}))
+
+
+def for_people(row: dict[str, Any]) -> dict[str, Any]:
+    """Sets and lists as words."""
+    return {
+        name: " ".join(sorted(value)) if isinstance(value, frozenset | list) else value for name, value in row.items()
+    }

@@ -1,0 +1,170 @@
+"""`gpuledger scheduler`: a real process that is killed and carries on, spoken with through the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from gpuledger.commands import scheduler
+from scheduler.live.client import Client
+from warehouse.errors import LedgerError
+
+RUN = """
+import sys, typer
+from gpuledger.cli import run
+from gpuledger.commands import scheduler
+from scheduler.live.client import Client
+app = typer.Typer(pretty_exceptions_enable=False)
+scheduler.register(app)
+run(app, sys.argv[1:])
+"""
+CONFIG = """\
+pools: [{name: p, nodes: 1, devices: 2, model: A100}]
+tenants: [{name: vision, guaranteed: 2}]
+queues: [{name: batch}]
+"""
+
+
+def ask(*arguments: object) -> str:
+    app = typer.Typer()
+    scheduler.register(app)
+    result = CliRunner().invoke(app, ["scheduler", *map(str, arguments)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout
+
+
+class Running:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "config.yaml").write_text(CONFIG)
+        (folder / "token").write_text("a-token-of-the-tests\n")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.client = Client(f"http://127.0.0.1:{self.port}", "a-token-of-the-tests")
+        self.events = folder / "events.jsonl"
+
+    def start(self) -> None:
+        command = [sys.executable, "-c", RUN, "scheduler", "--config", "config.yaml", "--data", "data"]
+        command += ["--port", str(self.port), "--executor", "local", "--token-file", "token"]
+        command += ["--events", str(self.events), "--interval", "0.05", "--cluster", "c"]
+        self.errors = (self.folder / "errors").open("a")
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        self.process = subprocess.Popen(command, cwd=self.folder, stderr=self.errors, env=environment)
+
+    def ask(self, *arguments: object) -> Any:
+        there = ["--url", f"http://127.0.0.1:{self.port}", "--token-file", self.folder / "token", "--format", "json"]
+        return json.loads(ask(*arguments, *there))
+
+    def until(self, job_id: str, status: str) -> None:
+        self.wait(lambda: self.client.explain(job_id)["status"] == status)
+
+    def answers(self) -> None:
+        self.wait(lambda: self.client.jobs() == [])
+
+    def wait(self, found: Callable[[], bool]) -> None:
+        end = time.monotonic() + 120
+        while True:
+            with contextlib.suppress(LedgerError):
+                if found():
+                    return
+            assert time.monotonic() < end, (self.folder / "errors").read_text()
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    found = Running(tmp_path)
+    found.start()
+    yield found
+    found.process.kill()
+    found.process.wait()
+    found.errors.close()
+
+
+def test_a_scheduler_killed_in_the_middle_carries_on_where_it_was(running: Running) -> None:
+    running.answers()
+    gate = running.folder / "gate"
+    wait_for_gate = [
+        "--command",
+        "/bin/sh",
+        "--command",
+        "-c",
+        "--command",
+        f"until test -e {gate}; do sleep 0.05; done",
+    ]
+    running.ask("submit", "--tenant", "vision", "--queue", "batch", "--gpus", 2, "--job-id", "a", *wait_for_gate)
+    running.ask(
+        "submit", "--tenant", "vision", "--queue", "batch", "--gpus", 1, "--job-id", "b", "--command", "/bin/true"
+    )
+    running.until("a", "running")
+    os.kill(running.process.pid, signal.SIGKILL)
+    running.process.wait()
+    gate.touch()  # the job ends while nobody looks
+    running.start()
+    running.until("a", "finished")
+    running.until("b", "finished")
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(30) == 0
+    rows = [json.loads(line) for line in running.events.read_text().splitlines()]
+    lives = [(row["allocation_id"], row["event"]) for row in rows if row["record"] == "events"]
+    assert set(lives) == {(job, event) for job in ("a", "b") for event in ("submitted", "started", "finished")}
+    keys = [
+        (row["allocation_id"], row["event"], row["ts"], row.get("device_id"))
+        for row in rows
+        if row["record"] == "events"
+    ]
+    assert len([key for key in set(keys) if key[1] == "started"]) == 3  # two devices, then one
+    replayed = json.loads(ask("replay", "--data", running.folder / "data", "--format", "json"))
+    assert len(replayed) == 2
+    assert all(row["same"] for row in replayed)
+    ask("snapshot", running.folder / "snap.jsonl", "--data", running.folder / "data")
+    assert ask("replay", running.folder / "snap.jsonl", "--format", "csv").count("True") == 2
+
+
+def test_who_may_run_commands_needs_a_token(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(CONFIG)
+    there = ["--config", tmp_path / "c.yaml", "--data", tmp_path / "data"]
+    with pytest.raises(LedgerError, match=r"who can submit can run commands\. Give --token-file"):
+        ask(*there, "--executor", "local")
+    with pytest.raises(LedgerError, match="others can reach that address"):
+        ask(*there, "--host", "0.0.0.0")
+
+
+def test_what_is_missing_or_misspelt_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="needs --config FILE and --data FOLDER"):
+        ask()
+    (tmp_path / "c.yaml").write_text("pools: []\nqueue: []\n")
+    with pytest.raises(LedgerError, match="queue"):
+        ask("--config", tmp_path / "c.yaml", "--data", tmp_path / "data")
+    with pytest.raises(LedgerError, match="no log of a scheduler there"):
+        ask("replay", "--data", tmp_path)
+
+
+def test_an_explanation_reads_as_text() -> None:
+    lines = scheduler.explained(
+        {
+            "job_id": "a",
+            "status": "pending",
+            "reasons": [{"code": "X", "text": "short by 2", "counts": {"nodes": 3}, "blockers": ["b"]}],
+            "expected_start": "2026-10-01T00:00:00Z",
+            "expected_start_error_seconds": {"known": 3, "p50": 5.0, "p95": 90.0},
+            "history": [{"sequence": 1, "at": "2026-10-01T00:00:00Z", "what": "submit", "actor": "ada"}],
+        }
+    )
+    assert lines[1] == "  X: short by 2 [nodes 3] (held by b)"
+    assert "off by p50 5 s, p95 90 s" in lines[2]
+    assert '{"actor": "ada"}' in lines[-1]

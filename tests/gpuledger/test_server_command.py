@@ -1,0 +1,113 @@
+"""`gpuledger server` as a process: takes records in, shows the books, keeps its doors shut, ends cleanly."""
+
+from __future__ import annotations
+
+import signal
+import ssl
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ingest.spool import Spool
+from ingest.targets import Outcome, ReceiverTarget, Sender
+from ingest.wire import pack
+from tests.conftest import REPO
+from tests.ingest.receiving import TOKEN, tokens_file
+from tests.ingest.test_deliver import certificate
+from warehouse.store import open_store
+
+RUN = (
+    "import typer; from gpuledger.commands import server; from gpuledger import cli; app = typer.Typer();"
+    "app.callback()(lambda: None); server.register(app); cli.run(app, None)"
+)
+COMMAND = [sys.executable, "-c", RUN, "server"]
+
+
+def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
+    process = subprocess.Popen([*COMMAND, *arguments, "--port", "0"], cwd=REPO, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "Records" in line:
+            return process, line.split()[1].split("api/")[0]
+    raise AssertionError(f"it ended with {process.wait()}")
+
+
+def refused(*arguments: str) -> str:
+    done = subprocess.run([*COMMAND, *arguments], cwd=REPO, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    return done.stderr
+
+
+def test_it_takes_records_shows_the_books_and_ends_with_all_of_them_in_the_store(tmp_path: Path) -> None:
+    store, tokens = f"chdb://{tmp_path}/store", tokens_file(tmp_path)
+    process, url = start("--store", store, "--tokens", str(tokens))
+    try:
+        event = {"ts": (datetime.now(UTC) - timedelta(hours=3)).isoformat(), "allocation_id": "a", "event": "submitted"}
+        records = f"{url}api/v1/records/events"
+        assert httpx.post(records, json=event).status_code == 401
+        answer = httpx.post(records, json=event, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
+        assert answer.json()["stored"] == 1
+        assert httpx.get(f"{url}healthz", timeout=60).json()["status"] == "ok"
+        assert "gpuledger" in httpx.get(url, timeout=60).text
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    with open_store(store) as opened:
+        assert opened.value("SELECT count() FROM events") == 1
+
+
+def test_over_tls_without_a_dashboard(tmp_path: Path) -> None:
+    made, key = certificate(tmp_path, "localhost")
+    (tmp_path / "token").write_text(TOKEN)
+    tls = ("--tls-cert", str(made), "--tls-key", str(key), "--no-dashboard")
+    process, url = start("--store", "chdb://memory", "--tokens", str(tokens_file(tmp_path)), *tls)
+    try:
+        assert url.startswith("https://")
+        url, trust = url.replace("127.0.0.1", "localhost"), ssl.create_default_context(cafile=str(made))
+        with Spool(tmp_path / "spool") as spool:
+            row = {"ts": datetime.now(UTC), "finding": "xid", "severity": "info"}
+            spool.append([pack("findings", [row])], datetime.now(UTC))
+            group = spool.oldest(10, 1000)
+            assert group is not None
+            to = ReceiverTarget(url, Sender(), tmp_path / "token", made)
+            assert to.send(group).outcome is Outcome.TAKEN
+        assert httpx.get(url, verify=trust).status_code == 404
+        assert httpx.get(f"{url}healthz", verify=trust).json()["status"] == "ok"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_doors_stay_shut_unless_they_are_asked_to_be_open(tmp_path: Path) -> None:
+    tokens = ("--tokens", str(tokens_file(tmp_path)), "--store", "chdb://memory")
+    assert "the dashboard has no sign-in yet" in refused(*tokens, "--host", "0.0.0.0")
+    assert "tokens would travel in the clear" in refused(*tokens, "--host", "0.0.0.0", "--no-dashboard")
+    assert "one without the other" in refused(*tokens, "--tls-cert", "x.pem")
+
+
+@pytest.mark.parametrize(("text", "said"), [("senders: []", "senders"), ("x", "tokens.yaml")])
+def test_a_tokens_file_of_no_use_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refused("--store", "chdb://memory", "--tokens", str(tokens_file(tmp_path, text)))
+
+
+def test_a_certificate_of_no_use_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.pem").write_text("no certificate")
+    nonsense = str(tmp_path / "x.pem")
+    arguments = ["--store", "chdb://memory", "--tokens", str(tokens_file(tmp_path)), "--port", "0", "--no-dashboard"]
+    process = subprocess.run(
+        [*COMMAND, *arguments, "--tls-cert", nonsense, "--tls-key", nonsense],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert process.returncode == 2
+    assert "--tls-cert" in process.stderr.splitlines()[-1]

@@ -1,0 +1,282 @@
+"""`gpuledger watch` as a user runs it, against a real API server and real files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from billing.close import close
+from gpuledger.cli import run
+from gpuledger.commands import watch
+from tests.collectors.kubernetes.make import admitted, bound, deleting, ended, node, pod, running
+from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
+from tests.ingest.receiving import TOKEN, receiving, tokens_file
+from warehouse.store import Store, open_store
+
+RUN = "import typer, sys; from gpuledger.cli import run; from gpuledger.commands import watch\n" \
+      "app = typer.Typer(); app.callback()(lambda: None); watch.register(app); run(app, sys.argv[1:])"  # fmt: skip
+
+
+def command(*arguments: str) -> int:
+    app = typer.Typer()
+    app.callback()(lambda: None)
+    watch.register(app)
+    with pytest.raises(SystemExit) as done:
+        run(app, ["watch", *arguments])
+    return int(done.value.code or 0)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ApiServer, list[str]]]:
+    """A server and the options that reach it; what a run remembers lies below tmp_path."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with serving() as (server, url):
+        config = {
+            "current-context": "it",
+            "contexts": [{"name": "it", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        yield server, ["kubernetes", "--cluster", "c1", "--kubeconfig", str(path)]
+
+
+def life() -> list[dict[str, Any]]:
+    first = pod("u", labels={"team": "physics"})
+    placed = admitted(bound(first, 5), 6)
+    return [first, placed, running(placed, 10)]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_once_tells_what_is_new_since_the_last_time(
+    cluster: tuple[ApiServer, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, options = cluster
+    out = tmp_path / "rows.jsonl"
+    options = [*options, "--once", "--out", str(out), "--tenant-label", "team"]
+    server.apply(NODES, node())
+    server.apply(PODS, life()[-1])
+    assert command(*options) == 0
+    assert [(row["record"], row["event"], row["tenant"], row["ts"]) for row in lines(out)] == [
+        ("events", "submitted", "physics", "2026-10-01T08:00:00.000Z"),
+        ("events", "started", "physics", "2026-10-01T08:00:06.000Z"),
+    ]
+    assert "kubernetes: events 2" in capsys.readouterr().err
+    server.apply(PODS, ended(life()[-1], 60))
+    assert command(*options) == 0
+    assert [row["event"] for row in lines(out)] == ["submitted", "started", "finished"]
+    assert command(*options) == 0
+    assert "kubernetes: nothing new" in capsys.readouterr().err
+
+
+def test_standard_output_gets_rows_alone_and_everything_each_time(
+    cluster: tuple[ApiServer, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, options = cluster
+    server.apply(PODS, life()[0])
+    for _ in range(2):
+        assert command(*options, "--once", "--out", "-") == 0
+        assert [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()] == ["submitted"]
+
+
+def test_the_store_gets_events_once_and_nodes_take_its_devices_with_them(
+    cluster: tuple[ApiServer, list[str]], tmp_path: Path, store: Store
+) -> None:
+    server, options = cluster
+    url = store.url
+    store.command(
+        "INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, state) VALUES "
+        "('2026-10-01 00:00:00', 'c1', 'n1', 'GPU-a', 'nvidia', 'A100', 1, 'available')"
+    )
+    store.close()
+    server.apply(NODES, node(ready="False", ready_at=300))
+    server.apply(PODS, life()[-1])
+    for _ in range(2):
+        assert command(*options, "--once", "--store", url) == 0
+        next(tmp_path.rglob("*.state")).unlink()  # as if nothing had been remembered: the store knows the keys
+    with open_store(url) as opened:
+        events = opened.rows("SELECT event, tenant, gpus, node FROM events ORDER BY ts, event")
+        assert [(row["event"], row["tenant"], row["gpus"], row["node"]) for row in events] == [
+            ("submitted", "chem", 1.0, ""),
+            ("started", "chem", 1.0, "n1"),
+        ]
+        devices = opened.rows("SELECT toString(ts) AS ts, toString(state) AS state, model FROM devices ORDER BY ts")
+        assert [(row["ts"], row["state"], row["model"]) for row in devices] == [
+            ("2026-10-01 00:00:00.000", "available", "A100"),
+            ("2026-10-01 08:05:00.000", "unavailable", "A100"),
+        ]
+
+
+def test_what_a_server_is_told_closes_to_the_gpu_hours_that_the_pods_held(
+    cluster: tuple[ApiServer, list[str]], tmp_path: Path, store: Store
+) -> None:
+    server, options = cluster
+    store.command(
+        "INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, state) VALUES "
+        "('2026-10-01 00:00:00', 'c1', 'n1', 'GPU-a', 'nvidia', 'A100', 7, 'available'), "
+        "('2026-10-01 00:00:00', 'c1', 'n1', 'GPU-b', 'nvidia', 'A100', 7, 'available'), "
+        "('2026-10-01 00:00:00', 'c1', 'n1', 'GPU-c', 'nvidia', 'A100', 7, 'available')"
+    )
+    asks: dict[str, dict[str, int]] = {"whole": {"nvidia.com/gpu": 2}, "slices": {"nvidia.com/mig-1g.10gb": 2}}
+    for tenant, resources in asks.items():
+        first = pod(f"u-{tenant}", resources=resources, labels={"team": tenant})
+        started = running(admitted(bound(first, 5), 0), 10)
+        server.apply(PODS, ended(started, 7200))
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    with receiving(store, tokens_file(tmp_path)) as served:
+        to = ["--url", served.url, "--token-file", str(token)]
+        assert command(*options, "--once", "--tenant-label", "team", *to) == 0
+    close(store, until=datetime(2026, 10, 1, 12, tzinfo=UTC), now=datetime(2026, 10, 2, tzinfo=UTC))
+    held = store.rows(
+        "SELECT tenant, sum(unmetered_unit_ms) / 3600000 / 7 AS hours FROM ledger_entries "
+        "WHERE tenant != '' GROUP BY tenant ORDER BY tenant"
+    )
+    assert [(row["tenant"], round(row["hours"], 6)) for row in held] == [
+        ("slices", round(2 / 7 * 2, 6)),
+        ("whole", 4.0),
+    ]
+
+
+def test_an_inventory_in_a_file_stands_in_for_the_stores(cluster: tuple[ApiServer, list[str]], tmp_path: Path) -> None:
+    server, options = cluster
+    server.apply(NODES, node(ready="False", ready_at=300))
+    devices = tmp_path / "devices.jsonl"
+    row = {"record": "devices", "ts": "2026-10-01T00:00:00.000Z", "node": "n1", "device_id": "GPU-a", "model": "A100"}
+    devices.write_text(json.dumps({**row, "state": "available"}) + '\n{"record": "samples", "device_id": "GPU-a"}\n')
+    out = tmp_path / "rows.jsonl"
+    assert command(*options, "--once", "--out", str(out), "--inventory", str(devices)) == 0
+    (found,) = lines(out)
+    assert (found["device_id"], found["state"], found["ts"]) == ("GPU-a", "unavailable", "2026-10-01T08:05:00.000Z")
+    devices.write_text("nonsense\n")
+    assert command(*options, "--once", "--out", str(out), "--inventory", str(devices)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["kubernetes", "--kubeconfig", "none"], "--cluster: the cluster has no name"),
+        (["kubernetes", "--cluster", "c", "--kubeconfig", "none"], "none: cannot be read"),
+        (["slurm", "--cluster", "c", "--tenant", "shoe"], "shoe: not a word of Slurm's. There are: account"),
+        (["slurm", "--cluster", "c", "--zone", "Mars/Base"], "no such time zone"),
+        (["slurm", "--cluster", "c", "--out", "a", "--url", "b"], "rows go to one place"),
+        (["slurm", "--cluster", "c", "--out", "-", "--rest", "http://x"], "Next: --state FILE, or --file"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(
+    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert command(*arguments) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert says in line
+
+
+def test_a_server_that_is_away_ends_a_single_look_in_one_line(
+    cluster: tuple[ApiServer, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, options = cluster
+    for path in (PODS, NODES):
+        server.faults.answers[path] = [(403, {"message": "no rights on this"}, {})]
+    assert command(*options, "--once", "--out", "-") == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert "no rights on this. Next: a ClusterRole" in said[-1]
+
+
+def sacct_text() -> str:
+    """One job of an hour on two GPUs, as sacct prints it."""
+    from collectors.slurm.sacct import FORMAT
+
+    values = {
+        "JobIDRaw": "7", "JobID": "7", "Cluster": "s1", "Account": "bio", "User": "ada", "State": "COMPLETED",
+        "ExitCode": "0:0", "Submit": "2026-10-01T08:00:00", "Eligible": "2026-10-01T08:00:00",
+        "Start": "2026-10-01T08:01:00", "End": "2026-10-01T09:01:00", "AllocTRES": "cpu=8,gres/gpu=2,node=1",
+        "ReqTRES": "cpu=8,gres/gpu=2,node=1", "NodeList": "g1", "Partition": "gpu", "QOS": "normal",
+    }  # fmt: skip
+    columns = [column.split("%")[0] for column in FORMAT.split(",")]
+    return "|".join(columns) + "\n" + "|".join(values.get(column, "") for column in columns) + "\n"
+
+
+LIFE = [("submitted", "bio"), ("started", "bio"), ("finished", "bio")]
+
+
+def test_a_text_of_sacct_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "sacct.txt"
+    path.write_text(sacct_text())
+    assert command("slurm", "--cluster", "s1", "--file", str(path), "--out", "-") == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["event"], row["tenant"]) for row in found] == LIFE
+
+
+def test_slurms_commands_are_asked_and_a_second_run_tells_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "sacct.txt").write_text(sacct_text())
+    sacct = tmp_path / "sacct"
+    sacct.write_text(f"#!/bin/sh\ncat {tmp_path}/sacct.txt\n")
+    sacct.chmod(0o755)
+    asked = ["--sacct", str(sacct), "--scontrol", "true", "--state", str(tmp_path / "state"), "--once"]
+    out = tmp_path / "rows.jsonl"
+    for _ in range(2):
+        assert command("slurm", "--cluster", "s1", *asked, "--out", str(out)) == 0
+    events = [line for line in out.read_text().splitlines() if json.loads(line)["record"] == "events"]
+    assert [(row["event"], row["tenant"]) for row in map(json.loads, events[:3])] == LIFE
+    assert set(events[3:]) <= set(events[:3])
+
+
+def test_a_watch_that_is_told_to_stop_remembers_where_it_was(
+    cluster: tuple[ApiServer, list[str]], tmp_path: Path
+) -> None:
+    server, options = cluster
+    out = tmp_path / "rows.jsonl"
+    environment = {**os.environ, "PYTHONPATH": str(Path(watch.__file__).parents[2])}
+
+    def start() -> subprocess.Popen[bytes]:
+        arguments = [sys.executable, "-c", RUN, "watch", *options, "--out", str(out)]
+        return subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE)
+
+    def until(count: int, process: subprocess.Popen[bytes]) -> None:
+        limit = time.monotonic() + 20
+        while not out.exists() or len(lines(out)) < count:
+            assert process.poll() is None and time.monotonic() < limit
+            time.sleep(0.02)
+
+    server.apply(NODES, node())
+    server.apply(PODS, life()[0])
+    first = start()
+    until(1, first)
+    server.apply(PODS, life()[-1])
+    until(2, first)
+    first.send_signal(signal.SIGTERM)
+    _, said = first.communicate(timeout=10)
+    assert first.returncode == 0
+    assert b"kubernetes: events 2" in said
+    server.delete(PODS, ended(deleting(life()[-1], 50), 55, 143))
+    second = start()
+    until(3, second)
+    second.send_signal(signal.SIGINT)
+    second.communicate(timeout=10)
+    assert second.returncode == 0
+    assert [row["event"] for row in lines(out)] == ["submitted", "started", "cancelled"]
+    assert server.lists() == 1
