@@ -155,7 +155,7 @@ class _Engine:
                 self.commit(at)
                 pending.clear()
         else:
-            if watermark is None or until > watermark:
+            if watermark is None or until > watermark or self.changed:
                 self.commit(until)
             return
         if pending:

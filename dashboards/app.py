@@ -102,7 +102,7 @@ def page_policy(app: Dash) -> str:
 
     Styles stand in elements (Plotly, Mantine and AG Grid set them); workers are made from blobs.
     """
-    written = " ".join(f"'{one}'" for one in [*_script_hashes(app.index_string), *app.csp_hashes()])
+    written = " ".join([*_script_hashes(app.index_string), *app.csp_hashes()])
     return (
         f"default-src 'self'; script-src 'self' {written}; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; "
@@ -112,7 +112,7 @@ def page_policy(app: Dash) -> str:
 
 def _script_hashes(page: str) -> list[str]:
     scripts = re.findall(r"<script>(.*?)</script>", page, re.S)
-    return [f"sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}" for one in scripts]
+    return [f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts]
 
 
 def _add_callbacks(app: Dash, stores: Stores) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,3 +25,32 @@ Store = Annotated[
     ),
 ]
 OutputFormat = Annotated[Format, typer.Option("--format", help="How to print the answer.")]
+
+Rules = Annotated[
+    Path | None,
+    typer.Option(
+        "--rules",
+        envvar="GPULEDGER_ALERT_RULES",
+        help="Folder of the site's own alert rules, over the shipped ones.",
+        file_okay=False,
+    ),
+]
+Routing = Annotated[
+    Path | None,
+    typer.Option(
+        "--routing", envvar="GPULEDGER_ALERT_ROUTING", help="Who is told of which alerts (YAML); without it nobody is."
+    ),
+]
+SignIn = Annotated[
+    Path | None,
+    typer.Option(
+        "--sign-in",
+        envvar="GPULEDGER_SIGN_IN",
+        help="How people sign in (YAML, docs/access.md); without it they need not, on this machine alone.",
+        dir_okay=False,
+    ),
+]
+NoSignIn = Annotated[
+    bool,
+    typer.Option("--insecure-no-sign-in", help="Show the books on an address that others reach, to anybody."),
+]

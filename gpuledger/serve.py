@@ -1,4 +1,4 @@
-"""The server process: the web application on one socket, the hourly close beside it, and a clean end."""
+"""The server process: the web application on one socket, the hourly close and the alerts beside it, a clean end."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
     from starlette.types import ASGIApp
+
+    from alerts.periodic import AlertSettings
 
 log = logging.getLogger(__name__)
 
@@ -94,10 +96,12 @@ def serve(
     close_hourly: bool,
     app: ASGIApp | None = None,
     tls: Tls | None = None,
+    alerts: AlertSettings | None = None,
 ) -> None:
     """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once.
 
-    app: what is served, by default the dashboard.   Errors: LedgerError if the certificate is of no use.
+    app: what is served, by default the dashboard.   alerts: evaluated and told every minute; None: never.
+    Errors: LedgerError if the certificate, the alert rules or their routing are of no use.
     """
     import uvicorn
 
@@ -118,7 +122,14 @@ def serve(
                 f"--tls-cert {tls.certificate}", f"of no use ({error})", "Give a certificate and its key as PEM files"
             ) from error
     server = _Server(config)
-    with _signals(server), _closing_hourly(store) if close_hourly else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_signals(server))
+        if close_hourly:
+            stack.enter_context(_closing_hourly(store))
+        if alerts is not None:
+            from alerts.periodic import alerting
+
+            stack.enter_context(alerting(store, alerts))
         server.run(sockets=[listener])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from hypothesis import settings
 
 from tests.stores import fresh_store
 from warehouse.store import Store
+
+# Tables are as wide as they need to be: a pipe has no width, whatever the terminal has that the tests run in.
+os.environ.pop("COLUMNS", None)
 
 # How long an example takes is the machine's business; what it finds is ours.
 settings.register_profile("gpuledger", deadline=None)

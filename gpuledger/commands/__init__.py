@@ -26,4 +26,7 @@ COMMANDS = (
     "alerts",
     "slo",
     "interference",
+    "sql",
+    "users",
+    "tokens",
 )

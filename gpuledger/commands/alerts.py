@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,21 +41,6 @@ class RuleFormat(StrEnum):
     prometheus = "prometheus"
 
 
-Rules = Annotated[
-    Path | None,
-    typer.Option(
-        "--rules",
-        envvar="GPULEDGER_ALERT_RULES",
-        help="Folder of the site's own rules, over the shipped ones.",
-        file_okay=False,
-    ),
-]
-RoutingFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--routing", envvar="GPULEDGER_ALERT_ROUTING", help="Who is told of what (YAML); without it nobody is."
-    ),
-]
 At = Annotated[str, typer.Option("--at", help="As of this instant instead of now, like 2026-10-05T12:00Z.")]
 Author = Annotated[str, typer.Option(help="Who asks.", show_default="you")]
 RuleName = Annotated[str, typer.Option("--rule", help="Of this rule alone.")]
@@ -72,8 +56,8 @@ def register(app: typer.Typer) -> None:
 @alerts.command("check")
 def check(
     store: options.Store = "",
-    rules: Rules = None,
-    routing: RoutingFile = None,
+    rules: options.Rules = None,
+    routing: options.Routing = None,
     at: At = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
@@ -108,7 +92,7 @@ def list_(
     store: options.Store = "",
     rule: RuleName = "",
     resolved: Annotated[bool, typer.Option("--resolved", help="Those that are over too.")] = False,
-    routing: RoutingFile = None,
+    routing: options.Routing = None,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """What fires or is pending, as of the last evaluation, the worst first."""
@@ -128,7 +112,7 @@ def list_(
 
 @alerts.command("rules")
 def rules_(
-    rules: Rules = None,
+    rules: options.Rules = None,
     fmt: Annotated[RuleFormat, typer.Option("--format", help="How to print them.")] = RuleFormat.table,
 ) -> None:
     """The rules in force; as Prometheus rules those that our exporters' metrics are enough for."""

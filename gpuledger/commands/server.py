@@ -39,31 +39,33 @@ def server(
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate with its chain, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.")] = None,
     no_dashboard: Annotated[bool, typer.Option("--no-dashboard", help="Take in records, show nothing.")] = False,
-    insecure_no_sign_in: Annotated[
-        bool, typer.Option("--insecure-no-sign-in", help="Show the books on an address that others reach, to anybody.")
-    ] = False,
+    sign_in: options.SignIn = None,
+    rules: options.Rules = None,
+    routing: options.Routing = None,
+    insecure_no_sign_in: options.NoSignIn = False,
     insecure_plain_http: Annotated[
         bool, typer.Option("--insecure-plain-http", help="Take tokens without TLS on an address that others reach.")
     ] = False,
 ) -> None:
-    """Hold the store, take in what agents push, close the books every hour, serve the dashboard; until Ctrl-C."""
+    """Hold the store, take in what agents push, close the books every hour, watch for alerts, serve the dashboard."""
+    from alerts.periodic import AlertSettings
     from gpuledger.serve import dashboard, is_loopback, listen, serve, url_of
     from ingest.senders import Senders
 
     tls = _tls(tls_cert, tls_key)
     if not is_loopback(host):
-        _refuse_open_doors(host, tls, no_dashboard or insecure_no_sign_in, insecure_plain_http)
+        _refuse_open_doors(host, tls, no_dashboard or sign_in is not None or insecure_no_sign_in, insecure_plain_http)
     senders = Senders(tokens)
     with open_store(store) as opened, listen(host, port) as listener:
         migrate(opened)
         with _receiving(opened, senders) as receiver:
-            app = _app(opened, receiver, None if no_dashboard else dashboard(opened, listener))
+            app = _app(opened, receiver, None if no_dashboard else dashboard(opened, listener, sign_in))
             url = url_of(listener, tls is not None)
             say(f"  Store             {opened.url}")
             say(f"  Records           {url}api/v1/records/   (Ctrl-C ends it)")
             if not no_dashboard:
                 say(f"  Dashboard         {url}")
-            serve(opened, listener, close_hourly=True, app=app, tls=tls)
+            serve(opened, listener, close_hourly=True, app=app, tls=tls, alerts=AlertSettings(rules, routing))
     say("stopped; the store is closed and free")
 
 
@@ -81,8 +83,8 @@ def _refuse_open_doors(host: str, tls: Tls | None, books_ok: bool, plain_ok: boo
     if not books_ok:
         raise LedgerError(
             f"--host {host}",
-            "others can reach that address, and the dashboard has no sign-in yet",
-            "Add --no-dashboard, or --insecure-no-sign-in if everybody who reaches it may see the books",
+            "others can reach that address, and would see the dashboard without signing in",
+            "Give --sign-in FILE or --no-dashboard, or --insecure-no-sign-in if everybody may see the books",
         )
     if tls is None and not plain_ok:
         raise LedgerError(

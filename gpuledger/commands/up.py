@@ -39,15 +39,17 @@ def up(
     ),
     no_serve: Annotated[bool, typer.Option("--no-serve", help="Prepare everything, serve nothing.")] = False,
     seed: Annotated[int, typer.Option(help="Of the demo's fleet; the same seed, the same month.")] = 7,
-    insecure_no_sign_in: Annotated[
-        bool,
-        typer.Option("--insecure-no-sign-in", help="Serve on an address that others reach, to anybody."),
-    ] = False,
+    sign_in: options.SignIn = None,
+    rules: options.Rules = None,
+    routing: options.Routing = None,
+    insecure_no_sign_in: options.NoSignIn = False,
 ) -> None:
-    """Hold the store, close its books every hour and serve the dashboard on this machine, until Ctrl-C."""
-    from gpuledger.serve import listen, serve, url_of
+    """Hold the store, close its books every hour, watch for alerts and serve the dashboard, until Ctrl-C."""
+    from alerts.periodic import AlertSettings
+    from gpuledger.serve import dashboard, listen, serve, url_of
 
-    _refuse_strangers(host, insecure_no_sign_in)
+    if sign_in is None:
+        _refuse_strangers(host, insecure_no_sign_in)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
     with contextlib.ExitStack() as stack:
         opened = stack.enter_context(open_store(url))
@@ -58,7 +60,9 @@ def up(
             _print_summary(opened, made)
         if listener is not None:
             _say_where(opened, url_of(listener))
-            serve(opened, listener, close_hourly=not demo)
+            # The demo's month is over: nothing is to be closed, and nobody to be told that its data stopped.
+            live = None if demo else AlertSettings(rules, routing)
+            serve(opened, listener, close_hourly=not demo, app=dashboard(opened, listener, sign_in), alerts=live)
             say("stopped; the store is closed and free")
     if made is not None and not made.proof.balanced:
         raise typer.Exit(1)
@@ -72,8 +76,8 @@ def _refuse_strangers(host: str, insecure: bool) -> None:
     if not insecure:
         raise LedgerError(
             f"--host {host}",
-            "others can reach that address, and there is no sign-in yet",
-            "Serve on 127.0.0.1, or add --insecure-no-sign-in if everybody who reaches it may see the books",
+            "others can reach that address, and would not have to sign in",
+            "Give --sign-in FILE, or --insecure-no-sign-in if everybody who reaches it may see the books",
         )
     say(f"warning: no sign-in: everybody who reaches {host} sees these books")
 

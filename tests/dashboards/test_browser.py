@@ -40,6 +40,8 @@ def _local(url: str) -> bool:
 
 
 def test_the_overview_draws_and_switches(served: str, watched: tuple[Any, list[str]]) -> None:
+    from playwright.sync_api import expect
+
     tab, wrong = watched
     tab.goto(served)
     tab.wait_for_selector("#fleet .bars path", timeout=60_000)
@@ -50,7 +52,7 @@ def test_the_overview_draws_and_switches(served: str, watched: tuple[Any, list[s
     assert "€96.00" in tab.locator("#tenants").inner_text()
 
     tab.locator("#grain label", has_text="Hours").click()
-    tab.wait_for_function("document.querySelectorAll('#fleet .bars .point').length == 240", timeout=30_000)
+    expect(tab.locator("#fleet .bars .point")).to_have_count(240, timeout=30_000)
 
     tab.click("#theme")
     assert tab.evaluate("document.documentElement.dataset.mantineColorScheme") == "dark"
@@ -59,10 +61,10 @@ def test_the_overview_draws_and_switches(served: str, watched: tuple[Any, list[s
     tab.focus(".gl-period-button")
     tab.keyboard.press("Enter")
     tab.click("text=All closed time")
-    tab.wait_for_function("document.querySelector('h1').innerText == 'All closed time'", timeout=30_000)
+    expect(tab.locator("h1")).to_have_text("All closed time", timeout=30_000)
     assert tab.url.endswith("?period=all")
     tab.go_back()
-    tab.wait_for_function("document.querySelector('h1').innerText == 'October 2026'", timeout=30_000)
+    expect(tab.locator("h1")).to_have_text("October 2026", timeout=30_000)
     assert wrong == []
 
 

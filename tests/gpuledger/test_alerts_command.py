@@ -20,7 +20,7 @@ OFF = "name: {name}\nextends: true\nenabled: false\n"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A store in which a job has been idle for more than two hours."""
+    """A store in which a job has been idle for more than three hours."""
     folder = tmp_path_factory.mktemp("store")
     idle = sampled("GPU-0", 200, 0, 0.0, sm_active=0.0, memory_used_bytes=30 << 30)
     with fresh_store(folder / "store") as opened:
@@ -45,7 +45,7 @@ def test_check_prints_what_fires_and_exits_1_and_list_and_history_show_it_after(
     assert listed.exit_code == 0
     header, row = listed.stdout.splitlines()[:2]
     assert header.startswith("state,severity,rule,summary,owner")
-    assert row.startswith("firing,warning,idle-holder,job of physics has held 1 GPUs idle for 2h")
+    assert row.startswith("firing,warning,idle-holder,job of physics has held 1 GPUs idle for 3h")
     history = json.loads(run("history", "--store", store, "--rule", "idle-holder", "--format", "json").stdout)
     assert [row["state"] for row in history] == ["firing"]
     assert run("history", "--store", store, "--deliveries", "--format", "csv").stdout.count("\n") == 1

@@ -87,7 +87,7 @@ def test_over_tls_without_a_dashboard(tmp_path: Path) -> None:
 
 def test_doors_stay_shut_unless_they_are_asked_to_be_open(tmp_path: Path) -> None:
     tokens = ("--tokens", str(tokens_file(tmp_path)), "--store", "chdb://memory")
-    assert "the dashboard has no sign-in yet" in refused(*tokens, "--host", "0.0.0.0")
+    assert "without signing in" in refused(*tokens, "--host", "0.0.0.0")
     assert "tokens would travel in the clear" in refused(*tokens, "--host", "0.0.0.0", "--no-dashboard")
     assert "one without the other" in refused(*tokens, "--tls-cert", "x.pem")
 
