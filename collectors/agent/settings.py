@@ -46,7 +46,8 @@ class NvmlSettings(_Section):
 
     replicas: of each device without MIG (time-slicing, MPS), its units.   proc: the host's.   podresources: the
     kubelet's socket; None: this is no Kubernetes node; by default it is used where it is.   kubelet_url: where pods'
-    UIDs are asked for; `insecure` trusts any certificate.   kernel_log: XIDs from before the start.
+    UIDs are asked for; `insecure` trusts any certificate.   kubeconfig: of the API server that tells which devices
+    dynamic resource allocation means; None: the pod's service account.   kernel_log: XIDs from before the start.
     """
 
     enabled: bool = True
@@ -60,6 +61,7 @@ class NvmlSettings(_Section):
     kubelet_token_file: Path | None = None
     kubelet_ca_file: Path | None = None
     kubelet_insecure: bool = False
+    kubeconfig: Path | None = None
 
 
 class ExporterSettings(_Section):

@@ -123,26 +123,28 @@ def nvml_source(
         interval_seconds=nvml.interval_seconds,
         kernel_log=nvml.kernel_log,
     )
-    attribution = NodeAttribution(settings.cluster, settings.node, ProcessTable(nvml.proc), _allocations(nvml))
+    attribution = NodeAttribution(settings.cluster, settings.node, ProcessTable(nvml.proc), _allocations(settings.node, nvml))
     return NvmlSource(collector, attribution, restart)
 
 
-def _allocations(nvml: NvmlSettings) -> list[AllocationSource]:
+def _allocations(node: str, nvml: NvmlSettings) -> list[AllocationSource]:
     """The kubelet, where there is one."""
     if nvml.podresources is None or not nvml.podresources.parent.exists():
         return []
     from collectors.attribution.podresources.client import PodResources
     from collectors.attribution.podresources.source import KubeletAllocations
 
-    pod_resources = PodResources(nvml.podresources)
+    from collectors.kubernetes.slices import NodeSlices
+
+    pod_resources, slices = PodResources(nvml.podresources), NodeSlices(node, nvml.kubeconfig)
     if nvml.kubelet_url is None:
-        return [KubeletAllocations(pod_resources, _NoPods())]
+        return [KubeletAllocations(pod_resources, _NoPods(), slices)]
     from collectors.attribution.kubelet import KubeletPods
 
     pods = KubeletPods(
         nvml.kubelet_url, nvml.kubelet_token_file, nvml.kubelet_ca_file, verify=not nvml.kubelet_insecure
     )
-    return [KubeletAllocations(pod_resources, pods)]
+    return [KubeletAllocations(pod_resources, pods, slices)]
 
 
 class _NoPods:

@@ -21,6 +21,9 @@ from collectors.kubernetes.resources import device_units, partition_units, quant
 ACCELERATORS = re.compile(r"(gpu|mig|tpu|npu|gaudi)\.(?:.+\.)?(?P<vendor>[a-z0-9-]+)\.[a-z]+")
 """Drivers and device classes of accelerators: gpu.nvidia.com, mig.nvidia.com, gpu.amd.com, tpu.google.com."""
 
+SLICE_PATHS = tuple(f"/apis/resource.k8s.io/{version}/resourceslices" for version in ("v1", "v1beta2", "v1beta1"))
+"""The newest that the server serves."""
+
 DeviceName = tuple[str, str, str]
 """(driver, pool, device): how a claim names what it got."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from collectors.kubernetes.api import Api
+from collectors.kubernetes.claims import SLICE_PATHS
 from collectors.kubernetes.cluster import Cluster, Inventory, Stream, relevant
 from collectors.kubernetes.follow import Backoff, Changed, Current, Follow, Item, Listed, Trouble, Unserved
 from collectors.kubernetes.settings import Settings
@@ -21,7 +22,7 @@ from collectors.readings import Collected
 
 PATHS: dict[Stream, tuple[str, ...]] = {
     "nodes": ("/api/v1/nodes",),
-    "slices": tuple(f"/apis/resource.k8s.io/{version}/resourceslices" for version in ("v1", "v1beta2", "v1beta1")),
+    "slices": SLICE_PATHS,
     "claims": tuple(f"/apis/resource.k8s.io/{version}/resourceclaims" for version in ("v1", "v1beta2", "v1beta1")),
     "workloads": tuple(f"/apis/kueue.x-k8s.io/{version}/workloads" for version in ("v1beta2", "v1beta1")),
     "pods": ("/api/v1/pods",),
