@@ -41,6 +41,12 @@ class Token:
     def principal(self) -> Principal:
         return Principal(self.owner, self.roles, self.tenants, self.scopes, "token")
 
+    def is_of(self, who: Principal) -> bool:
+        """Whether it is theirs to see and to end. One that may more than they is not, whatever name it bears: a
+        tenant's token that an admin made in their own name does not reach the admin's others."""
+        no_more = self.roles <= who.roles and (who.sees_all or self.tenants <= who.tenants)
+        return Role.admin in who.roles or (self.owner == who.name and no_more)
+
 
 def create_token(
     store: Store,
@@ -69,10 +75,10 @@ def create_token(
     return token, text
 
 
-def list_tokens(store: Store, owner: str | None = None) -> list[Token]:
-    """All tokens, or one owner's; the newest first."""
-    rows = store.rows(read_sql(__file__, "tokens"))
-    return [_token(row) for row in rows if owner is None or row["owner"] == owner]
+def list_tokens(store: Store, who: Principal | None = None) -> list[Token]:
+    """All tokens, or those of a principal; the newest first."""
+    found = [_token(row) for row in store.rows(read_sql(__file__, "tokens"))]
+    return [one for one in found if who is None or one.is_of(who)]
 
 
 def revoke_token(store: Store, who: Principal, now: datetime, token_id: str, reason: str = "") -> Token:
@@ -81,9 +87,9 @@ def revoke_token(store: Store, who: Principal, now: datetime, token_id: str, rea
     Errors: AccessError if there is none, or if it is somebody else's and `who` is no admin.
     """
     found = [row for row in store.rows(read_sql(__file__, "tokens")) if row["id"] == token_id]
-    if not found or (Role.admin not in who.roles and found[0]["owner"] != who.name):
+    token = _token(found[0]) if found else None
+    if token is None or not token.is_of(who):
         raise AccessError(f"token {token_id!r}", "there is none of yours", "See: gpuledger tokens list")
-    token = _token(found[0])
     if token.revoked:
         return token
     gone = Token(**{**vars(token), "revoked": True})

@@ -15,6 +15,8 @@ from warehouse.errors import LedgerError
 from warehouse.store import EmbeddedStore, migrate, open_store
 
 if TYPE_CHECKING:
+    import httpx
+
     from warehouse.store import Store
 
 SECONDS = 3600
@@ -75,11 +77,18 @@ def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> I
             "POST", f"{url.rstrip('/')}/sql", params=asked, content=text, headers=headers, timeout=SECONDS
         ) as answer:
             if answer.status_code != 200:
-                told = answer.read().decode(errors="replace").strip()
-                raise LedgerError("sql", told[:2000], "The views are in docs/sql.md")
+                answer.read()
+                raise _refused(url, answer)
             yield from answer.iter_bytes()
     except httpx.HTTPError as error:
         raise LedgerError(url, f"cannot be reached, or broke off ({error})", "Is the server running?") from error
+
+
+def _refused(url: str, answer: httpx.Response) -> LedgerError:
+    """The gate answers with a problem, the engine with a line."""
+    if answer.headers.get("content-type") == "application/problem+json":
+        return LedgerError(url, answer.json()["detail"], "Give --token-file, or GPULEDGER_TOKEN; see docs/access.md")
+    return LedgerError("sql", answer.text.strip()[:2000] or f"answers {answer.status_code}")
 
 
 def _write(pieces: Iterator[bytes], out: Path | None) -> None:

@@ -59,7 +59,7 @@ def create(
             )  # fmt: skip
         shown = vars(token)
     typer.echo(told)
-    row = for_people(shown)
+    row = shown_as(options.Format.table, shown)
     say(f"token {row['id']} of {row['owner']}: {row['roles']}; {row['scopes']}; until {row['expires_at']:%Y-%m-%d}")
 
 
@@ -83,7 +83,7 @@ def list_(
     if not found and fmt is options.Format.table:
         say("no tokens yet. Next: gpuledger tokens create NAME --role analyst")
         return
-    print_rows([for_people(one) for one in found], COLUMNS, fmt)
+    print_rows([shown_as(fmt, one) for one in found], COLUMNS, fmt)
 
 
 @tokens.command("revoke")
@@ -117,8 +117,7 @@ def local_admin(author: str) -> Principal:
     return Principal(whoever(author), frozenset({Role.admin}))
 
 
-def for_people(row: dict[str, Any]) -> dict[str, Any]:
-    """Sets and lists as words."""
-    return {
-        name: " ".join(sorted(value)) if isinstance(value, frozenset | list) else value for name, value in row.items()
-    }
+def shown_as(fmt: options.Format, row: dict[str, Any]) -> dict[str, Any]:
+    """Sets as lists in JSON, as words for people."""
+    sets = {name: sorted(value) for name, value in row.items() if isinstance(value, frozenset | list)}
+    return {**row, **(sets if fmt is options.Format.json else {name: " ".join(words) for name, words in sets.items()})}

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gpuledger import options, remote
-from gpuledger.commands.tokens import Author, Roles, Tenants, for_people, local_admin
+from gpuledger.commands.tokens import Author, Roles, Tenants, local_admin, shown_as
 from gpuledger.output import print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import migrate, open_store
@@ -101,7 +101,7 @@ def list_(
     if not found and fmt is options.Format.table:
         say("no users yet. Next: gpuledger users add NAME --role admin")
         return
-    print_rows([for_people(one) for one in found], COLUMNS, fmt)
+    print_rows([shown_as(fmt, one) for one in found], COLUMNS, fmt)
 
 
 def _password(file: Path | None) -> str:

@@ -63,9 +63,8 @@ def me(caller: See) -> documents.Me:
 @router.get("/tokens")
 def list_tokens(request: Request, caller: See, limit: Limit = 100, offset: Offset = 0) -> Page[documents.TokenDocument]:
     """Your API tokens; an admin sees everybody's."""
-    whose = None if caller.principal.may(Action.manage_access) else caller.principal.name
     with caller.whole_store() as store:
-        found = tokens.list_tokens(store, whose)
+        found = tokens.list_tokens(store, caller.principal)
     rows = [documents.TokenDocument(**_shown(one)) for one in part(found, limit, offset)]
     return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
 
