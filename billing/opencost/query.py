@@ -19,7 +19,7 @@ from billing.periods import Period, PeriodError, parse_period
 MOST_STEPS = 10_000
 _SPAN = re.compile(r"([0-9]{1,6})(s|m|h|d|w)")
 _OFFSET = re.compile(r"([0-9]{1,6}(?:m|h|d|w)) offset ([0-9]{1,6}(?:m|h|d|w))")
-_SECONDS = re.compile(r"([0-9]{1,11})[,-]([0-9]{1,11})")
+_SECONDS = re.compile(r"(?![0-9]{4}-[0-9]{2}$)([0-9]{1,11})[,-]([0-9]{1,11})")  # 2026-10 is a month
 _UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1)}
 _DAYS = {"d": 1, "w": 7}
 _WINDOW_NEXT = "Write it like 1d, 12h, today, lastweek, month, 2026-10 or 2026-10-01T00:00:00Z,2026-10-02T00:00:00Z"

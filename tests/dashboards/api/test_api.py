@@ -18,6 +18,7 @@ from dashboards.api.caller import Asks
 from dashboards.api.routes.views import FLEET_TIME_OF, TIME_OF
 from dashboards.api.values import instant
 from gpuledger.client import ApiError, Client
+from tests.conftest import REPO
 from tests.dashboards.site import ROLES, Site
 
 OTHERS = {"vision": ("speech", "GPU-b", "4711"), "speech": ("vision", "GPU-a")}
@@ -294,3 +295,9 @@ def test_an_instant_is_utc_with_milliseconds() -> None:
     from datetime import datetime
 
     assert instant(datetime.fromisoformat("2026-10-01T02:00:00+02:00")) == "2026-10-01T00:00:00.000Z"
+
+
+def test_the_document_names_every_route() -> None:
+    rows = [line for line in (REPO / "docs" / "api.md").read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    for method, path, _ in ROUTES:
+        assert any(f"`{method} " in row and f"{path}`" in row for row in rows), (method, path)

@@ -1,0 +1,134 @@
+"""Every route of the application for every role and tenant: what is not allowed is refused with a reason, and nothing
+of another tenant gets out. (The API's own routes, asked in every way, are in tests/dashboards/api.)"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from dashboards.access.gate import PUBLIC
+from dashboards.access.roles import MAY, Action, Role
+from dashboards.api.app import PREFIX
+from dashboards.app import build_app
+from dashboards.sql.endpoint import PATHS as SQL_PATHS
+from tests.dashboards.site import ROLES, Site
+
+DASH = {
+    "/": Action.see,
+    "/_dash-layout": Action.see,
+    "/_dash-dependencies": Action.see,
+    "/_reload-hash": Action.see,
+    "/_favicon.ico": Action.see,
+    "/_dash-component-suites/{package_name}/{fingerprinted_path:path}": Action.see,
+}
+ACTIONS = {**DASH, "/metrics": Action.see_fleet, "/allocation": Action.see, "/allocation/compute": Action.see}
+"""What a GET of each route takes. A route that is not here has not been thought of, and fails a test."""
+ASKED = {
+    "/allocation": "/allocation?window=2026-10&aggregate=label:tenant",
+    "/allocation/compute": "/allocation/compute?window=2026-10&aggregate=namespace,node,label:device&includeIdle=true",
+    "/_dash-component-suites/{package_name}/{fingerprinted_path:path}": "/_dash-component-suites/dash/deps/nothing.js",
+}
+ELSEWHERE = {"/assets", PREFIX, "/_dash-update-component", "/_dash-ws-callback", "/sign-out"}
+"""Static files; the API; callbacks, asked below; a session's own end."""
+SQL = [
+    *((("POST", path, "SELECT tenant FROM v_charges")) for path in SQL_PATHS),
+    ("GET", "/?query=SELECT%20tenant%20FROM%20v_charges", ""),
+    ("GET", "/sql?query=SELECT%20tenant%20FROM%20v_charges", ""),
+]
+OTHERS = {"vision": ("speech", "GPU-b", "4711"), "speech": ("vision", "GPU-a")}
+
+
+def role_of(name: str) -> Role:
+    return Role.tenant if name in OTHERS else Role(name)
+
+
+def test_no_route_is_there_that_nobody_thought_of(served_site: Site) -> None:
+    paths = {route.path for route in build_app(served_site.store).routes}
+    assert paths - set(PUBLIC) - ELSEWHERE == set(ACTIONS)
+
+
+@pytest.mark.parametrize("name", [None, *ROLES])
+def test_each_route_answers_those_whose_role_may_and_tells_the_others_why_not(
+    served_site: Site, name: str | None
+) -> None:
+    asked = [("GET", ASKED.get(path, path), "", action) for path, action in ACTIONS.items()]
+    asked += [(method, path, body, Action.sql) for method, path, body in SQL]
+    asked += [("POST", "/_dash-update-component", "{}", Action.see)]
+    with served_site.client(name) as client:
+        for method, path, body, action in asked:
+            answer = client.request(method, path, content=body or None)
+            if name is None:
+                assert (answer.status_code, "sign in, or send" in answer.text) == (401, True), (method, path)
+            elif action in MAY[role_of(name)]:
+                assert answer.status_code not in (401, 403), (method, path, answer.text)
+            else:
+                assert (answer.status_code, "it takes a role of" in answer.text) == (403, True), (method, path)
+
+
+def test_a_token_that_may_read_alone_asks_no_sql(served_site: Site) -> None:
+    with served_site.client("admin") as client:
+        token = client.post(f"{PREFIX}/tokens", json={"name": "reader", "scopes": ["read"]}).json()["token"]
+    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}) as reader:
+        for method, path, body in SQL:
+            answer = reader.request(method, path, content=body or None)
+            assert (answer.status_code, "no scope sql" in answer.text) == (403, True), path
+        assert reader.get("/metrics").status_code == 200
+
+
+@pytest.mark.parametrize("tenant", OTHERS)
+def test_no_page_callback_or_document_shows_a_tenant_anything_of_another(served_site: Site, tenant: str) -> None:
+    with served_site.client(tenant) as client:
+        found = {path: client.get(ASKED.get(path, path)).text for path in ACTIONS}
+        found |= dict(callbacks(client))
+    for asked, text in found.items():
+        for word in OTHERS[tenant]:
+            assert word not in text, (asked, word, text[:2000])
+    assert tenant in found["/allocation"]
+    shown = [text for asked, text in found.items() if asked.startswith("callback") and tenant in text]
+    assert shown, "no page shows the tenant's own"
+    with served_site.client("analyst") as client:
+        everybodys = "".join(text for _, text in callbacks(client))
+    assert all(other in everybodys for other in OTHERS)
+
+
+def callbacks(client: httpx.Client) -> Iterator[tuple[str, str]]:
+    """What each callback of the pages answers for each path that a page links to, as a browser would ask it first."""
+    known = client.get("/_dash-dependencies").json()
+    waiting, seen = ["/"], set()
+    while waiting and len(seen) < 40:
+        path = waiting.pop(0)
+        seen.add(path)
+        for one in known:
+            answer = client.post("/_dash-update-component", json=body_of(one, path))
+            yield f"callback {one['output']} {path}", answer.text
+            links = re.findall(r'"href": ?"(/[a-z/-]*)[?"]', answer.text)
+            waiting += [link for link in dict.fromkeys(links) if link not in {*seen, *waiting}]
+
+
+def body_of(callback: dict[str, Any], path: str) -> dict[str, Any]:
+    values = {"pathname": path, "search": "?period=2026-10"}
+    inputs, states = (
+        [{**one, "id": identity(one["id"]), "value": values.get(one["property"])} for one in callback[kind]]
+        for kind in ("inputs", "state")
+    )
+    outputs = [
+        {"id": identity(part.rpartition(".")[0]), "property": part.rpartition(".")[2]}
+        for part in callback["output"].strip(".").split("...")
+    ]
+    several = callback["output"].startswith("..")
+    return {
+        "output": callback["output"],
+        "outputs": outputs if several else outputs[0],
+        "inputs": inputs,
+        "state": states,
+        "changedPropIds": [],
+    }
+
+
+def identity(text: str) -> Any:
+    return json.loads(text) if text.startswith("{") else text

@@ -1,0 +1,197 @@
+"""`gpuledger sql`, `users` and `tokens`: on a store, and over --url against a server process that holds one."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpuledger.cli import app
+from gpuledger.commands import sql, tokens, users
+from tests.conftest import REPO
+from tests.dashboards.site import fill
+from tests.stores import fresh_store
+from warehouse.errors import LedgerError
+
+PASSWORD = "correct horse battery"
+BY_TENANT = "SELECT tenant, sum(consumed_quantity) AS gpu_hours FROM v_charges GROUP BY tenant ORDER BY tenant"
+
+
+def run(*arguments: str, typed: str | None = None) -> Result:
+    for module in (sql, tokens, users):
+        if module.__name__.rpartition(".")[2] not in {
+            one.name for one in (*app.registered_groups, *app.registered_commands)
+        }:
+            module.register(app)
+    return CliRunner().invoke(app, arguments, input=typed)
+
+
+def refused(*arguments: str, typed: str | None = None) -> str:
+    done = run(*arguments, typed=typed)
+    assert isinstance(done.exception, LedgerError), done.output
+    assert "\n" not in str(done.exception)
+    return str(done.exception)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("store")
+    with fresh_store(folder / "store") as opened:
+        fill(opened)
+    return f"chdb://{folder / 'store'}"
+
+
+@pytest.fixture(scope="module")
+def token(store: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with an admin's token."""
+    scopes = ("--scope", "read", "--scope", "write", "--scope", "sql")
+    made = run("tokens", "create", "all", "--role", "admin", *scopes, "--store", store, "--author", "root")
+    path = tmp_path_factory.mktemp("token") / "token"
+    path.write_text(made.stdout)
+    return path
+
+
+@pytest.fixture(scope="module")
+def url(store: str, token: Path) -> Iterator[str]:
+    """`gpuledger up` as a process that asks for sign-in. It holds the store: tests by --store come before those that
+    ask for it."""
+    (token.parent / "sign-in.yaml").write_text("session_hours: 1\n")
+    command = (sys.executable, "-m", "gpuledger", "up", "--store", store, "--port", "0")
+    process = subprocess.Popen(
+        [*command, "--sign-in", str(token.parent / "sign-in.yaml")], cwd=REPO, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "Dashboard" in line:
+            break
+    else:
+        raise AssertionError(f"it ended with {process.wait()}")
+    yield line.split()[1]
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+
+
+def test_sql_answers_in_every_format(store: str, tmp_path: Path) -> None:
+    rows = {"tenant": ["speech", "vision"], "gpu_hours": [48, 48]}
+    assert json.loads(run("sql", BY_TENANT, "--store", store, "--format", "json").stdout)["rows"] == 2
+    assert run("sql", "-", "--store", store, "--format", "csv", typed=BY_TENANT).stdout == (
+        '"tenant","gpu_hours"\n"speech",48\n"vision",48\n'
+    )
+    assert "┌─tenant─┬─gpu_hours─┐" in run("sql", BY_TENANT, "--store", store).stdout
+    out = tmp_path / "charges.parquet"
+    assert run("sql", BY_TENANT, "--store", store, "--as", "Parquet", "--out", str(out)).exit_code == 0
+    assert pq.read_table(out).to_pydict() == rows
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("DROP TABLE samples", "reads only"),
+        ("SELECT * FROM access_tokens", "is not for you to read"),
+        ("SELECT nope", "Unknown expression identifier"),
+        ("", "Empty query"),
+        ("SELECT * FROM file('/etc/passwd')", "the table function file is not allowed"),
+    ],
+)
+def test_sql_that_is_of_no_use_is_one_line(store: str, statement: str, says: str) -> None:
+    assert says in refused("sql", statement, "--store", store)
+
+
+def test_users_are_added_changed_and_listed(store: str, tmp_path: Path) -> None:
+    where = ("--store", store, "--author", "root")
+    assert run("users", "list", "--store", store).stderr.startswith("no users yet")
+    typed = run("users", "add", "ada", "--role", "finance", *where, typed=f"{PASSWORD}\n{PASSWORD}\n")
+    assert typed.exit_code == 0, typed.output
+    (tmp_path / "password").write_text(PASSWORD + "\n")
+    vera = ("users", "add", "vera", "--role", "tenant", "--tenant", "vision", "--password-file")
+    assert run(*vera, str(tmp_path / "password"), *where).exit_code == 0
+    assert run("users", "set", "ada", "--role", "operator", "--role", "finance", "--disable", *where).exit_code == 0
+    found = {one["name"]: one for one in json.loads(run("users", "list", "--store", store, "--format", "json").stdout)}
+    assert (found["ada"]["roles"], found["ada"]["disabled"]) == (["finance", "operator"], True)
+    assert (found["vera"]["tenants"], found["vera"]["changed_by"]) == (["vision"], "root")
+    assert "finance operator" in run("users", "list", "--store", store).stdout
+    assert PASSWORD not in run("users", "list", "--store", store, "--format", "json").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "typed", "says"),
+    [
+        (("add", "bob", "--role", "admin", "--password-file", "-"), "short\n", "has 5 characters"),
+        (("add", "bob", "--role", "king", "--password-file", "-"), PASSWORD, "Choose from admin"),
+        (("add", "bob", "--role", "tenant", "--password-file", "-"), PASSWORD, "the role tenant and no tenant"),
+        (("add", "bob", "--role", "admin", "--password-file", "/nowhere"), None, "cannot be read"),
+        (("set", "nobody", "--disable"), None, "is not known"),
+    ],
+)
+def test_a_user_of_no_use_is_one_line(store: str, arguments: tuple[str, ...], typed: str | None, says: str) -> None:
+    assert says in refused("users", *arguments, "--store", store, typed=typed)
+
+
+def test_tokens_are_made_listed_and_revoked(store: str) -> None:
+    where = ("--store", store, "--author", "root")
+    made = run("tokens", "create", "ci", "--owner", "vera", "--role", "tenant", "--tenant", "vision", *where)
+    assert re.fullmatch(r"gpl_[0-9a-f]{12}_\S{43}\n", made.stdout)
+    public = made.stdout.split("_")[1]
+    assert f"token {public} of vera: tenant; read; until" in made.stderr
+    assert run("tokens", "revoke", public, "--reason", "over", *where).exit_code == 0
+    listed = {one["id"]: one for one in json.loads(run("tokens", "list", *where[:2], "--format", "json").stdout)}
+    assert (listed[public]["revoked"], listed[public]["tenants"]) == (True, ["vision"])
+    assert made.stdout.strip() not in run("tokens", "list", *where[:2], "--format", "csv").stdout
+    assert "none of yours" in refused("tokens", "revoke", "nothing", *where)
+    assert "no tenant" in refused("tokens", "create", "x", "--role", "tenant", *where)
+    assert run("tokens", "create", "x", "--days", "367", *where).exit_code == 2
+
+
+def test_a_server_answers_the_same_to_a_token(token: Path, url: str) -> None:
+    where = ("--url", url, "--token-file", str(token))
+    assert run("sql", BY_TENANT, *where, "--format", "csv").stdout.endswith('"speech",48\n"vision",48\n')
+    assert "reads only" in refused("sql", "DROP TABLE samples", *where)
+    assert (
+        run("users", "add", "zoe", "--role", "analyst", "--password-file", "-", *where, typed=PASSWORD).exit_code == 0
+    )
+    assert run("users", "set", "zoe", "--disable", *where).exit_code == 0
+    found = {one["name"]: one for one in json.loads(run("users", "list", *where, "--format", "json").stdout)}
+    assert (found["zoe"]["disabled"], found["zoe"]["changed_by"]) == (True, "root")
+    made = run("tokens", "create", "analysis", "--role", "analyst", "--scope", "sql", *where)
+    theirs = token.with_name("theirs")
+    theirs.write_text(made.stdout)
+    assert run("sql", "SELECT 1", "--url", url, "--token-file", str(theirs)).exit_code == 0
+    assert run("tokens", "revoke", made.stdout.split("_")[1], *where).exit_code == 0
+    assert "unknown, expired or revoked" in refused("sql", "SELECT 1", "--url", url, "--token-file", str(theirs))
+    assert "revoked" in run("tokens", "list", *where).stdout
+
+
+def test_a_server_tells_who_may_not_why(token: Path, url: str) -> None:
+    made = run("tokens", "create", "mine", "--role", "tenant", "--tenant", "vision", "--scope", "read", "--scope",
+               "write", "--url", url, "--token-file", str(token))  # fmt: skip
+    theirs = token.with_name("tenants")
+    theirs.write_text(made.stdout)
+    where = ("--url", url, "--token-file", str(theirs))
+    assert "no scope sql" in refused("sql", "SELECT 1", *where)
+    assert "takes a role of admin" in refused("users", "list", *where)
+    assert "more than who makes it" in refused("tokens", "create", "x", "--role", "admin", *where)
+    # The admin made it in their own name, and it reaches none of the admin's other tokens all the same.
+    (only,) = json.loads(run("tokens", "list", *where, "--format", "json").stdout)
+    assert only["name"] == "mine"
+    assert "none of yours" in refused("tokens", "revoke", token.read_text().split("_")[1], *where)
+    assert "sign in, or send" in refused("sql", "SELECT 1", "--url", url)
+    assert "cannot be read" in refused("sql", "SELECT 1", "--url", url, "--token-file", "/nowhere")
+    assert "cannot be reached" in refused("sql", "SELECT 1", "--url", "http://127.0.0.1:9")
+
+
+def test_the_server_shows_its_metrics_to_a_token(token: Path, url: str) -> None:
+    answer = httpx.get(f"{url}metrics", headers={"Authorization": f"Bearer {token.read_text().strip()}"}, timeout=60)
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert "gpuledger_closed_until_timestamp_seconds 1793" in answer.text
+    assert "gpuledger_quarantined_rows 1\n" in answer.text
+    assert "gpuledger_alert" in answer.text
