@@ -13,10 +13,7 @@ from tests.conftest import REPO
 from tests.dashboards.site import Site
 
 TEXT = (REPO / "docs" / "sql.md").read_text(encoding="utf-8")
-COOKBOOK = {
-    title: query
-    for title, query in re.findall(r"\n\n([^\n][^`]+?)\n\n```sql\n(.*?)```", TEXT.split("## Cookbook")[1], re.S)
-}
+COOKBOOK = dict(re.findall(r"\n\n([^\n][^`]+?)\n\n```sql\n(.*?)```", TEXT.split("## Cookbook")[1], re.S))
 VIEWS = dict(re.findall(r"^\| `(v_\w+)` \| [^|]+ \| (.+) \|$", TEXT, re.M))
 NOTHING_THERE = "Which pools and models lost most time to repair and drain."
 """Of the test's two days."""
@@ -45,8 +42,8 @@ def test_the_cookbook_counts_what_the_books_say(served_site: Site) -> None:
 
 def test_the_views_are_described_as_they_are_with_a_comment_on_every_column(served_site: Site) -> None:
     rows = served_site.store.rows(
-        "SELECT table, name, comment FROM system.columns WHERE database = currentDatabase() AND startsWith(table, 'v_') "
-        "ORDER BY table, position"
+        "SELECT table, name, comment FROM system.columns "
+        "WHERE database = currentDatabase() AND startsWith(table, 'v_') ORDER BY table, position"
     )
     there: dict[str, list[str]] = {}
     for row in rows:
