@@ -6,37 +6,28 @@ import asyncio
 import base64
 import functools
 import hashlib
-import logging
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import dash
 import dash_ag_grid
 import dash_mantine_components
-from dash import Dash, Input, Output, State
+from dash import Dash
 from fastapi import FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from billing.ledger_report import billing_timezone
-from dashboards import data, figures, metrics, opencost_api, overview, shell, states
+from dashboards import frame, metrics, opencost_api, shell
 from dashboards.access import sign_in
-from dashboards.access.current import current
 from dashboards.access.doorkeeper import Doorkeeper
 from dashboards.access.gate import Gate
 from dashboards.access.scope import Stores
 from dashboards.access.settings import AccessSettings
 from dashboards.api.app import PREFIX, build_api
-from dashboards.periods import asked, choose
 from dashboards.sql.endpoint import SqlDoor
 from dashboards.sql.engine import Engine
 from dashboards.sql.limits import Limits
-from warehouse.errors import LedgerError
 from warehouse.store import Store
 
-log = logging.getLogger(__name__)
 HERE = Path(__file__).parent
 
 
@@ -94,7 +85,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     server.add_middleware(Gate, doorkeeper=doorkeeper, page_policy=functools.partial(page_policy, app))
     server.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))
     app.layout = shell.layout
-    _add_callbacks(app, stores)
+    frame.add_callbacks(app, stores)
     return server
 
 
@@ -114,57 +105,6 @@ def page_policy(app: Dash) -> str:
 def _script_hashes(page: str) -> list[str]:
     scripts = re.findall(r"<script>(.*?)</script>", page, re.S)
     return [f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts]
-
-
-def _add_callbacks(app: Dash, stores: Stores) -> None:
-    """Each asks the store as whoever looks at the page may see it."""
-
-    def asked_as_seen(answer: Callable[..., Any], *arguments: str) -> Any:
-        with stores.lend(current()) as store:
-            return answer(store, *arguments)
-
-    async def show_page(path: str, search: str) -> tuple[Any, Any]:
-        shown: tuple[Any, Any] = await asyncio.to_thread(asked_as_seen, page, path, search)
-        return shown
-
-    async def show_fleet(grain: str, search: str) -> Any:
-        return await asyncio.to_thread(asked_as_seen, fleet, grain, search)
-
-    app.callback(
-        Output("page", "children"),
-        Output("period", "children"),
-        Input("url", "pathname"),
-        Input("url", "search"),
-        running=[(Output("page", "className"), "gl-busy", "")],
-    )(show_page)
-    app.callback(Output("fleet", "figure"), Input("grain", "value"), State("url", "search"), prevent_initial_call=True)(
-        show_fleet
-    )
-
-
-def page(store: Store, path: str, search: str) -> tuple[Any, Any]:
-    """The page at a URL and its period picker; an error of the store is a page, too."""
-    if path not in ("", "/", None):
-        return states.not_found(path), None
-    try:
-        answer = data.overview(store, asked(search))
-    except LedgerError as error:
-        return states.error(str(error)), None
-    except Exception:  # the page says so; Dash would show nothing
-        log.exception("a page failed: %s", search)
-        return states.error("An error of gpuledger's own; its log has the details."), None
-    picker = shell.period_picker(answer.months, answer.period)
-    return (overview.body(answer) if answer.period else states.empty(answer)), picker
-
-
-def fleet(store: Store, grain: str, search: str) -> Any:
-    """The figure of the fleet over time in the step asked for."""
-    zone = billing_timezone(store)
-    period = choose(asked(search), data.closed_months(store, zone), zone)
-    if period is None:
-        return dash.no_update
-    step: data.Grain = "hour" if grain == "hour" else "day"
-    return figures.fleet_over_time(data.fleet_over_time(store, period, zone, step), step)
 
 
 # Importing these registers their scripts with Dash, whether or not a first layout uses them.

@@ -2,38 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 import plotly.graph_objects as go
 
-from dashboards.data import Bucket, Grain
 from dashboards.kinds import KINDS, Kind
+from dashboards.languages import Language
 
+Grain = Literal["day", "hour"]
 GRID = "rgba(126,141,166,0.22)"
+PALETTE = ("#3f6ce6", "#f09a2e", "#22a38b", "#9479d6", "#d9567a", "#5aa7d6", "#a3883c", "#6f7f9c", "#7cb342", "#c06bd0")
+"""Of series that are no kinds of time, in this order; holds on light and on dark ground."""
 
 
-def fleet_over_time(buckets: Sequence[Bucket], grain: Grain) -> go.Figure:
-    """Average GPUs of each kind, stacked to the capacity; a bucket without closed hours leaves a gap.
+@dataclass(frozen=True)
+class Bucket:
+    """A day or an hour: average GPUs of each kind over its closed hours. `at` is local time of the billing zone."""
+
+    at: datetime
+    gpus: Mapping[str, float]
+    hours_closed: int
+
+
+def buckets(rows: Sequence[Mapping[str, Any]], zone: str) -> list[Bucket]:
+    """Of rows with a `bucket`, its `hours_closed` and GPU-hours of each kind; those that are absent are not zero."""
+    local = ZoneInfo(zone)
+    return [
+        Bucket(
+            at=row["bucket"].astimezone(local),
+            gpus={kind.key: row[kind.key] / row["hours_closed"] for kind in KINDS},
+            hours_closed=row["hours_closed"],
+        )
+        for row in rows
+    ]
+
+
+def stacked_over_time(
+    found: Sequence[Bucket], grain: Grain, words: Language, kinds: Sequence[Kind] = KINDS
+) -> go.Figure:
+    """Average GPUs of each kind, stacked to their sum; a bucket without closed hours leaves a gap.
 
     The x axis is local time of the billing zone; hours keep the period's first offset, so that the hour which autumn
     repeats has a place of its own. The hover says every bucket's true local time.
     """
-    offset = buckets[0].at.utcoffset() if buckets and grain == "hour" else None
-    at = [_place(bucket, offset) for bucket in buckets]
-    figure = go.Figure([_stacked(kind, at, buckets) for kind in KINDS])
+    at = places([bucket.at for bucket in found], grain)
+    figure = go.Figure([_stacked(kind, at, found, words) for kind in kinds])
     figure.add_scatter(
         x=at,
-        y=[sum(bucket.gpus.values()) for bucket in buckets],
-        name="Capacity",
+        y=[sum(bucket.gpus[kind.key] for kind in kinds) for bucket in found],
+        name=words("figure.together"),
         mode="lines",
         line={"width": 0},
-        customdata=[_said(bucket, grain) for bucket in buckets],
+        customdata=[_said(bucket, grain, words) for bucket in found],
         hovertemplate="%{y:,.1f}<br><b>%{customdata}</b>",
     )
+    figure.update_layout(barmode="stack", bargap=0.14 if grain == "day" else 0)
+    figure.update_xaxes(unifiedhovertitle={"text": words("figure.gpus")})
+    return dressed(figure, words)
+
+
+def dressed(figure: go.Figure, words: Language, **layout: Any) -> go.Figure:
+    """With the look that all figures share."""
     figure.update_layout(
-        barmode="stack",
-        bargap=0.14 if grain == "day" else 0,
         hovermode="x unified",
         showlegend=False,
         margin={"l": 44, "r": 8, "t": 8, "b": 30},
@@ -41,37 +75,42 @@ def fleet_over_time(buckets: Sequence[Bucket], grain: Grain) -> go.Figure:
         plot_bgcolor="rgba(0,0,0,0)",
         font={"family": "Inter, ui-sans-serif, system-ui, sans-serif", "size": 12},
         hoverlabel={"bgcolor": "#182034", "bordercolor": "#2c3753", "font": {"color": "#f1f4fa", "size": 12.5}},
-        xaxis={"showgrid": False, "tickformat": "%-d %b", "unifiedhovertitle": {"text": "GPUs on average"}},
-        yaxis={"gridcolor": GRID, "zeroline": False, "rangemode": "tozero", "fixedrange": True, "nticks": 6},
         template="none",
         autosize=True,
     )
-    return figure
+    figure.update_xaxes(showgrid=False, tickformat=words.day_ticks, zeroline=False)
+    figure.update_yaxes(gridcolor=GRID, zeroline=False, rangemode="tozero", fixedrange=True, nticks=6)
+    return figure.update_layout(**layout)
 
 
-def _stacked(kind: Kind, at: Sequence[datetime], buckets: Sequence[Bucket]) -> go.Bar:
+def places(at: Sequence[datetime], grain: Grain) -> list[datetime]:
+    """Where local times stand on an axis that knows no zones: days as they are, hours at the first one's offset."""
+    offset = at[0].utcoffset() if at and grain == "hour" else None
+    return [_place(one, offset) for one in at]
+
+
+def _place(at: datetime, offset: timedelta | None) -> datetime:
+    if offset is None:
+        return at.replace(tzinfo=None)
+    return (at.astimezone(UTC) + offset).replace(tzinfo=None)
+
+
+def _stacked(kind: Kind, at: Sequence[datetime], found: Sequence[Bucket], words: Language) -> go.Bar:
     marker: dict[str, object] = {"color": kind.colour, "line": {"width": 0}}
     if kind.hatch:
         marker["color"] = "rgba(126,141,166,0.14)"
         marker["pattern"] = {"shape": kind.hatch, "fgcolor": kind.colour, "size": 6, "solidity": 0.42}
     return go.Bar(
         x=at,
-        y=[bucket.gpus[kind.key] for bucket in buckets],
-        name=kind.label,
+        y=[bucket.gpus[kind.key] for bucket in found],
+        name=words(f"kind.{kind.key}"),
         marker=marker,
         hovertemplate="%{y:,.1f}",
     )
 
 
-def _place(bucket: Bucket, offset: timedelta | None) -> datetime:
-    """Where a bucket stands on the axis, which knows no zones: its local time, or its instant at a fixed offset."""
-    if offset is None:
-        return bucket.at.replace(tzinfo=None)
-    return (bucket.at.astimezone(UTC) + offset).replace(tzinfo=None)
-
-
-def _said(bucket: Bucket, grain: Grain) -> str:
+def _said(bucket: Bucket, grain: Grain, words: Language) -> str:
     """What the hover says of when the bucket is, and of how much of it is closed."""
     if grain == "hour":
-        return f"{bucket.at:%a} {bucket.at.day} {bucket.at:%b, %H:%M %Z}"
-    return f"{bucket.at:%a} {bucket.at.day} {bucket.at:%B}, average of {bucket.hours_closed} hours"
+        return f"{words.moment(bucket.at)} {bucket.at:%Z}"
+    return words("figure.day", day=words.day(bucket.at), hours=bucket.hours_closed)

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 UNKNOWN = "–"
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "CHF": "CHF ", "INR": "₹", "KRW": "₩"}
 
 
-def hours(value: float) -> str:
+def symbol(currency: str) -> str:
+    return SYMBOLS.get(currency, f"{currency} " if currency else "")
+
+
+def hours(value: float | None) -> str:
     """GPU-hours; small ones keep a decimal, so that something never looks like nothing."""
+    if value is None:
+        return UNKNOWN
     return f"{value:,.1f}" if 0 < abs(value) < 100 else f"{value:,.0f}"
 
 
-def money(value: float | None, currency: str) -> str:
+def money(value: float | Decimal | None, currency: str) -> str:
     if value is None or not currency:
         return UNKNOWN
-    symbol = SYMBOLS.get(currency, currency + " ")
-    if abs(value) >= 10_000_000:
-        return f"{symbol}{value / 1e6:,.2f} M"
-    return f"{symbol}{value:,.2f}" if 0 < abs(value) < 100 else f"{symbol}{value:,.0f}"
+    size = abs(float(value))
+    if size >= 10_000_000:
+        return f"{symbol(currency)}{float(value) / 1e6:,.2f} M"
+    return f"{symbol(currency)}{value:,.2f}" if 0 < size < 100 else f"{symbol(currency)}{value:,.0f}"
 
 
-def percent(part: float, whole: float) -> str:
+def percent(part: float | None, whole: float | None = 1.0) -> str:
     """A share; unknown where there is no whole. Rounds neither up to 100 nor down to 0 what is not."""
-    if whole <= 0:
+    if part is None or whole is None or whole <= 0:
         return UNKNOWN
     share = 100 * part / whole
     if 0 < share < 0.1:
@@ -32,5 +40,16 @@ def percent(part: float, whole: float) -> str:
     return f"{share:.1f} %"
 
 
-def count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+def duration(seconds: float | None) -> str:
+    """`45 s`, `12 min`, `3.5 h`, `2.1 d`."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"
+
+
+def gibibytes(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value / 2**30:,.1f} GiB"

@@ -1,16 +1,21 @@
-"""Which span of closed time a page shows: in the URL (`?period=2026-10`), so that a link shows what its sender saw."""
+"""Which span of closed time a page shows: in the URL (`?period=2026-10`), so that a link shows what its sender saw.
+
+A month, a day, or START..END as on the command line (billing.periods), or `all` that is closed.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from urllib.parse import parse_qs
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
-from billing.periods import parse_month
+from billing.periods import PeriodError, parse_period
+from dashboards.languages import Language
+from warehouse.store import Store, read_sql
 
 ALL = "all"
+HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -31,46 +36,83 @@ class Period:
     """[start, end) in UTC; `key` is what stands in the URL; `hours_closed` of the `hours` it has."""
 
     key: str
-    label: str
     start: datetime
     end: datetime
     hours_closed: int
+    zone: str
 
     @property
     def hours(self) -> int:
         return round((self.end - self.start).total_seconds() / 3600)
 
+    @property
+    def is_long(self) -> bool:
+        """Whether days, and not hours, are the step that its charts begin with."""
+        return self.end - self.start > timedelta(days=3)
 
-def asked(search: str) -> str:
-    """The period that a query string asks for, empty if none."""
-    values = parse_qs((search or "").lstrip("?")).get("period", [""])
-    return values[-1]
+    def label(self, words: Language) -> str:
+        """As a title says it: a month, a day, or from when to when."""
+        if self.key == ALL:
+            return words("period.all")
+        zone = ZoneInfo(self.zone)
+        first, end = self.start.astimezone(zone), self.end.astimezone(zone)
+        if ".." not in self.key:
+            return words.month(first) if len(self.key) == len("2026-10") else words.day(first)
+        if not (first.hour or first.minute or end.hour or end.minute):
+            return f"{words.day(first)} – {words.day(end - HOUR)}"
+        return f"{words.moment(first)} – {words.moment(end)}"
 
 
-def choose(key: str, months: Sequence[ClosedMonth], zone: str) -> Period | None:
-    """The period asked for, by default the newest closed month; None if nothing of it is closed.
+def closed_months(store: Store, zone: str) -> list[ClosedMonth]:
+    rows = store.rows(read_sql(__file__, "closed_months"), {"zone": zone})
+    return [ClosedMonth(row["month"], row["hours"], row["first_hour"], row["last_hour"]) for row in rows]
 
-    A month need not be complete: `hours_closed` tells.
+
+def choose(store: Store, key: str, months: Sequence[ClosedMonth], zone: str) -> Period | None:
+    """The period asked for, by default the newest closed month; None if nothing of it is closed, or it is none.
+
+    It need not be complete: `hours_closed` tells.
     """
     if not months:
         return None
+    key = key.strip() or months[-1].key
     if key == ALL:
-        return Period(
-            ALL,
-            "All closed time",
-            months[0].first,
-            months[-1].last + timedelta(hours=1),
-            sum(month.hours for month in months),
-        )
-    month = next((month for month in months if month.key == (key or months[-1].key)), None)
-    if month is None:
+        return Period(ALL, months[0].first, months[-1].last + HOUR, sum(month.hours for month in months), zone)
+    try:
+        span = parse_period(key, zone)
+    except PeriodError:
         return None
-    bounds = parse_month(month.key, zone)
-    return Period(month.key, month_label(month.key), bounds.start, bounds.end, month.hours)
+    closed = int(store.value(read_sql(__file__, "closed_within"), {"start": span.start, "end": span.end}))
+    return Period(key, span.start, span.end, closed, zone) if closed else None
 
 
-def month_label(key: str) -> str:
-    """`October 2026` for `2026-10`; anything else as it is."""
-    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", key):
-        return key
-    return date.fromisoformat(f"{key}-01").strftime("%B %Y")
+def neighbour(period: Period, months: Sequence[ClosedMonth], step: int) -> str | None:
+    """The key of the period before (-1) or after (1), where something may be closed."""
+    keys = [month.key for month in months]
+    if period.key in keys:
+        place = keys.index(period.key) + step
+        return keys[place] if 0 <= place < len(keys) else None
+    if period.key == ALL:
+        return None
+    zone = ZoneInfo(period.zone)
+    first, end = (moment.astimezone(zone).replace(tzinfo=None) for moment in (period.start, period.end))
+    length = end - first
+    span = (first + step * length, end + step * length)
+    start, until = (moment.replace(tzinfo=zone) for moment in span)
+    if until <= months[0].first or start > months[-1].last:
+        return None
+    return span_key(*span)
+
+
+def latest(months: Sequence[ClosedMonth], zone: str, length: timedelta) -> str:
+    """The key of the closed time's last `length`."""
+    end = (months[-1].last + HOUR).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
+    return span_key(end - length, end)
+
+
+def span_key(start: datetime, end: datetime) -> str:
+    """`2026-10-05`, `2026-10-05..2026-10-08` or with hours, of local times."""
+    midnight = not (start.hour or start.minute or end.hour or end.minute)
+    if midnight and end - start == timedelta(days=1):
+        return f"{start:%Y-%m-%d}"
+    return f"{start:%Y-%m-%d}..{end:%Y-%m-%d}" if midnight else f"{start:%Y-%m-%dT%H:%M}..{end:%Y-%m-%dT%H:%M}"

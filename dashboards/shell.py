@@ -1,106 +1,258 @@
-"""What stands around every page: the bar with the brand, the pages, the period and the theme."""
+"""The frame around every page: the navigation, the bar with period and filters, language and theme.
+
+It is drawn anew with each URL, so that all of its links keep the state of the page they stand on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import Any
+from urllib.parse import quote
 
 import dash_mantine_components as dmc
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from dashboards.periods import ALL, ClosedMonth, Period, month_label
+from dashboards.filters import Filters
+from dashboards.languages import NAMES, Language, language
+from dashboards.periods import ALL, HOUR, latest, neighbour
+from dashboards.registry import Page
 from dashboards.states import loading
 
-PAGES = (("Overview", "/"),)
-"""Label and path of each page, in the order of the bar."""
+REFRESH_SECONDS = 30
+"""Between two looks whether something has changed."""
+SPANS = (("period.last_day", timedelta(days=1)), ("period.last_week", timedelta(days=7)),
+         ("period.last_month", timedelta(days=30)))  # fmt: skip
 
 
 def layout() -> Component:
-    """The app's skeleton; the page and the period picker fill in when the store has answered."""
+    """The app's skeleton; navigation, bar and page fill in when the store has answered."""
     return dmc.MantineProvider(
         [
-            dcc.Location(id="url", refresh=False),
-            html.A("Skip to the numbers", href="#page", className="gl-skip"),
-            html.Header(
+            dcc.Location(id="url", refresh="callback-nav"),
+            dcc.Store(id="told"),
+            dcc.Interval(id="tick", interval=REFRESH_SECONDS * 1000),
+            html.Div(id="skip"),
+            html.Div(
                 [
-                    dcc.Link(
-                        [html.Span(className="gl-mark"), html.Span("gpuledger")],
-                        href="/",
-                        className="gl-brand",
-                        title="gpuledger",
-                    ),
-                    html.Nav(
-                        [dcc.Link(label, href=path, className="gl-tab") for label, path in PAGES],
-                        className="gl-nav",
-                        **{"aria-label": "Pages"},
-                    ),
-                    html.Div(id="period", className="gl-period"),
-                    dmc.ColorSchemeToggle(
-                        lightIcon=html.Span(className="gl-icon gl-icon-sun"),
-                        darkIcon=html.Span(className="gl-icon gl-icon-moon"),
-                        variant="subtle",
-                        color="gray",
-                        size="lg",
-                        id="theme",
-                        attributes={"root": {"aria-label": "Light or dark"}},
+                    html.Div(id="nav", className="gl-side"),
+                    html.Div(
+                        [
+                            html.Header(html.Div(className="gl-filters"), id="bar", className="gl-bar"),
+                            html.Main(loading(), id="page", tabIndex=-1),
+                            html.Footer(id="foot"),
+                        ],
+                        className="gl-beside",
                     ),
                 ],
-                className="gl-bar",
+                className="gl-frame",
             ),
-            html.Main(loading(), id="page", tabIndex=-1),
-            html.Footer("Times and months are cut in the billing time zone. Costs are at list price."),
+            html.Div(id="live", role="status", className="gl-unseen", **{"aria-live": "polite"}),
         ],
         defaultColorScheme="auto",
         theme={"primaryColor": "indigo", "fontFamily": "var(--gl-font)", "defaultRadius": "md"},
     )
 
 
-def period_picker(months: Sequence[ClosedMonth], period: Period | None) -> Component | None:
-    """Steps to the neighbouring months and a menu of all; plain links, so the URL is the state."""
-    if not months:
+def skip_link(words: Language) -> Component:
+    return html.A(words("frame.skip"), href="#page", className="gl-skip")
+
+
+def footer(words: Language, filters: Filters | None) -> list[Component]:
+    zone = filters.zone.replace("_", " ") if filters else ""
+    return [html.Span(words("frame.foot", zone=zone) if zone else "")]
+
+
+def navigation(pages: Sequence[Page], here: str, href: Any, words: Language) -> list[Component]:
+    """Brand and pages. href: path -> a link with the state of this page; the current one is told to screen readers."""
+    entries = []
+    for page in pages:
+        is_here = page.path == here
+        entries.append(
+            html.Li(
+                dcc.Link(
+                    [_icon(page.icon), html.Span(words(page.title))],
+                    href=href(page.path),
+                    className="gl-tab gl-here" if is_here else "gl-tab",
+                ),
+                **({"aria-current": "page"} if is_here else {}),
+            )
+        )
+    return [
+        dcc.Link(
+            [html.Span(className="gl-mark"), html.Span("gpuledger")],
+            href=href("/"),
+            className="gl-brand",
+            title="gpuledger",
+        ),
+        html.Nav(html.Ul(entries), className="gl-nav", **{"aria-label": words("frame.pages")}),
+    ]
+
+
+def bar(page: Page | None, filters: Filters, path: str, words: Language) -> list[Component]:
+    """Period and filters of a page, then language and theme."""
+    shown: list[Component | None] = []
+    if page is not None and page.has_period:
+        shown.append(_period_picker(filters, path, words))
+    if page is not None:
+        shown += [_filter(name, filters, words) for name in page.filters]
+        if any(name in filters.address.chosen for name in page.filters):
+            cleared = filters.href(path, **dict.fromkeys(page.filters))
+            shown.append(dcc.Link(words("bar.clear"), href=cleared, className="gl-clear"))
+    return [
+        html.Div([one for one in shown if one is not None], className="gl-filters", role="search",
+                 **{"aria-label": words("bar.filters")}),
+        *tools(filters, path, words),
+    ]  # fmt: skip
+
+
+def tools(filters: Filters | None, path: str, words: Language) -> list[Component]:
+    """The languages and the theme."""
+    links = []
+    for code, name in NAMES.items():
+        own = filters.href(path, lang=code, **filters.more) if filters else f"{path}?lang={code}"
+        current: dict[str, Any] = {"aria-current": "true"} if code == words.code else {}
+        short = {"en": "EN"}.get(code, name[0])
+        links.append(
+            html.Li(
+                dcc.Link(short, href=own, title=language(code)("frame.language"), className="gl-language"), **current
+            )
+        )
+    return [
+        html.Ul(links, className="gl-languages", **{"aria-label": words("frame.languages")}),
+        dmc.ColorSchemeToggle(
+            lightIcon=html.Span(className="gl-icon gl-icon-sun"),
+            darkIcon=html.Span(className="gl-icon gl-icon-moon"),
+            variant="subtle",
+            color="gray",
+            size="lg",
+            id="theme",
+            attributes={"root": {"aria-label": words("frame.theme"), "title": words("frame.theme")}},
+        ),
+    ]
+
+
+def _filter(name: str, filters: Filters, words: Language) -> Component | None:
+    """A filter's choices; none where there is nothing to choose and nothing chosen."""
+    known = filters.choices.values.get(name, ())
+    chosen = filters.address.chosen.get(name, ())
+    values = list(dict.fromkeys([*known, *chosen]))
+    if len(values) < 2 and not chosen:
         return None
-    keys = [month.key for month in months]
-    here = keys.index(period.key) if period and period.key in keys else None
-    choices = [(ALL, "All closed time"), *((key, month_label(key)) for key in reversed(keys))]
+    return dmc.MultiSelect(
+        id={"type": "filter", "name": name},
+        data=[{"value": value, "label": value or words("no_name")} for value in values],
+        value=list(chosen),
+        placeholder="" if chosen else words(f"filter.{name}"),
+        searchable=True,
+        hidePickedOptions=True,
+        limit=200,
+        size="xs",
+        nothingFoundMessage=words("filter.nothing"),
+        className="gl-filter gl-filtering" if chosen else "gl-filter",
+        comboboxProps={"shadow": "md", "width": 240, "position": "bottom-start"},
+        **{"aria-label": words(f"filter.{name}")},
+    )
+
+
+def _period_picker(filters: Filters, path: str, words: Language) -> Component | None:
+    """Steps to the neighbouring spans, and a menu of months, spans and free dates; links, so the URL is the state."""
+    if not filters.months:
+        return None
+    period = filters.period
+    choices = [
+        *((month.key, words.month(_first(month.key))) for month in reversed(filters.months[-12:])),
+        *((latest(filters.months, filters.zone, length), words(key)) for key, length in SPANS),
+        (ALL, words("period.all")),
+    ]
+    label = period.label(words) if period else words("period.choose")
+
+    def href(key: str) -> str:
+        return filters.href(path, period=key, **filters.more)
+
     return html.Div(
         [
-            _step("Earlier month", "‹", keys[here - 1] if here else None),
-            dmc.Menu(
+            _step(words("period.earlier"), "‹", neighbour(period, filters.months, -1) if period else None, href),
+            dmc.Popover(
                 [
-                    dmc.MenuTarget(
+                    dmc.PopoverTarget(
                         html.Button(
-                            [period.label if period else "Choose a period", html.Span(className="gl-caret")],
+                            [label, html.Span(className="gl-caret")],
                             className="gl-period-button",
-                            **{"aria-label": f"Period: {period.label if period else 'none'}"},
+                            **{"aria-label": words("period.is", period=label)},
                         )
                     ),
-                    dmc.MenuDropdown(
-                        [
-                            dmc.MenuItem(
-                                label,
-                                href=f"/?period={key}",
-                                refresh=False,
-                                className="gl-chosen" if period and key == period.key else "",
-                            )
-                            for key, label in choices
-                        ]
+                    dmc.PopoverDropdown(
+                        html.Div(
+                            [
+                                html.Ul(
+                                    [
+                                        html.Li(
+                                            dcc.Link(
+                                                name,
+                                                href=href(key),
+                                                className="gl-chosen" if period and key == period.key else "",
+                                            )
+                                        )
+                                        for key, name in choices
+                                    ]
+                                ),
+                                _calendar(filters, words),
+                            ],
+                            className="gl-period-menu",
+                        )
                     ),
                 ],
-                position="bottom-end",
+                position="bottom-start",
                 shadow="md",
+                trapFocus=True,
+                returnFocus=True,
             ),
-            _step("Later month", "›", keys[here + 1] if here is not None and here + 1 < len(keys) else None),
+            _step(words("period.later"), "›", neighbour(period, filters.months, 1) if period else None, href),
         ],
         className="gl-stepper",
     )
 
 
-def _step(label: str, sign: str, key: str | None) -> Component:
+def _calendar(filters: Filters, words: Language) -> Component:
+    """Any days: the second click makes it the page's period."""
+    return dmc.DatePicker(
+        id="days",
+        type="range",
+        allowSingleDateInRange=True,
+        minDate=f"{filters.months[0].first:%Y-%m-%d}",
+        maxDate=f"{filters.months[-1].last:%Y-%m-%d}",
+        defaultDate=f"{(filters.period.end - HOUR if filters.period else filters.months[-1].last):%Y-%m-%d}",
+        monthLabelFormat=words("time.picker"),
+        size="xs",
+        **{"aria-label": words("period.days")},
+    )
+
+
+def _step(label: str, sign: str, key: str | None, href: Any) -> Component:
     if key is None:
         return html.Span(sign, className="gl-arrow gl-off", **{"aria-hidden": "true"})
     return dcc.Link(
         html.Span([html.Span(sign, **{"aria-hidden": "true"}), dmc.VisuallyHidden(label)]),
-        href=f"/?period={key}",
+        href=href(key),
         className="gl-arrow",
         title=label,
+    )
+
+
+def _first(month: str) -> date:
+    return date.fromisoformat(f"{month}-01")
+
+
+def _icon(path: str) -> Component:
+    """A picture of the navigation, as a mask, so that it takes the colour of its text."""
+    drawn = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="black" stroke-width="1.8" '
+        f'stroke-linecap="round" stroke-linejoin="round"><path d="{path}"/></svg>'
+    )
+    return html.Span(
+        className="gl-icon",
+        style={"--gl-shape": f"url('data:image/svg+xml,{quote(drawn)}')"},
+        **{"aria-hidden": "true"},
     )

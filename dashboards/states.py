@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import dash_mantine_components as dmc
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from dashboards.data import Overview
-from dashboards.periods import month_label
+from dashboards.filters import Filters
+from dashboards.languages import Language
 
 DEMO = "gpuledger up --demo"
 
@@ -22,103 +22,112 @@ def loading() -> Component:
             dmc.Skeleton(height=118, radius=14),
             html.Div([dmc.Skeleton(height=400, radius=14), dmc.Skeleton(height=400, radius=14)], className="gl-split"),
             dmc.Skeleton(height=280, radius=14),
-            html.Div(dmc.VisuallyHidden("Loading the overview"), role="status"),
         ],
         className="gl-page",
         **{"aria-busy": "true"},
     )
 
 
-def empty(answer: Overview) -> Component:
+def no_books(filters: Filters, facts: Mapping[str, int], words: Language) -> Component:
     """Nothing of what was asked is closed: says why, and the next command."""
-    if answer.months:
-        return _other_period(answer)
-    facts = answer.facts
+    if filters.months:
+        return _other_period(filters, words)
+    priced = bool(facts.get("rate_cards"))
     if facts.get("devices"):
+        counted = {name: f"{facts[name]:,}" for name in ("devices", "events", "samples")}
         return _message(
-            "Facts are here, the books are not",
-            f"{facts['devices']:,} device records, {facts['events']:,} events and {facts['samples']:,} samples wait "
-            "to be closed. This server closes finished hours by itself every hour; an hour waits a little for late "
-            "records first.",
+            words("state.not_closed"),
+            words("state.not_closed_why", **counted),
             [
-                ("Prices, once", "gpuledger rates apply rates.yaml", bool(facts.get("rate_cards"))),
-                ("Close now", "gpuledger close", False),
+                (words("step.rates_once"), "gpuledger rates apply rates.yaml", priced),
+                (words("step.close_now"), "gpuledger close", False),
             ],
+            words,
         )
     return _message(
-        "An empty ledger",
-        "Nothing has been recorded in this store yet. Give it three kinds of facts and a price list, and every "
-        "GPU-hour of the fleet is accounted for here.",
+        words("state.empty"),
+        words("state.empty_why"),
         [
-            ("Which GPUs there are", "gpuledger ingest devices devices.parquet", False),
-            ("Who was given them", "gpuledger ingest events events.parquet", bool(facts.get("events"))),
-            ("How they were used", "gpuledger ingest samples samples.parquet", bool(facts.get("samples"))),
-            ("What they cost", "gpuledger rates apply rates.yaml", bool(facts.get("rate_cards"))),
-            ("Make the books", "gpuledger close", False),
+            (words("step.devices"), "gpuledger ingest devices devices.parquet", False),
+            (words("step.events"), "gpuledger ingest events events.parquet", bool(facts.get("events"))),
+            (words("step.samples"), "gpuledger ingest samples samples.parquet", bool(facts.get("samples"))),
+            (words("step.rates"), "gpuledger rates apply rates.yaml", priced),
+            (words("step.close"), "gpuledger close", False),
         ],
-        [
-            "An embedded store belongs to one process: stop this server while you run these, then start it again.",
-            html.Span(["Only looking? ", html.Code(DEMO), " fills a store with a month of a simulated fleet."]),
-        ],
+        words,
+        [words("state.one_process"), html.Span([words("state.looking"), " ", html.Code(DEMO), words("state.fills")])],
     )
 
 
-def error(message: str) -> Component:
+def nothing(title: str, why: str, link: Component | None = None) -> Component:
+    """A page that has nothing to show in what was asked, and what to do about it."""
+    return html.Section([html.H1(title), html.P(why), html.P(link) if link else None], className="gl-message gl-card")
+
+
+def nothing_here(text: str) -> Component:
+    """The same of one card: a line in its middle."""
+    return html.P(text, className="gl-nothing")
+
+
+def error(message: str, words: Language) -> Component:
     """The store could not answer; `message` is its own line."""
     return html.Section(
         [
-            html.H1("The store did not answer"),
-            html.P("Nothing is lost: the numbers are in the store, this page could not read them."),
+            html.H1(words("state.error")),
+            html.P(words("state.error_why")),
             html.Pre(message, className="gl-command gl-error"),
-            html.P(html.A("Try again", href="", className="gl-button")),
+            html.P(html.A(words("state.again"), href="", className="gl-button")),
         ],
         className="gl-message gl-card",
         role="alert",
     )
 
 
-def not_found(path: str) -> Component:
-    return html.Section(
-        [
-            html.H1("No such page"),
-            html.P([html.Code(path), " is not a page of this ledger."]),
-            html.P(dcc.Link("To the overview", href="/", className="gl-button")),
-        ],
-        className="gl-message gl-card",
+def not_found(path: str, words: Language, home: str) -> Component:
+    return nothing(
+        words("state.no_page"),
+        words("state.no_page_why", path=path),
+        dcc.Link(words("state.home"), href=home, className="gl-button"),
     )
 
 
-def _other_period(answer: Overview) -> Component:
-    newest = answer.months[-1].key
-    return html.Section(
-        [
-            html.H1("Nothing is closed in that period"),
-            html.P(
-                f"The books of this store go from {month_label(answer.months[0].key)} to {month_label(newest)}. "
-                "A period without closed hours is unknown, not zero."
-            ),
-            html.P(dcc.Link(f"Show {month_label(newest)}", href=f"/?period={newest}", className="gl-button")),
-        ],
-        className="gl-message gl-card",
+def not_yours(words: Language, home: str) -> Component:
+    return nothing(
+        words("state.not_yours"),
+        words("state.not_yours_why"),
+        dcc.Link(words("state.home"), href=home, className="gl-button"),
+    )
+
+
+def _other_period(filters: Filters, words: Language) -> Component:
+    first, last = (words.month(filters.months[at].first) for at in (0, -1))
+    return nothing(
+        words("state.other_period"),
+        words("state.other_period_why", first=first, last=last),
+        dcc.Link(words("state.show", period=last), href=filters.href("/", period=None), className="gl-button"),
     )
 
 
 def _message(
-    title: str, text: str, steps: Sequence[tuple[str, str, bool]], notes: Sequence[str | Component] = ()
+    title: str,
+    text: str,
+    steps: Sequence[tuple[str, str, bool]],
+    words: Language,
+    notes: Sequence[str | Component] = (),
 ) -> Component:
     return html.Section(
         [
             html.H1(title),
             html.P(text),
-            html.Ol([_step(*step) for step in steps], className="gl-steps"),
+            html.Ol([_step(*step, words) for step in steps], className="gl-steps"),
             *[html.P(note, className="gl-note") for note in notes],
         ],
         className="gl-message gl-card",
     )
 
 
-def _step(what: str, command: str, done: bool) -> Component:
+def _step(what: str, command: str, done: bool, words: Language) -> Component:
     return html.Li(
-        [html.Span(what + (" (done)" if done else "")), html.Code(command, className="gl-command")],
+        [html.Span(what + (words("step.done") if done else "")), html.Code(command, className="gl-command")],
         className="gl-step gl-done" if done else "gl-step",
     )

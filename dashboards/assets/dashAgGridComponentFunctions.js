@@ -9,6 +9,27 @@ dagcomponentfuncs.UseBar = function (props) {
   var parts = ["used", "idle", "unmetered"].map(function (kind) {
     return React.createElement("span", { key: kind, className: "gl-" + kind, style: { width: (100 * row[kind]) / whole + "%" } });
   });
-  var label = Math.round((1000 * row.used) / whole) / 10 + " % used";
+  var label = Math.round((1000 * row.used) / whole) / 10 + " %";
   return React.createElement("div", { className: "gl-stack", role: "img", title: label, "aria-label": label }, parts);
+};
+
+// A name that leads somewhere (frame.js follows it without a page load).
+dagcomponentfuncs.Go = function (props) {
+  var href = (props.data || {}).href;
+  return href ? React.createElement("a", { className: "gl-go", href: href, title: props.value }, props.value) : props.value;
+};
+
+// A line of a few numbers, scaled from zero to its greatest; a gap where a number is not known.
+dagcomponentfuncs.Spark = function (props) {
+  var values = props.value || [];
+  var most = Math.max.apply(null, values.filter(function (one) { return one != null; }).concat([1e-9]));
+  var path = "", pen = false;
+  values.forEach(function (one, at) {
+    if (one == null) { pen = false; return; }
+    var x = values.length > 1 ? (100 * at) / (values.length - 1) : 50;
+    path += (pen ? "L" : "M") + x.toFixed(1) + " " + (22 - (20 * one) / most).toFixed(1);
+    pen = true;
+  });
+  var line = React.createElement("path", { d: path, className: "gl-spark-line", vectorEffect: "non-scaling-stroke" });
+  return React.createElement("svg", { viewBox: "0 0 100 24", preserveAspectRatio: "none", role: "img", "aria-label": "" }, line);
 };

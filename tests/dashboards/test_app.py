@@ -10,7 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from dashboards.app import DashboardSettings, build_app, fleet, page
+from dashboards.access.principal import ANYBODY, Principal
+from dashboards.access.roles import Action, Role
+from dashboards.app import DashboardSettings, build_app
+from dashboards.frame import show
+from dashboards.registry import all_pages
 from warehouse.errors import StoreError
 from warehouse.store import Store
 
@@ -25,26 +29,36 @@ def ask(store: Store, *requests: tuple[str, str, Any], allowed: tuple[str, ...] 
     return asyncio.run(run())
 
 
+def said(store: Store, path: str = "/", search: str = "", who: Principal = ANYBODY) -> str:
+    return str(show(store, who, path, search).page)
+
+
 def test_healthz_says_the_version(store: Store) -> None:
     (answer,) = ask(store, ("GET", "/healthz", None))
     assert answer.json() == {"status": "ok", "version": "9"}
 
 
 def test_nothing_that_is_served_names_another_host(filled: Store) -> None:
-    index, layout, css = ask(
-        filled, ("GET", "/", None), ("GET", "/_dash-layout", None), ("GET", "/assets/gpuledger.css", None)
+    index, layout, css, script = ask(
+        filled,
+        ("GET", "/", None),
+        ("GET", "/_dash-layout", None),
+        ("GET", "/assets/gpuledger.css", None),
+        ("GET", "/assets/frame.js", None),
     )
-    assert index.status_code == layout.status_code == css.status_code == 200
-    for answer in (index, layout):
+    assert index.status_code == layout.status_code == css.status_code == script.status_code == 200
+    for answer in (index, layout, script):
         assert not re.findall(r"(?:https?:)?//(?!www\.w3\.org)[a-z0-9]", answer.text.replace("<!--", ""))
     assert not re.findall(r"url\((?!['\"]?data:)['\"]?(?:https?:)?//", css.text)
     assert "fonts.g" not in css.text
 
 
 def test_a_callback_answers_the_page_over_http(filled: Store) -> None:
+    outputs = [("page", "children"), ("nav", "children"), ("bar", "children"), ("skip", "children"),
+               ("foot", "children"), ("told", "data")]  # fmt: skip
     body = {
-        "output": "..page.children...period.children..",
-        "outputs": [{"id": "page", "property": "children"}, {"id": "period", "property": "children"}],
+        "output": f"..{'...'.join('.'.join(one) for one in outputs)}..",
+        "outputs": [{"id": name, "property": prop} for name, prop in outputs],
         "inputs": [
             {"id": "url", "property": "pathname", "value": "/"},
             {"id": "url", "property": "search", "value": "?period=2026-10"},
@@ -63,38 +77,27 @@ def test_an_unknown_host_name_is_refused(store: Store) -> None:
     assert answer.status_code == 400
 
 
-@pytest.mark.parametrize(("grain", "buckets"), [("day", 2), ("hour", 48)])
-def test_the_figure_stacks_to_the_capacity(filled: Store, grain: str, buckets: int) -> None:
-    figure = fleet(filled, grain, "")
-    *kinds, capacity = figure.data
-    assert len(capacity.x) == buckets
-    assert (
-        [sum(parts) for parts in zip(*(trace.y for trace in kinds), strict=True)] == list(capacity.y) == [4] * buckets
-    )
-
-
 def test_an_empty_store_says_what_to_do_next(store: Store) -> None:
-    body, picker = page(store, "/", "")
-    assert "gpuledger ingest devices" in str(body)
-    assert picker is None
+    for page in all_pages():
+        if page.needs_books:
+            assert "gpuledger ingest devices" in said(store, page.path)
 
 
 def test_a_store_that_was_never_closed_says_so(store: Store) -> None:
     store.command(
         "INSERT INTO devices (ts, device_id, model, units, state) VALUES (now64(3), 'a', 'H100', 1, 'available')"
     )
-    assert "the books are not" in str(page(store, "/", "")[0])
+    assert "the books are not" in said(store)
 
 
 def test_a_month_that_is_not_closed_is_not_shown_as_zero(filled: Store) -> None:
-    body, _ = page(filled, "/", "?period=2025-01")
-    assert "Nothing is closed in that period" in str(body)
+    assert "Nothing is closed in that period" in said(filled, search="?period=2025-01")
 
 
 def test_a_period_that_is_partly_closed_says_how_much(filled: Store) -> None:
-    text = str(page(filled, "/", "")[0])
+    text = said(filled)
     assert "48 of 744 hours closed" in text
-    assert "Coverage 75.0 %" in text
+    assert "coverage 75.0 %" in text
 
 
 def test_what_is_not_counted_is_shown(filled: Store) -> None:
@@ -102,7 +105,7 @@ def test_what_is_not_counted_is_shown(filled: Store) -> None:
         "INSERT INTO refused_claims (reason, start_at, end_at) "
         "VALUES ('units_already_claimed', '2026-10-01', '2026-10-02')"
     )
-    text = str(page(filled, "/", "")[0])
+    text = said(filled)
     assert "1 record not counted" in text
     assert "units already claimed: 1" in text
 
@@ -111,9 +114,26 @@ def test_an_error_of_the_store_is_a_page_with_its_line(store: Store, monkeypatch
     def fail(*_: object) -> None:
         raise StoreError("chdb:///x", "cannot be reached", "Is the server running?")
 
-    monkeypatch.setattr("dashboards.data.overview", fail)
-    assert "cannot be reached" in str(page(store, "/", "")[0])
+    monkeypatch.setattr("dashboards.frame.filters_of", fail)
+    assert "cannot be reached" in said(store)
 
 
 def test_an_unknown_path_is_no_page(store: Store) -> None:
-    assert "No such page" in str(page(store, "/nowhere", "")[0])
+    assert "No such page" in said(store, "/nowhere")
+
+
+def test_links_of_the_frame_keep_the_state_of_the_page(filled: Store) -> None:
+    shown = show(filled, ANYBODY, "/", "?period=2026-10-01&tenant=vision&lang=zh&own=1")
+    for page in all_pages():
+        assert f"'{page.path}?period=2026-10-01&lang=zh&tenant=vision'" in str(shown.navigation)
+    assert shown.told["lang"] == "zh"
+    assert "2026年10月1日" in str(shown.page)
+
+
+def test_pages_that_a_role_may_not_see_are_not_shown(filled: Store) -> None:
+    tenant = Principal("t", frozenset({Role.tenant}), frozenset({"vision"}))
+    for page in all_pages():
+        if page.action != Action.see:
+            shown = show(filled, tenant, page.path, "")
+            assert "Not for you to see" in str(shown.page)
+            assert f"'{page.path}" not in str(shown.navigation)

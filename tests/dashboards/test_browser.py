@@ -1,77 +1,69 @@
-"""The page in a real browser: it draws, it switches, it complains of nothing and asks nobody else."""
+"""The frame in a real browser: it draws, it switches, it complains of nothing and asks nobody else."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
-QUIET = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+from tests.dashboards.browser import MARKS, browser, tab
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed (apt-get install chromium)"),
-]
+pytestmark = MARKS
 
 
-@pytest.fixture
-def watched() -> Iterator[tuple[Any, list[str]]]:
-    """A tab, and the list of everything that went wrong in it or left the machine."""
-    api = pytest.importorskip("playwright.sync_api")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        tab = browser.new_page(viewport={"width": 1440, "height": 900})
-        wrong: list[str] = []
-        tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-        tab.on("pageerror", lambda error: wrong.append(str(error)))
-        tab.on("request", lambda request: None if _local(request.url) else wrong.append(request.url))
-        yield tab, wrong
-        browser.close()
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Any]:
+    with browser() as found:
+        yield found
 
 
-def _local(url: str) -> bool:
-    return url.startswith(("http://127.0.0.1:", "data:", "blob:"))
-
-
-def test_the_overview_draws_and_switches(served: str, watched: tuple[Any, list[str]]) -> None:
+def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
     from playwright.sync_api import expect
 
-    tab, wrong = watched
-    tab.goto(served)
-    tab.wait_for_selector("#fleet .bars path", timeout=60_000)
-    assert tab.locator("h1").inner_text() == "October 2026"
-    assert tab.locator("#fleet .bars .point").count() == 2 * 5
+    with tab(opened, color_scheme="light") as (page, wrong):
+        page.goto(served)
+        expect(page.locator("#overview-fleet .bars .point")).to_have_count(2 * 5)
+        expect(page).to_have_title("Overview · gpuledger")
 
-    tab.wait_for_selector("#tenants .ag-row[row-id] >> text=vision", timeout=30_000)
-    assert "€96.00" in tab.locator("#tenants").inner_text()
+        page.keyboard.press("Tab")
+        expect(page.locator(".gl-skip")).to_be_focused()
 
-    tab.locator("#grain label", has_text="Hours").click()
-    expect(tab.locator("#fleet .bars .point")).to_have_count(240, timeout=30_000)
+        page.locator("#overview-grain label", has_text="Hours").click()
+        expect(page.locator("#overview-fleet .bars .point")).to_have_count(240)
 
-    tab.click("#theme")
-    assert tab.evaluate("document.documentElement.dataset.mantineColorScheme") == "dark"
+        page.focus(".gl-period-button")
+        page.keyboard.press("Enter")
+        page.locator(".gl-period-menu a", has_text="All closed time").click()
+        expect(page.locator(".gl-scope")).to_have_text("All closed time · UTC")
+        assert page.url.endswith("?period=all")
 
-    tab.keyboard.press("Escape")
-    tab.focus(".gl-period-button")
-    tab.keyboard.press("Enter")
-    tab.click("text=All closed time")
-    expect(tab.locator("h1")).to_have_text("All closed time", timeout=30_000)
-    assert tab.url.endswith("?period=all")
-    tab.go_back()
-    expect(tab.locator("h1")).to_have_text("October 2026", timeout=30_000)
-    assert wrong == []
+        filter_of = page.get_by_role("combobox", name="Tenant").or_(page.get_by_role("textbox", name="Tenant")).first
+        filter_of.click()
+        page.get_by_role("option", name="vision").click()
+        expect(page.locator(".gl-headline")).to_contain_text("€96")
+        assert page.url.endswith("?period=all&tenant=vision")
+
+        page.locator(".gl-language", has_text="中").click()
+        expect(page.locator("h1")).to_have_text("概览")
+        assert page.locator("html").get_attribute("lang") == "zh"
+        page.locator(".gl-clear").click()
+        expect(page.locator(".gl-headline")).to_contain_text("€192")
+
+        page.click("#theme")
+        assert page.evaluate("document.documentElement.dataset.mantineColorScheme") == "dark"
+
+        page.go_back()
+        expect(page.locator(".gl-headline")).to_contain_text("€96")
+        page.goto(served)
+        expect(page.locator("h1")).to_have_text("概览")
+        assert page.url.endswith("/?lang=zh")
+        assert wrong == []
 
 
-def test_a_narrow_screen_does_not_scroll_sideways(served: str, watched: tuple[Any, list[str]]) -> None:
-    tab, wrong = watched
-    tab.set_viewport_size({"width": 390, "height": 844})
-    tab.goto(served)
-    tab.wait_for_selector("#fleet .bars path", timeout=60_000)
-    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert wrong == []
+def test_a_narrow_screen_does_not_scroll_sideways(served: str, opened: Any) -> None:
+    with tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
+        page.goto(served)
+        page.wait_for_selector("#overview-fleet .bars path")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert wrong == []

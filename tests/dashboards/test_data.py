@@ -1,4 +1,4 @@
-"""The answers of the pages' questions, against sums done by hand."""
+"""The answers of the overview's questions, against sums done by hand."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from types import ModuleType
 
 import pytest
 
-from dashboards import data, figures
-from dashboards.periods import ClosedMonth, asked, choose, month_label
+from dashboards import figures
+from dashboards.amounts import amounts
+from dashboards.filters import filters_of
+from dashboards.languages import language
+from dashboards.pages import overview
 from warehouse.store import Store
 
-MONTHS = [
-    ClosedMonth("2026-09", 2, datetime(2026, 9, 30, 20, tzinfo=UTC), datetime(2026, 9, 30, 21, tzinfo=UTC)),
-    ClosedMonth("2026-10", 745, datetime(2026, 9, 30, 22, tzinfo=UTC), datetime(2026, 10, 31, 22, tzinfo=UTC)),
-]
+EN = language("en")
 
 
 def test_every_gpu_hour_is_in_one_of_the_five_kinds(filled: Store) -> None:
-    total = data.overview(filled, "").total
-    assert total is not None
+    total = amounts(filters_of(filled, "").rows(filled, overview.__file__, "by_tenant"))
     assert total.hours == {"used": 60, "idle": 12, "unmetered": 24, "unallocated": 72, "unavailable": 24}
     assert total.capacity == 4 * 48
     assert total.allocated == 96
     assert total.allocated_cost == 192
+    assert total.list_cost == total.billed_cost == 192
     assert total.costs is not None
     assert total.costs["idle"] == 24
 
 
 def test_unmetered_time_is_neither_used_nor_idle(filled: Store) -> None:
-    speech = next(tenant for tenant in data.overview(filled, "").tenants if tenant.name == "speech")
-    assert speech.amounts.hours["idle"] == 0
-    assert speech.amounts.metered == 24
+    rows = filters_of(filled, "?tenant=speech").rows(filled, overview.__file__, "by_tenant")
+    speech = amounts(rows)
+    assert speech.hours["idle"] == 0
+    assert speech.metered == 24
     assert speech.list_cost == Decimal(96)
+    assert (speech.efficiency, speech.coverage) == (1, 0.5)
 
 
 def test_hours_without_a_price_have_an_unknown_cost_not_zero(store: Store, make_books: ModuleType) -> None:
@@ -43,55 +45,43 @@ def test_hours_without_a_price_have_an_unknown_cost_not_zero(store: Store, make_
         make_books.entry(hour, "b", unallocated=1.0, price=None),
     ]
     make_books.fill(store, rows)
-    answer = data.overview(store, "")
-    assert answer.total is not None
-    assert answer.total.costs is None
-    assert answer.total.unpriced == 2
-    assert answer.tenants[0].list_cost is None
+    total = amounts(filters_of(store, "").rows(store, overview.__file__, "by_tenant"))
+    assert total.costs is None
+    assert total.unpriced == 2
+    assert total.list_cost is None
+
+
+def over_time(store: Store, search: str, grain: figures.Grain) -> list[figures.Bucket]:
+    filters = filters_of(store, search)
+    return figures.buckets(filters.rows(store, overview.__file__, "over_time", grain=grain), filters.zone)
 
 
 def test_a_day_averages_over_its_closed_hours(filled: Store) -> None:
-    first, second = data.overview(filled, "2026-10").days
+    first, second = over_time(filled, "?period=2026-10", "day")
     assert first.gpus == {"used": 1.25, "idle": 0.25, "unmetered": 0.5, "unallocated": 1, "unavailable": 1}
     assert second.gpus["unavailable"] == 0
     assert first.hours_closed == 24
 
 
-def test_days_that_are_not_closed_are_absent_not_zero(filled: Store) -> None:
-    figure = figures.fleet_over_time(data.overview(filled, "2026-10").days, "day")
-    assert [len(trace.x) for trace in figure.data] == [2] * 6
-    assert sum(trace.y[0] for trace in figure.data[:5]) == figure.data[5].y[0] == 4
-
-
-def test_the_hour_that_autumn_repeats_is_counted_twice(store: Store, make_books: ModuleType) -> None:
-    make_books.fill(
-        store,
-        [make_books.entry(datetime(2026, 10, 25, tzinfo=UTC) + timedelta(hours=n), "a", used=1.0) for n in range(3)],
+@pytest.mark.parametrize(("grain", "buckets"), [("day", 2), ("hour", 48)])
+def test_the_figure_stacks_to_the_capacity_and_days_not_closed_are_absent(
+    filled: Store, grain: figures.Grain, buckets: int
+) -> None:
+    figure = overview.fleet_over_time(filled, filters_of(filled, ""), EN, grain)
+    *kinds, capacity = figure.data
+    assert len(capacity.x) == buckets
+    assert (
+        [sum(parts) for parts in zip(*(trace.y for trace in kinds), strict=True)] == list(capacity.y) == [4] * buckets
     )
-    (period,) = [choose("", data.closed_months(store, "Europe/Berlin"), "Europe/Berlin")]
-    assert period is not None
-    hours = data.fleet_over_time(store, period, "Europe/Berlin", "hour")
+
+
+def test_the_hour_that_autumn_repeats_has_a_place_of_its_own() -> None:
+    first = datetime(2026, 10, 25, tzinfo=UTC)
+    rows = [
+        {"bucket": first + timedelta(hours=n), "hours_closed": 1, "used": 1.0}
+        | dict.fromkeys(("idle", "unmetered", "unallocated", "unavailable"), 0.0)
+        for n in range(3)
+    ]
+    hours = figures.buckets(rows, "Europe/Berlin")
     assert [f"{bucket.at:%H:%M %Z}" for bucket in hours] == ["02:00 CEST", "02:00 CET", "03:00 CET"]
-    assert len(set(figures.fleet_over_time(hours, "hour").data[0].x)) == 3
-
-
-def test_a_month_has_the_hours_that_its_zone_gives_it() -> None:
-    period = choose("2026-10", MONTHS, "Europe/Berlin")
-    assert period is not None
-    assert period.hours == period.hours_closed == 745
-    assert period.start == datetime(2026, 9, 30, 22, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("key", "label"), [("", "October 2026"), ("all", "All closed time"), ("2026-09", "September 2026")]
-)
-def test_the_url_chooses_the_period(key: str, label: str) -> None:
-    period = choose(asked(f"?period={key}"), MONTHS, "Europe/Berlin")
-    assert period is not None
-    assert period.label == label
-
-
-@pytest.mark.parametrize("key", ["2026-11", "2026-13", "'; DROP TABLE ledger", "октябрь"])
-def test_a_period_without_closed_hours_is_none(key: str) -> None:
-    assert choose(key, MONTHS, "UTC") is None
-    assert month_label(key) in (key, "November 2026")
+    assert len(set(figures.stacked_over_time(hours, "hour", EN).data[0].x)) == 3

@@ -1,0 +1,62 @@
+// The frame's own: the filters' values into the URL, links without a page load, title and language of the document.
+(function () {
+  "use strict";
+  var dash = (window.dash_clientside = window.dash_clientside || {});
+
+  function go(href) {
+    history.pushState({}, "", href);
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    window.scrollTo(0, 0);
+  }
+
+  // Links with this class, wherever they are drawn (tables, heat maps), change the page as dcc.Link does.
+  document.addEventListener("click", function (event) {
+    var link = event.target.closest && event.target.closest("a.gl-go");
+    if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    go(link.getAttribute("href"));
+  });
+
+  dash.gl = {
+    // The search of the URL with what the filters say; nothing where it says so already.
+    filter: function (values, ids, search) {
+      var query = new URLSearchParams(search || "");
+      ids.forEach(function (id, at) {
+        query.delete(id.name);
+        (values[at] || []).forEach(function (value) { query.append(id.name, value); });
+      });
+      var told = Array.from(new URLSearchParams(search || "").entries());
+      var asked = Array.from(query.entries());
+      var key = function (pairs) { return JSON.stringify(pairs.map(String).sort()); };
+      return key(told) === key(asked) ? dash.no_update : "?" + query.toString();
+    },
+
+    // Both ends of a range of days, the last one included, as a period.
+    days: function (range, search) {
+      if (!range || !range[0] || !range[1]) return dash.no_update;
+      var query = new URLSearchParams(search || "");
+      var end = new Date(range[1] + "T00:00:00Z");
+      end.setUTCDate(end.getUTCDate() + 1);
+      var until = end.toISOString().slice(0, 10);
+      query.set("period", range[0] === range[1] ? range[0] : range[0] + ".." + until);
+      return "?" + query.toString();
+    },
+
+    // A click on a point whose customdata is, or begins with, a link.
+    follow: function (click) {
+      var data = click && click.points && click.points.length ? click.points[0].customdata : null;
+      var href = Array.isArray(data) ? data[0] : data;
+      if (typeof href === "string" && href.charAt(0) === "/") go(href);
+      return dash.no_update;
+    },
+
+    // What the document is called and which language it is in; a language that was chosen is kept for the next visit.
+    told: function (told) {
+      if (!told) return dash.no_update;
+      document.title = told.title;
+      document.documentElement.lang = told.lang;
+      if (new URLSearchParams(location.search).get("lang")) localStorage.setItem("gl-lang", told.lang);
+      return told.title;
+    },
+  };
+})();

@@ -1,0 +1,151 @@
+"""What a URL shows: finds its page, asks the store as whoever looks at it, and draws the frame around the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import dash
+from dash import ALL, ClientsideFunction, Dash, Input, Output, State
+from dash.development.base_component import Component
+
+from dashboards import shell, states
+from dashboards.access.current import current
+from dashboards.access.principal import Principal
+from dashboards.access.scope import Stores
+from dashboards.filters import Address, Filters, filters_of
+from dashboards.languages import Language, language
+from dashboards.registry import Page, all_pages
+from warehouse.errors import LedgerError
+from warehouse.store import Store, read_sql
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A page in its frame. told: what the browser has to know of it: title, language, and the news it was drawn at."""
+
+    page: Any
+    navigation: Any
+    bar: Any
+    skip: Any
+    foot: Any
+    told: dict[str, Any]
+
+
+def show(store: Store, principal: Principal, path: str | None, search: str | None) -> Shown:
+    """The page at a URL; an error of the store is a page, too."""
+    path = path or "/"
+    address = Address.of(search)
+    words = language(address.language)
+    pages = [page for page in all_pages() if principal.may(page.action)]
+    page = next((page for page in all_pages() if page.path == path), None)
+    filters: Filters | None = None
+    news = 0
+    try:
+        news = _news(store)
+        filters = filters_of(store, search)
+        content = _content(store, page, page in pages, filters, path, words)
+    except LedgerError as error:
+        content = states.error(str(error), words)
+    except Exception:  # the page says so; Dash would show nothing
+        log.exception("a page failed: %s %s", path, search)
+        content = states.error(words("state.own_error"), words)
+    bar = shell.bar(page, filters, path, words) if filters else shell.tools(None, path, words)
+    title = f"{words(page.title)} · gpuledger" if page else "gpuledger"
+    told = {"title": title, "lang": words.code, "news": str(news), "refreshes": bool(page and page.refreshes)}
+    navigation = shell.navigation(pages, path, address.href, words)
+    return Shown(content, navigation, bar, shell.skip_link(words), shell.footer(words, filters), told)
+
+
+def _content(
+    store: Store, page: Page | None, is_allowed: bool, filters: Filters, path: str, words: Language
+) -> Component:
+    if page is None:
+        return states.not_found(path, words, filters.href("/"))
+    if not is_allowed:
+        return states.not_yours(words, filters.href("/"))
+    if page.needs_books and filters.period is None:
+        (facts,) = store.rows(read_sql(__file__, "facts_held"))
+        return states.no_books(filters, facts, words)
+    return page.layout(store, filters, words)
+
+
+def _news(store: Store) -> int:
+    return int(store.value(read_sql(__file__, "news")))
+
+
+def add_callbacks(app: Dash, stores: Stores) -> None:
+    """The frame's and the pages' own. Dash runs plain callbacks on the event loop, so ours are coroutines that ask the
+    store on worker threads, as whoever looks at the page may see it."""
+
+    def lent(answer: Callable[..., Any], *arguments: Any) -> Any:
+        with stores.lend(current()) as store:
+            return answer(store, *arguments)
+
+    def filtered(store: Store, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
+        filters = filters_of(store, search)
+        return answer(store, filters, language(filters.address.language), *arguments)
+
+    async def ask(answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
+        return await asyncio.to_thread(lent, filtered, answer, search, *arguments)
+
+    async def show_page(path: str, search: str) -> tuple[Any, ...]:
+        shown: Shown = await asyncio.to_thread(lent, show, current(), path, search)
+        return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.told
+
+    def newer(store: Store, path: str, search: str, told: dict[str, Any]) -> tuple[Any, Any]:
+        if str(_news(store)) == told["news"]:
+            return dash.no_update, dash.no_update
+        shown = show(store, current(), path, search)
+        return shown.page, shown.told
+
+    async def refresh(_: int, path: str, search: str, told: dict[str, Any] | None) -> tuple[Any, Any]:
+        if not told or not told["refreshes"]:
+            return dash.no_update, dash.no_update
+        found: tuple[Any, Any] = await asyncio.to_thread(lent, newer, path, search, told)
+        return found
+
+    app.callback(
+        Output("page", "children"),
+        Output("nav", "children"),
+        Output("bar", "children"),
+        Output("skip", "children"),
+        Output("foot", "children"),
+        Output("told", "data"),
+        Input("url", "pathname"),
+        Input("url", "search"),
+        running=[(Output("page", "className"), "gl-busy", "")],
+    )(show_page)
+    app.callback(
+        Output("page", "children", allow_duplicate=True),
+        Output("told", "data", allow_duplicate=True),
+        Input("tick", "n_intervals"),
+        State("url", "pathname"),
+        State("url", "search"),
+        State("told", "data"),
+        prevent_initial_call=True,
+    )(refresh)
+    app.clientside_callback(
+        ClientsideFunction("gl", "filter"),
+        Output("url", "search"),
+        Input({"type": "filter", "name": ALL}, "value"),
+        State({"type": "filter", "name": ALL}, "id"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(
+        ClientsideFunction("gl", "days"),
+        Output("url", "search", allow_duplicate=True),
+        Input("days", "value"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(ClientsideFunction("gl", "told"), Output("live", "children"), Input("told", "data"))
+    for page in all_pages():
+        if page.callbacks:
+            page.callbacks(app, ask)

@@ -1,0 +1,116 @@
+"""Tables that sort, filter and scroll: AG Grid in the look of the pages.
+
+Rows are dicts of plain values: None is unknown, numbers stay numbers (so that columns sort), a `href` is where the
+column made with `link` leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import dash_ag_grid as dag
+from dash.development.base_component import Component
+
+from dashboards.format import symbol
+from dashboards.languages import Language
+
+LONG = 18
+"""From so many rows on a table scrolls in itself."""
+Column = dict[str, Any]
+
+_THEME = (
+    "themeQuartz.withParams({backgroundColor: 'var(--gl-card)', foregroundColor: 'var(--gl-ink)', "
+    "borderColor: 'var(--gl-line)', headerBackgroundColor: 'var(--gl-card)', headerTextColor: 'var(--gl-ink-2)', "
+    "rowHoverColor: 'var(--gl-hover)', accentColor: 'var(--gl-accent)', wrapperBorder: false, "
+    "headerFontWeight: 600, fontFamily: 'inherit', fontSize: 13.5, headerFontSize: 12.5, spacing: 7, "
+    "pinnedRowBackgroundColor: 'var(--gl-card)', columnBorder: false, "
+    "headerColumnBorder: false, headerColumnResizeHandleColor: 'transparent'})"
+)
+
+
+def grid(
+    columns: Sequence[Column],
+    rows: Sequence[Mapping[str, Any]],
+    words: Language,
+    id: str,
+    totals: Mapping[str, Any] | None = None,
+    empty: str = "",
+) -> Component:
+    """totals: a last row that stays.   empty: what to say where there are no rows."""
+    long = len(rows) > LONG
+    return dag.AgGrid(
+        id=id,
+        columnDefs=list(columns),
+        rowData=[_plain(row) for row in rows],
+        defaultColDef={
+            "sortable": True,
+            "sortingOrder": ["desc", "asc"],
+            "resizable": True,
+            "suppressHeaderMenuButton": True,
+            "flex": 1,
+        },
+        dashGridOptions={
+            "theme": {"function": _THEME},
+            "domLayout": "normal" if long else "autoHeight",
+            "pinnedBottomRowData": [_plain(totals)] if totals and rows else [],
+            "enableCellTextSelection": True,
+            "suppressColumnVirtualisation": True,
+            "localeText": {"noRowsToShow": empty or words("grid.nothing")},
+        },
+        style={"height": "600px"} if long else {"height": None},
+        className="gl-grid",
+    )
+
+
+def text(field: str, header: str, tip: str = "", minimum: int = 120, flex: float = 1.0) -> Column:
+    return {"field": field, "headerName": header, "headerTooltip": tip or header, "minWidth": minimum, "flex": flex}
+
+
+def link(field: str, header: str, tip: str = "", minimum: int = 160, flex: float = 1.6) -> Column:
+    """A name that leads to the row's `href`, where it has one."""
+    return {**text(field, header, tip, minimum, flex), "cellRenderer": "Go", "cellClass": "gl-cell-name"}
+
+
+def use_bar(header: str, tip: str) -> Column:
+    """How the held time was used: from the row's allocated, used, idle, unmetered; sorts by its `use`."""
+    return {
+        **text("use", header, tip, 120, 1.2),
+        "cellRenderer": "UseBar",
+        "cellClass": "gl-usebar",
+    }
+
+
+def sparkline(field: str, header: str, tip: str = "") -> Column:
+    """A small line of the numbers in the row's list; None is a gap."""
+    return {**text(field, header, tip, 110), "cellRenderer": "Spark", "cellClass": "gl-spark", "sortable": False}
+
+
+def number(field: str, header: str, tip: str = "", shape: str = ",.1f", prefix: str = "", minimum: int = 96) -> Column:
+    """shape: of d3-format; one that ends in % shows a share of 1 as a percentage."""
+    scale, suffix = (" * 100", " + ' %'") if shape.endswith("%") else ("", "")
+    shown = f"params.value == null ? '–' : '{prefix}' + d3.format('{shape.rstrip('%')}')(params.value{scale}){suffix}"
+    return {
+        **text(field, header, tip, minimum),
+        "type": "rightAligned",
+        "valueFormatter": {"function": shown},
+    }
+
+
+def percent(field: str, header: str, tip: str = "") -> Column:
+    return number(field, header, tip, ",.1f%")
+
+
+def money(field: str, header: str, currency: str, tip: str = "") -> Column:
+    return number(field, header, tip, ",.2f", symbol(currency), 112)
+
+
+def sorted_by(column: Column, order: str = "desc") -> Column:
+    """The column by which the table is sorted at first."""
+    return {**column, "initialSort": order}
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Exact amounts are rounded once, to what a table shows."""
+    return {key: float(round(value, 2)) if isinstance(value, Decimal) else value for key, value in row.items()}

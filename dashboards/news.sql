@@ -1,0 +1,5 @@
+-- One row: a number that is another one as soon as hours were closed or alerts evaluated.
+SELECT cityHash64(
+    (SELECT max(checked_by) FROM closed_hours),
+    (SELECT count() FROM closed_hours),
+    (SELECT max(run) FROM alert_runs)) AS news

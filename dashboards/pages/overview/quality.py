@@ -1,0 +1,122 @@
+"""How sure the numbers are: what could not be metered, priced or counted, and where to look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dash import html
+from dash.development.base_component import Component
+
+from dashboards import parts
+from dashboards.amounts import Amounts
+from dashboards.filters import Filters
+from dashboards.format import hours, percent
+from dashboards.languages import Language
+from warehouse.store import Store, read_sql
+
+GOOD, NOTE = "gl-good", "gl-warn"
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What the books could not count, by reason: (what, reason, records)."""
+
+    refused: Sequence[tuple[str, int]] = ()
+    quarantined: Sequence[tuple[str, str, int]] = ()
+
+    @property
+    def refused_count(self) -> int:
+        return sum(count for _, count in self.refused)
+
+    @property
+    def quarantined_count(self) -> int:
+        return sum(count for _, _, count in self.quarantined)
+
+
+def quality_of(store: Store, filters: Filters) -> Quality:
+    refused = filters.rows(store, __file__, "refused_by_reason")
+    quarantined = store.rows(read_sql(__file__, "quarantined_by_reason"))
+    return Quality(
+        refused=[(row["reason"], row["records"]) for row in refused],
+        quarantined=[(row["record_type"], row["reason"], row["records"]) for row in quarantined],
+    )
+
+
+def quality_card(filters: Filters, quality: Quality, total: Amounts, words: Language) -> Component:
+    """The data quality of a period; each line says its state in words, not by colour alone."""
+    lines = [
+        _coverage(total, words),
+        _prices(total, words),
+        _refused(quality, words),
+        _quarantined(quality, words),
+        _closed(filters, words),
+    ]
+    return parts.card(
+        words("quality.title"),
+        words("quality.is"),
+        html.Ul(lines, className="gl-quality"),
+        html.P([words("quality.more"), " ", html.Code("gpuledger doctor")], className="gl-note"),
+        id="quality",
+    )
+
+
+def _coverage(total: Amounts, words: Language) -> Component:
+    unmetered = total.hours["unmetered"]
+    if not total.allocated:
+        return _line(GOOD, words("quality.nothing_held"), words("quality.nothing_held_why"))
+    if not unmetered:
+        return _line(GOOD, words("quality.metered"), words("quality.metered_why"))
+    share = percent(total.coverage)
+    return _line(NOTE, words("quality.coverage", share=share), words("quality.coverage_why", n=hours(unmetered)))
+
+
+def _prices(total: Amounts, words: Language) -> Component:
+    if not total.unpriced:
+        return _line(GOOD, words("quality.priced"), words("quality.priced_why"))
+    return _line(NOTE, words("quality.unpriced", n=hours(total.unpriced)), words("quality.unpriced_why"))
+
+
+def _refused(quality: Quality, words: Language) -> Component:
+    if not quality.refused:
+        return _line(GOOD, words("quality.none_refused"), words("quality.none_refused_why"))
+    return _line(
+        NOTE,
+        words.count("quality.refused", quality.refused_count),
+        words("quality.refused_why"),
+        [f"{_words(reason)}: {records:,}" for reason, records in quality.refused],
+    )
+
+
+def _quarantined(quality: Quality, words: Language) -> Component:
+    if not quality.quarantined:
+        return _line(GOOD, words("quality.none_quarantined"), words("quality.none_quarantined_why"))
+    return _line(
+        NOTE,
+        words.count("quality.quarantined", quality.quarantined_count),
+        words("quality.quarantined_why"),
+        [f"{fact}, {_words(reason)}: {records:,}" for fact, reason, records in quality.quarantined],
+    )
+
+
+def _closed(filters: Filters, words: Language) -> Component:
+    assert filters.period is not None
+    missing = filters.period.hours - filters.period.hours_closed
+    if missing <= 0:
+        return _line(GOOD, words("quality.closed"), words("quality.closed_why", n=f"{filters.period.hours:,}"))
+    return _line(NOTE, words.count("quality.not_closed", missing), words("quality.not_closed_why"))
+
+
+def _line(state: str, what: str, why: str, details: list[str] | None = None) -> Component:
+    said = html.Span(
+        [
+            html.Strong(what),
+            html.Small(why) if state == NOTE else None,
+            html.Ul([html.Li(detail) for detail in details[:5]], className="gl-reasons") if details else None,
+        ]
+    )
+    return html.Li([html.Span(className=f"gl-dot {state}"), said], title=why if state == GOOD else "")
+
+
+def _words(reason: str) -> str:
+    return reason.replace("_", " ")

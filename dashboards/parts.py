@@ -1,0 +1,190 @@
+"""What pages are put together from: titles, cards, headline figures, bars, legends, plain tables, charts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from dashboards.filters import Filters
+from dashboards.format import percent
+from dashboards.kinds import Kind
+from dashboards.languages import Language
+
+Content = Any
+"""What stands in a page: a component, text, or None for nothing."""
+
+
+def page(*content: Content) -> Component:
+    return html.Div([one for one in content if one is not None], className="gl-page")
+
+
+def titles(
+    filters: Filters,
+    words: Language,
+    title: str,
+    *notes: Content,
+    coverage: float | None = None,
+    trail: Sequence[tuple[str, str]] = (),
+) -> Component:
+    """The page's heading: what, over which time, and, where the numbers do not know everything, how much they do.
+
+    coverage: metered part of what was held.   trail: (name, link) of what lies above, the topmost first.
+    """
+    period = filters.period
+    chips: list[Content] = []
+    if period is not None and period.hours_closed < period.hours:
+        hours = {"closed": f"{period.hours_closed:,}", "all": f"{period.hours:,}"}
+        chips.append(chip(words("part.hours_closed", **hours), words("part.hours_closed_why")))
+    if coverage is not None and coverage < 0.995:
+        chips.append(chip(words("part.coverage", share=percent(coverage)), words("part.coverage_why")))
+    said = [period.label(words), filters.zone.replace("_", " ")] if period else []
+    crumbs = [html.Li(dcc.Link(name, href=href)) for name, href in trail]
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.Nav(html.Ol(crumbs), className="gl-trail", **{"aria-label": words("part.trail")})
+                    if crumbs
+                    else None,
+                    html.H1(title),
+                    html.P(" · ".join(said), className="gl-scope"),
+                ]
+            ),
+            html.Div([*chips, *[note for note in notes if note is not None]], className="gl-chips"),
+        ],
+        className="gl-titles",
+    )
+
+
+def chip(text: str, why: str = "", href: str = "", state: str = "gl-warn") -> Component:
+    """A small notice beside the title; with a link, one to click."""
+    said = [html.Span(className=f"gl-dot {state}"), text]
+    return (
+        dcc.Link(said, href=href, title=why or None, className="gl-chip")
+        if href
+        else html.Span(said, title=why or None, className="gl-chip")
+    )
+
+
+def card(
+    title: str, subtitle: str, *content: Content, tool: Component | None = None, class_name: str = "", id: str = ""
+) -> Component:
+    """id: to link to it with #id."""
+    more = {"id": id} if id else {}
+    return html.Section(
+        [
+            html.Div([html.Div([html.H2(title), html.P(subtitle)]), tool], className="gl-card-head"),
+            *[one for one in content if one is not None],
+        ],
+        className=f"gl-card {class_name}",
+        **{"aria-label": title},
+        **more,
+    )
+
+
+def split(*cards: Content, class_name: str = "") -> Component:
+    return html.Div([one for one in cards if one is not None], className=f"gl-split {class_name}")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of the headline. kind: the swatch of a kind of time.   href: where more is to be seen."""
+
+    label: str
+    value: str
+    unit: str = ""
+    detail: str = ""
+    kind: str = ""
+    href: str = ""
+
+
+def headline(figures: Sequence[Figure]) -> Component:
+    """The page's first numbers, side by side."""
+    return html.Dl(
+        [
+            html.Div(
+                [
+                    html.Dt([html.Span(className=f"gl-swatch gl-{one.kind}") if one.kind else None, one.label]),
+                    html.Dd(
+                        [
+                            html.Strong(dcc.Link(one.value, href=one.href) if one.href else one.value),
+                            html.Span(one.unit) if one.unit else None,
+                        ],
+                        className="gl-value",
+                    ),
+                    html.Dd(one.detail, className="gl-detail"),
+                ],
+                className="gl-figure",
+            )
+            for one in figures
+        ],
+        className="gl-card gl-headline",
+        style={"--gl-figures": len(figures)},
+    )
+
+
+def stack(
+    parts: Sequence[tuple[Kind, float]], whole: float, words: Language, class_name: str = "", label: str = ""
+) -> Component:
+    """A stacked bar; what is there but small keeps a visible sliver."""
+    said = label or "; ".join(f"{words(f'kind.{kind.key}')} {percent(part, whole)}" for kind, part in parts)
+    return html.Div(
+        [
+            html.Span(
+                className=f"gl-{kind.key}",
+                style={"width": f"{100 * part / whole:.3f}%"},
+                title=words(f"kind.{kind.key}"),
+            )
+            for kind, part in parts
+            if part > 0 and whole > 0
+        ],
+        className=f"gl-stack {class_name}",
+        role="img",
+        title=label or None,
+        **{"aria-label": said},
+    )
+
+
+def legend(kinds: Sequence[Kind], words: Language) -> Component:
+    return html.Ul(
+        [html.Li([html.Span(className=f"gl-swatch gl-{kind.key}"), words(f"kind.{kind.key}")]) for kind in kinds],
+        className="gl-legend",
+    )
+
+
+def graph(figure: Any, label: str, id: str = "", height: int = 330) -> Component:
+    """A chart; `label` says in words what it shows."""
+    more = {"id": id} if id else {}
+    return html.Div(
+        dcc.Graph(
+            figure=figure,
+            config={"displayModeBar": False, "responsive": True},
+            responsive=True,
+            style={"height": "100%"},
+            **more,
+        ),
+        className="gl-graph",
+        style={"height": height, "minHeight": height},
+        role="img",
+        **{"aria-label": label},
+    )
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Content]], class_name: str = "") -> Component:
+    """A plain table; the first column is of names, the others stand right."""
+    return html.Div(
+        html.Table(
+            [
+                html.Thead(html.Tr([html.Th(name, scope="col") for name in columns])),
+                html.Tbody(
+                    [html.Tr([html.Th(row[0], scope="row"), *[html.Td(cell) for cell in row[1:]]]) for row in rows]
+                ),
+            ],
+            className=f"gl-plain {class_name}",
+        ),
+        className="gl-scroll",
+    )

@@ -1,0 +1,61 @@
+"""The pages: each module or package in dashboards/pages/ that has a `PAGE`. docs/pages.md says how to write one."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dash import Dash
+from dash.development.base_component import Component
+
+from dashboards import filters, pages
+from dashboards.access.roles import Action
+from dashboards.filters import Filters
+from dashboards.languages import Language
+from warehouse.store import Store
+
+Layout = Callable[[Store, Filters, Language], Component]
+"""Asks the store and draws; blocks, on a worker thread. The store shows what the person at the page may see."""
+
+
+class Ask(Protocol):
+    """For callbacks: runs answer(store, filters, words, *arguments) on a worker thread, for whoever is at the page."""
+
+    def __call__(self, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Coroutine[Any, Any, Any]: ...
+
+
+@dataclass(frozen=True)
+class Page:
+    """path: in the URL.   title: key in the dictionaries.   order: in the navigation.   layout: the page itself.
+
+    icon: path data of a 24 x 24 picture drawn in strokes.   callbacks: adds the page's own.
+    filters: those of the bar that mean something to it.   has_period: whether the period does.
+    needs_books: shown only where something of the period is closed; else the frame says why not.
+    refreshes: drawn again, while it is open, when hours were closed or alerts changed.
+    action: what who looks at it must be allowed to do.
+    """
+
+    path: str
+    title: str
+    order: int
+    layout: Layout
+    icon: str = ""
+    callbacks: Callable[[Dash, Ask], None] | None = None
+    filters: tuple[str, ...] = filters.NAMES
+    has_period: bool = True
+    needs_books: bool = True
+    refreshes: bool = True
+    action: Action = Action.see
+
+
+@functools.cache
+def all_pages() -> tuple[Page, ...]:
+    """In the order of the navigation."""
+    names = [found.name for found in pkgutil.iter_modules(pages.__path__)]
+    modules = [importlib.import_module(f"{pages.__name__}.{name}") for name in names]
+    found: list[Page] = [module.PAGE for module in modules if hasattr(module, "PAGE")]
+    return tuple(sorted(found, key=lambda page: (page.order, page.path)))

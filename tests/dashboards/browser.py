@@ -1,0 +1,56 @@
+"""A real browser for the tests of pages: what went wrong in a tab, and screenshots of it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+QUIET = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+MARKS = [
+    pytest.mark.browser,
+    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed (apt-get install chromium)"),
+]
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+"""Of the last run, for people to look at; git ignores it."""
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
+        yield found
+        found.close()
+
+
+@contextlib.contextmanager
+def tab(opened: Any, **options: Any) -> Iterator[tuple[Any, list[str]]]:
+    """A tab of its own, and the list of everything that went wrong in it or left the machine."""
+    context = opened.new_context(**{"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", **options})
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: None if _local(request.url) else wrong.append(request.url))
+    yield page, wrong
+    context.close()
+
+
+def picture(page: Any, name: str) -> None:
+    """A screenshot of the whole page."""
+    page.mouse.move(0, 0)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
+def _local(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "data:", "blob:"))

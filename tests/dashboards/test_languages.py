@@ -1,0 +1,51 @@
+"""The dictionaries of the pages: the same keys, the same places to fill in, and every key that the code names."""
+
+from __future__ import annotations
+
+import re
+import string
+from datetime import date
+from pathlib import Path
+
+import dashboards
+from dashboards.languages import NAMES, language
+from dashboards.registry import all_pages
+
+CODE = Path(dashboards.__file__).parent
+
+
+def places(text: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(text) if name}
+
+
+def test_the_languages_say_the_same_things() -> None:
+    english = language("en").words
+    for code in NAMES:
+        words = language(code).words
+        assert words.keys() == english.keys()
+        for key, text in words.items():
+            if not key.startswith("time."):  # a date may be written with the month's name or its number
+                assert places(text) == places(english[key]), key
+
+
+def test_every_key_that_the_code_names_is_there() -> None:
+    words = language("en").words
+    named = {
+        key
+        for path in [*CODE.glob("*.py"), *CODE.glob("pages/**/*.py")]
+        for key in re.findall(r'words(?:\.count)?\(\s*"([a-z_.0-9]+)"', path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 80
+    assert named <= words.keys()
+    assert {page.title for page in all_pages()} <= words.keys()
+
+
+def test_an_unknown_language_is_the_first_one() -> None:
+    assert language("xx").code == "en"
+
+
+def test_counts_and_dates_are_said_as_each_language_does() -> None:
+    english, chinese = language("en"), language("zh")
+    assert english.count("quality.refused", 1) == "1 claim refused"
+    assert english.count("quality.refused", 1200) == "1,200 claims refused"
+    assert (english.day(date(2026, 10, 5)), chinese.day(date(2026, 10, 5))) == ("5 October 2026", "2026年10月5日")
