@@ -14,6 +14,8 @@ from zoneinfo import ZoneInfo
 from warehouse.errors import LedgerError
 
 _MONTH = re.compile(r"([0-9]{4})-([0-9]{2})")
+EARLIEST, LATEST = datetime(1900, 1, 1, tzinfo=UTC), datetime(2299, 12, 31, tzinfo=UTC)
+"""Of the engine's DateTime64."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -43,6 +45,8 @@ def parse_period(text: str, timezone: str) -> Period:
         ) from None
     if period.end <= period.start:
         raise PeriodError(f"period {text!r}", "ends before it starts", "The end is not part of the period")
+    if period.start < EARLIEST or period.end > LATEST:
+        raise PeriodError(f"period {text!r}", "is out of what a store can tell", "From 1900 to 2299 fits")
     return period
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from starlette.routing import Route
 
 from dashboards.access.scope import Stores
 from dashboards.api.problems import RESPONSES, add_handlers
@@ -38,7 +39,7 @@ def build_api(stores: Stores, version: str) -> FastAPI:
     api.state.stores = stores
     for router in ROUTERS:
         api.include_router(router)
-    add_handlers(api)
+    add_handlers(api, [route for router in ROUTERS for route in router.routes if isinstance(route, Route)])
     return api
 
 

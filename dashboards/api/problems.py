@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -10,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from billing.periods import PeriodError
 from dashboards.access.gate import SAFE, problem
@@ -47,7 +49,7 @@ class NotFoundError(LedgerError):
     """There is no such thing, or none that the caller may see."""
 
 
-def add_handlers(api: FastAPI) -> None:
+def add_handlers(api: FastAPI, routes: Sequence[Route]) -> None:
     """Every error of a route as a problem; none with a stack or a value that was sent."""
 
     @api.exception_handler(LedgerError)
@@ -64,6 +66,10 @@ def add_handlers(api: FastAPI) -> None:
     async def http_error(request: Request, error: HTTPException) -> Response:
         answer = problem(error.status_code, str(error.detail))
         answer.headers.update(error.headers or {})
+        if error.status_code == 405:
+            # The framework names the methods of the first route of the path alone.
+            of_path = [one for one in routes if one.matches(request.scope)[0] is not Match.NONE]
+            answer.headers["Allow"] = ", ".join(sorted({method for one in of_path for method in one.methods or ()}))
         return answer
 
     @api.exception_handler(Exception)

@@ -94,3 +94,9 @@ def test_days_follow_each_other_and_start_on_their_date(day: date, zone: str) ->
     local = ZoneInfo(zone)
     assert today.start.astimezone(local).date() == day
     assert (today.start - timedelta(milliseconds=1)).astimezone(local).date() == day - timedelta(days=1)
+
+
+@pytest.mark.parametrize("text", ["0385-06", "1899-12", "2300-01", "2026-10-01..9999-01-01"])
+def test_a_period_that_no_store_can_tell_is_refused(text: str) -> None:
+    with pytest.raises(PeriodError, match="From 1900 to 2299 fits"):
+        parse_period(text, "Europe/Berlin")

@@ -301,3 +301,9 @@ def test_the_document_names_every_route() -> None:
     rows = [line for line in (REPO / "docs" / "api.md").read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
     for method, path, _ in ROUTES:
         assert any(f"`{method} " in row and f"{path}`" in row for row in rows), (method, path)
+
+
+def test_a_method_that_a_path_has_not_is_told_those_that_it_has(served_site: Site) -> None:
+    with served_site.client("admin") as client:
+        answer = client.put(f"{PREFIX}/tokens")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
