@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs, urlencode
+from zoneinfo import ZoneInfo
 
 from billing.ledger_report import billing_timezone
 from dashboards.periods import ClosedMonth, Period, choose, closed_months
@@ -91,6 +93,10 @@ class Filters:
         """The filter's value where it has exactly one."""
         values = self.address.chosen.get(name, ())
         return values[0] if len(values) == 1 else None
+
+    def local(self, at: datetime) -> datetime:
+        """An instant as the billing zone's clocks show it."""
+        return at.astimezone(ZoneInfo(self.zone))
 
     def href(self, path: str, **changes: str | Sequence[str] | None) -> str:
         return self.address.href(path, **changes)

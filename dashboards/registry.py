@@ -52,6 +52,11 @@ class Page:
     action: Action = Action.see
 
 
+def has_page(path: str) -> bool:
+    """Whether there is something to link to."""
+    return any(page.path == path for page in all_pages())
+
+
 @functools.cache
 def all_pages() -> tuple[Page, ...]:
     """In the order of the navigation."""

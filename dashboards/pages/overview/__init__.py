@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
-from dash import Dash, Input, Output, State, html
+from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from dashboards import figures, parts
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent
-from dashboards.kinds import ALLOCATED, KINDS, Kind
+from dashboards.kinds import ALLOCATED, IDLE, KINDS, UNALLOCATED, UNAVAILABLE, UNMETERED, USED, Kind
 from dashboards.languages import Language
+from dashboards.pages.overview.lately import alerts_card, waits_card
 from dashboards.pages.overview.quality import quality_card, quality_of
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
@@ -28,7 +29,7 @@ Tenants = Sequence[tuple[str, Amounts]]
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     rows = filters.rows(store, __file__, "by_tenant")
     total = amounts(rows)
-    tenants = [(row["tenant"] or words("no_name"), amounts([row])) for row in rows if row["is_held"]]
+    tenants = [(row["tenant"], amounts([row])) for row in rows if row["is_held"]]
     quality = quality_of(store, filters)
     notes = quality.refused_count + quality.quarantined_count
     return parts.page(
@@ -40,8 +41,11 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             coverage=total.coverage,
         ),
         _headline(filters, total, words),
-        parts.split(_fleet_card(store, filters, total, words), _account_card(filters, total, words)),
-        parts.split(_cost_card(tenants, filters, words), quality_card(filters, quality, total, words)),
+        parts.split(
+            _waterfall_card(filters, total, words), _fleet_card(store, filters, total, words), class_name="gl-even"
+        ),
+        parts.split(_cost_card(tenants, filters, words), alerts_card(store, filters, words)),
+        parts.split(waits_card(store, filters, words), quality_card(filters, quality, total, words)),
     )
 
 
@@ -127,54 +131,79 @@ def _fleet_card(store: Store, filters: Filters, total: Amounts, words: Language)
     )
 
 
-def _account_card(filters: Filters, total: Amounts, words: Language) -> Component:
-    """Capacity, split without remainder: the five kinds, and their sum."""
-    kinds = KINDS if filters.shows_platform else ALLOCATED
-    whole = sum(total.hours[kind.key] for kind in kinds)
-    cost = sum(total.costs[kind.key] for kind in kinds) if total.costs else None
-    heads = (words("account.kind"), words("unit.gpu_hours"), words("account.share"), words("account.cost"))
-    name = words("overview.capacity") if filters.shows_platform else words("overview.allocated")
-    last = (name, hours(whole), "100 %", money(cost, filters.currency))
+def _waterfall_card(filters: Filters, total: Amounts, words: Language) -> Component:
+    """From the capacity down to what was used, without remainder: each step begins where the one above ends."""
+    whole = total.capacity if filters.shows_platform else total.allocated
+    falls = [UNMETERED, IDLE]
+    rows: list[Component] = []
+    if filters.shows_platform:
+        rows.append(_sum_row(words("overview.capacity"), KINDS, whole, total, filters.currency, words))
+        rows += _falls([UNAVAILABLE, UNALLOCATED], whole, whole, total, filters.currency, words)
+    rows.append(_sum_row(words("overview.allocated"), ALLOCATED, whole, total, filters.currency, words))
+    rows += _falls(falls, total.allocated, whole, total, filters.currency, words)
+    rows.append(_sum_row(words("kind.used"), (USED,), whole, total, filters.currency, words))
+    heads = ("", "", words("unit.gpu_hours"), words("account.share"), words("account.cost"))
     return parts.card(
         words("account.title"),
         words("account.is"),
-        parts.stack([(kind, total.hours[kind.key]) for kind in kinds], whole, words, "gl-bar-tall"),
         html.Table(
-            [
-                html.Thead(html.Tr([html.Th(head, scope="col") for head in heads])),
-                html.Tbody([_account_row(kind, total, whole, filters.currency, words) for kind in kinds]),
-                html.Tfoot(html.Tr([html.Th(last[0], scope="row"), *[html.Td(cell) for cell in last[1:]]])),
-            ],
-            className="gl-account",
+            [html.Thead(html.Tr([html.Th(head, scope="col") for head in heads])), html.Tbody(rows)],
+            className="gl-account gl-waterfall",
         ),
     )
 
 
-def _account_row(kind: Kind, total: Amounts, whole: float, currency: str, words: Language) -> Component:
-    value = total.hours[kind.key]
+def _falls(
+    kinds: Sequence[Kind], top: float, whole: float, total: Amounts, currency: str, words: Language
+) -> Iterator[Component]:
+    """Rows of what is taken off, each bar ending where the one above begins."""
+    for kind in kinds:
+        value = total.hours[kind.key]
+        top -= value
+        name = html.Span(words(f"kind.{kind.key}"), title=words(f"kind.{kind.key}_is"))
+        yield _bar_row(name, [(kind, value)], top, whole, total, currency, "gl-fall", words)
+
+
+def _sum_row(
+    name: str, kinds: Sequence[Kind], whole: float, total: Amounts, currency: str, words: Language
+) -> Component:
+    split_by = [(kind, total.hours[kind.key]) for kind in kinds]
+    return _bar_row(name, split_by, 0, whole, total, currency, "gl-sum", words)
+
+
+def _bar_row(
+    name: Any,
+    split_by: Sequence[tuple[Kind, float]],
+    start: float,
+    whole: float,
+    total: Amounts,
+    currency: str,
+    class_name: str,
+    words: Language,
+) -> Component:
+    value = sum(part for _, part in split_by)
+    cost = sum(total.costs[kind.key] for kind, _ in split_by) if total.costs else None
+    bar = parts.stack(split_by, whole, words)
+    offset = f"{100 * start / whole:.3f}%" if whole else "0"
     return html.Tr(
         [
-            html.Th(
-                [
-                    html.Span(className=f"gl-swatch gl-{kind.key}"),
-                    html.Span([words(f"kind.{kind.key}"), html.Small(words(f"kind.{kind.key}_is"))]),
-                ],
-                scope="row",
-            ),
+            html.Th(name, scope="row"),
+            html.Td(html.Div(bar, style={"transform": f"translateX({offset})"}), className="gl-bar-cell"),
             html.Td(hours(value)),
             html.Td(percent(value, whole)),
-            html.Td(money(total.costs[kind.key] if total.costs else None, currency)),
-        ]
+            html.Td(money(cost, currency)),
+        ],
+        className=class_name,
     )
 
 
 def _cost_card(tenants: Tenants, filters: Filters, words: Language) -> Component:
-    shown = list(tenants[:TOP])
+    shown = [(filters.href("/tenants", tenant=name), name or words("no_name"), each) for name, each in tenants[:TOP]]
     rest = [each for _, each in tenants[TOP:]]
     if rest:
-        shown.append((words.count("overview.others", len(rest)), _sum(rest)))
-    longest = max((each.allocated_cost or 0.0 for _, each in shown), default=0.0)
-    rows = [_cost_row(name, each, longest, filters.currency, words) for name, each in shown]
+        shown.append((filters.href("/tenants"), words.count("overview.others", len(rest)), _sum(rest)))
+    longest = max((each.allocated_cost or 0.0 for _, _, each in shown), default=0.0)
+    rows = [_cost_row(href, name, each, longest, filters.currency, words) for href, name, each in shown]
     return parts.card(
         words("overview.costs"),
         words("overview.costs_is"),
@@ -183,13 +212,13 @@ def _cost_card(tenants: Tenants, filters: Filters, words: Language) -> Component
     )
 
 
-def _cost_row(name: str, each: Amounts, longest: float, currency: str, words: Language) -> Component:
+def _cost_row(href: str, name: str, each: Amounts, longest: float, currency: str, words: Language) -> Component:
     costs = each.costs or {}
     split_by = [(kind, costs.get(kind.key, 0.0)) for kind in ALLOCATED]
     said = ", ".join(f"{words(f'kind.{kind.key}')} {money(part, currency)}" for kind, part in split_by)
     return html.Li(
         [
-            html.Span(name, className="gl-cost-name", title=name),
+            dcc.Link(name, href=href, className="gl-cost-name", title=name),
             html.Span(money(each.allocated_cost, currency), className="gl-cost-sum"),
             parts.stack(split_by, longest, words, "", f"{name}: {said}"),
             html.Span(
