@@ -59,7 +59,7 @@ SELECT
     arrayStringConcat(arraySort(groupUniqArray(node)), ' ') AS nodes,
     uniqExact(device_id) AS devices,
     max(gpus) AS gpus,
-    if(countIf(NOT is_known) = 0 OR minIf(idle_seconds, is_known) < 60, minIf(idle_seconds, is_known), NULL) AS value,
+    if(countIf(NOT is_known) = 0 OR countIf(is_known AND idle_seconds < 60) > 0, minIf(idle_seconds, is_known), NULL) AS value,
     fromUnixTimestamp64Milli(toInt64(max(idle_since) * 1000), 'UTC') AS idle_since,
     min(start_at) AS held_since,
     min(least(1., covered_seconds / greatest(idle_seconds, 1))) AS coverage,

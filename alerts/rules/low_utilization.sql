@@ -1,24 +1,47 @@
--- One row: an allocation that has held devices for the whole window, and how well it used them.
--- Units:   value: mean utilization (0-1) over the measured time of all its devices; null: less than {min_coverage} of
---          it is measured. GPU-time counts, so eight busy GPUs and eight idle ones are 0.5.
+-- One row: an allocation that has held devices for the whole window, and how well it used what it held.
+-- Units:   value: mean utilization (0-1) of its share over the measured time of all its devices; null: less than
+--          {min_coverage} of it is measured. GPU-time counts, so eight busy GPUs and eight idle ones are 0.5.
+-- Shape:   samples of a partition tell of the partition; those of a workload on a device, of the whole device, of which
+--          the workload can use its share (all its replicas there together) at most.
 -- Params:  at; window_seconds, grace_seconds = not counted after the start; min_coverage = part of 1.
-WITH one_device AS
-(
-    SELECT
-        h.*,
-        arrayFilter(one -> one.3 AND one.5 IS NOT NULL, h.samples) AS usable,
-        arraySum(arrayMap(one -> one.2, usable)) AS covered_seconds,
-        arraySum(arrayMap(one -> one.2 * ifNull(one.5, 0), usable)) AS used_seconds
-    FROM held_streams(at = {at:DateTime64(3, 'UTC')}, window_seconds = {window_seconds:UInt32}) AS h
-    WHERE h.start_at <= {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32} + {grace_seconds:UInt32})
-)
+WITH
+    devices AS (SELECT cluster, device_id, greatest(1, ifNull(units, 1)) AS units FROM devices_at(at = {at:DateTime64(3, 'UTC')})),
+    speaking AS
+    (
+        SELECT DISTINCT cluster, device_id, partition_id FROM samples
+        WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')} AND partition_id != ''
+    ),
+    one_slot AS
+    (
+        SELECT
+            h.cluster AS cluster, h.device_id AS device_id, h.allocation_id AS allocation_id, h.workload_id AS workload_id,
+            h.tenant AS tenant, h.project AS project, h.queue AS queue, h.gpus AS gpus,
+            if((h.cluster, h.device_id, h.partition_id) IN (SELECT * FROM speaking), h.partition_id, '') AS told_of,
+            least(1, ifNull(h.units, greatest(1, d.units)) / greatest(1, d.units)) AS share,
+            arrayFilter(one -> one.3 AND one.5 IS NOT NULL, h.samples) AS usable
+        FROM held_streams(at = {at:DateTime64(3, 'UTC')}, window_seconds = {window_seconds:UInt32}) AS h
+        LEFT JOIN devices AS d ON h.cluster = d.cluster AND h.device_id = d.device_id
+        WHERE h.start_at <= {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32} + {grace_seconds:UInt32})
+    ),
+    one_device AS
+    (
+        SELECT
+            cluster, device_id, allocation_id, any(workload_id) AS workload_id, any(tenant) AS tenant,
+            any(project) AS project, any(queue) AS queue, max(gpus) AS gpus,
+            least(1, sum(share)) AS held,
+            any(usable) AS told,
+            arraySum(arrayMap(one -> one.2, told)) AS covered_seconds,
+            arraySum(arrayMap(one -> one.2 * if(told_of = '', least(ifNull(one.5, 0), held), held * ifNull(one.5, 0)), told)) AS used_seconds
+        FROM one_slot
+        GROUP BY cluster, device_id, allocation_id, told_of
+    )
 SELECT
     cluster, allocation_id,
     any(workload_id) AS workload_id, any(tenant) AS tenant, any(project) AS project, any(queue) AS queue,
     uniqExact(device_id) AS devices,
     max(gpus) AS gpus,
     if(min(covered_seconds) >= {min_coverage:Float64} * {window_seconds:UInt32},
-       sum(used_seconds) / sum(covered_seconds), NULL) AS value,
+       sum(used_seconds) / sum(held * covered_seconds), NULL) AS value,
     min(least(1., covered_seconds / {window_seconds:UInt32})) AS coverage,
     {window_seconds:UInt32} AS window_seconds
 FROM one_device

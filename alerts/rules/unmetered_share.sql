@@ -1,5 +1,5 @@
 -- One row: a node with devices that are held, and which part of the held time no usable sample covers.
--- Units:   value: 0-1, of the time held within the window.
+-- Units:   value: 0-1, of the time held within the window; what came before a device was available again is not held.
 -- Params:  at; window_seconds; least_seconds = of time held, else nothing is said.
 SELECT
     cluster, node,
@@ -11,8 +11,9 @@ FROM
 (
     SELECT
         h.cluster AS cluster, h.node AS node, h.allocation_id AS allocation_id,
-        toFloat64(least({window_seconds:UInt32}, dateDiff('second', h.start_at, {at:DateTime64(3, 'UTC')}))) AS held_seconds,
-        least(held_seconds, arraySum(arrayMap(one -> one.2, arrayFilter(one -> one.3 AND one.1 > h.start_at, h.samples)))) AS covered_seconds
+        greatest(h.start_at, d.since) AS held_from,
+        toFloat64(least({window_seconds:UInt32}, dateDiff('second', held_from, {at:DateTime64(3, 'UTC')}))) AS held_seconds,
+        least(held_seconds, arraySum(arrayMap(one -> one.2, arrayFilter(one -> one.3 AND one.1 > held_from, h.samples)))) AS covered_seconds
     FROM held_streams(at = {at:DateTime64(3, 'UTC')}, window_seconds = {window_seconds:UInt32}) AS h
     INNER JOIN devices_at(at = {at:DateTime64(3, 'UTC')}) AS d ON h.cluster = d.cluster AND h.device_id = d.device_id
     WHERE d.state = 'available'

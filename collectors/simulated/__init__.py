@@ -3,6 +3,7 @@
     plan ─▶ fleet (nodes, devices, incidents) ─┐
         └─▶ jobs (who asks for what, when) ────┴▶ placement (who held what) ─▶ events
                                                                           └─▶ streams ─▶ samples
+    troubles (heat, throttling, memory errors, XIDs) ─▶ metrics, findings
 
 Owns:      the demand, its placement, its telemetry and a rate card to go with it.
 Owns not:  anything real; the reference scheduler (scheduler/) is another floor's.
@@ -14,5 +15,6 @@ Traps:     one claim is impossible on purpose (allocation id `impossible-claim`)
 from collectors.simulated.fleet import FleetPlan
 from collectors.simulated.rates import rate_card
 from collectors.simulated.simulate import simulate
+from collectors.simulated.troubles import trouble_tables
 
-__all__ = ["FleetPlan", "rate_card", "simulate"]
+__all__ = ["FleetPlan", "rate_card", "simulate", "trouble_tables"]

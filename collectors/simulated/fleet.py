@@ -21,7 +21,7 @@ class FleetPlan:
 
     start:             aware; devices appear then.   days: how long.
     scale:             multiplies nodes and demand; 1 is about 100 GPUs on 18 nodes, 10 about 1,000.
-    interval_seconds:  between samples of a stream.
+    interval_seconds:  between samples of a stream.   clean: nothing goes wrong, nobody waits and everybody works.
     """
 
     seed: int = 7
@@ -30,6 +30,7 @@ class FleetPlan:
     scale: float = 1.0
     interval_seconds: int = 60
     cluster: str = "demo"
+    clean: bool = False
 
     @property
     def start_ms(self) -> int:
@@ -159,8 +160,13 @@ class Fleet:
 
 
 def build(plan: FleetPlan) -> Fleet:
-    """The plan's devices, with three incidents: a node's outage, a device that dies and is replaced, a short hang."""
+    """The plan's devices, with three incidents: a node's outage, a device that dies and is replaced, a short hang.
+
+    A clean fleet has none.
+    """
     devices = list(_devices(plan))
+    if plan.clean:
+        return Fleet(tuple(devices), ())
     incidents = _incidents(plan, devices)
     for incident in incidents:
         for place in incident.devices:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -110,8 +110,12 @@ class Job:
 
 def jobs(plan: FleetPlan, slots_of: dict[str, int]) -> list[Job]:
     """All requests in the order of submission. slots_of: how many slots of each kind there are."""
-    found = [*_services(plan), *_stories(plan)]
+    found = [] if plan.clean else [*_services(plan), *_stories(plan)]
     for number, kind in enumerate(KINDS):
+        if plan.clean:
+            if kind.activity != "training":
+                continue
+            kind = replace(kind, load=kind.load / 8, sizes=((1, 1.0),))
         found += _demand(plan, kind, slots_of[kind.slot], np.random.default_rng([plan.seed, 1, number]))
     return sorted(found, key=lambda job: (job.submit_ms, job.name))
 

@@ -123,7 +123,8 @@ class _Cluster:
                 self.at(fleet.devices[slot.device].since_ms, lambda now, slot=slot: self.appear(slot, now))  # type: ignore[misc]
 
     def run(self, jobs: Sequence[Job]) -> Placed:
-        self.share()
+        if not self.plan.clean:
+            self.share()
         for incident in self.fleet.incidents:
             self.at(incident.start_ms, lambda now, i=incident: self.incident(i, now))  # type: ignore[misc]
         for job in jobs:
@@ -133,7 +134,8 @@ class _Cluster:
             act(now)
         for allocation in [a for running in self.running.values() for a in running]:
             self.close(allocation, self.plan.end_ms)
-        self.claim_the_impossible()
+        if not self.plan.clean:
+            self.claim_the_impossible()
         return self.out
 
     def at(self, ms: int, act: Callable[[int], None]) -> None:

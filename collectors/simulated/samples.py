@@ -11,6 +11,7 @@ import pyarrow as pa
 from collectors.simulated.activity import MEMORY_HELD, fraction, noise, utilization
 from collectors.simulated.fleet import DAY, MINUTE, Fleet, FleetPlan
 from collectors.simulated.streams import ACTIVITIES, Blind, Scope, Stream, blind_spots
+from collectors.simulated.troubles import HOT_CELSIUS, Trouble, troubles
 from collectors.tables import TABLE_ROWS, table, words
 from warehouse.records import SAMPLE_STATES, SAMPLES
 
@@ -66,12 +67,13 @@ class _Rows:
 def sample_tables(plan: FleetPlan, fleet: Fleet, streams: Sequence[Stream]) -> Iterator[pa.Table]:
     """Tables of at most about TABLE_ROWS rows, in time order but for a few late rows; a few rows come twice."""
     columns, hardware, blind = _columns(streams), _hardware(plan, fleet), blind_spots(plan, fleet)
+    hot = [trouble for trouble in troubles(plan, fleet) if trouble.hot]
     for day in range(plan.days):
         first = plan.start_ms + day * DAY
         rows = _rows(plan, columns, hardware, blind, first, min(first + DAY, plan.end_ms))
         order = _delivery(rows)
         for start in range(0, len(order), TABLE_ROWS):
-            yield _table(plan, fleet, columns, hardware, rows, order[start : start + TABLE_ROWS])
+            yield _table(plan, fleet, columns, hardware, hot, rows, order[start : start + TABLE_ROWS])
 
 
 def _columns(streams: Sequence[Stream]) -> _Columns:
@@ -203,7 +205,13 @@ def _delivery(rows: _Rows) -> np.ndarray:
 
 
 def _table(
-    plan: FleetPlan, fleet: Fleet, columns: _Columns, hardware: _Hardware, rows: _Rows, order: np.ndarray
+    plan: FleetPlan,
+    fleet: Fleet,
+    columns: _Columns,
+    hardware: _Hardware,
+    hot: Sequence[Trouble],
+    rows: _Rows,
+    order: np.ndarray,
 ) -> pa.Table:
     stream, state, watts = rows.stream[order], rows.state[order], rows.watts[order]
     device = columns.device[stream]
@@ -213,6 +221,9 @@ def _table(
     answered = known | (state == UNSUPPORTED)
     watts = np.where(answered, watts, np.nan)
     heat = 27 + hardware.node[device] % 5 + 42 * (watts / hardware.full_watts[device]) ** 0.8
+    for trouble in hot:
+        ts = rows.ts[order]
+        heat[(device == trouble.device) & (ts > trouble.start_ms) & (ts <= trouble.end_ms) & answered] = HOT_CELSIUS
     return table(
         SAMPLES,
         len(order),

@@ -115,7 +115,12 @@ def _while_up(device: Device, stream: Stream) -> Iterator[Stream]:
 
 
 def blind_spots(plan: FleetPlan, fleet: Fleet) -> list[Blind]:
-    """Exporter gaps of 10 to 90 minutes on every node, about every ten days; once a node without permission."""
+    """Exporter gaps of 10 to 90 minutes on every node, about every ten days; once a node without permission.
+
+    A clean fleet has none.
+    """
+    if plan.clean:
+        return []
     random = np.random.default_rng([plan.seed, 2])
     nodes = sorted({device.node for device in fleet.devices})
     found = []

@@ -95,6 +95,16 @@ def _idle() -> Iterator[Case]:
     yield Case("low-utilization", "forty-nine percent", whole, (job,))
     yield Case("low-utilization", "fifty percent", [*whole[:2], *sampled("GPU-0", 360, 0, 0.5)])
     yield Case("low-utilization", "half of it unknown", [*whole[:2], *sampled("GPU-0", 180, 0, 0.1)])
+    quarter = [*device(units=4), *started("job", 500, units=1, partition_id="GPU-0::0")]
+    full = sampled("GPU-0", 360, 0, 0.2, workload_id="job")
+    yield Case("low-utilization", "a quarter of a device that is used by four fifths", [*quarter, *full])
+    little = sampled("GPU-0", 360, 0, 0.12, workload_id="job")
+    yield Case("low-utilization", "a quarter of a device of which half is used", [*quarter, *little], (job,))
+    both = [*quarter, *started("job", 500, units=1, partition_id="GPU-0::1")]
+    yield Case(
+        "low-utilization", "two quarters, told as one", [*both, *sampled("GPU-0", 360, 0, 0.26, workload_id="job")]
+    )
+    yield Case("low-utilization", "two quarters, of which a half is used", [*both, *full], (job,))
     yield Case("low-utilization", "held for too short", [*device(), *started("job", 365), *whole[2:]])
 
 
@@ -239,6 +249,8 @@ def _telemetry() -> Iterator[Case]:
         "unmetered-share", "a quarter", [*held, *sampled("GPU-0", 200, 15, 0.9), *sampled("GPU-0", 14, 0, None)], node
     )
     yield Case("unmetered-share", "a sixth", [*held, *sampled("GPU-0", 200, 10, 0.9), *sampled("GPU-0", 9, 0, None)])
+    back = [*held, *device(since=100, state="unavailable"), *device(since=20)]
+    yield Case("unmetered-share", "measured since it was available again", [*back, *sampled("GPU-0", 20, 0, 0.9)])
     yield Case("unmetered-share", "of nobody", [*device(), *sampled("GPU-0", 200, 0, None)])
     yield Case(
         "collector-finding",

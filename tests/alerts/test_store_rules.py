@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from datetime import date, timedelta
 from typing import Any
 
@@ -11,14 +12,17 @@ import pytest
 
 from alerts.deliver import deliver
 from alerts.evaluate import evaluate
+from alerts.reading import alerts
 from alerts.routing import Routing
 from alerts.rule import Rule
 from alerts.rule_files import load_rules
 from billing.accounts.budget_file import apply_budgets, parse_budgets
 from billing.rates import apply_rate_card, parse_rate_card
 from ingest import ingest_tables
+from tests.alerts.cases import holder
 from tests.alerts.facts import NOON, ago, device, ended, put, sampled, served, started, submitted
 from tests.alerts.rules import alive
+from tests.alerts.test_shipped_rules import OF_THE_WHOLE_STORE
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
 from warehouse.records import SAMPLES
 from warehouse.store import Store
@@ -27,6 +31,10 @@ from warehouse.store import Store
 @functools.cache
 def shipped() -> dict[str, Rule]:
     return {rule.name: rule for rule in load_rules()}
+
+
+SAID: dict[str, set[bool]] = defaultdict(set)
+"""By rule: whether it fired, over the tests of this module."""
 
 
 def fires(store: Store, name: str, **parameters: Any) -> dict[tuple[str, ...], float | None]:
@@ -40,6 +48,7 @@ def fires(store: Store, name: str, **parameters: Any) -> dict[tuple[str, ...], f
     for one in own:
         assert one.alert.state == "firing"
         assert "cannot be filled in" not in str(one.annotations), one.annotations
+    SAID[name].add(bool(own))
     return {tuple(one.labels.get(word, "") for word in rule.identity): one.alert.value for one in own}
 
 
@@ -161,11 +170,14 @@ def test_books_that_do_not_balance_alert_and_those_that_do_not_fail_do_not(facts
     assert fires(facts, "ledger-not-balanced") == {("ledger",): 1.0}
 
 
-def test_claims_that_the_books_refuse_alert_for_a_week(facts: Store) -> None:
-    columns = {"reason": ["overlaps"] * 2, "allocation_id": ["new", "old"], "tenant": ["physics"] * 2}
-    times = pa.array([ago(60), ago(8 * 1440)], pa.timestamp("ms", "UTC"))
+@pytest.mark.parametrize(("days", "expected"), [((0, 8), {("overlaps",): 1.0}), ((8, 9), {})])
+def test_claims_that_the_books_refuse_alert_for_a_week(
+    facts: Store, days: tuple[int, int], expected: dict[tuple[str, ...], float]
+) -> None:
+    columns = {"reason": ["overlaps"] * 2, "allocation_id": ["one", "two"], "tenant": ["physics"] * 2}
+    times = pa.array([ago(60 + day * 1440) for day in days], pa.timestamp("ms", "UTC"))
     facts.insert("refused_claims", pa.table({**columns, "start_at": times, "end_at": times}))
-    assert fires(facts, "claims-refused") == {("overlaps",): 1.0}
+    assert fires(facts, "claims-refused") == expected
 
 
 def books(store: Store, costs: list[str], until: date = date(2026, 10, 5)) -> None:
@@ -237,3 +249,22 @@ def test_a_target_that_fails_three_times_is_an_alert(
         (outcome,) = deliver(facts, Routing.model_validate(nobody), ago(30 - 10 * number))
         assert outcome.outcome == "failed"
     assert fires(facts, "alert-delivery-failing") == expected
+
+
+def test_a_holder_of_whom_nothing_is_known_any_more_stays_what_he_was(facts: Store) -> None:
+    """No reading is no activity and no idleness: an alert that fires goes on, and no other begins."""
+    known = [fact for fact in holder(200) if fact[0] != "samples" or fact[1]["ts"] <= ago(60)]
+    rules = [rule for rule in load_rules() if rule.name.startswith("idle-holder")]
+    put(facts, [*known, *sampled("GPU-1", 240, 0, 0.5)])
+    for minutes in (70, 0):
+        evaluate(facts, rules, ago(minutes), delay=timedelta(0), live=False)
+    told = {row["rule"]: row["state"] for row in alerts(facts, NOON)}
+    assert told == {"idle-holder-notice": "firing", "idle-holder": "firing", "idle-holder-reclaim": "firing"}
+
+
+def test_every_rule_of_the_whole_store_fired_here_and_did_not(request: pytest.FixtureRequest) -> None:
+    here = {item.originalname for item in request.session.items if item.path == request.path}  # type: ignore[attr-defined]
+    if here != {name for name in globals() if name.startswith("test_")}:
+        pytest.skip("some of this module's tests were left out")
+    of_the_engine = {"alert-data-stopped", "alert-evaluation-failed"}  # test_evaluate.py
+    assert {name for name, said in SAID.items() if said == {True, False}} == OF_THE_WHOLE_STORE - of_the_engine
