@@ -109,7 +109,7 @@ def _panel(panel: Panel, source: DataSourceRef) -> Any:
     made.title(panel.title).description(panel.what).datasource(source).unit(panel.unit).span(panel.width)
     made.height(panel.height).no_value("unknown").targets(list(_targets(panel)))
     if panel.kind in ("stack", "bars"):
-        made.stacking(common.StackingConfig().mode(StackingMode.NORMAL)).fill_opacity(40)
+        made.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
     if panel.kind == "bars":
         made.draw_style(GraphDrawStyle.BARS)
     if panel.kind == "stat":
@@ -118,6 +118,7 @@ def _panel(panel: Panel, source: DataSourceRef) -> Any:
         made.show_header(True)
     else:
         legend = common.VizLegendOptions().display_mode(LegendDisplayMode.LIST).placement(LegendPlacement.BOTTOM)
+        made.fill_opacity(0 if panel.kind == "lines" else 40)
         made.legend(legend.show_legend(True)).tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI))
     return made
 
