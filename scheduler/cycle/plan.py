@@ -31,6 +31,8 @@ RIGHT_IN_WORDS = {
     FAIR_SHARE: "its tenant holds less than its fair share",
     SURPLUS: "replicas beyond the smallest gang",
 }
+EXPLAINED_SECONDS = 60.0
+"""So old reasons may be, where nothing was freed since: less may be free now than they say, never more."""
 WAITS_FOR_ROOM = (NO_ROOM, reasons.KEPT)
 MOST_SHORTER = 100
 """Jobs of a blocked class that are looked through for one short enough to end before a promise begins."""
@@ -48,7 +50,7 @@ class CyclePlan(Plan):
 class Promised:
     """Promises of an earlier cycle, to be used again, each with the starts of that cycle that it counted already.
 
-    freed, at: when they were made.   starts: all of that cycle.
+    freed, at: when they were made.   starts: of the cycle that used them last.
     """
 
     freed: int
@@ -80,6 +82,7 @@ class _Cycle:
         self.expectations: dict[str, Reason] = {}
         self.kinds_blocked: list[tuple[JobClass, tuple[Reason, ...]]] = []
         self.explained: set[int] = set()
+        self.told_now: list[JobClass] = []
         self.started = trial.started_ids
         self.searches = 0
         self.powerless: dict[tuple[Account, int, int], int] = {}
@@ -89,7 +92,7 @@ class _Cycle:
         if not reuse:
             self._promise_overdue()
         complete = reuse and len(self.promises) >= self.state.policies.promises > 0
-        lines = Lines(self.trial, (lambda kind: not self._skips(kind)) if complete else (lambda kind: True))
+        lines = Lines(self.trial, lambda kind: self._has_news(kind) or (not complete and self._may_be_promised(kind)))
         for line, kind, job_id in lines:
             job = self.state.pending[job_id][0]
             if not self._skips(kind) and self._start(kind, job):
@@ -98,9 +101,10 @@ class _Cycle:
             self._keep_for(kind, job)
             if id(kind) not in self.explained:
                 self.explained.add(id(kind))
-                self.kinds_blocked.append((kind, self._explained(kind, job)))
+                self.kinds_blocked.append((kind, self._why(kind, job)))
                 self._start_shorter(kind)
-            if kind.verdict in WAITS_FOR_ROOM and len(self.promises) < self.state.policies.promises:
+            more = len(self.promises) < self.state.policies.promises and self._may_be_promised(kind)
+            if kind.verdict in WAITS_FOR_ROOM and more:
                 line.next()  # another job of the class may get a promise too, or start before one
                 continue
             line.blocked()
@@ -216,7 +220,13 @@ class _Cycle:
 
     def _skips(self, kind: JobClass) -> bool:
         """Whether nothing has changed for a class since it was last found blocked."""
-        return not self.state.explain and kind.tested_at == self.state.freed and self.now < kind.retry_at
+        return kind.tested_at == self.state.freed and self.now < kind.retry_at
+
+    def _has_news(self, kind: JobClass) -> bool:
+        """Whether a class is to be tried again, or told again why it waits."""
+        return not self._skips(kind) or (
+            self.state.explain and (not kind.why or self.now - kind.explained_at >= EXPLAINED_SECONDS)
+        )
 
     def _note(self, kind: JobClass, verdict: str) -> None:
         kind.tested_at, kind.retry_at, kind.verdict = self.state.freed, FOREVER, verdict
@@ -230,8 +240,12 @@ class _Cycle:
         if len(self.promises) < self.state.policies.promises:
             self._promise(kind, job)
 
+    def _may_be_promised(self, kind: JobClass) -> bool:
+        """Or, where nothing overtakes and no promises are made, must be looked at because it stands in others' way."""
+        return self.state.policies.promises == 0 or kind.unpromised_at != self.state.freed
+
     def _promise(self, kind: JobClass, job: Job) -> None:
-        if kind.unpromised_at == self.state.freed and not self.state.explain:
+        if not self._may_be_promised(kind):
             return
         found = self.trial.promise(job.job_id, kind, job.time_limit)
         if found is None:
@@ -262,18 +276,19 @@ class _Cycle:
 
     def _start_shorter(self, kind: JobClass) -> None:
         """Backfill: later jobs of a class that only promises hold back, if they end before."""
+        kind.shortest = -FOREVER
         if kind.verdict != reasons.KEPT:
             return
-        tried = FOREVER
+        kind.shortest = tried = FOREVER
         for _, job_id in kind.jobs[:MOST_SHORTER]:
             job = self.state.pending[job_id][0]
             if job_id in self.started or job.time_limit is None or job.time_limit >= tried:
                 continue
-            tried = job.time_limit
+            kind.shortest = tried = job.time_limit
             if kind.amount > self.state.accounts.room(kind.account):
                 return
             if self._start_here(kind, job):
-                tried = FOREVER
+                kind.shortest = tried = FOREVER
 
     def _reuse_promises(self) -> bool:
         """Takes over the promises of an earlier cycle, if nothing was freed since, or not long ago.
@@ -282,7 +297,7 @@ class _Cycle:
         not taken place.
         """
         old, policies = self.state.promised, self.state.policies
-        if not isinstance(old, Promised) or self.state.explain:
+        if not isinstance(old, Promised):
             return False
         if old.freed != self.state.freed and self.now - old.at >= policies.backfill_seconds:
             return False
@@ -302,10 +317,10 @@ class _Cycle:
     def _remember_promises(self, reused: bool) -> None:
         """For later cycles. Those made on top of reused ones know all the starts that these did not."""
         old, state = self.state.promised, self.state
-        if reused and isinstance(old, Promised):
-            since = frozenset(name for name, *_ in state.started_since)
+        if reused and isinstance(old, Promised) and old.promises:
+            since = frozenset(name for name, *_ in state.started_since) if self.promised_now else frozenset()
             added = tuple((promise, known | since) for promise, known in self.promised_now)
-            state.promised = Promised(old.freed, old.at, old.promises + added, old.starts | self.started)
+            state.promised = Promised(old.freed, old.at, old.promises + added, frozenset(self.started))
         else:
             state.promised = Promised(state.freed, self.now, tuple(self.promised_now), frozenset(self.started))
             state.started_since.clear()
@@ -319,10 +334,17 @@ class _Cycle:
         for kind in line.close():
             self.kinds_blocked.append((kind, (reason,)))
 
-    def _explained(self, kind: JobClass, job: Job) -> tuple[Reason, ...]:
-        """All reasons that a class shares, the decisive one first."""
+    def _why(self, kind: JobClass, job: Job) -> tuple[Reason, ...]:
+        """All reasons that a class shares: those told before, where only what has started since has changed them."""
         if not self.state.explain:
             return ()
+        if self._has_news(kind):
+            kind.why, kind.explained_at = self._explained(kind, job), self.now
+            self.told_now.append(kind)
+        return kind.why
+
+    def _explained(self, kind: JobClass, job: Job) -> tuple[Reason, ...]:
+        """All reasons, the decisive one first."""
         state, trial, verdict = self.state, self.trial, kind.verdict
         found: list[Reason] = []
         if verdict == reasons.UNKNOWN_QUEUE:
@@ -373,9 +395,15 @@ class _Cycle:
             expected = {job_id: p.start for job_id, p in self.promises.items() if job_id not in self.started}
             return CyclePlan(tuple(self.actions), LiveWaiting(self.state), expected, self.state.version)
         self._expect()
+        if self.started:
+            for kind in self.told_now:
+                kind.explained_at = -FOREVER  # what has started by now holds what it waits for
+        self.kinds_blocked += [
+            (kind, kind.why) for kind in self.state.waiting_classes() if id(kind) not in self.explained and kind.why
+        ]
         blocked = []
         for kind, why in self.kinds_blocked:
-            jobs = [one for one in kind.jobs if one[1] not in self.started]
+            jobs = [one for one in kind.jobs if one[1] not in self.started] if self.started else list(kind.jobs)
             blocked.append(Blocked(jobs, why, self.state.bound(kind)))
         single = {job_id: reasons.dependency(self.state, job_id) for job_id in self.state.dependent}
         waiting = Waiting(blocked, single, self.expectations, self.now)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from heapq import nsmallest
+from itertools import chain, islice
 from statistics import quantiles
 
 from scheduler.cycle.state import JobClass, State
@@ -176,13 +176,11 @@ def kept(trial: Trial, kind: JobClass, until: float) -> Reason:
 
 
 def _occupants(trial: Trial, kind: JobClass) -> tuple[str, ...]:
-    """Running jobs on nodes that would suit, those that end first, then the largest."""
-    suits = trial.cluster.shape(kind.request).suits
-    found = []
-    for job_id, running in trial.state.running.items():
-        if any(suits[grant.node] for grant in running.grants):
-            found.append((running.ends_by, -running.units, job_id))
-    return tuple(job_id for *_, job_id in nsmallest(MOST_BLOCKERS, found))
+    """Running jobs on nodes that would suit, those that end first, then the largest of those that may never end."""
+    suits, state = trial.cluster.shape(kind.request).suits.tolist(), trial.state
+    in_order = (job_id for _, job_id in chain(state.ends, state.endless))
+    on_them = (name for name in in_order if any(suits[grant.node] for grant in state.running[name].grants))
+    return tuple(islice(on_them, MOST_BLOCKERS))
 
 
 def nearest(trial: Trial, kind: JobClass, until: float) -> Reason | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from scheduler.cycle.accounts import Account, Accounts, Amount
 from scheduler.cycle.policies import Policies, Reservation
@@ -18,6 +19,7 @@ from scheduler.model import (
     NodeState,
     Preempt,
     Queue,
+    Reason,
     Request,
     Resize,
     Start,
@@ -28,6 +30,8 @@ from scheduler.placement.engine import Policy
 from scheduler.placement.packing import BestFit
 from scheduler.placement.shapes import shape_key
 from scheduler.quota.usage import DecayedUsage
+
+_Rank = TypeVar("_Rank", int, float)
 
 MOST_FAILURES_REMEMBERED = 10_000
 MOST_ERRORS_REMEMBERED = 1_000
@@ -40,7 +44,8 @@ class JobClass:
 
     tested_at: `State.freed` when its first job was last found not to start; nothing but more room changes that before
     `retry_at`.   unpromised_at: the same of when no known end would make room for it.   search_again_at: no
-    victims are looked for before.   verdict: the code of why.
+    victims are looked for before.   verdict: the code of why.   shortest: least time limit that was tried in vain where
+    only promises are in the way; a shorter job is tried.   why, explained_at: all reasons, as of that time.
     """
 
     key: Hashable
@@ -57,6 +62,9 @@ class JobClass:
     unpromised_at: int = -1
     search_again_at: float = -FOREVER
     verdict: str = ""
+    shortest: float = -FOREVER
+    why: tuple[Reason, ...] = ()
+    explained_at: float = -FOREVER
 
 
 @dataclass(slots=True)
@@ -120,6 +128,7 @@ class State:
         self.running_by_class: dict[Hashable, dict[str, Running]] = {}
         self.elastic: dict[str, Running] = {}
         self.ends: list[tuple[float, str]] = []
+        self.endless: list[tuple[int, str]] = []
         self.started_since: list[tuple[str, float, tuple[Grant, ...], Request]] = []
         self.promised: object = None
         self.planned = -1
@@ -197,8 +206,7 @@ class State:
         if job.max_replicas > job.min_replicas:
             self.elastic[job.job_id] = running
         self.started_since.append((job.job_id, running.ends_by, grants, job.request))
-        if job.time_limit is not None:
-            insort(self.ends, (running.ends_by, job.job_id))
+        self._line_up(running)
         promised = self.expected.pop(job.job_id, None)
         if promised is not None:
             self.expectation_errors.append(now - promised)
@@ -334,6 +342,8 @@ class State:
         kind = self._class(job)
         self.pending[job.job_id] = (job, kind)
         insort(kind.jobs, (job.submitted_at, job.job_id))
+        if job.time_limit is not None and job.time_limit < kind.shortest:
+            kind.tested_at = -1
         if len(kind.jobs) == 1:
             self.lines.setdefault(job.queue, {})[kind.key] = kind
 
@@ -351,8 +361,7 @@ class State:
         del alike[job_id]
         if not alike:
             del self.running_by_class[running.kind.key]
-        if running.job.time_limit is not None:
-            del self.ends[bisect_left(self.ends, (running.ends_by, job_id))]
+        self._line_up(running, out=True)
         for grant in running.grants:
             self.cluster.give_back(grant, running.job.request)
         self._charge(running.kind, -running.units, -len(running.grants), now)
@@ -370,11 +379,22 @@ class State:
             self.cluster.take(grant, running.job.request)
         units = units_of(grants)
         self._charge(running.kind, units - running.units, len(grants) - len(running.grants), now)
+        self._line_up(running, out=True)
         running.grants, running.units = grants, units
+        self._line_up(running)
         running.gpus, running.price = self._worth(grants)
         if before:
             running.shrunk_at = now
             self.freed += 1
+
+    def _line_up(self, running: Running, out: bool = False) -> None:
+        """Running jobs in the order in which they will be over; those without a limit, which may never be, largest
+        first."""
+        job_id = running.job.job_id
+        if running.job.time_limit is not None:
+            _in_or_out(self.ends, (running.ends_by, job_id), out)
+        else:
+            _in_or_out(self.endless, (-running.units, job_id), out)
 
     def _charge(self, kind: JobClass, units: int, replicas: int, now: float, penalty: bool = True) -> None:
         """Units and replicas are both added, or both given back if negative."""
@@ -423,6 +443,13 @@ class State:
             cuts = [cut for cut in self.cluster.geometries if cut is not None and request.profile in cut.profiles]
             return max((cut.profiles[request.profile].units for cut in cuts), default=1)
         return request.units or self.whole(request.pool)
+
+
+def _in_or_out(line: list[tuple[_Rank, str]], entry: tuple[_Rank, str], out: bool) -> None:
+    if out:
+        del line[bisect_left(line, entry)]
+    else:
+        insort(line, entry)
 
 
 def beside(request: Request, units: int, replicas: int) -> Amount:

@@ -1,0 +1,183 @@
+"""`python -m bench.deciding --data FOLDER`: what one decision of the scheduler costs, in seconds of this process.
+
+    arrivals     the published experiment's default workload, each arrival a cycle with its reasons and its events
+    preemption   a 64-GPU gang of a tenant within its guarantee, among 8,000 running jobs on 1,000 nodes
+    queue        one cycle over 10,000 waiting jobs of few shapes, on a cluster that is full
+
+Each in a process of its own, so that memory is its own too.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench.apart import BenchError, needed, peak_bytes, run_apart
+from collectors.readings import Row
+from scheduler.cycle.policies import Policies
+from scheduler.metrics import Meter
+from scheduler.model import Device, Job, Node, Preempt, Queue, Request, Start, Tenant
+from scheduler.records.book import Book
+from scheduler.records.events import Writer
+from scheduler.setup import Setup
+from scheduler.simulate.published import read_workload
+
+MOST_BYTES = 4 << 30
+GOALS = {
+    "arrivals": "over 5,000/s, p99 under 5 ms, under 150 MB",
+    "preemption": "under 250 ms",
+    "queue": "under 100 ms",
+}
+TURNS = 5
+
+
+def arrivals(data: str, seed: int = 42) -> dict[str, Any]:
+    """Submitted, decided, explained, started, and told as rows of the ledger; nothing ever ends."""
+    workload = read_workload(Path(data), "default")
+    setup = Setup("openb", workload.nodes[seed], queues=[Queue("all")], placement="fgd")
+    names = workload.arrivals[seed]
+    core = setup.core((workload.requests[name] for name in names), 0.0, explain=True)
+    told = 0
+
+    def tell(kind: str, rows: Sequence[Row]) -> None:
+        nonlocal told
+        told += len(rows)
+
+    book = Book(core, Meter(setup.nodes, setup.tenants, setup.queues, 0.0), Writer("bench", setup.nodes), tell)
+    seconds: list[float] = []
+    started = explained = 0
+    for number, name in enumerate(names, 1):
+        now = number / 100
+        job = Job(str(number), "all", "all", workload.requests[name], now)
+        begun = time.perf_counter()
+        book.submit(job, now, number)
+        plan = core.plan(now)
+        book.decide(plan, now, number)
+        starts = [action.job_id for action in plan.actions if isinstance(action, Start)]
+        for job_id in starts:
+            book.launched(job_id, now, number)
+        started += len(starts)
+        if job.job_id not in starts:
+            explained += bool(plan.waiting[job.job_id])
+        seconds.append(time.perf_counter() - begun)
+    if started + len(core.pending) != len(names) or not told:
+        raise BenchError(f"arrivals: {len(names)} arrived, {started} started, {len(core.pending)} wait")
+    return {
+        "seconds": seconds,
+        "note": f"{started} started, {explained} told why not, {told} rows",
+        "bytes": peak_bytes(),
+    }
+
+
+def preemption(seed: int) -> dict[str, Any]:
+    """Everything is held by single-GPU jobs of those who borrow; the gang needs eight nodes whole."""
+    draw = random.Random(seed)
+    tenants = [Tenant("owner", guaranteed=1000), *(Tenant(f"t{n}", guaranteed=100) for n in range(10))]
+    queues = [Queue("all", "fair_share")]
+    setup = Setup("preemption", _nodes(1000), tenants, queues, Policies(usage_weight=0.0))
+    core = setup.core([], 0.0, explain=True)
+    for number in range(8000):
+        job = Job(
+            f"j{number}", f"t{draw.randrange(10)}", "all", Request(), 0.0,
+            priority=draw.randrange(3), checkpoint_seconds=draw.choice([None, 600.0, 3600.0]),
+        )  # fmt: skip
+        core.submit(job, 0.0)
+    seconds: list[float] = []
+    now = 0.0
+    while core.pending:
+        now += 60.0
+        plan = core.plan(now)
+        if not plan.actions:
+            break
+        for action in plan.actions:
+            core.apply(action, now)
+    core.submit(Job("gang", "owner", "all", Request(devices=8), now, min_replicas=8, max_replicas=8), now)
+    for _ in range(TURNS):
+        core.version += 1  # as if something had changed: what the last search found is not used again
+        core.freed += 1
+        now += 60.0
+        begun = time.perf_counter()
+        plan = core.plan(now)
+        seconds.append(time.perf_counter() - begun)
+    victims = sum(isinstance(action, Preempt) for action in plan.actions)
+    if victims != 64 or not any(isinstance(action, Start) for action in plan.actions):
+        raise BenchError(f"preemption: {victims} victims for 64 GPUs")
+    return {"seconds": seconds, "note": f"{len(core.running)} running, {victims} victims", "bytes": peak_bytes()}
+
+
+def queue(seed: int) -> dict[str, Any]:
+    """Eight shapes, forty tenants, the cluster full of jobs that nobody may end."""
+    draw = random.Random(seed)
+    tenants = [Tenant("owner", guaranteed=800), *(Tenant(f"t{n}") for n in range(40))]
+    setup = Setup("queue", _nodes(100), tenants, [Queue("all", "fair_share")])
+    core = setup.core([], 0.0, explain=True)
+    for number in range(100):
+        core.submit(Job(f"r{number}", "owner", "all", Request(devices=8), 0.0, preemptible=False, time_limit=1e6), 0.0)
+    for action in core.plan(0.0).actions:
+        core.apply(action, 0.0)
+    shapes = [(1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8), (1, 4)]
+    for number in range(10_000):
+        gpus, replicas = draw.choice(shapes)
+        request = Request(devices=gpus)
+        core.submit(
+            Job(f"w{number}", f"t{draw.randrange(40)}", "all", request, 1.0 + number / 1e4, replicas, replicas), 2.0
+        )
+    seconds, plan = [], None
+    for turn in range(TURNS):
+        core.version += 1
+        core.freed += 1
+        begun = time.perf_counter()
+        plan = core.plan(10.0 + turn)
+        seconds.append(time.perf_counter() - begun)
+    assert plan is not None
+    if plan.actions or len(plan.waiting) != 10_000:
+        raise BenchError(f"queue: {len(plan.waiting)} of 10,000 jobs were told why they wait")
+    return {"seconds": seconds, "note": f"{len(plan.waiting):,} told why they wait", "bytes": peak_bytes()}
+
+
+def _nodes(count: int) -> list[Node]:
+    return [
+        Node(f"n{number}", tuple(Device(f"n{number}g{index}", "H100") for index in range(8))) for number in range(count)
+    ]
+
+
+def main(
+    data: Annotated[Path, typer.Option("--data", help="Folder of the published fragmentation experiment.")],
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 42,
+) -> None:
+    """Decisions a second, seconds a decision, memory."""
+    from bench import deciding  # by its name, which the other process needs
+
+    table = Table("what", "decisions/s", "median ms", "p99 ms", "slowest ms", "peak MiB", "goal", "what there was",
+                  box=None)  # fmt: skip
+    runs: list[tuple[str, Callable[..., dict[str, Any]], dict[str, Any]]] = [
+        ("arrivals", deciding.arrivals, {"data": str(data), "seed": seed}),
+        ("preemption", deciding.preemption, {"seed": seed}),
+        ("queue", deciding.queue, {"seed": seed}),
+    ]
+    for name, function, arguments in runs:
+        run = needed(run_apart(function, MOST_BYTES, **arguments), name)
+        taken = run["seconds"]
+        shown = [median(taken), quantiles(taken, n=100)[98] if len(taken) >= 100 else max(taken), max(taken)]
+        rate = f"{len(taken) / sum(taken):,.0f}"
+        table.add_row(
+            name, rate, *(f"{1000 * value:.2f}" for value in shown), f"{run['bytes'] / 2**20:.0f}", GOALS[name],
+            run["note"],
+        )  # fmt: skip
+    Console(width=160).print(table)
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except BenchError as error:
+        sys.exit(str(error))
