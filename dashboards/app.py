@@ -86,6 +86,8 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     server.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))
     app.layout = shell.layout
     frame.add_callbacks(app, stores)
+    # Dash on FastAPI does this at the first request of /, and not where a link into the pages is the first.
+    app._setup_server()
     return server
 
 

@@ -68,7 +68,7 @@ def text(field: str, header: str, tip: str = "", minimum: int = 120, flex: float
     return {"field": field, "headerName": header, "headerTooltip": tip or header, "minWidth": minimum, "flex": flex}
 
 
-def link(field: str, header: str, tip: str = "", minimum: int = 160, flex: float = 1.6) -> Column:
+def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float = 1.6) -> Column:
     """A name that leads to the row's `href`, where it has one."""
     return {**text(field, header, tip, minimum, flex), "cellRenderer": "Go", "cellClass": "gl-cell-name"}
 
@@ -76,7 +76,7 @@ def link(field: str, header: str, tip: str = "", minimum: int = 160, flex: float
 def use_bar(header: str, tip: str) -> Column:
     """How the held time was used: from the row's allocated, used, idle, unmetered; sorts by its `use`."""
     return {
-        **text("use", header, tip, 120, 1.2),
+        **text("use", header, tip, 96, 1.1),
         "cellRenderer": "UseBar",
         "cellClass": "gl-usebar",
     }
@@ -84,10 +84,16 @@ def use_bar(header: str, tip: str) -> Column:
 
 def sparkline(field: str, header: str, tip: str = "") -> Column:
     """A small line of the numbers in the row's list; None is a gap."""
-    return {**text(field, header, tip, 110), "cellRenderer": "Spark", "cellClass": "gl-spark", "sortable": False}
+    return {
+        **text(field, header, tip, 90),
+        "cellRenderer": "Spark",
+        "cellClass": "gl-spark",
+        "sortable": False,
+        "cellDataType": False,
+    }
 
 
-def number(field: str, header: str, tip: str = "", shape: str = ",.1f", prefix: str = "", minimum: int = 96) -> Column:
+def number(field: str, header: str, tip: str = "", shape: str = ",.1f", prefix: str = "", minimum: int = 86) -> Column:
     """shape: of d3-format; one that ends in % shows a share of 1 as a percentage."""
     scale, suffix = (" * 100", " + ' %'") if shape.endswith("%") else ("", "")
     shown = f"params.value == null ? '–' : '{prefix}' + d3.format('{shape.rstrip('%')}')(params.value{scale}){suffix}"
@@ -103,7 +109,7 @@ def percent(field: str, header: str, tip: str = "") -> Column:
 
 
 def money(field: str, header: str, currency: str, tip: str = "") -> Column:
-    return number(field, header, tip, ",.2f", symbol(currency), 112)
+    return number(field, header, tip, ",.2f", symbol(currency), 116)
 
 
 def sorted_by(column: Column, order: str = "desc") -> Column:

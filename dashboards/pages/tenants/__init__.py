@@ -1,0 +1,266 @@
+"""Who costs what, and how well it was used: tenants, a tenant's projects, a project's workloads.
+
+The level is what the filters say: one tenant shows its projects, one project of it the workloads; these have their own
+page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import plotly.graph_objects as go
+from dash.development.base_component import Component
+
+from billing.accounts.budget_file import current_budgets
+from dashboards import figures, grids, parts, states
+from dashboards.amounts import Amounts, amounts
+from dashboards.filters import Filters
+from dashboards.format import hours, money, percent, symbol
+from dashboards.kinds import ALLOCATED
+from dashboards.languages import Language
+from dashboards.pages import overview
+from dashboards.parts import Figure
+from dashboards.registry import Page
+from warehouse.store import Store
+
+MOST = 500
+"""Rows of the table; there can be many thousand workloads."""
+SHOWN = 9
+"""Series of the chart; the rest is one more."""
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Level:
+    """name: what a row is.   grain: a step of the trend.   steps: those that are closed."""
+
+    name: str
+    grain: figures.Grain
+    steps: Sequence[datetime]
+
+
+def layout(store: Store, filters: Filters, words: Language) -> Component:
+    assert filters.period is not None
+    level = level_of(store, filters)
+    rows = filters.rows(store, __file__, "by_holder", level=level.name, grain=level.grain, most=MOST)
+    total = amounts(rows)
+    tenant, project = filters.only("tenant"), filters.only("project")
+    title, trail = words("tenants.title"), []
+    if tenant is not None:
+        title, trail = tenant or words("no_name"), [(title, filters.href("/tenants", tenant=None, project=None))]
+    if tenant is not None and project is not None:
+        trail.append((title, filters.href("/tenants", project=None)))
+        title = project or words("no_name")
+    if not rows:
+        return parts.page(
+            parts.titles(filters, words, title, trail=trail), states.nothing_here(words("tenants.nobody"))
+        )
+    budgets = budgets_of(store, filters, level)
+    in_all = rows[0]["in_all"]
+    return parts.page(
+        parts.titles(filters, words, title, coverage=total.coverage, trail=trail),
+        _headline(filters, total, in_all, level, budgets, words),
+        _chart(store, filters, rows, level, words),
+        parts.card(
+            words(f"tenants.{level.name}s"),
+            words("tenants.table_is" if in_all <= MOST else "tenants.table_cut", most=MOST, all=f"{in_all:,}"),
+            _table(filters, rows, total, level, budgets, words),
+            class_name="gl-table-card",
+        ),
+    )
+
+
+def level_of(store: Store, filters: Filters) -> Level:
+    assert filters.period is not None
+    name = "tenant" if filters.only("tenant") is None else "project" if filters.only("project") is None else "workload"
+    grain: figures.Grain = "day" if filters.period.is_long else "hour"
+    steps = [row["step"] for row in filters.rows(store, __file__, "closed_steps", grain=grain)]
+    return Level(name, grain, steps)
+
+
+def budgets_of(store: Store, filters: Filters, level: Level) -> dict[str, Decimal]:
+    """The month's budget of each row that has one; {'': amount} of the tenant itself stands beside its projects'.
+
+    Budgets are of months: none for another period, and none where filters leave a part of the costs out.
+    """
+    period = filters.period
+    narrowed = any(name in filters.address.chosen for name in ("queue", "pool", "model", "cluster"))
+    applied = current_budgets(store)
+    if applied is None or period is None or narrowed or period.key not in {month.key for month in filters.months}:
+        return {}
+    found = {}
+    for budget in applied.file.budgets:
+        if not budget.in_force(period.key):
+            continue
+        if level.name == "tenant" and budget.project is None:
+            found[budget.tenant] = budget.amount
+        elif level.name == "project" and budget.tenant == filters.only("tenant"):
+            found[budget.project or ""] = budget.amount
+    return found
+
+
+def _headline(
+    filters: Filters, total: Amounts, in_all: int, level: Level, budgets: Mapping[str, Decimal], words: Language
+) -> Component:
+    idle = total.costs["idle"] if total.costs else None
+    currency = filters.currency
+    shown = [
+        Figure(words(f"tenants.{level.name}s"), f"{in_all:,}", "", words("tenants.that_held")),
+        Figure(
+            words("overview.cost"),
+            money(total.list_cost, currency),
+            "",
+            words("overview.billed", amount=money(total.billed_cost, currency)),
+        ),
+        Figure(
+            words("tenants.efficiency"),
+            percent(total.efficiency),
+            words("tenants.of_metered"),
+            words("part.coverage", share=percent(total.coverage)),
+            "used",
+        ),
+        Figure(
+            words("overview.waste"),
+            money(idle, currency),
+            "",
+            words("overview.waste_is", share=percent(idle, total.allocated_cost)),
+            "idle",
+        ),
+        Figure(words("overview.allocated"), hours(total.allocated), words("unit.gpu_hours"), ""),
+    ]
+    own = budgets.get("") if level.name == "project" else None
+    if own is not None:
+        spent = None if total.billed_cost is None else float(total.billed_cost / own)
+        shown.append(
+            Figure(words("tenants.budget"), percent(spent), words("tenants.spent"), money(own, currency), "unallocated")
+        )
+    return parts.headline(shown)
+
+
+def _chart(store: Store, filters: Filters, rows: Rows, level: Level, words: Language) -> Component:
+    """Of tenants the cost of each; of one tenant how what it held was used."""
+    if level.name == "tenant" and filters.currency:
+        return parts.card(
+            words("tenants.costs"),
+            words(f"tenants.costs_{level.grain}"),
+            parts.graph(costs_over_time(rows, filters, level, words), words("tenants.costs"), "tenants-costs", 260),
+        )
+    return parts.card(
+        words("tenants.use"),
+        words("tenants.use_is"),
+        parts.graph(
+            overview.fleet_over_time(store, filters, words, level.grain), words("tenants.use"), "tenants-use", 260
+        ),
+        tool=parts.legend(ALLOCATED, words),
+    )
+
+
+def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language) -> go.Figure:
+    """List cost of each step, stacked by tenant, the dearest at the bottom."""
+    at = figures.places([filters.local(step) for step in level.steps], level.grain)
+    series = [(row["name"] or words("no_name"), trend(row, level)) for row in rows[:SHOWN]]
+    rest = [trend(row, level) for row in rows[SHOWN:]]
+    if rest:
+        series.append((words.count("overview.others", len(rest)), [sum(step) for step in zip(*rest, strict=True)]))
+    figure = go.Figure(
+        [
+            go.Bar(
+                x=at,
+                y=costs,
+                name=name,
+                marker={"color": figures.PALETTE[number % len(figures.PALETTE)], "line": {"width": 0}},
+                hovertemplate=f"{symbol(filters.currency)}%{{y:,.2f}}",
+            )
+            for number, (name, costs) in enumerate(series)
+        ]
+    )
+    figure = figures.dressed(figure, words, barmode="stack", bargap=0.14 if level.grain == "day" else 0)
+    figure.update_yaxes(tickprefix=symbol(filters.currency), tickformat=",.0f")
+    return figure.update_layout(
+        showlegend=True,
+        legend={"orientation": "h", "y": 1.16, "x": 0, "traceorder": "normal"},
+        margin={"l": 60, "r": 8, "t": 34, "b": 30},
+    )
+
+
+def trend(row: Mapping[str, Any], level: Level) -> list[float]:
+    """The list cost of each closed step; 0 where nothing was held, as the books say."""
+    costs = {step: cost for step, cost, _ in row["steps"]}
+    return [costs.get(step, 0.0) for step in level.steps]
+
+
+def _table(
+    filters: Filters,
+    rows: Rows,
+    total: Amounts,
+    level: Level,
+    budgets: Mapping[str, Decimal],
+    words: Language,
+) -> Component:
+    currency = filters.currency
+    has_budgets = any(name for name in budgets)
+    columns = [
+        grids.link("name", words(f"tenants.{level.name}")),
+        grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
+        grids.sparkline("trend", words("tenants.trend"), words(f"tenants.costs_{level.grain}")),
+        grids.number("allocated", words("overview.allocated"), words("tenants.allocated_is")),
+        grids.percent("efficiency", words("tenants.efficiency"), words("tenants.efficiency_is")),
+        grids.percent("coverage", words("overview.coverage"), words("part.coverage_why")),
+        grids.number("idle", words("kind.idle"), words("kind.idle_is")),
+        grids.money("idle_cost", words("tenants.idle_cost"), currency, words("tenants.idle_cost_is")),
+        grids.sorted_by(grids.money("list_cost", words("account.cost"), currency)),
+        grids.money("billed_cost", words("tenants.billed"), currency, words("tenants.billed_is")),
+        *([grids.percent("budget", words("tenants.budget"), words("tenants.budget_is"))] if has_budgets else []),
+    ]
+    shown = [_row(filters, row, level, budgets, words) for row in rows]
+    last = {**_measures(total), "name": words("tenants.all")}
+    return grids.grid(columns, shown, words, "tenants-grid", last)
+
+
+def _row(
+    filters: Filters, row: Mapping[str, Any], level: Level, budgets: Mapping[str, Decimal], words: Language
+) -> dict[str, Any]:
+    name, each = row["name"], amounts([row])
+    links = {
+        "tenant": filters.href("/tenants", tenant=name),
+        "project": filters.href("/tenants", project=name),
+        "workload": filters.href("/workload", workload=name),
+    }
+    budget = budgets.get(name) if name else None
+    spent = None if budget is None or each.billed_cost is None else float(each.billed_cost / budget)
+    return {
+        **_measures(each),
+        "name": name or words("no_name"),
+        "href": links[level.name],
+        "budget": spent,
+        "trend": trend(row, level),
+    }
+
+
+def _measures(each: Amounts) -> dict[str, Any]:
+    return {
+        "use": each.hours["used"] / each.allocated if each.allocated else None,
+        "allocated": each.allocated,
+        "used": each.hours["used"],
+        "idle": each.hours["idle"],
+        "unmetered": each.hours["unmetered"],
+        "efficiency": each.efficiency,
+        "coverage": each.coverage,
+        "idle_cost": each.costs["idle"] if each.costs else None,
+        "list_cost": each.list_cost,
+        "billed_cost": each.billed_cost,
+    }
+
+
+PAGE = Page(
+    "/tenants",
+    "tenants.title",
+    20,
+    layout,
+    icon="M16 20v-2a4 4 0 0 0-4-4H7a4 4 0 0 0-4 4v2M9.5 10a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7z"
+    "M21 20v-2a4 4 0 0 0-3-3.85M15.5 3.2a3.5 3.5 0 0 1 0 6.7",
+)
