@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,6 +17,7 @@ from billing import audit
 from warehouse.store import Store, read_sql
 
 _MATCH: TypeAdapter[Mapping[str, tuple[str, ...]]] = TypeAdapter(Match)
+LONGEST = timedelta(days=366)
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -29,8 +30,8 @@ def add_silence(
     now: datetime,
     starts_at: datetime | None = None,
 ) -> Silence:
-    """Writes a silence and answers it. Errors: AlertError for one about everything, without an author or without an end
-    in the future."""
+    """Writes a silence and answers it. Errors: AlertError for one about everything, without an author, without an end
+    in the future or with one beyond a year."""
     try:
         match = _MATCH.validate_python(matchers)
     except ValidationError as error:
@@ -44,6 +45,12 @@ def add_silence(
         raise AlertError("silence: author", "nobody named", "Say who asks for quiet")
     if ends_at <= max(starts_at, now):
         raise AlertError("silence: end", f"{ends_at:%F %T}Z is not after its start and now", "Give a later end")
+    if ends_at > now + LONGEST:
+        raise AlertError(
+            "silence: end",
+            f"{ends_at:%F}, more than {LONGEST.days} days from now",
+            "What never matters, a rule excludes",
+        )
     silence = Silence(uuid.uuid4().hex[:12], match, starts_at, ends_at, author, reason)
     _write(store, silence, 1, now)
     audit.record(store, now, author, "silence.add", silence.id, reason, {"matchers": match, "ends_at": ends_at})

@@ -16,7 +16,7 @@ class AccessError(LedgerError):
 
 
 class Role(StrEnum):
-    """admin: everything; finance: prices, invoices, credits; operator: the fleet and the close; analyst: sees
+    """admin: everything; finance: prices, invoices, credits; operator: the fleet, the close and silences; analyst: sees
     everything, changes nothing; tenant: sees what its tenants have, nothing else."""
 
     admin = "admin"
@@ -36,6 +36,7 @@ class Action(StrEnum):
     set_prices = "set_prices"
     set_budgets = "set_budgets"
     close = "close"
+    silence = "silence"
     see_audit = "see_audit"
     manage_access = "manage_access"
 
@@ -52,7 +53,7 @@ _SEES = frozenset({Action.see, Action.see_fleet, Action.sql})
 MAY: dict[Role, frozenset[Action]] = {
     Role.admin: frozenset(Action),
     Role.finance: _SEES | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit},
-    Role.operator: _SEES | {Action.close},
+    Role.operator: _SEES | {Action.close, Action.silence},
     Role.analyst: _SEES,
     Role.tenant: frozenset({Action.see}),
 }
@@ -65,6 +66,7 @@ SCOPE_OF: dict[Action, Scope] = {
     Action.set_prices: Scope.write,
     Action.set_budgets: Scope.write,
     Action.close: Scope.write,
+    Action.silence: Scope.write,
     Action.manage_access: Scope.write,
 }
 

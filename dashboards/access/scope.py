@@ -28,7 +28,7 @@ IDLE_CONNECTIONS = 4
 SCOPES_KEPT = 32
 OPEN = frozenset(
     {"schema_migrations", "close_runs", "closed_hours", "rate_cards", "tenant_mappings", "energy_settings", "budgets",
-     "devices", "voided_invoices"}
+     "devices", "voided_invoices", "alert_runs"}
 )  # fmt: skip
 """Tables without a tenant whose rows our SQL needs to make sense of a tenant's own; none is handed out as it is."""
 _MINE = "tenant IN ({tenants})"

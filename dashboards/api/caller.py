@@ -86,6 +86,7 @@ Issue = Annotated[Caller, asks(Action.issue)]
 SetPrices = Annotated[Caller, asks(Action.set_prices)]
 SetBudgets = Annotated[Caller, asks(Action.set_budgets)]
 Close = Annotated[Caller, asks(Action.close)]
+SilenceAlerts = Annotated[Caller, asks(Action.silence)]
 ManageAccess = Annotated[Caller, asks(Action.manage_access)]
 
 PeriodText = Annotated[

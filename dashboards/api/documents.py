@@ -373,6 +373,56 @@ class Balance(Document):
     known_until: Instant | None
 
 
+class AlertChange(Document):
+    """A change of an alert's state. value, evidence: as of its beginning, or of its firing.   owner: in the labels."""
+
+    rule: str
+    fingerprint: str
+    state: str
+    severity: str
+    at: Instant
+    active_at: Instant
+    fired_at: Instant | None
+    quiet_since: Instant | None
+    resolved_at: Instant | None
+    value: float | None
+    labels: dict[str, str]
+    evidence: dict[str, Any]
+    annotations: dict[str, str]
+
+
+class Alert(AlertChange):
+    """held_back: why nobody is told of it (a silence, inhibition, hours); empty: somebody is."""
+
+    held_back: str
+
+
+class AlertWithHistory(Alert):
+    changes: list[AlertChange]
+
+
+class AlertDelivery(Document):
+    at: Instant
+    target: str
+    rule: str
+    fingerprint: str
+    active_at: Instant
+    kind: str
+    attempt: int
+    outcome: str
+    detail: str
+    next_attempt_at: Instant | None
+
+
+class Silence(Document):
+    id: str
+    matchers: dict[str, list[str]]
+    starts_at: Instant
+    ends_at: Instant
+    author: str
+    reason: str
+
+
 class AuditEntry(Document):
     at: Instant
     actor: str

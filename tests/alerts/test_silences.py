@@ -47,6 +47,7 @@ def test_it_can_be_ended_early_and_both_are_on_record(facts: Store) -> None:
         ({}, ago(-60), "ann", "would silence everything"),
         ({"node": "n1"}, ago(-60), " ", "nobody named"),
         ({"node": "n1"}, NOON, "ann", "not after its start"),
+        ({"node": "n1"}, ago(-367 * 1440), "ann", "more than 366 days"),
         ({"node": 1}, ago(-60), "ann", "globs are texts"),
     ],
 )

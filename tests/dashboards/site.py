@@ -15,6 +15,9 @@ import httpx
 import uvicorn
 import yaml
 
+from alerts import journal
+from alerts.journal import Run
+from alerts.state import Alert, State, fingerprint
 from billing.accounts.budget_file import apply_budgets, parse_budgets
 from billing.accounts.credits import Credit, add_credit
 from billing.accounts.prepaid import Grant, add_grant
@@ -109,8 +112,16 @@ def fill(store: Store) -> None:
         kept = Grant(f"g-{tenant}", tenant, 10 * _ONE, "EUR", START, NOW, "test", "a gift")
         add_grant(store, kept, START)
         add_credit(store, Credit(tenant, "2026-11", _ONE, "EUR", f"sorry {tenant}", author="test"), NOW)
+    journal.write(store, Run(1, NOW, NOW, NOW, 1, 0, 2, "test"), [_idle(tenant) for tenant in ("vision", "speech")])
     close(store, until=datetime(2026, 11, 1, tzinfo=UTC), now=NOW)
     issue_all(store, parse_month("2026-10", "UTC"), NOW, actor="test")
+
+
+def _idle(tenant: str) -> journal.Transition:
+    labels = {"alertname": "idle-holder", "severity": "warning", "tenant": tenant, "workload_id": f"w-{tenant}"}
+    key = fingerprint("idle-holder", [("of", tenant)])
+    alert = Alert("idle-holder", key, State.firing, NOW, NOW, labels, 3600.0, {"nodes": f"n of {tenant}"}, NOW)
+    return journal.Transition(alert, "warning", labels, {"summary": f"w-{tenant} is idle"})
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
+from alerts.state import fingerprint
 from dashboards.access.roles import MAY, Action, Role
 from dashboards.api.app import PREFIX, ROUTERS
 from dashboards.api.caller import Asks
@@ -49,6 +50,7 @@ def requests(path: str, other: str = "speech") -> Iterator[str]:
         "{id}": ["nothing"],
         "{name}": ["ada"],
         "{line}": ["1"],
+        "{fingerprint}": [fingerprint("idle-holder", [("of", tenant)]) for tenant in OTHERS],
     }
     paths = [path]
     for place, values in things.items():

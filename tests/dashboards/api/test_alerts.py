@@ -1,0 +1,89 @@
+"""Alerts over the API: each sees what is theirs, operators keep it quiet, and it is known who did."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from alerts.state import fingerprint
+from dashboards.api.app import PREFIX
+from tests.dashboards.site import Site
+
+ALERTS = f"{PREFIX}/alerts"
+
+
+def ask(site: Site, who: str, path: str = "", **params: Any) -> Any:
+    with site.client(who) as client:
+        answer = client.get(ALERTS + path, params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def silence(site: Site, who: str, days: float, **matchers: list[str]) -> Any:
+    with site.client(who) as client:
+        body = {
+            "matchers": matchers,
+            "ends_at": (datetime.now(UTC) + timedelta(days=days)).isoformat(),
+            "reason": "demo day",
+        }
+        return client.post(f"{ALERTS}/silences", json=body)
+
+
+@pytest.mark.parametrize(("who", "tenants"), [("analyst", {"vision", "speech"}), ("vision", {"vision"})])
+def test_what_fires_is_shown_with_its_evidence_to_those_whose_it_is(
+    served_site: Site, who: str, tenants: set[str]
+) -> None:
+    found = ask(served_site, who)
+    assert {row["labels"]["tenant"] for row in found["rows"]} == tenants
+    assert found["total"] == len(tenants)
+    assert {row["evidence"]["nodes"] for row in found["rows"]} == {f"n of {tenant}" for tenant in tenants}
+    assert {row["labels"]["tenant"] for row in ask(served_site, who, "/history")["rows"]} == tenants
+    assert ask(served_site, who, state="resolved")["rows"] == []
+    assert ask(served_site, who, rule="long-queue")["rows"] == []
+
+
+def test_one_alert_comes_with_its_changes_and_somebody_elses_is_not_there(served_site: Site) -> None:
+    mine, theirs = (fingerprint("idle-holder", [("of", tenant)]) for tenant in ("vision", "speech"))
+    assert [one["state"] for one in ask(served_site, "vision", f"/{mine}")["changes"]] == ["firing"]
+    with served_site.client("vision") as client:
+        assert client.get(f"{ALERTS}/{theirs}").status_code == 404
+
+
+def test_an_operator_keeps_an_alert_quiet_and_ends_it_under_its_own_name(served_site: Site) -> None:
+    made = silence(served_site, "operator", 0.1, tenant=["vis*"])
+    assert made.status_code == 201
+    assert made.json()["author"] == "operator"
+    held = {row["labels"]["tenant"]: row["held_back"] for row in ask(served_site, "admin")["rows"]}
+    assert "operator" in held["vision"]
+    assert held["speech"] == ""
+    # A tenant is told that its alert is kept quiet, too, though silences are not its to see.
+    assert "operator" in ask(served_site, "vision")["rows"][0]["held_back"]
+    with served_site.client("operator") as client:
+        ended = client.delete(f"{ALERTS}/silences/{made.json()['id']}")
+        assert ended.status_code == 200
+        assert client.delete(f"{ALERTS}/silences/{made.json()['id']}").status_code == 404
+    assert ask(served_site, "analyst", "/silences") == []
+    assert [one["id"] for one in ask(served_site, "analyst", "/silences", past=True)] == [made.json()["id"]]
+    assert {row["held_back"] for row in ask(served_site, "admin")["rows"]} == {""}
+
+
+@pytest.mark.parametrize(
+    ("days", "matchers", "status", "said"),
+    [
+        (-1, {"tenant": ["vision"]}, 409, "not after its start"),
+        (800, {"tenant": ["vision"]}, 409, "more than 366 days"),
+        (1, {}, 422, "matchers"),
+    ],
+)
+def test_a_silence_has_an_end_and_is_of_something(
+    served_site: Site, days: float, matchers: dict[str, list[str]], status: int, said: str
+) -> None:
+    answer = silence(served_site, "operator", days, **matchers)
+    assert (answer.status_code, said in answer.text) == (status, True), answer.text
+
+
+@pytest.mark.parametrize("who", ["finance", "analyst", "vision"])
+def test_others_keep_nothing_quiet(served_site: Site, who: str) -> None:
+    assert silence(served_site, who, 1, tenant=["vision"]).status_code == 403
