@@ -1,0 +1,15 @@
+#!/bin/sh
+# Makes what compose.yaml needs and nobody else may know; what is there stays.
+set -eu
+cd "$(dirname "$0")"
+umask 077
+mkdir -p secrets
+random() { head -c 32 /dev/urandom | base64 | tr -d '/+=\n'; }
+[ -e .env ] || printf 'GPULEDGER_STORE_PASSWORD=%s\nGRAFANA_PASSWORD=%s\n' "$(random)" "$(random)" > .env
+[ -e secrets/agent-token ] || random > secrets/agent-token
+[ -e secrets/senders.yaml ] || printf 'senders:\n  - {name: agents, token_sha256: %s}\n' \
+    "$(tr -d '\n' < secrets/agent-token | sha256sum | cut -d' ' -f1)" > secrets/senders.yaml
+[ -e secrets/sign-in.yaml ] || printf 'session_hours: 8\n' > secrets/sign-in.yaml
+[ -e secrets/metrics-token ] || : > secrets/metrics-token
+# The containers' users are not this one: files are readable, the folder is not.
+chmod 644 secrets/senders.yaml secrets/sign-in.yaml secrets/metrics-token

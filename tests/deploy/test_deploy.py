@@ -1,0 +1,267 @@
+"""What lies in deploy/ fits what it deploys: every command line parses, every file that is named exists, settings are
+read by their own readers, ports and paths agree."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from alerts.routing import load_routing
+from collectors.agent.settings import read_settings
+from dashboards.access.settings import load_access
+from gpuledger.cli import build
+from ingest.senders import Senders
+from tests.alerts.test_prometheus import needs_promtool, promtool
+from tests.conftest import REPO
+
+DEPLOY = REPO / "deploy"
+BASE = DEPLOY / "kubernetes" / "base"
+COMPOSE = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+DOCKERFILES = sorted((DEPLOY / "docker").glob("*.Dockerfile"))
+
+
+def objects(path: Path) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(path.read_text()) if one]
+
+
+KINDS = {
+    (one["kind"], one["metadata"]["name"]): one
+    for path in BASE.glob("*.yaml")
+    for one in objects(path)
+    if "metadata" in one
+}
+PODS = {name: one["spec"]["template"]["spec"] for (_, name), one in KINDS.items() if "template" in one.get("spec", {})}
+
+
+def exec_start(unit: Path) -> list[str]:
+    (line,) = re.findall(r"^ExecStart=((?:.*\\\n)*.*)", unit.read_text(), re.M)
+    return shlex.split(line.replace("\\\n", " ").replace("${CREDENTIALS_DIRECTORY}", "/run/credentials/x"))
+
+
+def docker_cmd(path: Path) -> list[str]:
+    text = path.read_text()
+    assert 'ENTRYPOINT ["gpuledger"]' in text
+    found: list[str] = json.loads(re.findall(r"^CMD (.*)$", text, re.M)[0])
+    return found
+
+
+def documented() -> Iterator[Any]:
+    """Command lines of docs/deploy.md and of comments."""
+    texts = [DEPLOY / "compose/prometheus.yml", DEPLOY / "grafana/provisioning/datasources/gpuledger.yaml"]
+    for path in (REPO / "docs/deploy.md", *texts):
+        for line in re.findall(
+            r"(?:^    (?:\S+ )*?|# |`)gpuledger ((?:users|tokens|server|sql|report|up) [^>#`\n]+)",
+            path.read_text(),
+            re.M,
+        ):
+            yield pytest.param(shlex.split(line), id=f"{path.name}: {line.strip()[:60]}")
+
+
+COMMANDS = [
+    *(pytest.param(exec_start(unit)[1:], id=unit.name) for unit in UNITS),
+    *(pytest.param(docker_cmd(path), id=path.name) for path in DOCKERFILES),
+    *(pytest.param(one["args"], id=name) for name, pod in PODS.items() for one in pod["containers"]),
+    pytest.param(COMPOSE["services"]["server"]["command"], id="compose"),
+    *documented(),
+]
+
+
+@pytest.fixture(scope="module")
+def command_line() -> Any:
+    return typer.main.get_command(build())
+
+
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_a_command_line_is_one_that_we_understand(command_line: Any, arguments: list[str]) -> None:
+    command, rest, context = command_line, list(arguments), None
+    name = "gpuledger"
+    while hasattr(command, "get_command"):
+        context = command.context_class(command, info_name=name, parent=context)
+        name = rest.pop(0)
+        command = command.get_command(context, name)
+        assert command is not None, name
+    command.make_context(name, rest, parent=context)
+
+
+def test_the_units_keep_secrets_and_the_system_apart() -> None:
+    for unit in UNITS:
+        text = unit.read_text()
+        assert exec_start(unit)[0] == "/opt/gpuledger/bin/gpuledger"
+        for line in ("DynamicUser=yes", "ProtectSystem=strict", "NoNewPrivileges=yes", "LoadCredential=", "UMask=0077"):
+            assert line in text, (unit.name, line)
+        given = set(re.findall(r"^LoadCredential=([^:]+):", text, re.M))
+        used = set(re.findall(r"\$\{CREDENTIALS_DIRECTORY\}/(\S+)", text))
+        assert used <= given, unit.name
+        (state,) = re.findall(r"^StateDirectory=(.*)$", text, re.M)
+        assert f"/var/lib/{state}/" in text
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_finds_nothing_wrong_with_a_unit(unit: Path, tmp_path: Path) -> None:
+    copy = tmp_path / unit.name
+    copy.write_text(unit.read_text().replace("/opt/gpuledger/bin/gpuledger", "/bin/true"))
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.replace(str(copy), "")) == (0, "")
+
+
+def test_the_images_have_every_package_of_the_distribution_and_no_root() -> None:
+    project = tomllib.loads((REPO / "pyproject.toml").read_text())
+    for path in DOCKERFILES:
+        text = path.read_text()
+        copied = re.findall(r"^COPY (\w+) \./\1$", text, re.M)
+        assert copied == project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"], path.name
+        extra = path.name.removesuffix(".Dockerfile")
+        assert text.count(f"uv sync --frozen --no-install-project --extra {extra}\n") == 1
+        assert extra in project["project"]["optional-dependencies"]
+        last = text.rpartition("FROM ")[2]
+        assert last.startswith("python:3.11-slim\n")
+        assert re.findall(r"^USER (.*)$", last, re.M) == ["65532:65532"]
+
+
+def test_a_kustomization_names_files_that_exist_and_all_of_them() -> None:
+    for path in (DEPLOY / "kubernetes").rglob("kustomization.yaml"):
+        told = yaml.safe_load(path.read_text())
+        named = set(told.get("resources", [])) | {
+            file.partition("=")[2] or file for one in told.get("configMapGenerator", []) for file in one["files"]
+        }
+        assert named == {one.name for one in path.parent.glob("*.yaml")} - {"kustomization.yaml"}
+        images = {one["name"] for one in told.get("images", [])}
+        assert not images or images == {one["image"] for pod in PODS.values() for one in pod["containers"]}
+
+
+def test_what_the_objects_name_is_there() -> None:
+    secrets = {"gpuledger-settings", "gpuledger-tls", "gpuledger-token"}
+    deploy_md = (REPO / "docs" / "deploy.md").read_text(encoding="utf-8")
+    for name, pod in PODS.items():
+        volumes = {one["name"] for one in pod["volumes"]} | ({"store"} if name == "gpuledger-server" else set())
+        for volume in pod["volumes"]:
+            if secret := volume.get("secret", {}).get("secretName"):
+                assert secret in secrets
+                assert secret in deploy_md
+            if claim := volume.get("persistentVolumeClaim", {}).get("claimName"):
+                assert ("PersistentVolumeClaim", claim) in KINDS
+        (container,) = pod["containers"]
+        assert {one["name"] for one in container["volumeMounts"]} == volumes
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        if account := pod.get("serviceAccountName"):
+            assert ("ServiceAccount", account) in KINDS
+            assert KINDS["ClusterRoleBinding", account]["roleRef"]["name"] == account
+            assert ("ClusterRole", account) in KINDS
+    for (kind, name), policy in KINDS.items():
+        if kind == "NetworkPolicy" and (chosen := policy["spec"]["podSelector"].get("matchLabels")):
+            assert chosen["app.kubernetes.io/name"] == name
+            assert name in PODS
+
+
+def test_the_agent_sees_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_IP", "10.0.0.7")
+    settings = read_settings(BASE / "agent-settings.yaml")
+    pod = PODS["gpuledger-agent"]
+    (container,) = pod["containers"]
+    assert pod["hostPID"]
+    mounts = {one["mountPath"] for one in container["volumeMounts"]}
+    assert settings.sources.nvml.podresources is not None
+    assert str(settings.sources.nvml.podresources.parent) in mounts
+    assert str(settings.spool.folder.parent) in mounts
+    assert settings.deliver.token_file is not None
+    assert str(settings.deliver.token_file.parent) in mounts
+    assert settings.metrics.port == container["ports"][0]["containerPort"]
+    assert settings.sources.nvml.kubelet_url == "https://10.0.0.7:10250"
+    service = KINDS["Service", "gpuledger"]
+    address = f"https://gpuledger.gpuledger.svc:{service['spec']['ports'][0]['port']}"
+    assert settings.deliver.url == address
+    assert f"--url={address}" in PODS["gpuledger-watch"]["containers"][0]["args"]
+    assert f"--port={service['spec']['ports'][0]['port']}" in PODS["gpuledger-server"]["containers"][0]["args"]
+    rules = KINDS["ClusterRole", "gpuledger-agent"]["rules"]
+    assert any("resourceslices" in rule["resources"] and "list" in rule["verbs"] for rule in rules)
+    needed = yaml.safe_load(
+        (REPO / "docs/kubernetes.md").read_text().split("It reads only:\n")[1].split("\nThe last")[0]
+    )
+    assert KINDS["ClusterRole", "gpuledger-watch"]["rules"] == needed["rules"]
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
+def test_kustomize_builds_the_base_with_the_component(tmp_path: Path) -> None:
+    overlay = tmp_path / "kubernetes" / "overlay"
+    shutil.copytree(DEPLOY / "kubernetes", tmp_path / "kubernetes")
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text("resources: [../base]\ncomponents: [../components/nvidia-runtime]\n")
+    done = subprocess.run(["kubectl", "kustomize", overlay], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout)}
+    agent = made["DaemonSet", "gpuledger-agent"]["spec"]["template"]["spec"]
+    assert agent["runtimeClassName"] == "nvidia"
+    settings = next(one["configMap"]["name"] for one in agent["volumes"] if one["name"] == "settings")
+    assert ("ConfigMap", settings) in made
+    assert "image: gpuledger-" not in done.stdout
+
+
+def test_compose_names_what_is_there() -> None:
+    folder = DEPLOY / "compose"
+    for one in COMPOSE["configs"].values():
+        assert (folder / one["file"]).exists()
+    for name, service in COMPOSE["services"].items():
+        for config in service.get("configs", []):
+            assert config["source"] in COMPOSE["configs"], name
+        assert set(service.get("secrets", [])) <= set(COMPOSE["secrets"])
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert source in COMPOSE["volumes"] or (folder / source).exists()
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+    server = COMPOSE["services"]["server"]
+    assert (folder / server["build"]["context"] / server["build"]["dockerfile"]).exists()
+    grafana = COMPOSE["services"]["grafana"]
+    used = set(re.findall(r"\$(\w+)", (DEPLOY / "grafana/provisioning/datasources/gpuledger.yaml").read_text()))
+    assert used == {name for name in grafana["environment"] if name.startswith("GPULEDGER_")}
+    scraped = yaml.safe_load((folder / "prometheus.yml").read_text())["scrape_configs"][0]
+    (port,) = [one.removeprefix("--port=") for one in server["command"] if one.startswith("--port=")]
+    assert scraped["static_configs"][0]["targets"] == [f"server:{port}"]
+    assert scraped["authorization"]["credentials_file"] == "/run/secrets/metrics_token"
+    assert load_routing(folder / "routing.yaml").routes[0].receivers == ("oncall",)
+
+
+def test_the_secrets_that_are_made_are_read_and_stay(tmp_path: Path) -> None:
+    shutil.copy(DEPLOY / "compose" / "secrets.sh", tmp_path)
+    for _ in range(2):
+        subprocess.run([tmp_path / "secrets.sh"], check=True)
+        made = {path: path.read_text() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
+    assert {one["file"] for one in COMPOSE["secrets"].values()} <= {str(path.relative_to(tmp_path)) for path in made}
+    secrets = tmp_path / "secrets"
+    assert load_access(secrets / "sign-in.yaml").sign_in
+    sender = Senders(secrets / "senders.yaml").of((secrets / "agent-token").read_text())
+    assert sender is not None
+    assert sender.name == "agents"
+    assert stat_mode(tmp_path / ".env") == stat_mode(secrets / "agent-token") == 0o600
+    needed = set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose" / "compose.yaml").read_text()))
+    assert needed == set(re.findall(r"^(\w+)=.{40,}", (tmp_path / ".env").read_text(), re.M))
+
+
+def stat_mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+@needs_promtool
+def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
+    shutil.copy(DEPLOY / "prometheus" / "gpuledger.rules.yml", tmp_path)
+    text = (
+        (DEPLOY / "compose" / "prometheus.yml")
+        .read_text()
+        .replace("/run/secrets/metrics_token", str(tmp_path / "token"))
+    )
+    (tmp_path / "token").write_text("x")
+    (tmp_path / "prometheus.yml").write_text(text)
+    assert "SUCCESS" in promtool("check", "config", str(tmp_path / "prometheus.yml"))
