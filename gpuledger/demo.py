@@ -1,4 +1,5 @@
-"""A month of a simulated fleet through the real path: facts, prices, ledger, proof, invoices.
+"""A month of a simulated fleet, its jobs placed by the reference scheduler (Slurm's nodes by Slurm's part), through the
+real path: facts, prices, ledger, proof, invoices.
 
 Every step can be done again and changes nothing, so a demo that was cut short carries on where it was.
 """
@@ -82,6 +83,8 @@ def _refuse_another(store: Store, seed: int) -> None:
 def _ingest(store: Store, plan: FleetPlan, seed: int, steps: Steps) -> None:
     from collectors.simulated import simulate
     from ingest.pipeline import ingest_tables
+    from scheduler.records.events import SOURCE as SCHEDULER
+    from scheduler.simulate.fleet import FleetScheduler
 
     with steps.step("Ingest") as step:
         done = 0
@@ -91,7 +94,8 @@ def _ingest(store: Store, plan: FleetPlan, seed: int, steps: Steps) -> None:
             done += rows
             step.update(detail=f"{done:,} records of a simulated fleet")
 
-        for _, group in groupby(simulate(plan), key=lambda pair: pair[0].name):
+        records = simulate(plan, FleetScheduler, SCHEDULER)
+        for _, group in groupby(records, key=lambda pair: pair[0].name):
             record, first = next(group)
             tables = (_within_the_month(table) for table in chain([first], (table for _, table in group)))
             ingest_tables(store, record, SOURCE.format(seed=seed), tables, progress)

@@ -123,7 +123,9 @@ def nvml_source(
         interval_seconds=nvml.interval_seconds,
         kernel_log=nvml.kernel_log,
     )
-    attribution = NodeAttribution(settings.cluster, settings.node, ProcessTable(nvml.proc), _allocations(settings.node, nvml))
+    attribution = NodeAttribution(
+        settings.cluster, settings.node, ProcessTable(nvml.proc), _allocations(settings.node, nvml)
+    )
     return NvmlSource(collector, attribution, restart)
 
 
@@ -133,7 +135,6 @@ def _allocations(node: str, nvml: NvmlSettings) -> list[AllocationSource]:
         return []
     from collectors.attribution.podresources.client import PodResources
     from collectors.attribution.podresources.source import KubeletAllocations
-
     from collectors.kubernetes.slices import NodeSlices
 
     pod_resources, slices = PodResources(nvml.podresources), NodeSlices(node, nvml.kubeconfig)

@@ -6,7 +6,7 @@
     troubles (heat, throttling, memory errors, XIDs) ─▶ metrics, findings
 
 Owns:      the demand, its placement, its telemetry and a rate card to go with it.
-Owns not:  anything real; the reference scheduler (scheduler/) is another floor's.
+Owns not:  anything real; the reference scheduler is another floor's (scheduler/simulate/fleet.py lets it decide here).
 Words:     a *slot* is what one claim can hold: a device, a share, a replica or a MIG instance. A *holding* is a slot
            held by a job during [start, end). A *stream* is what an exporter measures of one holder on one device.
 Traps:     one claim is impossible on purpose (allocation id `impossible-claim`): the books must refuse it.

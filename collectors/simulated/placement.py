@@ -1,7 +1,9 @@
-"""Who held what: the jobs queue per kind of slot by priority, then first come first served; gangs start whole.
+"""Who held what. Slurm's part is played here: the jobs queue per kind of slot by priority, then first come first
+served; gangs start whole.
 
 A short job of at most two slots may overtake a blocked one; a job of priority 100 preempts preemptible ones, the
 youngest first. A job that was preempted, or whose device failed, queues again for the time it still needs.
+The other nodes are Kubernetes'; who is given a `Deciding` lets a real scheduler decide on those.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from collectors.simulated.fleet import HOUR, L40S_SHARED, MINUTE, Fleet, FleetPlan, Incident, Slot, slots
 from collectors.simulated.jobs import SHARED_SERVICE, SHARES, TENANTS, Job
@@ -66,9 +69,40 @@ class Placed:
     holdings: list[Holding] = field(default_factory=list)
 
 
-def place(plan: FleetPlan, fleet: Fleet, jobs: Sequence[Job]) -> Placed:
+@dataclass(frozen=True)
+class Decided:
+    """An allocation starts on these slots; without slots, it gives way.   by: for which allocation."""
+
+    allocation_id: str
+    slots: tuple[Slot, ...] = ()
+    reason: str = ""
+    message: str = ""
+    by: str = ""
+
+
+class Deciding(Protocol):
+    """A scheduler for some kinds of slots. Times are ms. What it decides has taken place for it."""
+
+    def decides(self, kind: str) -> bool: ...
+
+    def submit(self, allocation_id: str, job: Job, now: int) -> None: ...
+
+    def withdraw(self, allocation_id: str, now: int) -> None: ...
+
+    def end(self, allocation_id: str, now: int, finished: bool) -> None: ...
+
+    def resize(self, allocation_id: str, size: int, now: int) -> tuple[Slot, ...] | None:
+        """The slots after it; None: there is no room."""
+
+    def usable(self, slots: Sequence[Slot], usable: bool, now: int) -> None:
+        """Free slots come, or go; one that is held goes when it is free."""
+
+    def decide(self, now: int) -> Sequence[Decided]: ...
+
+
+def place(plan: FleetPlan, fleet: Fleet, jobs: Sequence[Job], deciding: Deciding | None = None) -> Placed:
     """Runs the plan from its start to its end; what runs then, runs on."""
-    return _Cluster(plan, fleet).run(jobs)
+    return _Cluster(plan, fleet, deciding).run(jobs)
 
 
 class _Free:
@@ -104,8 +138,9 @@ class _Free:
 
 
 class _Cluster:
-    def __init__(self, plan: FleetPlan, fleet: Fleet) -> None:
-        self.plan, self.fleet, self.out = plan, fleet, Placed()
+    def __init__(self, plan: FleetPlan, fleet: Fleet, deciding: Deciding | None) -> None:
+        self.plan, self.fleet, self.out, self.deciding = plan, fleet, Placed(), deciding
+        self.known: dict[str, Allocation] = {}
         self.free: dict[str, _Free] = defaultdict(_Free)
         self.waiting: dict[str, list[Allocation]] = defaultdict(list)
         self.running: dict[str, list[Allocation]] = defaultdict(list)
@@ -118,7 +153,7 @@ class _Cluster:
         for slot in slots(plan, fleet):
             self.slots_of[slot.device].append(slot)
             if fleet.devices[slot.device].since_ms == plan.start_ms:
-                self.free[slot.kind].put(slot)
+                self.put(slot, plan.start_ms)
             else:
                 self.at(fleet.devices[slot.device].since_ms, lambda now, slot=slot: self.appear(slot, now))  # type: ignore[misc]
 
@@ -162,19 +197,31 @@ class _Cluster:
         if job.patience_ms is not None:
             self.at(now + job.patience_ms, lambda at: self.give_up(allocation, at))
         insort(self.waiting[job.kind.slot], allocation, key=lambda a: -a.job.kind.priority)
+        if (other := self.other(job.kind.slot)) is not None:
+            self.known[allocation.allocation_id] = allocation
+            other.submit(allocation.allocation_id, job, now)
         self.schedule(job.kind.slot, now)
 
     def source(self, job: Job) -> str:
         return "slurm" if job.kind.slot == "h100" else "kubernetes"
 
+    def other(self, kind: str) -> Deciding | None:
+        """Who decides on slots of this kind, if not we."""
+        return self.deciding if self.deciding is not None and self.deciding.decides(kind) else None
+
     def give_up(self, allocation: Allocation, now: int) -> None:
         queue = self.waiting[allocation.job.kind.slot]
         if allocation in queue:
             queue.remove(allocation)
+            if (other := self.other(allocation.job.kind.slot)) is not None:
+                other.withdraw(allocation.allocation_id, now)
             message = "cancelled while pending"
             self.tell(now, allocation, "cancelled", reason="user", message=message, actor=allocation.job.actor)
 
     def schedule(self, kind: str, now: int) -> None:
+        if (other := self.other(kind)) is not None:
+            self.carry_out(other.decide(now), now)
+            return
         blocked = False
         for allocation in list(self.waiting[kind]):
             job = allocation.job
@@ -203,13 +250,25 @@ class _Cluster:
             self.again(victim, now, f"requeued: {why}")
         return self.free[job.kind.slot].count >= job.size
 
-    def start(self, allocation: Allocation, now: int) -> None:
+    def carry_out(self, decided: Sequence[Decided], now: int) -> None:
+        for one in decided:
+            allocation = self.known[one.allocation_id]
+            if one.slots:
+                self.waiting[allocation.job.kind.slot].remove(allocation)
+                self.start(allocation, now, one.slots, one.message)
+                continue
+            self.close(allocation, now)
+            self.tell(now, allocation, "preempted", reason=one.reason, message=one.message, actor=one.by)
+            self.held -= set(allocation.slots)
+            self.again(allocation, now, f"requeued: made room for {one.by}")
+
+    def start(self, allocation: Allocation, now: int, slots: tuple[Slot, ...] | None = None, message: str = "") -> None:
         job = allocation.job
-        allocation.slots = self.free[job.kind.slot].take(job.size)
+        allocation.slots = self.free[job.kind.slot].take(job.size) if slots is None else slots
         allocation.began_ms, allocation.since_ms, allocation.active = now, now, True
         self.held |= set(allocation.slots)
         self.running[job.kind.slot].append(allocation)
-        self.tell(now, allocation, "started", actor="scheduler")
+        self.tell(now, allocation, "started", actor="scheduler", message=message)
         if job.pause_ms is not None:
             self.at(now + job.pause_ms[0], lambda at: self.suspend(allocation, at))
         for after, size in job.sizes_later:
@@ -236,16 +295,24 @@ class _Cluster:
         self.tell(now, allocation, "resumed", reason="user", actor=allocation.job.actor)
 
     def resize(self, allocation: Allocation, size: int, now: int) -> None:
-        free, more = self.free[allocation.job.kind.slot], size - len(allocation.slots)
-        if not allocation.active or more == 0 or more > free.count:
+        kind, more = allocation.job.kind.slot, size - len(allocation.slots)
+        if not allocation.active or more == 0:
+            return
+        before, other = allocation.slots, self.other(kind)
+        if other is not None:
+            after = other.resize(allocation.allocation_id, size, now)
+        elif more > self.free[kind].count:
+            after = None
+        else:
+            after = before + self.free[kind].take(more) if more > 0 else before[:size]
+        if after is None:
             return
         self.hold_until(allocation, now)
-        before = allocation.slots
-        allocation.slots = before + free.take(more) if more > 0 else before[:size]
-        self.held |= set(allocation.slots)
+        allocation.slots = after
+        self.held |= set(after)
         allocation.since_ms = now
         self.tell(now, allocation, "resized", reason="elastic", actor="autoscaler")
-        self.release(before[size:], now)
+        self.release([slot for slot in before if slot not in after], now)
 
     def finish(self, allocation: Allocation, now: int) -> None:
         if allocation not in self.running[allocation.job.kind.slot]:
@@ -259,6 +326,8 @@ class _Cluster:
     def end(self, allocation: Allocation, now: int, event: str, reason: str, message: str, actor: str) -> None:
         self.close(allocation, now)
         self.tell(now, allocation, event, reason=reason, message=message, actor=actor)
+        if (other := self.other(allocation.job.kind.slot)) is not None:
+            other.end(allocation.allocation_id, now, event == "finished")
         self.release(allocation.slots, now)
 
     def close(self, allocation: Allocation, now: int) -> None:
@@ -276,7 +345,10 @@ class _Cluster:
     def release(self, freed: Sequence[Slot], now: int) -> None:
         for slot in freed:
             self.held.discard(slot)
-            if slot.device not in self.down:
+            other = self.other(slot.kind)
+            if slot.device in self.down and other is not None:
+                other.usable([slot], False, now)
+            elif slot.device not in self.down and other is None:
                 self.free[slot.kind].put(slot)
         for kind in {slot.kind for slot in freed}:
             self.at(now, lambda at, kind=kind: self.schedule(kind, at))  # type: ignore[misc]
@@ -296,6 +368,9 @@ class _Cluster:
         for device in affected:
             for kind in {slot.kind for slot in self.slots_of[device]}:
                 self.free[kind].remove_device(device)
+                if (other := self.other(kind)) is not None:
+                    there = [slot for slot in self.slots_of[device] if slot not in self.held]
+                    other.usable([slot for slot in there if slot.kind == kind], False, now)
         hit = [a for running in self.running.values() for a in running if affected & {s.device for s in a.slots}]
         for allocation in hit if incident.fatal else []:
             self.end(allocation, now, "failed", incident.reason, incident.message, "node-controller")
@@ -311,8 +386,14 @@ class _Cluster:
                         self.appear(slot, now)
 
     def appear(self, slot: Slot, now: int) -> None:
-        self.free[slot.kind].put(slot)
+        self.put(slot, now)
         self.schedule(slot.kind, now)
+
+    def put(self, slot: Slot, now: int) -> None:
+        if (other := self.other(slot.kind)) is not None:
+            other.usable([slot], True, now)
+        else:
+            self.free[slot.kind].put(slot)
 
     # What is placed by hand
 

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
 from collectors.simulated.fleet import Fleet, FleetPlan, Slot, build, slots
 from collectors.simulated.jobs import jobs
-from collectors.simulated.placement import IMPOSSIBLE, Lifecycle, place
+from collectors.simulated.placement import IMPOSSIBLE, Deciding, Lifecycle, place
 from collectors.simulated.samples import sample_tables
 from collectors.simulated.streams import streams
 from collectors.tables import Records, table
 from warehouse.records import DEVICES, EVENTS, SAMPLES
 
+Scheduling = Callable[[FleetPlan, Fleet], Deciding]
 
-def simulate(plan: FleetPlan) -> Records:
+
+def simulate(plan: FleetPlan, scheduling: Scheduling | None = None, source: str = "kubernetes") -> Records:
     """Devices, events, samples in time order (a little disorder and a few duplicates included).
 
-    The same plan gives the same bytes; nothing is read but the plan.
+    The same plan gives the same bytes; nothing is read but the plan. scheduling: makes who decides on the nodes that
+    are not Slurm's.   source: what tells those nodes' events.
     """
     fleet = build(plan)
-    placed = place(plan, fleet, jobs(plan, Counter(slot.kind for slot in slots(plan, fleet))))
+    wanted = jobs(plan, Counter(slot.kind for slot in slots(plan, fleet)))
+    placed = place(plan, fleet, wanted, scheduling(plan, fleet) if scheduling else None)
     yield DEVICES, _devices(plan, fleet)
-    yield EVENTS, _events(plan, fleet, placed.events)
+    yield EVENTS, _events(plan, fleet, placed.events, source)
     for part in sample_tables(plan, fleet, streams(plan, fleet, placed.holdings)):
         yield SAMPLES, part
 
@@ -57,7 +61,7 @@ def _devices(plan: FleetPlan, fleet: Fleet) -> pa.Table:
     )
 
 
-def _events(plan: FleetPlan, fleet: Fleet, told: Sequence[Lifecycle]) -> pa.Table:
+def _events(plan: FleetPlan, fleet: Fleet, told: Sequence[Lifecycle], source: str) -> pa.Table:
     rows: list[tuple[Lifecycle, Slot | None]] = [(event, slot) for event in told for slot in event.slots or (None,)]
     rows.sort(key=lambda row: row[0].ts_ms)
     jobs_of = [event.allocation.job for event, _ in rows]
@@ -67,7 +71,7 @@ def _events(plan: FleetPlan, fleet: Fleet, told: Sequence[Lifecycle]) -> pa.Tabl
         {
             "ts": _times([event.ts_ms for event, _ in rows]),
             "cluster": plan.cluster,
-            "source": ["slurm" if job.kind.slot == "h100" else "kubernetes" for job in jobs_of],
+            "source": ["slurm" if job.kind.slot == "h100" else source for job in jobs_of],
             "allocation_id": [event.allocation.allocation_id for event, _ in rows],
             "workload_id": [event.allocation.workload_id for event, _ in rows],
             "event": [event.event for event, _ in rows],

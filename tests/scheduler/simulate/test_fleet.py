@@ -1,0 +1,92 @@
+"""The simulated fleet under the reference scheduler: what it decides is what is held, and nothing is held twice."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from collectors.simulated import FleetPlan, simulate
+from collectors.simulated.fleet import Fleet, build, slots
+from collectors.simulated.jobs import jobs
+from collectors.simulated.placement import IMPOSSIBLE, Placed, place
+from scheduler.records.events import SOURCE
+from scheduler.simulate.fleet import FleetScheduler
+
+PLAN = FleetPlan(start=datetime(2026, 10, 5, tzinfo=UTC), days=6)
+
+
+@cache
+def placed() -> tuple[Fleet, Placed, FleetScheduler]:
+    fleet = build(PLAN)
+    scheduler = FleetScheduler(PLAN, fleet)
+    wanted = jobs(PLAN, Counter(slot.kind for slot in slots(PLAN, fleet)))
+    return fleet, place(PLAN, fleet, wanted, scheduler), scheduler
+
+
+@cache
+def events() -> list[dict[str, Any]]:
+    source = simulate(PLAN, FleetScheduler, SOURCE)
+    next(source)
+    rows: list[dict[str, Any]] = next(source)[1].to_pylist()
+    return rows
+
+
+def test_nothing_is_held_twice_nor_while_it_is_broken() -> None:
+    fleet, found, _ = placed()
+    spans: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
+    for holding in found.holdings:
+        if holding.slot.units == 1 and not fleet.devices[holding.slot.device].group.name.endswith("shared"):
+            spans[holding.slot.device, holding.slot.partition_id].append((holding.start_ms, holding.end_ms))
+    assert len(spans) > 100
+    for periods in spans.values():
+        ordered = sorted(periods)
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(ordered))
+    for incident in (incident for incident in fleet.incidents if incident.fatal):
+        for holding in found.holdings:
+            if holding.slot.device in incident.devices:
+                assert holding.end_ms <= incident.start_ms or holding.start_ms >= incident.end_ms
+
+
+def test_what_runs_at_the_end_is_what_the_scheduler_thinks_runs() -> None:
+    _, found, scheduler = placed()
+    until = {
+        h.allocation.allocation_id for h in found.holdings if h.end_ms == PLAN.end_ms and scheduler.decides(h.slot.kind)
+    }
+    lost = {e.allocation.allocation_id for e in found.events if e.allocation.job.end_is_lost}
+    suspended = {e.allocation.allocation_id for e in found.events if e.event == "suspended"}
+    assert until <= set(scheduler.core.running)
+    assert set(scheduler.core.running) - until <= lost | suspended
+
+
+def test_gangs_start_whole_and_every_decision_is_named() -> None:
+    by_start: dict[tuple[str, datetime], list[dict[str, Any]]] = defaultdict(list)
+    for row in events():
+        if row["event"] == "started" and row["source"] == SOURCE and row["workload_id"] != IMPOSSIBLE:
+            by_start[row["allocation_id"], row["ts"]].append(row)
+    decided = [rows for rows in by_start.values() if rows[0]["message"]]
+    assert len(decided) > 200
+    for rows in decided:
+        facts = json.loads(rows[0]["message"])
+        assert {"sequence", "decision", "entitlement"} <= facts.keys()
+        assert len({row["node"] for row in rows}) == 1 or rows[0]["queue"] == "inference"
+    entitled = Counter(json.loads(rows[0]["message"])["entitlement"] for rows in decided)
+    assert entitled["guaranteed"] and entitled["borrowed"]
+
+
+def test_slurms_nodes_are_not_its_own() -> None:
+    sources = {row["node"].split("-")[0]: row["source"] for row in events() if row["event"] == "started"}
+    assert sources["h100"] == "slurm"
+    assert {source for node, source in sources.items() if node != "h100"} == {SOURCE}
+
+
+def test_the_same_plan_is_decided_alike() -> None:
+    fleet = build(PLAN)
+    wanted = jobs(PLAN, Counter(slot.kind for slot in slots(PLAN, fleet)))
+    again = place(PLAN, fleet, wanted, FleetScheduler(PLAN, fleet))
+    assert [(e.ts_ms, e.event, e.message) for e in again.events] == [
+        (e.ts_ms, e.event, e.message) for e in placed()[1].events
+    ]
