@@ -26,6 +26,7 @@ COMMANDS = (
     "alerts",
     "slo",
     "interference",
+    "acceptance",
     "sql",
     "users",
     "tokens",
