@@ -42,6 +42,15 @@
       return "?" + query.toString();
     },
 
+    // What a page looks for by name.
+    find: function (value, search) {
+      var query = new URLSearchParams(search || "");
+      if ((query.get("find") || "") === (value || "")) return dash.no_update;
+      if (value) query.set("find", value);
+      else query.delete("find");
+      return "?" + query.toString();
+    },
+
     // A click on a point whose customdata is, or begins with, a link.
     follow: function (click) {
       var data = click && click.points && click.points.length ? click.points[0].customdata : null;

@@ -1,0 +1,335 @@
+"""Workloads: all of them, and one of them (`?workload=`): what happened to it, what it used, what it is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+from dash.development.base_component import Component
+
+from billing.insights.savings import savings
+from billing.periods import Period as Span
+from dashboards import grids, parts, states
+from dashboards.amounts import Amounts, amounts
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN, duration, hours, money, percent, symbol
+from dashboards.kinds import ALLOCATED
+from dashboards.languages import Language
+from dashboards.pages.workload.life import Life, life_of, step_seconds
+from dashboards.pages.workload.timeline import timeline
+from dashboards.parts import Figure
+from dashboards.periods import HOUR, span_key
+from dashboards.registry import Ask, Page
+from warehouse.store import Store
+
+MOST = 500
+ADVISED = timedelta(days=7)
+"""The last days of a workload by which advice judges it: computed while somebody waits for it."""
+Rows = Sequence[Mapping[str, Any]]
+
+
+def layout(store: Store, filters: Filters, words: Language) -> Component:
+    workload = filters.more.get("workload")
+    return _all(store, filters, words) if workload is None else _one(store, filters, words, workload)
+
+
+def _all(store: Store, filters: Filters, words: Language) -> Component:
+    find, currency = filters.more.get("find", ""), filters.currency
+    rows = filters.rows(store, __file__, "workloads", find=find, most=MOST)
+    in_all = rows[0]["in_all"] if rows else 0
+    columns = [
+        grids.link("name", words("workload.name"), minimum=200, flex=2),
+        grids.text("tenant", words("filter.tenant"), minimum=88),
+        grids.text("project", words("filter.project"), minimum=88),
+        grids.text("queue", words("filter.queue"), minimum=88),
+        grids.number("devices", words("workload.devices"), words("workload.devices_is"), ",d", minimum=80),
+        grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
+        grids.number("allocated", words("overview.allocated"), words("tenants.allocated_is")),
+        grids.percent("efficiency", words("tenants.efficiency"), words("tenants.efficiency_is")),
+        grids.percent("coverage", words("overview.coverage"), words("part.coverage_why")),
+        grids.money("idle_cost", words("tenants.idle_cost"), currency, words("tenants.idle_cost_is")),
+        grids.sorted_by(grids.money("list_cost", words("account.cost"), currency)),
+    ]
+    return parts.page(
+        parts.titles(filters, words, words("workload.title")),
+        parts.card(
+            words.count("workload.count", in_all),
+            words("tenants.table_is" if in_all <= MOST else "tenants.table_cut", most=MOST, all=f"{in_all:,}"),
+            grids.grid(columns, [_row(row, filters, words) for row in rows], words, "workload-grid"),
+            tool=dmc.TextInput(
+                id="workload-find",
+                value=find,
+                placeholder=words("workload.find"),
+                debounce=True,
+                size="xs",
+                className="gl-find",
+                **{"aria-label": words("workload.find")},
+            ),
+            class_name="gl-table-card",
+        ),
+    )
+
+
+def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str, Any]:
+    metered = row["used"] + row["idle"]
+    allocated = metered + row["unmetered"]
+    return {
+        "name": row["workload_id"] or words("no_name"),
+        "href": filters.href("/workload", workload=row["workload_id"]),
+        **{name: row[name] for name in ("tenant", "project", "queue", "devices", "used", "idle", "unmetered")},
+        "use": row["used"] / allocated if allocated else None,
+        "allocated": allocated,
+        "efficiency": row["used"] / metered if metered else None,
+        "coverage": metered / allocated if allocated else None,
+        "idle_cost": row["idle_cost"],
+        "list_cost": row["list_cost"],
+    }
+
+
+def _one(store: Store, filters: Filters, words: Language, workload: str) -> Component:
+    above = (words("workload.title"), filters.href("/workload"))
+    life = life_of(store, filters, workload)
+    if life is None:
+        return parts.page(
+            parts.titles(filters, words, workload, trail=[above]), states.nothing_here(words("workload.unknown"))
+        )
+    trail = _trail(life, filters, above)
+    if life.window is None:
+        own = span_key(*(filters.local(at).replace(tzinfo=None, minute=0, second=0, microsecond=0) + extra
+                         for at, extra in ((life.start_at, timedelta(0)), (life.until, HOUR))))  # fmt: skip
+        link = dcc.Link(
+            words("workload.own_time"), href=filters.href("/workload", workload=workload, period=own), className="gl-go"
+        )
+        return parts.page(
+            parts.titles(filters, words, workload, trail=trail),
+            states.nothing(workload, words("workload.not_then"), link),
+        )
+    rows = filters.rows(store, __file__, "hours", workload=workload, **life.bounds())
+    total = amounts([{**row, **_PLATFORM} for row in rows])
+    return parts.page(
+        parts.titles(filters, words, workload, coverage=total.coverage, trail=trail),
+        _headline(life, total, filters, words),
+        parts.card(
+            words("workload.timeline"),
+            words("workload.timeline_is", step=duration(step_seconds(life.window))),
+            timeline(store, filters, life, words),
+            tool=parts.legend(ALLOCATED, words),
+        ),
+        parts.split(
+            _charges_card(store, filters, life, total, words),
+            parts.card(
+                words("workload.advice"),
+                words("workload.advice_is"),
+                dcc.Store(id="workload-advised", data=workload),
+                html.Div(html.P(words("workload.advice_wait"), className="gl-nothing"), id="workload-advice"),
+            ),
+        ),
+        parts.split(_events_card(life, filters, words), _hours_card(rows, filters, words), class_name="gl-late"),
+    )
+
+
+_PLATFORM = dict.fromkeys(("unallocated", "unavailable", "unallocated_cost", "unavailable_cost"), 0.0)
+"""What a workload never has."""
+
+
+def _trail(life: Life, filters: Filters, above: tuple[str, str]) -> list[tuple[str, str]]:
+    if not life.claims:
+        return [above]
+    tenant, project = life.claims[-1]["tenant"], life.claims[-1]["project"]
+    return [
+        (tenant, filters.href("/tenants", tenant=tenant, project=None)),
+        (project, filters.href("/tenants", tenant=tenant, project=project)),
+    ]
+
+
+def _headline(life: Life, total: Amounts, filters: Filters, words: Language) -> Component:
+    currency = filters.currency
+    idle = total.costs["idle"] if total.costs else None
+    last = life.events[-1] if life.events else None
+    state = words.of(f"event.{last['event']}", last["event"]) if last else UNKNOWN
+    since = words.moment(filters.local(last["ts"])) if last else ""
+    return parts.headline(
+        [
+            Figure(words("workload.state"), state, "", since),
+            Figure(words("workload.waited"), duration(life.waited_seconds), "", words("workload.waited_is")),
+            Figure(words("workload.ran"), duration(life.ran_seconds), "", words.count("workload.on", life.devices)),
+            Figure(
+                words("tenants.efficiency"),
+                percent(total.efficiency),
+                words("tenants.of_metered"),
+                words("part.coverage", share=percent(total.coverage)),
+                "used",
+            ),
+            Figure(
+                words("overview.cost"),
+                money(total.list_cost, currency),
+                "",
+                words("overview.billed", amount=money(total.billed_cost, currency)),
+            ),
+            Figure(
+                words("overview.waste"),
+                money(idle, currency),
+                "",
+                words("overview.waste_is", share=percent(idle, total.allocated_cost)),
+                "idle",
+            ),
+        ]
+    )
+
+
+def _charges_card(store: Store, filters: Filters, life: Life, total: Amounts, words: Language) -> Component:
+    rows = filters.rows(store, __file__, "charges", workload=life.workload, **life.bounds())
+    currency = filters.currency
+    cells = [
+        [
+            html.Span([row["sku"] or words("workload.no_sku"), html.Small(_kind(row))]),
+            hours(row["gpu_hours"]),
+            UNKNOWN if row["unit_price"] is None else f"{symbol(currency)}{row['unit_price']:,.4g}",
+            money(row["list_cost"], currency),
+            money(row["billed_cost"], currency),
+        ]
+        for row in rows
+    ]
+    heads = [words(f"workload.{name}") for name in ("sku", "quantity", "price", "list", "billed")]
+    cells.append([words("tenants.all"), hours(total.allocated), "", money(total.list_cost, currency),
+                  money(total.billed_cost, currency)])  # fmt: skip
+    return parts.card(words("workload.charges"), words("workload.charges_is"), parts.table(heads, cells, "gl-with-sum"))
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    return " · ".join(part for part in (row["model"], row["partition_profile"]) if part)
+
+
+def _events_card(life: Life, filters: Filters, words: Language) -> Component:
+    items = [
+        html.Li(
+            [
+                html.Span(className=f"gl-dot gl-event-{event['event']}"),
+                html.Span(
+                    [
+                        html.Strong(words.of(f"event.{event['event']}", event["event"])),
+                        html.Small(_said(event, words)),
+                    ]
+                ),
+                html.Small(words.moment(filters.local(event["ts"])), className="gl-since"),
+            ]
+        )
+        for event in life.events
+    ]
+    return parts.card(
+        words("workload.events"),
+        words("workload.events_is"),
+        html.Ul(items, className="gl-quality gl-fires gl-tall")
+        if items
+        else states.nothing_here(words("workload.no_events")),
+    )
+
+
+def _said(event: Mapping[str, Any], words: Language) -> str:
+    """Reason, message and place of an event, as far as they are told."""
+    place = ", ".join(event["nodes"])
+    where = words("workload.at", devices=words.count("workload.gpus", event["devices"]), nodes=place) if place else ""
+    return " · ".join(part for part in (event["reason"], event["message"], event["actor"], where) if part)
+
+
+def _hours_card(rows: Rows, filters: Filters, words: Language) -> Component:
+    """The smallest entries that the books know: an hour of the workload; each leads to that hour of the page."""
+    currency = filters.currency
+    workload = filters.more["workload"]
+    columns = [
+        grids.link("name", words("workload.hour"), minimum=120, flex=1.4),
+        grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
+        grids.number("used", words("kind.used"), shape=",.2f"),
+        grids.number("idle", words("kind.idle"), shape=",.2f"),
+        grids.number("unmetered", words("kind.unmetered"), shape=",.2f"),
+        grids.money("list_cost", words("account.cost"), currency),
+    ]
+    shown = []
+    for row in rows:
+        local = filters.local(row["hour"])
+        start = local.replace(tzinfo=None)
+        allocated = row["used"] + row["idle"] + row["unmetered"]
+        shown.append(
+            {
+                "name": words.moment(local),
+                "href": filters.href("/workload", workload=workload, period=span_key(start, start + HOUR)),
+                **{name: row[name] for name in ("used", "idle", "unmetered", "list_cost")},
+                "allocated": allocated,
+                "use": row["used"] / allocated if allocated else None,
+            }
+        )
+    return parts.card(
+        words("workload.hours"),
+        words("workload.hours_is"),
+        grids.grid(columns, shown, words, "workload-hours"),
+        class_name="gl-table-card",
+    )
+
+
+def advice(store: Store, filters: Filters, words: Language) -> Component:
+    """What the workload could do cheaper, judged by the last days of its time in the period."""
+    life = life_of(store, filters, filters.more.get("workload", ""))
+    if life is None or life.window is None:
+        return states.nothing_here(words("workload.no_advice"))
+    start, end = life.window
+    span = Span(max(start, end - ADVISED), end)
+    report = savings(store, span)
+    found = [one for one in report.recommendations if life.workload in one.workloads]
+    judged = f"{words.moment(filters.local(span.start))} – {words.moment(filters.local(span.end))}"
+    if not found:
+        why = next((one.reason for one in report.not_judged if one.workload == life.workload), "")
+        said = words("workload.not_judged", why=why) if why else words("workload.no_advice")
+        return html.Div([states.nothing_here(said), html.P(words("workload.judged", by=judged), className="gl-note")])
+    items = [
+        html.Li(
+            [
+                html.Span(className="gl-dot gl-warn"),
+                html.Span(
+                    [
+                        html.Strong(words.of(f"advice.{one.kind}", one.kind)),
+                        html.Small(one.what),
+                        html.Small(
+                            words(
+                                "workload.saves",
+                                amount=money(one.monthly_amount, one.currency or ""),
+                                confidence=words.of(f"confidence.{one.confidence}", one.confidence),
+                            )
+                        ),
+                    ]
+                ),
+            ]
+        )
+        for one in found
+    ]
+    return html.Div(
+        [html.Ul(items, className="gl-quality"), html.P(words("workload.judged", by=judged), className="gl-note")]
+    )
+
+
+def callbacks(app: Dash, ask: Ask) -> None:
+    async def advised(_: str, search: str) -> Any:
+        return await ask(advice, search)
+
+    app.callback(Output("workload-advice", "children"), Input("workload-advised", "data"), State("url", "search"))(
+        advised
+    )
+    app.clientside_callback(
+        ClientsideFunction("gl", "find"),
+        Output("url", "search", allow_duplicate=True),
+        Input("workload-find", "value"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )
+
+
+PAGE = Page(
+    "/workload",
+    "workload.title",
+    30,
+    layout,
+    icon="M3 12h4l3-8 4 16 3-8h4",
+    callbacks=callbacks,
+)

@@ -1,0 +1,11 @@
+-- One row: something happened to the workload, as its source told it, in order. devices: that it named.
+-- Parameters: workload String
+SELECT
+    ts, event, allocation_id, anyLast(reason) AS reason, anyLast(message) AS message, anyLast(actor) AS actor,
+    max(gpus) AS gpus, arraySort(groupUniqArrayIf(node, node != '')) AS nodes, uniqExactIf(device_id, device_id != '') AS devices
+FROM events
+WHERE workload_id = {workload:String}
+GROUP BY ts, event, allocation_id
+ORDER BY ts, indexOf(['submitted', 'started', 'resumed', 'resized', 'suspended', 'preempted'], event) = 0,
+    indexOf(['submitted', 'started', 'resumed', 'resized', 'suspended', 'preempted'], event)
+LIMIT 500

@@ -1,0 +1,226 @@
+"""What a workload held, what happened to it and what was measured of it, on one axis of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import plotly.graph_objects as go
+from dash.development.base_component import Component
+from plotly.subplots import make_subplots
+
+from dashboards import figures, parts
+from dashboards.filters import Filters
+from dashboards.kinds import IDLE, UNMETERED, USED
+from dashboards.languages import Language
+from dashboards.pages.workload.life import HOUR_SECONDS, Life, step_seconds
+from warehouse.store import Store
+
+LANES = 16
+"""Devices drawn one by one; a bigger job shows the first of them."""
+GOOD, PLAIN, WARN, BAD = "#22a38b", "#3f6ce6", "#c46f06", "#c4352f"
+COLOURS = {"started": GOOD, "resumed": GOOD, "resized": PLAIN, "finished": PLAIN, "cancelled": WARN, "suspended": WARN,
+           "failed": BAD, "preempted": BAD, "rejected": BAD}  # fmt: skip
+Rows = Sequence[Mapping[str, Any]]
+Lane = tuple[str, str, str]
+"""Node, device, partition."""
+
+
+def timeline(store: Store, filters: Filters, life: Life, words: Language) -> Component:
+    assert life.window is not None
+    seconds = step_seconds(life.window)
+    asked = {"workload": life.workload, **life.bounds()}
+    if seconds == HOUR_SECONDS:
+        measured = filters.rows(store, __file__, "sampled_hours", **asked)
+    else:
+        measured = filters.rows(store, __file__, "samples", seconds=seconds, **asked)
+    slowed = filters.rows(store, __file__, "interference", seconds=seconds, **asked)
+    used = filters.rows(store, __file__, "hours", **asked)
+    figure, height = draw(life, filters, used, measured, slowed, words)
+    return parts.graph(figure, words("workload.timeline_says"), "workload-timeline", height)
+
+
+def draw(
+    life: Life, filters: Filters, used: Rows, measured: Rows, slowed: Rows, words: Language
+) -> tuple[go.Figure, int]:
+    """The figure, and how high it is in pixels."""
+    assert life.window is not None
+    offset = filters.local(life.window[0]).utcoffset()
+    assert offset is not None
+
+    def at(moment: datetime) -> datetime:
+        """Local time at the window's first offset: an axis knows no zones."""
+        return (moment.astimezone(UTC) + offset).replace(tzinfo=None)
+
+    lanes: list[Lane] = list(
+        dict.fromkeys((claim["node"], claim["device_id"], claim["partition_id"]) for claim in life.claims)
+    )
+    shown = lanes[:LANES]
+    rows: list[tuple[str, int]] = [("held", 34 + 20 * max(1, len(shown))), ("use", 100), ("utilization", 100)]
+    if any(row["memory_bytes"] is not None for row in measured):
+        rows.append(("memory", 84))
+    if any(row["power_watts"] is not None for row in measured):
+        rows.append(("power", 84))
+    if slowed:
+        rows.append(("slowdown", 84))
+    inside = sum(height for _, height in rows)
+    figure = make_subplots(
+        rows=len(rows),
+        cols=1,
+        shared_xaxes=True,
+        vertical_spacing=26 / (inside + 26 * len(rows)),
+        row_heights=[height for _, height in rows],
+        subplot_titles=[words(f"timeline.{name}") for name, _ in rows],
+    )
+    place = {name: number for number, (name, _) in enumerate(rows, 1)}
+    _held(figure, life, shown, at, filters, words)
+    _use(figure, used, place["use"], at, words)
+    series = {
+        "utilization": (figures.PALETTE[0], [_scaled(row["utilization"], 100) for row in measured], "%{y:.1f} %"),
+        "memory": (figures.PALETTE[3], [_scaled(row["memory_bytes"], 2**-30) for row in measured], "%{y:.1f} GiB"),
+        "power": (figures.PALETTE[1], [row["power_watts"] for row in measured], "%{y:,.0f} W"),
+    }
+    step = timedelta(seconds=step_seconds(life.window))
+    for name, (colour, values, said) in series.items():
+        if name in place:
+            x, y = _gapped([at(row["step"]) for row in measured], values, step)
+            _line(figure, place[name], x, y, colour, said, name, words)
+    if slowed:
+        x, y = _gapped([at(row["step"]) for row in slowed], [row["slowdown"] for row in slowed], step)
+        _line(figure, place["slowdown"], x, y, figures.PALETTE[4], "%{y:.2f} x", "slowdown", words)
+        figure.add_hline(1, line={"width": 1, "dash": "dot", "color": figures.GRID}, row=place["slowdown"], col=1)
+    height = inside + 26 * len(rows) + 46
+    figures.dressed(figure, words, margin={"l": 120, "r": 12, "t": 26, "b": 30}, barmode="stack", bargap=0.2)
+    figure.update_layout(hoversubplots="axis", height=height)
+    figure.update_xaxes(range=[at(life.window[0]), at(life.window[1])], tickformat=words("time.axis"))
+    figure.update_yaxes(nticks=4)
+    figure.update_yaxes(range=[0, 105], ticksuffix=" %", row=place["utilization"], col=1)
+    figure.update_yaxes(rangemode="normal", row=1, col=1)
+    for title in figure.layout.annotations:
+        title.update(x=0, xanchor="left", font={"size": 12}, xref="paper")
+    return figure, height
+
+
+def _lane(claim: Mapping[str, Any]) -> Lane:
+    return claim["node"], claim["device_id"], claim["partition_id"]
+
+
+def _held(
+    figure: go.Figure,
+    life: Life,
+    shown: Sequence[Lane],
+    at: Any,
+    filters: Filters,
+    words: Language,
+) -> None:
+    """A lane a device, and what happened above them."""
+    number = {lane: place for place, lane in enumerate(shown, 1)}
+    x: list[datetime | None] = []
+    y: list[int | None] = []
+    said: list[list[str] | None] = []
+    for claim in life.claims:
+        lane = number.get(_lane(claim))
+        if lane is None:
+            continue
+        ends = claim["end_at"] or life.until
+        start, end = (words.moment(filters.local(moment)) for moment in (claim["start_at"], ends))
+        text = [claim["device_id"], claim["partition_profile"] or claim["model"], start, end]
+        x += [at(claim["start_at"]), at(ends), None]
+        y += [lane, lane, None]
+        said += [text, text, None]
+    figure.add_scatter(
+        x=x,
+        y=y,
+        mode="lines",
+        line={"color": PLAIN, "width": 13},
+        opacity=0.8,
+        customdata=said,
+        hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]} – %{customdata[3]}<extra></extra>",
+        row=1,
+        col=1,
+    )
+    figure.add_scatter(
+        x=[at(event["ts"]) for event in life.events],
+        y=[0] * len(life.events),
+        mode="markers",
+        marker={
+            "size": 11,
+            "symbol": "diamond",
+            "color": [COLOURS.get(event["event"], "#6f7f9c") for event in life.events],
+        },
+        cliponaxis=False,
+        customdata=[
+            [
+                words.of(f"event.{event['event']}", event["event"]),
+                " ".join(part for part in (event["reason"], event["message"]) if part),
+                words.moment(filters.local(event["ts"])),
+            ]
+            for event in life.events
+        ],
+        hovertemplate="<b>%{customdata[0]}</b> %{customdata[2]}<br>%{customdata[1]}<extra></extra>",
+        row=1,
+        col=1,
+    )
+    names = [words("timeline.events"), *(f"{node} · {(part or device)[-6:]}" for node, device, part in shown)]
+    figure.update_yaxes(
+        range=[len(shown) + 0.7, -0.7], tickvals=list(range(len(names))), ticktext=names, showgrid=False, row=1, col=1
+    )
+
+
+def _use(figure: go.Figure, used: Rows, row: int, at: Any, words: Language) -> None:
+    """GPU-hours of each kind, hour by hour, from the books."""
+    for kind in (USED, IDLE, UNMETERED):
+        figure.add_bar(
+            x=[at(hour["hour"]) for hour in used],
+            y=[hour[kind.key] for hour in used],
+            width=3600 * 1000,
+            offset=0,
+            name=words(f"kind.{kind.key}"),
+            marker={"color": kind.colour, "line": {"width": 0}},
+            hovertemplate="%{y:,.2f}",
+            row=row,
+            col=1,
+        )
+
+
+def _line(
+    figure: go.Figure,
+    row: int,
+    at: Sequence[datetime],
+    values: Sequence[float | None],
+    colour: str,
+    said: str,
+    name: str,
+    words: Language,
+) -> None:
+    figure.add_scatter(
+        x=list(at),
+        y=list(values),
+        mode="lines",
+        line={"color": colour, "width": 1.6},
+        connectgaps=False,
+        name=words(f"timeline.{name}"),
+        hovertemplate=said,
+        row=row,
+        col=1,
+    )
+
+
+def _gapped(
+    at: Sequence[datetime], values: Sequence[float | None], step: timedelta
+) -> tuple[list[datetime], list[float | None]]:
+    """Each value from its step's begin to its end; between steps that do not touch there is nothing."""
+    x: list[datetime] = []
+    y: list[float | None] = []
+    for moment, value in zip(at, values, strict=True):
+        if x and x[-1] != moment:
+            x.append(x[-1])
+            y.append(None)
+        x += [moment, moment + step]
+        y += [value, value]
+    return x, y
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
