@@ -18,7 +18,7 @@ from scheduler.cycle.elastic import grow
 from scheduler.cycle.order import Line, Lines
 from scheduler.cycle.preempt import NoEviction, evict_for
 from scheduler.cycle.reasons import Blocked, LiveWaiting, Waiting
-from scheduler.cycle.rights import FAIR_SHARE, PRIORITY, QUEUE, RECLAIM, SURPLUS
+from scheduler.cycle.rights import FAIR_SHARE, PRIORITY, QUEUE, RECLAIM, SURPLUS, Rights
 from scheduler.cycle.state import FOREVER, JobClass, State, units_of
 from scheduler.cycle.trial import Promise, Trial, consume
 from scheduler.model import EntitlementClass, Grant, Job, Plan, Preempt, Reason, Resize, Start
@@ -220,7 +220,25 @@ class _Cycle:
 
     def _skips(self, kind: JobClass) -> bool:
         """Whether nothing has changed for a class since it was last found blocked."""
-        return kind.tested_at == self.state.freed and self.now < kind.retry_at
+        if kind.tested_at != self.state.freed or self.now >= kind.retry_at:
+            return False
+        if not self.state.explain or kind.tested_after == self.state.starts:
+            return True
+        # Others have started since: promises may lie elsewhere now, and there may be somebody who gives way.
+        return kind.verdict != reasons.KEPT and not self._may_evict(kind)
+
+    def _may_evict(self, kind: JobClass) -> bool:
+        """Whether there is anybody who would have to give way."""
+        whose = (kind.account, kind.priority, len(self.trial.started))
+        if kind.amount >= self.powerless.get(whose, kind.amount + 1):
+            return False
+        position = self.trial.charges
+        self.trial.charge(kind, kind.amount, kind.replicas)
+        found = Rights(self.trial, kind).any()
+        self.trial.undo_charges(position)
+        if not found:
+            self.powerless[whose] = kind.amount
+        return found
 
     def _has_news(self, kind: JobClass) -> bool:
         """Whether a class is to be tried again, or told again why it waits."""
@@ -230,6 +248,7 @@ class _Cycle:
 
     def _note(self, kind: JobClass, verdict: str) -> None:
         kind.tested_at, kind.retry_at, kind.verdict = self.state.freed, FOREVER, verdict
+        kind.tested_after = self.state.starts
 
     # Promises
 
@@ -297,7 +316,7 @@ class _Cycle:
         not taken place.
         """
         old, policies = self.state.promised, self.state.policies
-        if not isinstance(old, Promised):
+        if not isinstance(old, Promised) or self.state.explain:
             return False
         if old.freed != self.state.freed and self.now - old.at >= policies.backfill_seconds:
             return False

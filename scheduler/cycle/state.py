@@ -42,10 +42,11 @@ FOREVER = float("inf")
 class JobClass:
     """Pending jobs that are alike. amount: device units of the smallest gang.   jobs: (submitted_at, job_id), in order.
 
-    tested_at: `State.freed` when its first job was last found not to start; nothing but more room changes that before
-    `retry_at`.   unpromised_at: the same of when no known end would make room for it.   search_again_at: no
-    victims are looked for before.   verdict: the code of why.   shortest: least time limit that was tried in vain where
-    only promises are in the way; a shorter job is tried.   why, explained_at: all reasons, as of that time.
+    tested_at, tested_after: `State.freed` and `State.starts` when its first job was last found not to start; until
+    `retry_at` only more room changes that, or, once others have started, somebody who gives way.   unpromised_at:
+    `State.freed` when no known end would make room for it.   search_again_at: no victims are looked for before.
+    verdict: the code of why.   shortest: least time limit that was tried in vain where only promises are in the way; a
+    shorter job is tried.   why, explained_at: all reasons, as of that time.
     """
 
     key: Hashable
@@ -62,6 +63,7 @@ class JobClass:
     unpromised_at: int = -1
     search_again_at: float = -FOREVER
     verdict: str = ""
+    tested_after: int = 0
     shortest: float = -FOREVER
     why: tuple[Reason, ...] = ()
     explained_at: float = -FOREVER
@@ -141,6 +143,7 @@ class State:
         self.expectation_errors: list[float] = []
         self.version = 0
         self.freed = 0
+        self.starts = 0
         self._edges = 0
         self._classes: dict[Hashable, JobClass] = {}
         self._dependents: dict[str, list[str]] = {}
@@ -206,6 +209,7 @@ class State:
         if job.max_replicas > job.min_replicas:
             self.elastic[job.job_id] = running
         self.started_since.append((job.job_id, running.ends_by, grants, job.request))
+        self.starts += 1
         self._line_up(running)
         promised = self.expected.pop(job.job_id, None)
         if promised is not None:
