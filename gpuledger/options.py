@@ -41,6 +41,13 @@ Routing = Annotated[
         "--routing", envvar="GPULEDGER_ALERT_ROUTING", help="Who is told of which alerts (YAML); without it nobody is."
     ),
 ]
+Reports = Annotated[
+    Path | None,
+    typer.Option(
+        "--reports", envvar="GPULEDGER_REPORTS", help="Who gets which report by mail (YAML, docs/reports.md).",
+        dir_okay=False,
+    ),
+]  # fmt: skip
 SignIn = Annotated[
     Path | None,
     typer.Option(

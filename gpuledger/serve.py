@@ -97,11 +97,13 @@ def serve(
     app: ASGIApp | None = None,
     tls: Tls | None = None,
     alerts: AlertSettings | None = None,
+    reports: Path | None = None,
 ) -> None:
     """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once.
 
     app: what is served, by default the dashboard.   alerts: evaluated and told every minute; None: never.
-    Errors: LedgerError if the certificate, the alert rules or their routing are of no use.
+    reports: a file that says who gets which report by mail; None: nobody.
+    Errors: LedgerError if the certificate, the alert rules, their routing or the reports' file are of no use.
     """
     import uvicorn
 
@@ -130,6 +132,10 @@ def serve(
             from alerts.periodic import alerting
 
             stack.enter_context(alerting(store, alerts))
+        if reports is not None:
+            from dashboards.reports.periodic import reporting
+
+            stack.enter_context(reporting(store, reports))
         server.run(sockets=[listener])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import smtplib
 import ssl
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from alerts.rule import Part
 from alerts.secrets import Secret, hidden
 from alerts.transports import TIMEOUT_SECONDS, AlertLike, SendError, rfc3339, words
 
+log = logging.getLogger(__name__)
 SHOWN = 100
 
 
@@ -37,6 +39,10 @@ class Email(Part):
         return [self]
 
     def send(self, alerts: Sequence[AlertLike], now: datetime) -> None:
+        self.post(message(alerts, self.from_, self.to, now))
+
+    def post(self, mail: EmailMessage) -> None:
+        """Sends a mail that is ready. Errors: SendError; AlertError if a secret is missing."""
         password = self.password.read() if self.password is not None else ""
         try:
             with self._connection() as server:
@@ -44,7 +50,9 @@ class Email(Part):
                     server.starttls(context=ssl.create_default_context())
                 if self.username:
                     server.login(self.username, password)
-                server.send_message(message(alerts, self.from_, self.to, now))
+                for address, why in server.send_message(mail).items():
+                    # The others have it: all of it again would be worse.
+                    log.warning("mail: %s was refused: %s", address, why)
         except smtplib.SMTPResponseException as error:
             refused = 500 <= error.smtp_code < 600
             raise SendError(hidden(f"answered {error.smtp_code}", [password]), refused) from None

@@ -104,14 +104,14 @@ def platform_statement(store: Store, period: Period) -> Statement:
             "rate_card": books.closed_with or (books.current.version if books.current else ""),
             "pools": pools,
             "totals": {name: _total(pool[name] for pool in pools) for name in names},
-            "days": _days(store, period, None),
+            "days": days_of(store, period, None),
             "notes": _missing(period, books.closed_until),
         }
     )
 
 
 def _tenant_statement(store: Store, period: Period, invoice: Invoice) -> Statement:
-    days = _days(store, period, invoice.tenant)
+    days = days_of(store, period, invoice.tenant)
     params = {**span(period), "tenant": invoice.tenant, "top": TOP}
     rows = store.rows(read_sql(__file__, "statement_workloads"), params)
     notes = list(invoice.document["notes"])
@@ -138,7 +138,7 @@ _SLACK = Decimal("0.000001")
 """GPU-hours that a month's sum may differ from the sum of its days, each rounded to nine digits."""
 
 
-def _days(store: Store, period: Period, tenant: str | None) -> list[dict[str, Any]]:
+def days_of(store: Store, period: Period, tenant: str | None) -> list[dict[str, Any]]:
     """Every day of the period. What is not closed is None; a closed day in which nothing was held is zero."""
     kinds = HELD if tenant is not None else FLEET
     timezone = billing_timezone(store)

@@ -16,6 +16,7 @@ COMMANDS = (
     "insights",
     "opencost",
     "invoice",
+    "report",
     "issued",
     "export",
     "replay",

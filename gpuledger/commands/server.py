@@ -42,6 +42,7 @@ def server(
     sign_in: options.SignIn = None,
     rules: options.Rules = None,
     routing: options.Routing = None,
+    reports: options.Reports = None,
     insecure_no_sign_in: options.NoSignIn = False,
     insecure_plain_http: Annotated[
         bool, typer.Option("--insecure-plain-http", help="Take tokens without TLS on an address that others reach.")
@@ -65,7 +66,8 @@ def server(
             say(f"  Records           {url}api/v1/records/   (Ctrl-C ends it)")
             if not no_dashboard:
                 say(f"  Dashboard         {url}")
-            serve(opened, listener, close_hourly=True, app=app, tls=tls, alerts=AlertSettings(rules, routing))
+            alerts = AlertSettings(rules, routing)
+            serve(opened, listener, close_hourly=True, app=app, tls=tls, alerts=alerts, reports=reports)
     say("stopped; the store is closed and free")
 
 

@@ -42,6 +42,7 @@ def up(
     sign_in: options.SignIn = None,
     rules: options.Rules = None,
     routing: options.Routing = None,
+    reports: options.Reports = None,
     insecure_no_sign_in: options.NoSignIn = False,
 ) -> None:
     """Hold the store, close its books every hour, watch for alerts and serve the dashboard, until Ctrl-C."""
@@ -62,7 +63,8 @@ def up(
             _say_where(opened, url_of(listener))
             # The demo's month is over: nothing is to be closed, and nobody to be told that its data stopped.
             live = None if demo else AlertSettings(rules, routing)
-            serve(opened, listener, close_hourly=not demo, app=dashboard(opened, listener, sign_in), alerts=live)
+            app = dashboard(opened, listener, sign_in)
+            serve(opened, listener, close_hourly=not demo, app=app, alerts=live, reports=None if demo else reports)
             say("stopped; the store is closed and free")
     if made is not None and not made.proof.balanced:
         raise typer.Exit(1)

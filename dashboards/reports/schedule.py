@@ -1,0 +1,154 @@
+"""Who gets which report when: a YAML file.
+
+smtp: {host: mail.example.org, from: gpuledger@example.org}     # port, security, username, password: docs/alerts.md
+at: "08:00"                          # in the billing zone, on the day after the period
+reports:
+  - {tenant: vision, every: week, to: [lead@example.org]}       # Monday to Sunday
+  - {tenant: "*", every: month, to: [finance@example.org]}      # a glob: a report for each that held something
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from alerts.transports.email import Email
+from billing import audit
+from billing.ledger_report import billing_timezone, closed_period, ledger_report
+from billing.periods import Period, parse_period
+from dashboards.reports.mail import message
+from dashboards.reports.report import ReportError, tenant_report
+from warehouse.store import Store
+from warehouse.written_files import first_error, read_yaml
+
+SENT = "report.send"
+"""In the audit."""
+HINT = "See docs/reports.md for an example"
+MODE = ConfigDict(extra="forbid", frozen=True)
+Every = Literal["week", "month"]
+
+
+class Wanted(BaseModel):
+    """tenant: a name or a glob.   to: addresses."""
+
+    model_config = MODE
+
+    tenant: Annotated[str, Field(min_length=1)]
+    every: Every
+    to: Annotated[tuple[Annotated[str, Field(pattern=r"^[^@\s,]+@[^@\s,]+$")], ...], Field(min_length=1)]
+
+
+class Schedule(BaseModel):
+    """smtp: of the transport Email, without `to`.   at: local time."""
+
+    model_config = MODE
+
+    smtp: dict[str, Any]
+    at: time = time(8)
+    reports: Annotated[tuple[Wanted, ...], Field(min_length=1)]
+
+    @field_validator("at", mode="before")
+    @classmethod
+    def _clock(cls, at: Any) -> Any:
+        # YAML reads 08:00 without quotes as minutes.
+        return time(at // 60, at % 60) if isinstance(at, int) and 0 <= at < 24 * 60 else at
+
+    @field_validator("smtp")
+    @classmethod
+    def _usable(cls, smtp: dict[str, Any]) -> dict[str, Any]:
+        if "to" in smtp:
+            raise ValueError("has no `to`: each report says whom it goes to")
+        Email.model_validate({**smtp, "to": ["somebody@example.org"]})
+        return smtp
+
+    def email(self, to: tuple[str, ...]) -> Email:
+        return Email.model_validate({**self.smtp, "to": to})
+
+
+@dataclass(frozen=True)
+class Due:
+    """A report that is to be sent. name: under which the audit has it, once it is."""
+
+    wanted: Wanted
+    tenant: str
+    period: Period
+    name: str
+
+
+def load_schedule(path: Path) -> Schedule:
+    """The schedule of a file. Errors: ReportError naming the key and what fits."""
+    content = read_yaml(path, "a schedule of reports", HINT, ReportError)
+    try:
+        return Schedule.model_validate(content)
+    except ValidationError as mistake:
+        parts: Mapping[str, Mapping[str, type[BaseModel]]] = {"reports": {"*": Wanted}}
+        raise first_error(str(path), mistake, Schedule, parts, ReportError) from None
+
+
+def last_period(every: Every, now: datetime, timezone: str, at: time) -> Period:
+    """The last week or month that was over, and whose report's time of day had come, before `now`."""
+    local = now.astimezone(ZoneInfo(timezone))
+    today = local.date() if local.time() >= at else local.date() - timedelta(days=1)
+    if every == "month":
+        return parse_period((today.replace(day=1) - timedelta(days=1)).strftime("%Y-%m"), timezone)
+    monday = today - timedelta(days=today.weekday())
+    return parse_period(f"{monday - timedelta(days=7)}..{monday}", timezone)
+
+
+def due(store: Store, schedule: Schedule, now: datetime) -> Iterator[Due]:
+    """What is to be sent now: of the last week or month, once the books are closed to its end, what was not sent.
+
+    A period that was over before that is not made up for: a new schedule does not tell of the past.
+    """
+    zone, closed = billing_timezone(store), closed_period(store)
+    sent = {row["object"] for row in audit.history(store, SENT)}
+    for wanted in schedule.reports:
+        period = last_period(wanted.every, now, zone, schedule.at)
+        if closed is None or closed.end < period.end or closed.start > period.start:
+            continue
+        holders = sorted(str(row["tenant"]) for row in ledger_report(store, period, ("tenant",)).rows)
+        for tenant in holders:
+            name = name_of(tenant, period, zone, wanted.to)
+            if tenant and fnmatchcase(tenant, wanted.tenant) and name not in sent:
+                sent.add(name)
+                yield Due(wanted, tenant, period, name)
+
+
+def send(store: Store, schedule: Schedule, one: Due, now: datetime, actor: str = "gpuledger") -> None:
+    """Sends a report, and notes it: a kill in between sends it again.
+
+    Errors: SendError; LedgerError if it cannot be made, or a secret is missing.
+    """
+    email = schedule.email(one.wanted.to)
+    email.post(message(tenant_report(store, one.tenant, one.period, now), email.from_, email.to, now))
+    audit.record(store, now, actor, SENT, one.name, "", {"to": list(one.wanted.to), "every": one.wanted.every})
+
+
+def name_of(tenant: str, period: Period, timezone: str, to: tuple[str, ...]) -> str:
+    """Like `vision 2026-10-05..2026-10-12 to lead@example.org`."""
+    first, after = (_day(at, timezone) for at in (period.start, period.end))
+    return f"{tenant} {first}..{after} to {', '.join(to)}"
+
+
+def _day(at: datetime, timezone: str) -> date:
+    return at.astimezone(ZoneInfo(timezone)).date()
+
+
+def wanted_by(schedule: Schedule, tenant: str, to: tuple[str, ...] = ()) -> list[Wanted]:
+    """Who gets a tenant's report when somebody sends it by hand: `to`, else all whom the file names for it, once.
+
+    Errors: ReportError if that is nobody.
+    """
+    named = to or tuple(
+        dict.fromkeys(address for one in schedule.reports if fnmatchcase(tenant, one.tenant) for address in one.to)
+    )
+    if not named:
+        raise ReportError(f"report of {tenant}", "the file names nobody for it", "Say who: --to ADDRESS")
+    return [Wanted(tenant=tenant, every="month", to=named)]

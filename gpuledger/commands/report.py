@@ -1,0 +1,92 @@
+"""`gpuledger report`: a tenant's week or month by mail (docs/reports.md)."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import say
+from warehouse.errors import LedgerError
+from warehouse.store import migrate, open_store
+
+report = typer.Typer(no_args_is_help=True)
+Tenant = Annotated[str, typer.Option("--tenant", help="Whose.")]
+PeriodText = Annotated[str, typer.Option("--period", help="A month (2026-10), a day or START..END.")]
+Settings = Annotated[
+    Path,
+    typer.Option("--reports", envvar="GPULEDGER_REPORTS", help="How mail is sent, and who gets what.", dir_okay=False),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(report, name="report", help="A tenant's week or month by mail.")
+
+
+@report.command("preview")
+def preview(
+    tenant: Tenant,
+    period: PeriodText,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="An HTML file, with its chart in it.", show_default="text on the terminal"),
+    ] = None,
+    store: options.Store = "",
+) -> None:
+    """Show a report, and send it to nobody."""
+    from billing.ledger_report import billing_timezone
+    from billing.periods import parse_period
+    from dashboards.reports.pages import as_html, as_text, chart
+    from dashboards.reports.report import tenant_report
+
+    with open_store(store) as opened:
+        migrate(opened)
+        asked = parse_period(period, billing_timezone(opened))
+        made = tenant_report(opened, tenant, asked, datetime.now(UTC))
+    if out is None:
+        sys.stdout.write(as_text(made))
+        return
+    image = base64.b64encode(chart(made)).decode()
+    out.write_text(as_html(made, f"data:image/png;base64,{image}"), encoding="utf-8")
+    say(f"{out}: {made.tenant}, {made.title}")
+
+
+@report.command("send")
+def send(
+    reports: Settings,
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose; without it what is due.")] = "",
+    period: Annotated[str, typer.Option("--period", help="A month (2026-10), a day or START..END.")] = "",
+    to: Annotated[list[str] | None, typer.Option("--to", help="Instead of whom the file names.")] = None,
+    store: options.Store = "",
+) -> None:
+    """Send a tenant's report now, or all that are due. Exit 1 if one could not be sent."""
+    if bool(tenant) != bool(period) or (to and not tenant):
+        raise LedgerError("report send", "--tenant and --period go together, and --to with them", "Give both, or none")
+    from alerts.transports import SendError
+    from billing.audit import whoever
+    from billing.ledger_report import billing_timezone
+    from billing.periods import parse_period
+    from dashboards.reports import schedule as schedules
+    from dashboards.reports.periodic import send_due
+
+    schedule, now = schedules.load_schedule(reports), datetime.now(UTC)
+    with open_store(store) as opened:
+        migrate(opened)
+        if not tenant:
+            sent, failed = send_due(opened, schedule, now)
+            say(f"{sent} sent, {failed} failed" if sent or failed else "nothing is due")
+            raise typer.Exit(1 if failed else 0)
+        zone = billing_timezone(opened)
+        asked = parse_period(period, zone)
+        for wanted in schedules.wanted_by(schedule, tenant, tuple(to or ())):
+            name = schedules.name_of(tenant, asked, zone, wanted.to)
+            try:
+                schedules.send(opened, schedule, schedules.Due(wanted, tenant, asked, name), now, whoever())
+            except SendError as error:
+                raise LedgerError(f"report {name}", f"was not sent: {error}", "Check smtp in the file") from error
+            say(f"sent: {name}")

@@ -1,0 +1,248 @@
+"""Reports by mail: their figures and looks, when they are due, and that they arrive once at a real mail server."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from pathlib import Path
+from typing import cast
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from billing.periods import parse_period
+from dashboards.reports.pages import as_html, as_text, chart
+from dashboards.reports.periodic import reporting, send_due
+from dashboards.reports.report import ReportError, period_before, tenant_report
+from dashboards.reports.schedule import Schedule, due, last_period, load_schedule
+from gpuledger.cli import app
+from gpuledger.commands import report as command
+from tests.alerts.receivers import Received, smtp_receiver
+from tests.dashboards.site import fill
+from tests.stores import fresh_store
+from warehouse.errors import LedgerError
+from warehouse.store import Store, open_store
+
+NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
+OCTOBER = parse_period("2026-10", "UTC")
+OF_SPEECH = ("speech", "GPU-b", "4711")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two days of October: vision held a GPU for 96 EUR and speech one for 72, both half used."""
+    path = tmp_path_factory.mktemp("books") / "store"
+    with fresh_store(path) as opened:
+        fill(opened)
+    return path
+
+
+@pytest.fixture
+def store(folder: Path, tmp_path: Path) -> Iterator[Store]:
+    """A copy of it."""
+    shutil.copytree(folder, tmp_path / "store", symlinks=True)
+    with open_store(f"chdb://{tmp_path / 'store'}") as opened:
+        yield opened
+
+
+def schedule(received: Received | None = None, tenant: str = "*", every: str = "month", **more: object) -> Schedule:
+    smtp = {"host": "127.0.0.1", "port": received.port if received else 25, "security": "none", "from": "us@site.org"}
+    wanted = {"tenant": tenant, "every": every, "to": ["lead@site.org", "cfo@site.org"]}
+    return Schedule.model_validate({"smtp": smtp, "reports": [wanted], **more})
+
+
+def parsed(text: str | bytes) -> EmailMessage:
+    raw = text if isinstance(text, bytes) else text.encode()
+    return cast("EmailMessage", email.message_from_bytes(raw, policy=email.policy.default))
+
+
+def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(store: Store) -> None:
+    made = tenant_report(store, "vision", OCTOBER, NOW)
+    assert (made.title, made.currency, made.before) == ("October 2026", "EUR", None)
+    assert (made.total["billed_cost"], made.total["used_gpu_hours"], made.total["idle_gpu_hours"]) == (96, 24, 24)
+    assert [row["project"] for row in made.projects] == ["p-vision"]
+    assert [row["workload"] for row in made.workloads] == ["w-vision"]
+    assert [one.amount for one in made.budgets] == [100]
+    assert [day["used_gpu_hours"] for day in made.days[:3]] == ["12.000000000", "12.000000000", "0.000000000"]
+    text, html = as_text(made), as_html(made, "cid:chart")
+    for words in ("vision: October 2026", "96.00 EUR", "Efficiency 50.0 %", "96.00 EUR of 100.00 EUR in 2026-10"):
+        assert words in text
+        assert words in html
+    assert not any(word in text + html for word in OF_SPEECH)
+    assert not any(word in html for word in ("<script", "http:", "https:", "url("))
+    assert chart(made).startswith(b"\x89PNG\r\n")
+
+
+def test_a_week_is_compared_with_the_week_before_and_says_what_is_not_known(store: Store) -> None:
+    quiet = tenant_report(store, "vision", parse_period("2026-10-12..2026-10-19", "UTC"), NOW)
+    assert (quiet.title, quiet.total["billed_cost"]) == ("12 – 18 October 2026", 0)
+    assert quiet.before is not None
+    later = tenant_report(store, "vision", parse_period("2026-10-28..2026-11-04", "UTC"), NOW)
+    assert later.notes == [
+        "The books are closed from 28 October 2026 00:00 to 1 November 2026 00:00 alone; the rest is not known."
+    ]
+    assert later.days[-1]["used_gpu_hours"] is None
+    with pytest.raises(ReportError, match="nothing of it is closed"):
+        tenant_report(store, "vision", parse_period("2026-12", "UTC"), NOW)
+
+
+def test_a_name_is_text_not_markup(store: Store) -> None:
+    made = tenant_report(store, "vision", OCTOBER, NOW)
+    bad = "<img src=x> & 'q'"
+    html = as_html(type(made)(**{**vars(made), "tenant": bad}), "cid:chart")
+    assert "<img src=x>" not in html
+    assert "&lt;img src=x&gt; &amp; &#39;q&#39;: October 2026" in html
+
+
+@pytest.mark.parametrize(
+    ("every", "now", "expected"),
+    [
+        ("month", "2026-11-01T07:00+01:00", "2026-09"),  # before eight o'clock of the day after
+        ("month", "2026-11-01T08:00+01:00", "2026-10"),
+        ("month", "2026-11-30T23:00+01:00", "2026-10"),
+        ("week", "2026-10-26T08:00+01:00", "2026-10-19..2026-10-26"),  # the clocks went back on Sunday
+        ("week", "2026-10-26T07:59+01:00", "2026-10-12..2026-10-19"),
+        ("week", "2026-11-01T12:00+01:00", "2026-10-19..2026-10-26"),
+    ],
+)
+def test_the_last_week_and_month_are_local(every: str, now: str, expected: str) -> None:
+    at = schedule().at
+    found = last_period(every, datetime.fromisoformat(now), "Europe/Berlin", at)  # type: ignore[arg-type]
+    assert found == parse_period(expected, "Europe/Berlin")
+
+
+def test_the_period_before_a_month_is_a_month_and_before_a_week_a_week() -> None:
+    for text, before in (("2026-03", "2026-02"), ("2026-10-26..2026-11-02", "2026-10-19..2026-10-26")):
+        found = period_before(parse_period(text, "Europe/Berlin"), "Europe/Berlin")
+        assert found == parse_period(before, "Europe/Berlin")
+
+
+def test_what_is_due_is_sent_once_to_whom_it_is_for(store: Store) -> None:
+    with smtp_receiver() as received:
+        asked = schedule(received)
+        assert [one.tenant for one in due(store, asked, NOW)] == ["speech", "vision"]
+        assert send_due(store, asked, NOW) == (2, 0)
+        assert send_due(store, asked, NOW + timedelta(days=3)) == (0, 0)
+    assert len(received.mails) == 2
+    mail = parsed(received.mails[1])
+    assert (mail["To"], mail["From"]) == ("lead@site.org, cfo@site.org", "us@site.org")
+    assert mail["Subject"] == "[gpuledger] vision: October 2026"
+    kinds = [part.get_content_type() for part in mail.walk()]
+    assert kinds == ["multipart/alternative", "text/plain", "multipart/related", "text/html", "image/png"]
+    page, image = (part for part in mail.walk() if part.get_content_type() in ("text/html", "image/png"))
+    assert f"cid:{image['Content-ID'].strip('<>')}" in page.get_content()
+    assert image.get_content().startswith(b"\x89PNG")
+    assert not any(word in str(part.get_content()) for part in (page,) for word in OF_SPEECH)
+
+
+def test_what_the_mail_server_refuses_is_tried_again(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    with smtp_receiver() as received:
+        received.answers[:] = [451, 451]
+        asked = schedule(received, tenant="vis*")
+        assert send_due(store, asked, NOW) == (0, 1)
+        assert "report vision 2026-10-01..2026-11-01 to lead@site.org, cfo@site.org was not sent" in caplog.text
+        assert send_due(store, asked, NOW) == (1, 0)
+
+
+def test_nothing_is_due_before_the_books_are_closed_nor_of_the_past(store: Store) -> None:
+    assert not list(due(store, schedule(), datetime(2026, 12, 1, 9, tzinfo=UTC)))
+    assert not list(due(store, schedule(), datetime(2026, 10, 31, 9, tzinfo=UTC)))
+    assert not list(due(store, schedule(every="week"), NOW))  # its last day is not closed
+    assert not list(due(store, schedule(tenant="visio"), NOW))
+
+
+def test_the_server_sends_what_is_due_while_it_serves(store: Store, tmp_path: Path) -> None:
+    with smtp_receiver() as received:
+        path = tmp_path / "reports.yaml"
+        path.write_text(schedule_text(received, "week"))
+        # Last week's books are closed to its end.
+        store.command(
+            "INSERT INTO closed_hours (hour, run, checked_by, inputs, content) "
+            "SELECT toDateTime('2026-11-01 00:00:00', 'UTC') + INTERVAL number HOUR, 1, 1, 0, 0 FROM numbers(24 * 400)"
+        )
+        store.command(
+            "INSERT INTO ledger_entries (run, hour, device_id, device_units, units, tenant, allocation_id, "
+            "used_unit_ms, charge_period_start, charge_period_end) SELECT 1, hour, 'GPU-a', 1, 1, 'vision', 'later', "
+            "3600000, hour, hour + INTERVAL 1 HOUR FROM closed_hours WHERE hour >= '2026-11-01'"
+        )
+        with reporting(store, path):
+            until = time.monotonic() + 30
+            while not received.mails and time.monotonic() < until:
+                threading.Event().wait(0.05)
+    (mail,) = received.mails
+    assert parsed(mail)["To"] == "lead@site.org"
+
+
+def schedule_text(received: Received, every: str) -> str:
+    return (
+        f"smtp: {{host: 127.0.0.1, port: {received.port}, security: none, from: us@site.org}}\n"
+        f"reports: [{{tenant: vision, every: {every}, to: [lead@site.org]}}]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[]", "not a schedule of reports"),
+        ("smtp: {host: h, from: a@b}\nreports: []", "reports: "),
+        ("smtp: {host: h}\nreports: [{tenant: x, every: week, to: [a@b.c]}]", "from"),
+        ("smtp: {host: h, from: a@b, to: [c@d]}\nreports: [{tenant: x, every: week, to: [a@b.c]}]", "whom it goes to"),
+        ("smtp: {host: h, from: a@b}\nreports: [{tenant: x, every: year, to: [a@b.c]}]", "reports[0].every"),
+        ("smtp: {host: h, from: a@b}\nreports: [{tenant: x, every: week, to: [nobody]}]", "reports[0].to[0]"),
+        ("smtp: {host: h, from: a@b}\nreports: [{tenant: x, each: week, to: [a@b.c]}]", "reports[0]"),
+    ],
+)
+def test_a_schedule_of_no_use_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "reports.yaml"
+    path.write_text(text)
+    with pytest.raises(ReportError) as error:
+        load_schedule(path)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_clock_may_be_written_without_quotes() -> None:
+    assert schedule(at=450).at.isoformat() == "07:30:00"
+
+
+def run(*arguments: str) -> Result:
+    if not any(group.name == "report" for group in app.registered_groups):
+        command.register(app)
+    return CliRunner().invoke(app, ["report", *arguments])
+
+
+def test_the_command_previews_and_sends(folder: Path, tmp_path: Path) -> None:
+    where = ("--store", f"chdb://{folder}")
+    october = ("--tenant", "vision", "--period", "2026-10")
+    shown = run("preview", *october, *where)
+    assert shown.exit_code == 0, shown.output
+    assert "96.00 EUR" in shown.stdout
+    out = tmp_path / "report.html"
+    assert run("preview", *october, *where, "--out", str(out)).exit_code == 0
+    assert 'src="data:image/png;base64,iVBOR' in out.read_text(encoding="utf-8")
+    with smtp_receiver() as received:
+        path = tmp_path / "reports.yaml"
+        path.write_text(schedule_text(received, "month"))
+        given = (*where, "--reports", str(path))
+        assert run("send", *october, *given).exit_code == 0
+        assert run("send", *october, "--to", "me@site.org", *given).exit_code == 0
+        assert [parsed(mail)["To"] for mail in received.mails] == ["lead@site.org", "me@site.org"]
+        assert "nothing is due" in run("send", *given).stderr
+        received.answers[:] = [550]
+        failed = run("send", *october, *given)
+    assert isinstance(failed.exception, LedgerError)
+    assert "was not sent: SMTPRecipientsRefused" in str(failed.exception)
+    for arguments, says in (
+        ((*october[:2], *given), "go together"),
+        (("--tenant", "speech", "--period", "2026-10", *given), "names nobody"),
+        ((*october, *where, "--reports", "/nowhere.yaml"), "cannot be read"),
+    ):
+        refused = run("send", *arguments)
+        assert isinstance(refused.exception, LedgerError), refused.output
+        assert says in str(refused.exception)
