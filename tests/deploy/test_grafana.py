@@ -95,7 +95,7 @@ def test_a_query_of_the_books_answers(books: Store, board: Any, panel: Any) -> N
         sql = re.sub(macro, text, sql)
     assert "$" not in sql
     rows = asked(books, sql)
-    assert bool(rows) is (panel.title not in NOTHING_THERE)
+    assert rows
     if panel.kind in ("lines", "stack", "bars"):
         assert next(iter(rows[0])) == "time"
 
