@@ -35,7 +35,6 @@ MACROS = (
     (r"\$__timeInterval\((\w+)\)", r"toStartOfInterval(toDateTime(\1), INTERVAL 3600 second)"),
 )
 """As the ClickHouse data source puts them (October 2026, and the day before)."""
-NOTHING_THERE = {"Alerts"}
 
 
 def builder() -> ModuleType:
