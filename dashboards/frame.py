@@ -54,7 +54,7 @@ def show(store: Store, principal: Principal, path: str | None, search: str | Non
         content = states.error(str(error), words)
     except Exception:  # the page says so; Dash would show nothing
         log.exception("a page failed: %s %s", path, search)
-        content = states.error(words("state.own_error"), words)
+        content = states.error(words("state.own_error"), words, "state.failed")
     bar = shell.bar(page, filters, path, words) if filters else shell.tools(None, path, words)
     title = f"{words(page.title)} · gpuledger" if page else "gpuledger"
     told = {"title": title, "lang": words.code, "news": str(news), "refreshes": bool(page and page.refreshes)}

@@ -105,7 +105,7 @@ def number(field: str, header: str, tip: str = "", shape: str = ",.1f", prefix: 
 
 
 def percent(field: str, header: str, tip: str = "") -> Column:
-    return number(field, header, tip, ",.1f%")
+    return number(field, header, tip, ",.1f%", minimum=94)
 
 
 def money(field: str, header: str, currency: str, tip: str = "") -> Column:

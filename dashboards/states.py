@@ -69,11 +69,11 @@ def nothing_here(text: str) -> Component:
     return html.P(text, className="gl-nothing")
 
 
-def error(message: str, words: Language) -> Component:
-    """The store could not answer; `message` is its own line."""
+def error(message: str, words: Language, title: str = "state.error") -> Component:
+    """The store could not answer, or the page went wrong; `message` is a line that says why."""
     return html.Section(
         [
-            html.H1(words("state.error")),
+            html.H1(words(title)),
             html.P(words("state.error_why")),
             html.Pre(message, className="gl-command gl-error"),
             html.P(html.A(words("state.again"), href="", className="gl-button")),

@@ -1,0 +1,188 @@
+"""The fleet: every device by what it did and cost, how the shared ones are cut, and one of them (`?device=`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from dashboards import grids, parts, states
+from dashboards.access.roles import Action
+from dashboards.filters import Filters
+from dashboards.format import hours, money, percent
+from dashboards.languages import Language
+from dashboards.pages.fleet.cells import MEASURES, Measure, cell, scale
+from dashboards.pages.fleet.device import device_page
+from dashboards.pages.fleet.layout import layout_card
+from dashboards.parts import Figure
+from dashboards.periods import HOUR
+from dashboards.registry import Page
+from warehouse.store import Store
+
+Rows = Sequence[Mapping[str, Any]]
+KINDS = ("used", "idle", "unmetered", "unallocated", "unavailable")
+
+
+def layout(store: Store, filters: Filters, words: Language) -> Component:
+    until = last_instant(filters)
+    device = filters.more.get("device")
+    devices = devices_of(store, filters, until, device or "")
+    if device is not None:
+        return device_page(store, filters, words, device, devices[0] if devices else None, until)
+    if not devices:
+        return parts.page(parts.titles(filters, words, words("fleet.title")), states.nothing_here(words("fleet.none")))
+    return parts.page(
+        parts.titles(filters, words, words("fleet.title")),
+        _headline(devices, filters, words),
+        _map_card(devices, filters, words),
+        layout_card(store, filters, until, words),
+        _table_card(devices, filters, words),
+    )
+
+
+def last_instant(filters: Filters) -> datetime:
+    """Where what is shown of the period ends."""
+    assert filters.period is not None
+    return min(filters.period.end, filters.months[-1].last + HOUR)
+
+
+def devices_of(store: Store, filters: Filters, until: datetime, device: str = "") -> list[dict[str, Any]]:
+    """The period's devices with their sums, and what the last hour measured of each."""
+    latest = {
+        (row["cluster"], row["device_id"]): row
+        for row in filters.rows(store, __file__, "latest", until=until, device=device)
+    }
+    unknown = {"memory": None, "temperature": None, "power": None}
+    devices = []
+    for row in filters.rows(store, __file__, "devices", device=device):
+        told = latest.get((row["cluster"], row["device_id"]), unknown)
+        capacity = sum(row[kind] for kind in KINDS)
+        usable = capacity - row["unavailable"]
+        held = row["used"] + row["idle"] + row["unmetered"]
+        devices.append(
+            {
+                **row,
+                "capacity": capacity,
+                "held": held,
+                "used_part": row["used"] / usable if usable else None,
+                "held_part": held / usable if usable else None,
+                **{name: told[name] for name in unknown},
+            }
+        )
+    return devices
+
+
+def _headline(devices: Rows, filters: Filters, words: Language) -> Component:
+    sums = {kind: sum(row[kind] for row in devices) for kind in KINDS}
+    capacity = sum(sums.values())
+    held = sums["used"] + sums["idle"] + sums["unmetered"]
+    down = sum(row["state"] == "unavailable" for row in devices)
+    free = [row["unallocated_cost"] for row in devices if row["unallocated_cost"] is not None]
+    nodes = len({(row["cluster"], row["node"]) for row in devices})
+    return parts.headline(
+        [
+            Figure(words("fleet.gpus"), f"{len(devices):,}", "", words.count("fleet.nodes", nodes)),
+            Figure(words("overview.allocated"), percent(held, capacity), words("overview.of_capacity"), ""),
+            Figure(words("kind.used"), percent(sums["used"], capacity), words("overview.of_capacity"), "", "used"),
+            Figure(
+                words("kind.unallocated"),
+                money(sum(free) if free else None, filters.currency),
+                "",
+                words("overview.gpu_hours", n=hours(sums["unallocated"])),
+                "unallocated",
+            ),
+            Figure(words("fleet.down"), f"{down:,}", "", words("fleet.down_is"), "unavailable"),
+            Figure(
+                words("fleet.errors"),
+                f"{sum(row['errors'] for row in devices):,}",
+                "",
+                words("fleet.errors_is"),
+            ),
+        ]
+    )
+
+
+def _map_card(devices: Rows, filters: Filters, words: Language) -> Component:
+    """A cell a device, on its node, in its pool; the colour says one measure, and links choose which."""
+    measure = next((one for one in MEASURES if one.key == filters.more.get("by")), MEASURES[0])
+    top = measure.top(devices)
+    chooser = html.Ul(
+        [
+            html.Li(
+                dcc.Link(words(f"fleet.by_{one.key}"), href=filters.href("/fleet", by=one.key), className="gl-choice"),
+                **({"aria-current": "true"} if one is measure else {}),
+            )
+            for one in MEASURES
+        ],
+        className="gl-choices",
+        **{"aria-label": words("fleet.by")},
+    )
+    pools = [
+        html.Section(
+            [html.H3([pool or words("no_name"), html.Small(words.count("workload.gpus", len(of_pool)))]),
+             html.Div(list(_nodes(of_pool, measure, top, filters, words)), className="gl-nodes")],
+            className="gl-pool",
+        )
+        for pool, of_pool in ((pool, list(rows)) for pool, rows in groupby(devices, key=lambda row: row["pool"]))
+    ]  # fmt: skip
+    return parts.card(
+        words("fleet.map"),
+        words(f"fleet.by_{measure.key}_is"),
+        html.Div(pools, className="gl-heat"),
+        scale(measure, top, filters.currency, words),
+        tool=chooser,
+    )
+
+
+def _nodes(devices: Rows, measure: Measure, top: float, filters: Filters, words: Language) -> Iterable[Component]:
+    for node, rows in groupby(devices, key=lambda row: row["node"]):
+        listed = list(rows)
+        yield html.Div(
+            [
+                html.Span(node, className="gl-node-name", title=f"{node} · {listed[0]['model']}"),
+                html.Div([cell(row, measure, top, filters, words) for row in listed], className="gl-cells"),
+            ],
+            className="gl-node",
+        )
+
+
+def _table_card(devices: Rows, filters: Filters, words: Language) -> Component:
+    columns = [
+        grids.link("name", words("fleet.device"), minimum=170),
+        grids.text("node", words("fleet.node"), minimum=100),
+        grids.text("model", words("filter.model"), minimum=130, flex=1.4),
+        grids.text("pool", words("filter.pool"), minimum=80),
+        grids.text("state", words("fleet.state"), minimum=90),
+        grids.percent("used_part", words("kind.used"), words("fleet.by_used_is")),
+        grids.percent("held_part", words("overview.allocated"), words("fleet.by_held_is")),
+        grids.percent("memory", words("fleet.by_memory"), words("fleet.by_memory_is")),
+        grids.number("temperature", words("fleet.by_temperature"), words("fleet.by_temperature_is"), ",.0f"),
+        grids.number("errors", words("fleet.errors"), words("fleet.by_errors_is"), ",d", minimum=80),
+        grids.money("list_cost", words("account.cost"), filters.currency),
+    ]
+    fields = ("node", "model", "pool", "used_part", "held_part", "memory", "temperature", "errors", "list_cost")
+    rows = [
+        {
+            "name": row["device_id"],
+            "href": filters.href("/fleet", device=row["device_id"]),
+            "state": words.of(f"device.{row['state']}", row["state"]),
+            **{name: row[name] for name in fields},
+        }
+        for row in devices
+    ]
+    table = grids.grid(columns, rows, words, "fleet-grid")
+    return parts.card(words("fleet.devices"), words("fleet.devices_is"), table, class_name="gl-table-card")
+
+
+PAGE = Page(
+    "/fleet",
+    "fleet.title",
+    40,
+    layout,
+    icon="M6 6h12v12H6zM10 10h4v4h-4zM9 2v4M15 2v4M9 18v4M15 18v4M2 9h4M2 15h4M18 9h4M18 15h4",
+    action=Action.see_fleet,
+)

@@ -1,0 +1,166 @@
+"""One device: where its time went, who held it, what was measured and told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import plotly.graph_objects as go
+from dash import html
+from dash.development.base_component import Component
+from plotly.subplots import make_subplots
+
+from dashboards import figures, grids, parts, states
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN, hours, money, percent, symbol
+from dashboards.kinds import ALLOCATED, KINDS
+from dashboards.languages import Language
+from dashboards.pages.fleet.layout import layout_card
+from dashboards.parts import Figure
+from warehouse.store import Store
+
+Row = Mapping[str, Any]
+
+
+def device_page(
+    store: Store, filters: Filters, words: Language, device: str, row: Row | None, until: datetime
+) -> Component:
+    """row: the device's sums of the period; None: it was no part of the fleet then."""
+    assert filters.period is not None
+    trail = [(words("fleet.title"), filters.href("/fleet"))]
+    if row is None:
+        return parts.page(
+            parts.titles(filters, words, device, trail=trail), states.nothing_here(words("fleet.no_device"))
+        )
+    grain: figures.Grain = "day" if filters.period.is_long else "hour"
+    kinds = KINDS if filters.shows_platform else ALLOCATED
+    found = figures.buckets(filters.rows(store, __file__, "over_time", device=device, grain=grain), filters.zone)
+    over_time = figures.stacked_over_time(found, grain, words, kinds)
+    return parts.page(
+        parts.titles(filters, words, device, _state_chip(row, words), trail=trail),
+        _headline(row, filters, words),
+        parts.split(
+            parts.card(
+                words("fleet.time"),
+                words("fleet.time_is"),
+                parts.graph(over_time, words("fleet.time"), "device-time", 260),
+                tool=parts.legend(kinds, words),
+            ),
+            _history_card(store, filters, device, words),
+        ),
+        _measured_card(store, filters, device, words),
+        layout_card(store, filters, until, words, device),
+        _holders_card(store, filters, device, words),
+    )
+
+
+def _state_chip(row: Row, words: Language) -> Component:
+    good = row["state"] == "available"
+    return parts.chip(words.of(f"device.{row['state']}", row["state"]), state="gl-good" if good else "gl-warn")
+
+
+def _headline(row: Row, filters: Filters, words: Language) -> Component:
+    currency = filters.currency
+    price = UNKNOWN if row["price"] is None else f"{symbol(currency)}{row['price']:,.2f}"
+    warm = UNKNOWN if row["temperature"] is None else f"{row['temperature']:.0f} °C"
+    power = UNKNOWN if row["power"] is None else f"{row['power']:,.0f} W"
+    return parts.headline(
+        [
+            Figure(words("fleet.node"), row["node"], "", f"{row['model']} · {row['pool']}"),
+            Figure(
+                words("overview.allocated"),
+                percent(row["held_part"]),
+                "",
+                words("overview.gpu_hours", n=hours(row["held"])),
+            ),
+            Figure(words("kind.used"), percent(row["used_part"]), "", words("fleet.by_used_is"), "used"),
+            Figure(words("overview.cost"), money(row["list_cost"], currency), "", words("fleet.an_hour", price=price)),
+            Figure(words("fleet.by_memory"), percent(row["memory"]), "", words("fleet.last_hour")),
+            Figure(words("fleet.by_temperature"), warm, "", power),
+        ]
+    )
+
+
+def _history_card(store: Store, filters: Filters, device: str, words: Language) -> Component:
+    rows = filters.rows(store, __file__, "history", device=device)
+    items = [
+        html.Li(
+            [
+                html.Span(className=f"gl-dot gl-{row['severity']}"),
+                html.Span([html.Strong(words.of(f"device.{row['what']}", row["what"])), html.Small(row["message"])]),
+                html.Small(words.moment(filters.local(row["ts"])), className="gl-since"),
+            ]
+        )
+        for row in rows
+    ]
+    content = html.Ul(items, className="gl-quality gl-fires gl-tall") if items else states.nothing_here("")
+    return parts.card(words("fleet.history"), words("fleet.history_is"), content)
+
+
+def _measured_card(store: Store, filters: Filters, device: str, words: Language) -> Component:
+    rows = filters.rows(store, __file__, "measured", device=device)
+    content = (
+        parts.graph(measured(rows, filters, words), words("fleet.measured"), "device-measured", 280)
+        if rows
+        else states.nothing_here(words("fleet.not_measured"))
+    )
+    return parts.card(words("fleet.measured"), words("fleet.measured_is"), content)
+
+
+def measured(rows: Sequence[Row], filters: Filters, words: Language) -> go.Figure:
+    """Power and memory of each hour; an hour in which nothing was told leaves a gap."""
+    offset = filters.local(rows[0]["hour"]).utcoffset()
+    assert offset is not None
+    at = [(row["hour"].astimezone(UTC) + offset).replace(tzinfo=None) for row in rows]
+    figure = make_subplots(
+        rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.16,
+        subplot_titles=[words("fleet.power"), words("timeline.memory")],
+    )  # fmt: skip
+    memory = [None if row["memory_bytes"] is None else row["memory_bytes"] / 2**30 for row in rows]
+    lines = (([row["power_watts"] for row in rows], "%{y:,.0f} W", 1), (memory, "%{y:,.1f} GiB", 3))
+    for number, (values, said, colour) in enumerate(lines, 1):
+        figure.add_scatter(
+            x=at, y=values, mode="lines", line={"color": figures.PALETTE[colour], "width": 1.6, "shape": "hv"},
+            hovertemplate=said + "<extra></extra>", row=number, col=1,
+        )  # fmt: skip
+    figures.dressed(figure, words, margin={"l": 52, "r": 12, "t": 24, "b": 30})
+    figure.update_yaxes(nticks=4)
+    for title in figure.layout.annotations:
+        title.update(x=0, xanchor="left", font={"size": 12})
+    return figure
+
+
+def _holders_card(store: Store, filters: Filters, device: str, words: Language) -> Component:
+    columns = [
+        grids.link("name", words("workload.name"), minimum=220, flex=2),
+        grids.text("tenant", words("filter.tenant"), minimum=90),
+        grids.text("project", words("filter.project"), minimum=90),
+        grids.text("share", words("fleet.share"), minimum=90),
+        grids.text("first", words("fleet.from"), minimum=110),
+        grids.text("last", words("fleet.until"), minimum=110),
+        grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
+        grids.number("allocated", words("overview.allocated"), words("tenants.allocated_is")),
+        grids.money("list_cost", words("account.cost"), filters.currency),
+    ]
+    shown = []
+    for row in filters.rows(store, __file__, "holders", device=device):
+        allocated = row["used"] + row["idle"] + row["unmetered"]
+        shown.append(
+            {
+                "name": row["workload_id"],
+                "href": filters.href("/workload", workload=row["workload_id"]),
+                "share": row["partition_profile"] or f"{row['units']}/{row['device_units']}",
+                "first": words.moment(filters.local(row["first_at"])),
+                "last": words.moment(filters.local(row["last_at"])),
+                "allocated": allocated,
+                "use": row["used"] / allocated if allocated else None,
+                **{key: row[key] for key in ("tenant", "project", "used", "idle", "unmetered", "list_cost")},
+            }
+        )
+    return parts.card(
+        words("fleet.holders"),
+        words("fleet.holders_is"),
+        grids.grid(columns, shown, words, "fleet-holders"),
+        class_name="gl-table-card",
+    )

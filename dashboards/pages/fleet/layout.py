@@ -1,0 +1,76 @@
+"""How devices that are shared are cut: MIG instances, time-slices, shares of a GPU, at an instant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from dash import html
+from dash.development.base_component import Component
+
+from dashboards import figures, parts
+from dashboards.filters import Filters
+from dashboards.languages import Language
+from warehouse.store import Store
+
+
+def layout_card(store: Store, filters: Filters, until: datetime, words: Language, device: str = "") -> Component | None:
+    """A bar of units a device, at the end of the period; nothing where no device is shared."""
+    rows = filters.rows(store, __file__, "layout", until=until, device=device)
+    if not rows:
+        return None
+    tenants = sorted({row["tenant"] for row in rows if row["units"]})
+    colours = {tenant: figures.PALETTE[at % len(figures.PALETTE)] for at, tenant in enumerate(tenants)}
+    bars = [
+        _bar(list(shares), colours, filters, words)
+        for _, shares in groupby(rows, key=lambda row: (row["node"], row["device_id"]))
+    ]
+    legend = html.Ul(
+        [
+            html.Li([html.Span(className="gl-swatch", style={"background": colour}), tenant or words("no_name")])
+            for tenant, colour in colours.items()
+        ],
+        className="gl-legend",
+    )
+    return parts.card(
+        words("fleet.layout"),
+        words("fleet.layout_is", at=words.moment(filters.local(until))),
+        html.Div(bars, className="gl-layouts"),
+        tool=legend,
+    )
+
+
+def _bar(
+    shares: Sequence[Mapping[str, Any]], colours: Mapping[str, str], filters: Filters, words: Language
+) -> Component:
+    first = shares[0]
+    held = [share for share in shares if share["units"]]
+    free = first["device_units"] - sum(share["units"] for share in held)
+    parts_of = [
+        html.A(
+            share["partition_profile"] or f"{share['units']}/{first['device_units']}",
+            href=filters.href("/workload", workload=share["workload_id"]),
+            className="gl-go gl-share",
+            style={"flexGrow": share["units"], "background": colours[share["tenant"]]},
+            title=f"{share['workload_id']}\n{share['tenant']}\n{share['partition_id']}".strip(),
+            **{"aria-label": f"{share['units']}/{first['device_units']} {share['tenant']} {share['workload_id']}"},
+        )
+        for share in held
+    ]
+    if free > 0:
+        said = words("fleet.free", units=f"{free}/{first['device_units']}")
+        parts_of.append(html.Span(said, className="gl-share gl-free", style={"flexGrow": free}))
+    return html.Div(
+        [
+            html.A(
+                [first["node"], html.Small(first["device_id"][-8:])],
+                href=filters.href("/fleet", device=first["device_id"]),
+                className="gl-go gl-layout-name",
+                title=f"{first['device_id']}\n{first['model']}",
+            ),
+            html.Div(parts_of, className="gl-shares"),
+        ],
+        className="gl-layout",
+    )
