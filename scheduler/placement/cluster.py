@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +87,7 @@ class Cluster:
         self._undo: list[tuple[Grant, Request, str, int] | tuple[int, NodeState]] = []
         self._marks: list[int] = []
         self._shapes: dict[object, Shape] = {}
+        self.by_devices: dict[object, Any] = {}
 
     def scaled(self, units: IntArray) -> IntArray:
         """Units by node and device as parts of `scale`, comparable between kinds."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 NeedArray = npt.NDArray[np.int32]
+Array = TypeVar("Array", IntArray, NeedArray)
 Nodes = IntArray | slice
 """Numbers of nodes, or a slice of them."""
 EVERYWHERE = slice(None)
 
+MOST_SHARED = 1000
 NEVER = int(np.iinfo(np.int32).max)
 """Units needed of a device that the request may not have."""
 
@@ -65,7 +67,7 @@ class Shape:
     def __init__(self, cluster: Cluster, request: Request) -> None:
         self.cluster, self.request = cluster, request
         self.suits: BoolArray = _suits(cluster, request)
-        self.need: NeedArray = _need(cluster, request)
+        self.need: NeedArray = self._shared("need", lambda: _need(cluster, request))
         self.instances = _instances(cluster, request) if request.profile else None
         self.columns: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
@@ -138,10 +140,25 @@ class Shape:
     @cached_property
     def devices_ever(self) -> IntArray:
         """By node and device: how many of the request's devices it could be if all of it were free."""
+        return self._shared("ever", self._devices_ever)
+
+    def _devices_ever(self) -> IntArray:
         c, r = self.cluster, self.request
         if self.instances is not None:
             return np.where(self.need == NEVER, 0, self.instances[c.kind, 0])
         return ((c.capacity >= self.need) & (c.memory >= r.memory_bytes)).astype(np.int64)
+
+    def _shared(self, what: str, make: Callable[[], Array]) -> Array:
+        """What depends on the device part of a request alone: many shapes have the same, and it is never written to."""
+        r, kept = self.request, self.cluster.by_devices
+        key = (what, r.models, r.units, r.profile, r.memory_bytes)
+        found: Array | None = kept.get(key)
+        if found is None:
+            if len(kept) >= MOST_SHARED:
+                del kept[next(iter(kept))]
+            found = kept[key] = make()
+            found.flags.writeable = False
+        return found
 
     @cached_property
     def ever_fits(self) -> bool:
