@@ -155,6 +155,10 @@ def test_what_the_objects_name_is_there() -> None:
                 assert ("PersistentVolumeClaim", claim) in KINDS
         (container,) = pod["containers"]
         assert {one["name"] for one in container["volumeMounts"]} == volumes
+        mounts = [one["mountPath"] for one in container["volumeMounts"]]
+        for path in re.findall(r"=(/\S+)", " ".join(container["args"])):
+            assert any(path.startswith(f"{mount}/") for mount in mounts), (name, path)
+        assert not [one for one in mounts for other in mounts if one.startswith(f"{other}/")]
         assert container["securityContext"]["readOnlyRootFilesystem"]
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         if account := pod.get("serviceAccountName"):

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+from alerts.rule_files import SHIPPED
 from gpuledger.cli import app
 from gpuledger.commands import sql, tokens, users
 from tests.conftest import REPO
@@ -65,7 +66,11 @@ def url(store: str, token: Path) -> Iterator[str]:
     """`gpuledger up` as a process that asks for sign-in. It holds the store: tests by --store come before those that
     ask for it."""
     (token.parent / "sign-in.yaml").write_text("session_hours: 1\n")
-    command = (sys.executable, "-m", "gpuledger", "up", "--store", store, "--port", "0")
+    rules = token.parent / "rules"  # without alerts, which are not asked for here
+    rules.mkdir()
+    for path in SHIPPED.glob("*.yaml"):
+        (rules / path.name).write_text(f"name: {path.stem}\nextends: true\nenabled: false\n")
+    command = (sys.executable, "-m", "gpuledger", "up", "--store", store, "--port", "0", "--rules", str(rules))
     process = subprocess.Popen(
         [*command, "--sign-in", str(token.parent / "sign-in.yaml")], cwd=REPO, stderr=subprocess.PIPE, text=True
     )
