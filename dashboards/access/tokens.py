@@ -42,10 +42,10 @@ class Token:
         return Principal(self.owner, self.roles, self.tenants, self.scopes, "token")
 
     def is_of(self, who: Principal) -> bool:
-        """Whether it is theirs to see and to end. One that may more than they is not, whatever name it bears: a
-        tenant's token that an admin made in their own name does not reach the admin's others."""
+        """Whether it is theirs to see and to end. To a token, one that may more than it is not, whatever name it bears:
+        a tenant's token that an admin made in their own name does not reach the admin's others."""
         no_more = self.roles <= who.roles and (who.sees_all or self.tenants <= who.tenants)
-        return Role.admin in who.roles or (self.owner == who.name and no_more)
+        return Role.admin in who.roles or (self.owner == who.name and (no_more or who.how != "token"))
 
 
 def create_token(

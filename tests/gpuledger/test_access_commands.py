@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from alerts.rule_files import SHIPPED
 from gpuledger.cli import app
 from gpuledger.commands import sql, tokens, users
+from tests.alerts.test_prometheus import PROMTOOL, promtool
 from tests.conftest import REPO
 from tests.dashboards.site import fill
 from tests.stores import fresh_store
@@ -200,3 +201,5 @@ def test_the_server_shows_its_metrics_to_a_token(token: Path, url: str) -> None:
     assert "gpuledger_closed_until_timestamp_seconds 1793" in answer.text
     assert "gpuledger_quarantined_rows 1\n" in answer.text
     assert "gpuledger_alert" in answer.text
+    if PROMTOOL is not None:
+        promtool("check", "metrics", text=answer.text)
