@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -28,16 +28,19 @@ class Bucket:
     hours_closed: int
 
 
-def buckets(rows: Sequence[Mapping[str, Any]], zone: str) -> list[Bucket]:
-    """Of rows with a `bucket`, its `hours_closed` and GPU-hours of each kind; those that are absent are not zero."""
+def buckets(rows: Iterable[Mapping[str, Any]], closed: Mapping[datetime, int], zone: str) -> list[Bucket]:
+    """A bucket of each closed step (Filters.closed_steps), from rows with a `step` and GPU-hours of each kind.
+
+    Rows of one step are added; a closed step without rows is zero, as the books say, one that is not closed is absent.
+    """
+    sums: dict[datetime, dict[str, float]] = {step: dict.fromkeys((kind.key for kind in KINDS), 0.0) for step in closed}
+    for row in rows:
+        for kind in KINDS:
+            sums[row["step"]][kind.key] += row[kind.key]
     local = ZoneInfo(zone)
     return [
-        Bucket(
-            at=row["bucket"].astimezone(local),
-            gpus={kind.key: row[kind.key] / row["hours_closed"] for kind in KINDS},
-            hours_closed=row["hours_closed"],
-        )
-        for row in rows
+        Bucket(step.astimezone(local), {key: value / closed[step] for key, value in found.items()}, closed[step])
+        for step, found in sums.items()
     ]
 
 

@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -23,6 +25,7 @@ from warehouse.store import Store, read_sql
 NAMES = ("tenant", "project", "queue", "pool", "model", "cluster")
 """Of the filters, as in the URL; the parameters of SQL have an s behind."""
 PERIOD, LANGUAGE = "period", "lang"
+PERIODS_KEPT = 256
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,11 @@ class Filters:
         arrays = {f"{name}s": list(self.address.chosen.get(name, ())) for name in NAMES}
         return {"start": self.period.start, "end": self.period.end, "zone": self.zone, **arrays}
 
+    def closed_steps(self, store: Store, grain: str) -> dict[datetime, int]:
+        """The period's days or hours of which something is closed, in order, and how many hours of each are."""
+        rows = store.rows(read_sql(__file__, "closed_steps"), {**self.params(), "grain": grain})
+        return {row["step"]: row["hours_closed"] for row in rows}
+
     def rows(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
         """The rows of `name`.sql beside a module's file. `FROM ({ledger})` in it reads the ledger of these filters
         (dashboards/ledger.sql); it may use the parameters of `params()` and those given."""
@@ -118,13 +126,42 @@ class Filters:
         return store.rows(sql, {**self.params(), **params})
 
 
-def filters_of(store: Store, search: str | None) -> Filters:
-    """What a URL asks for, in this store. Errors: LedgerError where a period has two currencies."""
+class Memory:
+    """Choices of the periods that were looked at last: they change with the books alone. One for each server."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, Choices] = OrderedDict()
+
+    def choices(self, store: Store, period: Period, scope: Hashable, news: int) -> Choices:
+        """scope: whose rows the store shows; choices of one are never shown to another."""
+        key = (scope, news, period.start, period.end)
+        with self._lock:
+            found = self._kept.get(key)
+        if found is None:
+            found = _choices(store, period)
+            with self._lock:
+                self._kept[key] = found
+                while len(self._kept) > PERIODS_KEPT:
+                    self._kept.popitem(last=False)
+        return found
+
+
+def filters_of(
+    store: Store, search: str | None, memory: Memory | None = None, scope: Hashable = None, news: int = 0
+) -> Filters:
+    """What a URL asks for, in this store.   scope, news: of the memory's choices.
+
+    Errors: LedgerError where a period has two currencies.
+    """
     address = Address.of(search)
     zone = billing_timezone(store)
     months = closed_months(store, zone)
     period = choose(store, address.period, months, zone)
-    return Filters(address, zone, months, period, _choices(store, period) if period else Choices())
+    if period is None:
+        return Filters(address, zone, months, None)
+    choices = memory.choices(store, period, scope, news) if memory else _choices(store, period)
+    return Filters(address, zone, months, period, choices)
 
 
 def _choices(store: Store, period: Period) -> Choices:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from dashboards import shell, states
 from dashboards.access.current import current
 from dashboards.access.principal import Principal
 from dashboards.access.scope import Stores
-from dashboards.filters import Address, Filters, filters_of
+from dashboards.filters import Address, Filters, Memory, filters_of
 from dashboards.languages import Language, language
 from dashboards.registry import Page, all_pages
 from warehouse.errors import LedgerError
@@ -37,7 +37,9 @@ class Shown:
     told: dict[str, Any]
 
 
-def show(store: Store, principal: Principal, path: str | None, search: str | None) -> Shown:
+def show(
+    store: Store, principal: Principal, path: str | None, search: str | None, memory: Memory | None = None
+) -> Shown:
     """The page at a URL; an error of the store is a page, too."""
     path = path or "/"
     address = Address.of(search)
@@ -48,7 +50,7 @@ def show(store: Store, principal: Principal, path: str | None, search: str | Non
     news = 0
     try:
         news = _news(store)
-        filters = filters_of(store, search)
+        filters = filters_of(store, search, memory, _scope(principal), news)
         content = _content(store, page, page in pages, filters, path, words)
     except LedgerError as error:
         content = states.error(str(error), words)
@@ -75,6 +77,10 @@ def _content(
     return page.layout(store, filters, words)
 
 
+def _scope(principal: Principal) -> Hashable:
+    return None if principal.sees_all else principal.tenants
+
+
 def _news(store: Store) -> int:
     return int(store.value(read_sql(__file__, "news")))
 
@@ -87,21 +93,23 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         with stores.lend(current()) as store:
             return answer(store, *arguments)
 
+    memory = Memory()
+
     def filtered(store: Store, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
-        filters = filters_of(store, search)
+        filters = filters_of(store, search, memory, _scope(current()), _news(store))
         return answer(store, filters, language(filters.address.language), *arguments)
 
     async def ask(answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
         return await asyncio.to_thread(lent, filtered, answer, search, *arguments)
 
     async def show_page(path: str, search: str) -> tuple[Any, ...]:
-        shown: Shown = await asyncio.to_thread(lent, show, current(), path, search)
+        shown: Shown = await asyncio.to_thread(lent, show, current(), path, search, memory)
         return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.told
 
     def newer(store: Store, path: str, search: str, told: dict[str, Any]) -> tuple[Any, Any]:
         if str(_news(store)) == told["news"]:
             return dash.no_update, dash.no_update
-        shown = show(store, current(), path, search)
+        shown = show(store, current(), path, search, memory)
         return shown.page, shown.told
 
     async def refresh(_: int, path: str, search: str, told: dict[str, Any] | None) -> tuple[Any, Any]:

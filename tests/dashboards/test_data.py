@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from dashboards import figures
-from dashboards.amounts import amounts
+from dashboards.amounts import Amounts, amounts
 from dashboards.filters import filters_of
 from dashboards.languages import language
 from dashboards.pages import overview
@@ -18,8 +18,12 @@ from warehouse.store import Store
 EN = language("en")
 
 
+def totals(store: Store, search: str = "") -> Amounts:
+    return amounts(filters_of(store, search).rows(store, overview.__file__, "by_step", grain="day"))
+
+
 def test_every_gpu_hour_is_in_one_of_the_five_kinds(filled: Store) -> None:
-    total = amounts(filters_of(filled, "").rows(filled, overview.__file__, "by_tenant"))
+    total = totals(filled)
     assert total.hours == {"used": 60, "idle": 12, "unmetered": 24, "unallocated": 72, "unavailable": 24}
     assert total.capacity == 4 * 48
     assert total.allocated == 96
@@ -30,8 +34,7 @@ def test_every_gpu_hour_is_in_one_of_the_five_kinds(filled: Store) -> None:
 
 
 def test_unmetered_time_is_neither_used_nor_idle(filled: Store) -> None:
-    rows = filters_of(filled, "?tenant=speech").rows(filled, overview.__file__, "by_tenant")
-    speech = amounts(rows)
+    speech = totals(filled, "?tenant=speech")
     assert speech.hours["idle"] == 0
     assert speech.metered == 24
     assert speech.list_cost == Decimal(96)
@@ -45,7 +48,7 @@ def test_hours_without_a_price_have_an_unknown_cost_not_zero(store: Store, make_
         make_books.entry(hour, "b", unallocated=1.0, price=None),
     ]
     make_books.fill(store, rows)
-    total = amounts(filters_of(store, "").rows(store, overview.__file__, "by_tenant"))
+    total = totals(store)
     assert total.costs is None
     assert total.unpriced == 2
     assert total.list_cost is None
@@ -53,7 +56,8 @@ def test_hours_without_a_price_have_an_unknown_cost_not_zero(store: Store, make_
 
 def over_time(store: Store, search: str, grain: figures.Grain) -> list[figures.Bucket]:
     filters = filters_of(store, search)
-    return figures.buckets(filters.rows(store, overview.__file__, "over_time", grain=grain), filters.zone)
+    rows = filters.rows(store, overview.__file__, "over_time", grain=grain, device="")
+    return figures.buckets(rows, filters.closed_steps(store, grain), filters.zone)
 
 
 def test_a_day_averages_over_its_closed_hours(filled: Store) -> None:
@@ -78,10 +82,10 @@ def test_the_figure_stacks_to_the_capacity_and_days_not_closed_are_absent(
 def test_the_hour_that_autumn_repeats_has_a_place_of_its_own() -> None:
     first = datetime(2026, 10, 25, tzinfo=UTC)
     rows = [
-        {"bucket": first + timedelta(hours=n), "hours_closed": 1, "used": 1.0}
+        {"step": first + timedelta(hours=n), "used": 1.0}
         | dict.fromkeys(("idle", "unmetered", "unallocated", "unavailable"), 0.0)
         for n in range(3)
     ]
-    hours = figures.buckets(rows, "Europe/Berlin")
+    hours = figures.buckets(rows, {row["step"]: 1 for row in rows}, "Europe/Berlin")
     assert [f"{bucket.at:%H:%M %Z}" for bucket in hours] == ["02:00 CEST", "02:00 CET", "03:00 CET"]
     assert len(set(figures.stacked_over_time(hours, "hour", EN).data[0].x)) == 3

@@ -54,13 +54,8 @@ def cell(row: Mapping[str, Any], measure: Measure, top: float, filters: Filters,
     is_down = row["state"] == "unavailable"
     state = words.of(f"device.{row['state']}", row["state"])
     label = f"{row['device_id']} · {words(f'fleet.by_{measure.key}')} {said} · {state}"
-    kind = (
-        "gl-unavailable"
-        if is_down
-        else "gl-unknown"
-        if value is None
-        else f"gl-{measure.ramp}-{_step(value - measure.least, top - measure.least)}"
-    )
+    step = 0 if value is None else _step(value - measure.least, top - measure.least)
+    kind = "gl-unavailable" if is_down else "gl-unknown" if value is None else f"gl-{measure.ramp}-{step}"
     shared = " gl-shared" if row["device_units"] > 1 else ""
     return html.A(
         href=filters.href("/fleet", device=row["device_id"]),

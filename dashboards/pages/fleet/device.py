@@ -17,6 +17,7 @@ from dashboards.format import UNKNOWN, hours, money, percent, symbol
 from dashboards.kinds import ALLOCATED, KINDS
 from dashboards.languages import Language
 from dashboards.pages.fleet.layout import layout_card
+from dashboards.pages.overview import fleet_over_time
 from dashboards.parts import Figure
 from warehouse.store import Store
 
@@ -35,8 +36,7 @@ def device_page(
         )
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
     kinds = KINDS if filters.shows_platform else ALLOCATED
-    found = figures.buckets(filters.rows(store, __file__, "over_time", device=device, grain=grain), filters.zone)
-    over_time = figures.stacked_over_time(found, grain, words, kinds)
+    over_time = fleet_over_time(store, filters, words, grain, device)
     return parts.page(
         parts.titles(filters, words, device, _state_chip(row, words), trail=trail),
         _headline(row, filters, words),
@@ -133,12 +133,12 @@ def measured(rows: Sequence[Row], filters: Filters, words: Language) -> go.Figur
 
 def _holders_card(store: Store, filters: Filters, device: str, words: Language) -> Component:
     columns = [
-        grids.link("name", words("workload.name"), minimum=220, flex=2),
+        grids.link("name", words("workload.name"), minimum=180, flex=2),
         grids.text("tenant", words("filter.tenant"), minimum=90),
         grids.text("project", words("filter.project"), minimum=90),
         grids.text("share", words("fleet.share"), minimum=90),
-        grids.text("first", words("fleet.from"), minimum=110),
-        grids.text("last", words("fleet.until"), minimum=110),
+        grids.text("first", words("fleet.from"), minimum=124),
+        grids.text("last", words("fleet.until"), minimum=124),
         grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
         grids.number("allocated", words("overview.allocated"), words("tenants.allocated_is")),
         grids.money("list_cost", words("account.cost"), filters.currency),

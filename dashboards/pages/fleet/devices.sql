@@ -1,11 +1,11 @@
 -- One row: a device of the period, by pool, node and name.
 -- Units: GPU-hours; price: list price of a GPU-hour on average (NULL: none is known). state: as last told before the end.
--- tenants: how many held it. errors: findings of at least a warning in the period.
+-- errors: findings of at least a warning in the period.
 -- Parameters: those of ({ledger}); device String, empty: all
 SELECT
     d.cluster AS cluster, d.device_id AS device_id, d.node AS node, d.model AS model, d.pool AS pool, d.device_units AS device_units,
     d.used AS used, d.idle AS idle, d.unmetered AS unmetered, d.unallocated AS unallocated, d.unavailable AS unavailable,
-    d.price AS price, d.list_cost AS list_cost, d.unallocated_cost AS unallocated_cost, d.tenants AS tenants,
+    d.price AS price, d.list_cost AS list_cost, d.unallocated_cost AS unallocated_cost,
     s.state AS state, f.errors AS errors, f.last_error AS last_error
 FROM
 (
@@ -20,8 +20,7 @@ FROM
         sum((l.allocated + l.unallocated + l.unavailable) * l.price)
             / nullIf(sumIf(l.allocated + l.unallocated + l.unavailable, l.price IS NOT NULL), 0) AS price,
         sum(l.list_cost) AS list_cost,
-        sum(l.unallocated * l.price) AS unallocated_cost,
-        uniqExactIf(l.tenant, l.is_held) AS tenants
+        sum(l.unallocated * l.price) AS unallocated_cost
     FROM ({ledger}) AS l
     WHERE {device:String} = '' OR device_id = {device:String}
     GROUP BY cluster, device_id

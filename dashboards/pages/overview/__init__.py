@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
+import plotly.graph_objects as go
 from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
@@ -27,9 +28,11 @@ Tenants = Sequence[tuple[str, Amounts]]
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
-    rows = filters.rows(store, __file__, "by_tenant")
-    total = amounts(rows)
-    tenants = [(row["tenant"], amounts([row])) for row in rows if row["is_held"]]
+    assert filters.period is not None
+    grain: figures.Grain = "day" if filters.period.is_long else "hour"
+    rows = filters.rows(store, __file__, "by_step", grain=grain)
+    total, tenants = amounts(rows), by_tenant(rows)
+    shown = figures.buckets(rows, filters.closed_steps(store, grain), filters.zone)
     quality = quality_of(store, filters)
     notes = quality.refused_count + quality.quarantined_count
     return parts.page(
@@ -42,11 +45,23 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         ),
         _headline(filters, total, words),
         parts.split(
-            _waterfall_card(filters, total, words), _fleet_card(store, filters, total, words), class_name="gl-even"
+            _waterfall_card(filters, total, words),
+            _fleet_card(shown, grain, filters, total, words),
+            class_name="gl-even",
         ),
         parts.split(_cost_card(tenants, filters, words), alerts_card(store, filters, words)),
         parts.split(waits_card(store, filters, words), quality_card(filters, quality, total, words)),
     )
+
+
+def by_tenant(rows: Sequence[Mapping[str, Any]]) -> Tenants:
+    """What each tenant held, from the rows of its steps; the dearest first."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["is_held"]:
+            found.setdefault(row["tenant"], []).append(row)
+    listed = [(name, amounts(steps)) for name, steps in found.items()]
+    return sorted(listed, key=lambda one: (-(one[1].list_cost or 0), -one[1].allocated, one[0]))
 
 
 def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
@@ -100,15 +115,19 @@ def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
     return parts.headline(shown)
 
 
-def fleet_over_time(store: Store, filters: Filters, words: Language, grain: figures.Grain) -> Any:
-    rows = filters.rows(store, __file__, "over_time", grain=grain)
+def fleet_over_time(
+    store: Store, filters: Filters, words: Language, grain: figures.Grain, device: str = ""
+) -> go.Figure:
+    """GPUs of each kind over the period; device: of this one alone."""
+    rows = filters.rows(store, __file__, "over_time", grain=grain, device=device)
     kinds = KINDS if filters.shows_platform else ALLOCATED
-    return figures.stacked_over_time(figures.buckets(rows, filters.zone), grain, words, kinds)
+    found = figures.buckets(rows, filters.closed_steps(store, grain), filters.zone)
+    return figures.stacked_over_time(found, grain, words, kinds)
 
 
-def _fleet_card(store: Store, filters: Filters, total: Amounts, words: Language) -> Component:
-    assert filters.period is not None
-    grain: figures.Grain = "day" if filters.period.is_long else "hour"
+def _fleet_card(
+    found: Sequence[figures.Bucket], grain: figures.Grain, filters: Filters, total: Amounts, words: Language
+) -> Component:
     kinds = KINDS if filters.shows_platform else ALLOCATED
     whole = sum(total.hours[kind.key] for kind in kinds)
     split = ", ".join(f"{words(f'kind.{kind.key}')} {percent(total.hours[kind.key], whole)}" for kind in kinds)
@@ -116,7 +135,7 @@ def _fleet_card(store: Store, filters: Filters, total: Amounts, words: Language)
         words("overview.fleet"),
         words("overview.fleet_is"),
         parts.graph(
-            fleet_over_time(store, filters, words, grain),
+            figures.stacked_over_time(found, grain, words, kinds),
             words("overview.fleet_says", split=split),
             id="overview-fleet",
             height=340,

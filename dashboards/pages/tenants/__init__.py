@@ -36,11 +36,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Level:
-    """name: what a row is.   grain: a step of the trend.   steps: those that are closed."""
+    """name: what a row is.   grain: a step of the trend.   steps: those that are closed, and how many hours
+    of each are."""
 
     name: str
     grain: figures.Grain
-    steps: Sequence[datetime]
+    steps: Mapping[datetime, int]
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
@@ -78,8 +79,7 @@ def level_of(store: Store, filters: Filters) -> Level:
     assert filters.period is not None
     name = "tenant" if filters.only("tenant") is None else "project" if filters.only("project") is None else "workload"
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
-    steps = [row["step"] for row in filters.rows(store, __file__, "closed_steps", grain=grain)]
-    return Level(name, grain, steps)
+    return Level(name, grain, filters.closed_steps(store, grain))
 
 
 def budgets_of(store: Store, filters: Filters, level: Level) -> dict[str, Decimal]:
@@ -152,11 +152,22 @@ def _chart(store: Store, filters: Filters, rows: Rows, level: Level, words: Lang
     return parts.card(
         words("tenants.use"),
         words("tenants.use_is"),
-        parts.graph(
-            overview.fleet_over_time(store, filters, words, level.grain), words("tenants.use"), "tenants-use", 260
-        ),
+        parts.graph(_use_over_time(store, filters, rows, level, words), words("tenants.use"), "tenants-use", 260),
         tool=parts.legend(ALLOCATED, words),
     )
+
+
+def _use_over_time(store: Store, filters: Filters, rows: Rows, level: Level, words: Language) -> go.Figure:
+    """From the table's rows where they are all there are."""
+    if rows[0]["in_all"] > MOST:
+        return overview.fleet_over_time(store, filters, words, level.grain)
+    parts_of = [
+        {"step": step, "used": used, "idle": idle, "unmetered": unmetered, "unallocated": 0.0, "unavailable": 0.0}
+        for row in rows
+        for step, _, used, idle, unmetered in row["steps"]
+    ]
+    found = figures.buckets(parts_of, level.steps, filters.zone)
+    return figures.stacked_over_time(found, level.grain, words, ALLOCATED)
 
 
 def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language) -> go.Figure:
@@ -189,7 +200,7 @@ def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language)
 
 def trend(row: Mapping[str, Any], level: Level) -> list[float]:
     """The list cost of each closed step; 0 where nothing was held, as the books say."""
-    costs = {step: cost for step, cost, _ in row["steps"]}
+    costs = {step: cost for step, cost, *_ in row["steps"]}
     return [costs.get(step, 0.0) for step in level.steps]
 
 

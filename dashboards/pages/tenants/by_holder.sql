@@ -1,6 +1,6 @@
 -- One row: a tenant, project or workload that held something in the period, the dearest first.
 -- Units: GPU-hours; <kind>_cost: at list price, for charts; list_cost, billed_cost: exact, NULL: no price is known.
--- steps: (day or hour of the billing zone, list cost, GPU-hours) of those in which it held something, in order.
+-- steps: (day or hour of the billing zone, list cost, used, idle, unmetered) of those in which it held something, in order.
 -- in_all: how many there are; the dearest {most} are shown.
 -- Parameters: level String ('tenant' | 'project' | 'workload'); grain String ('day' | 'hour'); most UInt32; zone
 --             String; those of ({ledger})
@@ -37,7 +37,7 @@ SELECT
     sum(s.unpriced) AS unpriced,
     sum(s.list_cost) AS list_cost,
     sum(s.billed_cost) AS billed_cost,
-    arraySort(groupArray((step, toFloat64(ifNull(s.list_cost, 0)), s.used + s.idle + s.unmetered))) AS steps,
+    arraySort(groupArray((step, toFloat64(ifNull(s.list_cost, 0)), s.used, s.idle, s.unmetered))) AS steps,
     count() OVER () AS in_all
 FROM by_step AS s
 GROUP BY name

@@ -1,11 +1,12 @@
--- One row: a tenant that held something in the period ('' has no name), or the platform (not is_held) with the time
--- that is nobody's charge.
+-- One row: what a tenant ('' has no name) held in a day or hour of the billing zone, or the platform's own time in it
+-- (not is_held), which is nobody's charge.
 -- Units: GPU-hours; <kind>_cost: GPU-hours x list price, for charts; unpriced: GPU-hours without a price; list_cost and
 --        billed_cost: exact.
--- Parameters: of ({ledger})
+-- Parameters: grain String ('day' | 'hour'); zone String; those of ({ledger})
 SELECT
     tenant,
     is_held,
+    dateTrunc({grain:String}, hour, {zone:String}) AS step,
     sum(used) AS used,
     sum(idle) AS idle,
     sum(unmetered) AS unmetered,
@@ -20,5 +21,5 @@ SELECT
     sumIf(l.list_cost, is_held) AS list_cost,
     sumIf(l.billed_cost, is_held) AS billed_cost
 FROM ({ledger}) AS l
-GROUP BY tenant, is_held
-ORDER BY is_held DESC, list_cost DESC, tenant
+GROUP BY tenant, is_held, step
+ORDER BY tenant, step
