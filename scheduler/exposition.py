@@ -21,6 +21,7 @@ from scheduler.metrics import Meter
 from scheduler.model import Request
 from scheduler.placement.cluster import Cluster
 from scheduler.records.events import instant
+from scheduler.serverless import Services
 
 PREFIX = "gpuledger_scheduler_"
 QUANTILES = (0.5, 0.95, 0.99)
@@ -110,6 +111,22 @@ def _fleet(meter: Meter, fragmentation: Fragmentation, shapes: Sequence[Request]
         yield Series("largest_gang_replicas", text, "gauge", count, {"shape": shape_name(shape)})
     for ending, ended in sorted(meter.endings.items()):
         yield Series("ended_total", "Attempts that are over", "counter", ended, {"ending": ending})
+
+
+def services_series(services: Services) -> list[Series]:
+    """Of services that follow their queues."""
+    found = []
+    for name, state in sorted(services.states.items()):
+        for what, count in state.by_state().items():
+            labels = {"service": name, "state": what}
+            found.append(Series("service_replicas", "Replicas: pending, cold or warm", "gauge", count, labels))
+        labels, cold = {"service": name}, state.cold_unit_seconds
+        found.append(
+            Series("service_cold_starts_total", "Replicas that became ready", "counter", state.cold_starts, labels)
+        )
+        text = "Device units x seconds from start to ready"
+        found.append(Series("service_cold_unit_seconds_total", text, "counter", cold, labels))
+    return found
 
 
 def largest_gang(cluster: Cluster, request: Request) -> int:

@@ -8,12 +8,14 @@ be shown and charged apart. Deciding is a function of what is observed and of `n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from scheduler.model import Job, Request
 
+FIRST_PAUSE, MOST_PAUSE = 5.0, 300.0
+"""Seconds before another replica is made after one that failed: twice as long each time, until one is ready."""
 ReplicaState = Literal["pending", "cold", "warm"]
 
 
@@ -22,6 +24,7 @@ class Service:
     """target: requests, waiting and in work, for each replica.   idle_seconds: without any before the last goes.
 
     keep_seconds: that demand must have been lower before replicas go, so that a dip does not cost a cold start.
+    payload: of each replica, for the executor.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Service:
     keep_seconds: float = 60.0
     priority: int = 0
     project: str = ""
+    payload: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -83,6 +87,8 @@ class ServiceState:
     serial: int = 0
     cold_unit_seconds: float = 0.0
     cold_starts: int = 0
+    failures: int = 0
+    failed_at: float = -math.inf
 
     def observe(self, waiting: int, working: int, now: float) -> None:
         """The queue's length and the requests in work."""
@@ -102,7 +108,7 @@ class ServiceState:
         """It serves from now on. Answers its cold start in seconds."""
         replica = self.replicas[job_id]
         if replica.ready_at is None:
-            replica.ready_at = now
+            replica.ready_at, self.failures = now, 0
             self.cold_starts += 1
             self.cold_unit_seconds += replica.units * replica.cold_seconds(now)
         return replica.cold_seconds(now)
@@ -132,6 +138,8 @@ class ServiceState:
         """What to submit or stop so that as many replicas are there as are desired."""
         wanted, there = self.desired(now), len(self.replicas)
         reason = f"{self.waiting} waiting, {self.working} in work, {self.service.target} for each replica: {wanted}"
+        if wanted > there and now < self.failed_at + self._pause():
+            return Scaling(reason=f"{reason}; the last one failed, {self.failures} in a row")
         if wanted > there:
             jobs = tuple(self._new(now) for _ in range(wanted - there))
             return Scaling(jobs, (), reason)
@@ -139,6 +147,13 @@ class ServiceState:
             order = sorted(self.replicas.values(), key=_least_missed)
             return Scaling((), tuple(replica.job_id for replica in order[: there - wanted]), reason)
         return Scaling(reason=reason)
+
+    def failed(self, now: float) -> None:
+        """A replica could not be started, or ended by itself with an error."""
+        self.failures, self.failed_at = self.failures + 1, now
+
+    def _pause(self) -> float:
+        return min(MOST_PAUSE, FIRST_PAUSE * 2.0 ** min(self.failures - 1, 16)) if self.failures else 0.0
 
     def _needed(self) -> int:
         return math.ceil((self.waiting + self.working) / self.service.target)
@@ -158,6 +173,56 @@ class ServiceState:
             project=service.project,
             service=service.name,
         )
+
+
+class Services:
+    """All services of a site, told of what happens to jobs; those of none are ignored."""
+
+    def __init__(self, services: Iterable[Service] = ()) -> None:
+        self.states = {service.name: ServiceState(service) for service in services}
+
+    def reconfigure(self, services: Iterable[Service]) -> None:
+        """One that is no more asks for no replicas."""
+        told = {service.name: service for service in services}
+        for name, state in self.states.items():
+            state.service = told.get(name) or replace(state.service, min_replicas=0, max_replicas=0)
+        for name, service in told.items():
+            self.states.setdefault(name, ServiceState(service))
+
+    def submitted(self, job: Job, now: float) -> None:
+        state = self.states.get(job.service)
+        if state is not None:
+            state.replicas.setdefault(job.job_id, Replica(job.job_id, now))
+            number = job.job_id.rpartition("-")[2]
+            state.serial = max(state.serial, int(number) if number.isdigit() else 0)
+
+    def launched(self, job: Job, units: int, now: float) -> None:
+        state = self._of(job)
+        if state is not None:
+            state.started(job.job_id, units, now)
+
+    def ready(self, job: Job, now: float) -> float | None:
+        """Its cold start in seconds; None: it is no service's."""
+        state = self._of(job)
+        return None if state is None else state.ready(job.job_id, now)
+
+    def waits_again(self, job: Job, now: float) -> None:
+        """It gave way, and loads anew when it starts again."""
+        state = self._of(job)
+        if state is not None:
+            state.ended(job.job_id, now)
+            state.replicas[job.job_id] = Replica(job.job_id, now)
+
+    def ended(self, job: Job, now: float, failed: bool = False) -> None:
+        state = self._of(job)
+        if state is not None:
+            state.ended(job.job_id, now)
+            if failed:
+                state.failed(now)
+
+    def _of(self, job: Job) -> ServiceState | None:
+        state = self.states.get(job.service)
+        return state if state is not None and job.job_id in state.replicas else None
 
 
 def _least_missed(replica: Replica) -> tuple[int, float, str]:

@@ -9,6 +9,8 @@
       - {name: batch, policy: fair_share, half_life: 7d, wait_bound: 12h}
     reservations:
       - {name: course, nodes: [a100-0, a100-1], start: 2026-12-01T08:00Z, end: 2026-12-01T18:00Z, tenants: [vision]}
+    services:                          # replicas follow the queue, from none (docs/scheduler-live.md)
+      - {name: chat, tenant: vision, queue: batch, request: {devices: 1}, target: 8, max_replicas: 4, idle: 10m}
     policies: {placement: bestfit, backfill: easy, reclaim: true}
 
 Amounts are device units of the pool, as in scheduler.model. A duration is seconds or text such as 90s, 15m, 12h, 7d.
@@ -26,8 +28,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from scheduler.cycle.policies import Policies, Reservation
 from scheduler.cycle.state import State
-from scheduler.model import Device, Node, Queue, QueuePolicy, Tenant
+from scheduler.model import Device, Node, Queue, QueuePolicy, Request, Tenant
 from scheduler.quota.tree import QuotaTree
+from scheduler.records.codec import read
+from scheduler.serverless import Service
 from warehouse.errors import LedgerError
 from warehouse.written_files import first_error, read_yaml
 
@@ -174,6 +178,40 @@ class ReservationPart(Part):
         return self
 
 
+class ServicePart(Part):
+    """See scheduler.serverless.Service. request: as of a job (scheduler.model.Request), of each replica."""
+
+    name: Name
+    tenant: Name
+    queue: Name
+    request: dict[str, Any]
+    target: Annotated[int, Field(ge=1)] = 1
+    min_replicas: Units = 0
+    max_replicas: Annotated[int, Field(ge=1)] = 1
+    idle: Duration = 300.0
+    keep: Duration = 60.0
+    priority: int = 0
+    project: str = ""
+    payload: dict[str, Any] = Field(default={})
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Self:
+        if self.max_replicas < self.min_replicas:
+            raise ValueError(f"service {self.name}: max_replicas {self.max_replicas} is below {self.min_replicas}")
+        self.build()
+        return self
+
+    def build(self) -> Service:
+        try:
+            request = read(Request, self.request, f"service {self.name}: request")
+        except LedgerError as error:
+            raise ValueError(str(error)) from error
+        return Service(
+            self.name, self.tenant, self.queue, request, self.target, self.min_replicas, self.max_replicas,
+            self.idle, self.keep, self.priority, self.project, self.payload,
+        )  # fmt: skip
+
+
 class PoliciesPart(Part):
     """See scheduler.cycle.policies. backfill: none, easy, conservative, or how many promises."""
 
@@ -216,6 +254,7 @@ class Settings(Part):
     tenants: Annotated[tuple[TenantPart, ...], Field(strict=False)] = ()
     queues: Annotated[tuple[QueuePart, ...], Field(strict=False)] = ()
     reservations: Annotated[tuple[ReservationPart, ...], Field(strict=False)] = ()
+    services: Annotated[tuple[ServicePart, ...], Field(strict=False)] = ()
     policies: PoliciesPart = PoliciesPart()
 
     @model_validator(mode="after")
@@ -223,6 +262,11 @@ class Settings(Part):
         _unique("pools", (pool.name for pool in self.pools))
         _unique("queues", (queue.name for queue in self.queues))
         _unique("reservations", (reservation.name for reservation in self.reservations))
+        _unique("services", (service.name for service in self.services))
+        queues = {queue.name for queue in self.queues}
+        for service in self.services:
+            if queues and service.queue not in queues:
+                raise ValueError(f"service {service.name}: no queue {service.queue} is declared")
         by_pool: dict[str, list[Tenant]] = {}
         for tenant in self.tenants:
             by_pool.setdefault(tenant.pool, []).append(tenant.build())
@@ -246,6 +290,9 @@ class Settings(Part):
 
     def build_queues(self) -> tuple[Queue, ...]:
         return tuple(queue.build() for queue in self.queues)
+
+    def build_services(self) -> tuple[Service, ...]:
+        return tuple(service.build() for service in self.services)
 
     def build_reservations(self, nodes: Sequence[Node], where: str = "settings") -> tuple[Reservation, ...]:
         """With node names as indices.   Errors: SettingsError for a node that is not there."""
@@ -279,7 +326,7 @@ class Settings(Part):
 
 def load_settings(path: Path | str) -> Settings:
     """Errors: SettingsError naming the key, what was found there and what fits."""
-    hint = "It has the keys pools, tenants, queues, reservations and policies"
+    hint = "It has the keys pools, tenants, queues, reservations, services and policies"
     return parse_settings(read_yaml(path, "settings of the scheduler", hint, SettingsError), str(path))
 
 
@@ -296,6 +343,7 @@ _PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
     "tenants": {"tenants": TenantPart},
     "queues": {"queues": QueuePart},
     "reservations": {"reservations": ReservationPart},
+    "services": {"services": ServicePart},
     "policies": {"policies": PoliciesPart},
 }
 

@@ -351,6 +351,56 @@ def finish(
     _print_one(_client(url, token_file).tell(job_id, "finish", {"succeeded": ending is End.finished}), output)
 
 
+def room(
+    job_id: JobId,
+    most_moves: Annotated[int, typer.Option("--most-moves", min=1, max=32, help="For each of its replicas.")] = 4,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """What to move so that a pending job fits: a proposal; nothing is moved. Exit 1 if none was found."""
+    found = _client(url, token_file).room(job_id, most_moves)
+    if output is options.Format.json:
+        print_json(found)
+    elif found["moves"]:
+        print_rows(found["moves"], ("job_id", "replica", "from", "to"), output)
+    if found["moves"] is None:
+        say(f"no moves were found that make room for {job_id}")
+        raise typer.Exit(1)
+    say(f"{len(found['moves'])} moves; then {job_id} fits on {', '.join(dict.fromkeys(found['nodes']))}")
+
+
+def ready(
+    job_id: JobId,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Say that a service's replica has loaded and serves; until then it was cold."""
+    _print_one(_client(url, token_file).tell(job_id, "ready"), output)
+
+
+def services(
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Services with their queues and replicas."""
+    print_rows(_client(url, token_file).services(), SERVICE_COLUMNS, output)
+
+
+def demand(
+    service: Annotated[str, typer.Argument(help="As in the settings.")],
+    waiting: Annotated[int, typer.Option(min=0, help="Requests in its queue.")],
+    working: Annotated[int, typer.Option(min=0, help="Requests in work.")] = 0,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Say how long a service's queue is; its replicas follow."""
+    _print_one(_client(url, token_file).demand(service, waiting, working), output)
+
+
 def node(
     name: Annotated[str, typer.Argument(help="Of the node.")],
     state: Annotated[str, typer.Argument(help="available, maintenance or failed.")],
@@ -440,6 +490,9 @@ def _print_one(row: dict[str, Any], output: options.Format) -> None:
         print_rows([shown], [*shown], output)
 
 
+SERVICE_COLUMNS = (
+    "service", "waiting", "working", "desired", "pending", "cold", "warm", "cold_starts", "cold_unit_seconds",
+)  # fmt: skip
 _COMMANDS: Mapping[str, Callable[..., None]] = {
     "submit": submit,
     "list": list_jobs,
@@ -448,6 +501,10 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "hold": hold,
     "release": release,
     "finish": finish,
+    "room": room,
+    "ready": ready,
+    "services": services,
+    "demand": demand,
     "node": node,
     "snapshot": snapshot,
     "replay": replay,

@@ -36,8 +36,23 @@ class Client:
         return answer
 
     def tell(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """what: cancel, hold, release or finish."""
+        """what: cancel, hold, release, ready or finish."""
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{quote(job_id)}/{what}", json=body or {})
+        return answer
+
+    def room(self, job_id: str, most_moves: int = 4) -> dict[str, Any]:
+        """What to move so that a pending job fits."""
+        answer: dict[str, Any] = self._asked("GET", f"/api/v1/room/{quote(job_id)}", params={"most_moves": most_moves})
+        return answer
+
+    def services(self) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/services")
+        return answer
+
+    def demand(self, service: str, waiting: int, working: int) -> dict[str, Any]:
+        """How many requests wait for a service, and how many are in work."""
+        body = {"waiting": waiting, "working": working}
+        answer: dict[str, Any] = self._asked("POST", f"/api/v1/services/{quote(service)}", json=body)
         return answer
 
     def set_node(self, name: str, state: str) -> dict[str, Any]:

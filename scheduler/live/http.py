@@ -3,6 +3,9 @@
 POST /api/v1/jobs                      submit            GET  /api/v1/jobs?status=&queue=    list
 GET  /api/v1/jobs/{id}                 explain           POST /api/v1/jobs/{id}/cancel | hold | release
 POST /api/v1/jobs/{id}/finish          {"succeeded": true}: told by whoever runs it
+POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
+GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
+GET  /api/v1/services                  POST /api/v1/services/{name}  {"waiting": 12, "working": 4}: its replicas follow
 POST /api/v1/nodes/{name}              {"state": "maintenance"}
 GET  /metrics                          Prometheus        GET  /healthz
 """
@@ -78,6 +81,10 @@ def _job_routes(app: FastAPI, service: Service) -> None:
     def explain(job_id: str) -> dict[str, Any]:
         return service.explain(job_id)
 
+    @app.get("/api/v1/room/{job_id:path}")
+    def room(job_id: str, most_moves: Annotated[int, Query(ge=1, le=32)] = 4) -> dict[str, Any]:
+        return service.room(job_id, most_moves)
+
     @app.post("/api/v1/jobs/{job_id:path}/cancel")
     def cancel(request: Request, job_id: str) -> dict[str, Any]:
         return service.cancel(job_id, _actor(request))
@@ -97,8 +104,23 @@ def _job_routes(app: FastAPI, service: Service) -> None:
             raise RefusedError("succeeded", f"is {succeeded!r}", "true or false fits")
         return service.finish(job_id, succeeded, _actor(request))
 
+    @app.post("/api/v1/jobs/{job_id:path}/ready")
+    def ready(job_id: str) -> dict[str, Any]:
+        return service.ready(job_id)
+
 
 def _other_routes(app: FastAPI, service: Service) -> None:
+    @app.get("/api/v1/services")
+    def services() -> list[dict[str, Any]]:
+        return service.services()
+
+    @app.post("/api/v1/services/{name:path}")
+    def demand(name: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
+        counts = [body.get(what, 0) for what in ("waiting", "working")]
+        if any(type(count) is not int for count in counts):
+            raise RefusedError("waiting, working", f"are {counts}", "Whole numbers of requests fit")
+        return service.demand(name, *counts)
+
     @app.post("/api/v1/nodes/{name:path}")
     def node(name: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
         state: NodeState | None = next((fits for fits in get_args(NodeState) if fits == body.get("state")), None)

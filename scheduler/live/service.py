@@ -10,12 +10,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from scheduler.exposition import Series, series
+from scheduler.exposition import Series, series, services_series
 from scheduler.fragmentation import Fragmentation, typical_demand
 from scheduler.live.executors import Executor, Launch, Over
 from scheduler.live.history import ended, lines
 from scheduler.live.outbox import Deliver, Outbox
 from scheduler.model import Job, NodeState, Preempt, Reason
+from scheduler.placement.consolidation import make_room
+from scheduler.placement.holdings import Holding, Holdings
 from scheduler.records import restore as records
 from scheduler.records.book import TIME_LIMIT, Live, Status
 from scheduler.records.codec import plain, plan_actions, read
@@ -26,6 +28,8 @@ from scheduler.setup import WHOLE_GPUS
 from warehouse.errors import LedgerError
 
 MOST_LISTED = 1000
+DEMAND_SECONDS = 60.0
+"""So often a service's demand is written down although it has not changed."""
 
 
 class RefusedError(LedgerError):
@@ -138,6 +142,54 @@ class Service:
             self._happen("end", job_id, {"ending": ending, "cause": records.cause_body(Cause("", "", actor))})
             return {"job_id": job_id, "status": ending}
 
+    def demand(self, service: str, waiting: int, working: int) -> dict[str, Any]:
+        """How many requests wait for a service and are in work; its replicas follow. Asked often: only what changes
+        is written down, and what keeps it busy.
+
+        Errors: RefusedError if there is no such service, or less than nothing.
+        """
+        with self._lock:
+            state = self.restored.services.states.get(service)
+            if state is None:
+                raise RefusedError(f"service {service}", "is not in the settings", "Add it under services:", 404)
+            if min(waiting, working) < 0:
+                raise RefusedError(f"service {service}", "has less than no requests")
+            busy = waiting or working
+            fades = self._now() - state.busy_at >= min(state.service.idle_seconds / 4, DEMAND_SECONDS)
+            if (waiting, working) != (state.waiting, state.working) or (busy and fades):
+                body = {"service": service, "waiting": waiting, "working": working}
+                self._happen("demand", body=body, changes=False)
+            return self.service(service)
+
+    def service(self, name: str) -> dict[str, Any]:
+        """A service as it is now. cold_unit_seconds: device units x seconds that its replicas were cold."""
+        with self._lock:
+            state = self.restored.services.states[name]
+            return {
+                "service": name,
+                "waiting": state.waiting,
+                "working": state.working,
+                "desired": state.desired(self._now()),
+                **{str(name): count for name, count in state.by_state().items()},
+                "cold_starts": state.cold_starts,
+                "cold_unit_seconds": state.cold_unit_seconds,
+            }
+
+    def services(self) -> list[dict[str, Any]]:
+        with self._lock:
+            return [self.service(name) for name in self.restored.services.states]
+
+    def ready(self, job_id: str) -> dict[str, Any]:
+        """A service's replica serves from now on."""
+        with self._lock:
+            self._expect(job_id, "running")
+            state = self.restored.services.states.get(self.book.jobs[job_id].job.service)
+            if state is None:
+                raise RefusedError(f"job {job_id}", "is no replica of a service", status=409)
+            if state.replicas[job_id].ready_at is None:
+                self._happen("ready", job_id, changes=False)
+            return self.show(job_id) | {"cold_seconds": state.replicas[job_id].cold_seconds(self._now())}
+
     def set_node(self, name: str, state: NodeState) -> None:
         with self._lock:
             index = {node.name: number for number, node in enumerate(self.restored.setup.nodes)}
@@ -186,6 +238,34 @@ class Service:
             ]
             return [self.show(job_id) for job_id in found[:limit]]
 
+    def room(self, job_id: str, most_moves: int = 4) -> dict[str, Any]:
+        """Which running replicas to move so that a pending job fits: a proposal, nothing is moved. Only what may be
+        preempted is thought of; all that move stop before any starts again.
+
+        most_moves: for each of its replicas.   moves None: none were found, which proves nothing.
+        """
+        with self._lock:
+            self._expect(job_id, "pending")
+            core, nodes, job = self.restored.core, self.restored.setup.nodes, self.book.jobs[job_id].job
+            holdings = Holdings(core.cluster)
+            for name, live in self.book.jobs.items():
+                if live.status == "running" and live.job.preemptible:
+                    for number, grant in enumerate(live.grants):
+                        holdings.add(Holding(name, number, live.job.request, grant))
+            found = make_room(core.cluster, holdings, job.request, core.placement, job.min_replicas, most_moves)
+            if found is None:
+                return {"job_id": job_id, "moves": None, "nodes": []}
+            moves = [
+                {
+                    "job_id": move.holding.job_id,
+                    "replica": move.holding.replica,
+                    "from": nodes[move.holding.grant.node].name,
+                    "to": nodes[move.to.node].name,
+                }
+                for move in found.moves
+            ]
+            return {"job_id": job_id, "moves": moves, "nodes": [nodes[grant.node].name for grant in found.grants]}
+
     def explain(self, job_id: str) -> dict[str, Any]:
         """Everything about a job, also one that is over: why it waits, when it may start, what was decided."""
         with self._lock:
@@ -214,7 +294,8 @@ class Service:
             requests = [live.job.request for live in self.book.jobs.values()]
             demand = typical_demand(requests) if requests else WHOLE_GPUS
             shapes = [task.request for task in demand.tasks if task.request.devices]
-            return series(self.book.meter, Fragmentation(self.restored.core.cluster, demand), shapes)
+            found = series(self.book.meter, Fragmentation(self.restored.core.cluster, demand), shapes)
+            return [*found, *services_series(self.restored.services)]
 
     # The loop
 
@@ -226,6 +307,7 @@ class Service:
             for over in self.executor.poll():
                 self._over(over)
             self._enforce_limits()
+            self._scale()
             now = self._now()
             if self._due or now - self._planned_at >= self.look_again or self._edge_passed(now):
                 self._cycle(now)
@@ -311,6 +393,20 @@ class Service:
         ]
         for job_id, live in late:
             self._stop(job_id, live, "failed", TIME_LIMIT)
+
+    def _scale(self) -> None:
+        """Replicas of services come and go with their queues."""
+        for state in self.restored.services.states.values():
+            scaling = state.scale(self._now())
+            for job in scaling.submit:
+                body = {"job": plain(job), "actor": "autoscaler", "payload": dict(state.service.payload)}
+                self._happen("submit", job.job_id, body)
+            for job_id in scaling.stop:
+                live, cause = self.book.jobs[job_id], Cause("ScaledDown", scaling.reason, "autoscaler")
+                if live.status in ("starting", "running"):
+                    self._stop(job_id, live, "finished", cause)
+                else:
+                    self._happen("end", job_id, {"ending": "cancelled", "cause": records.cause_body(cause)})
 
     def _stop(self, job_id: str, live: Live, ending: Ending, cause: Cause) -> None:
         self._happen("stop", job_id, {"ending": ending, "cause": records.cause_body(cause)})

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 from collectors.readings import Row
 from scheduler.metrics import Meter
 from scheduler.model import EntitlementClass, Grant, Job, NodeState, Plan, Preempt, Resize, Start
-from scheduler.records.events import NO_CAUSE, Cause, Ending, Writer, gpus_held
+from scheduler.records.events import NO_CAUSE, READY, Cause, Ending, Writer, gpus_held
 
 Status = Literal["held", "pending", "starting", "running", "stopping"]
 Tell = Callable[[str, Sequence[Row]], None]
@@ -131,6 +131,14 @@ class Book:
                 "events",
                 self.writer.started(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause),
             )
+
+    def ready(self, job_id: str, now: float, sequence: int) -> None:
+        """A service's replica serves from now on; until now it was cold. It holds what it held."""
+        live = self.jobs[job_id]
+        if self._tell:
+            cause = Cause(READY, decision_id=live.decision_id)
+            rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
+            self._tell("events", rows)
 
     def stop(self, job_id: str, ending: Ending, now: float, cause: Cause) -> None:
         """A starting or running job is told to stop; its quota is free from now on, its devices not yet."""

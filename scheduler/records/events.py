@@ -4,6 +4,7 @@ Each attempt of a job is an allocation of its own: `job`, then `job/2` after a p
 What the contract has no column for is a JSON object in `message`, always in this order, absent where it does not apply:
 
 sequence           of the log; it never falls, and orders what has the same time. Rows of one event share it
+state              of a service's replica: cold from its start, warm once it says that it is ready
 decision           id of the decision that did it; `gpuledger scheduler explain` shows it
 entitlement        guaranteed, borrowed or reserved: by what the tenant held it from then on
 quota_released_at  when the tenant's quota was free again: at the decision
@@ -23,6 +24,8 @@ from collectors.readings import Row
 from scheduler.model import Device, EntitlementClass, Grant, Job, Node, NodeState
 
 SOURCE = "gpuledger-scheduler"
+READY = "Ready"
+"""Why a service's replica is told again: nothing of what it holds has changed, but it serves now."""
 Ending = Literal["preempted", "finished", "failed", "cancelled", "rejected"]
 
 
@@ -131,7 +134,10 @@ class Writer:
         attempt: int,
         cause: Cause,
     ) -> list[Row]:
-        row = self._row(event, job, now, attempt, cause, {"sequence": sequence, "entitlement": entitlement})
+        facts: dict[str, Any] = {"sequence": sequence, "entitlement": entitlement}
+        if job.service:
+            facts["state"] = "warm" if cause.reason == READY else "cold"
+        row = self._row(event, job, now, attempt, cause, facts)
         row["gpus"] = gpus_held(self.nodes, grants)
         held = shares(self.nodes, grants)
         if not held:  # a job without GPUs
@@ -222,7 +228,7 @@ def allocation_id(job_id: str, attempt: int) -> str:
     return job_id if attempt == 1 else f"{job_id}/{attempt}"
 
 
-_ORDER = ("sequence", "decision", "entitlement", "quota_released_at", "resources_freed_at", "text")
+_ORDER = ("sequence", "state", "decision", "entitlement", "quota_released_at", "resources_freed_at", "text")
 
 
 def message(facts: Mapping[str, Any]) -> str:

@@ -21,7 +21,20 @@ from typing import Any, Literal
 from warehouse.errors import LedgerError
 
 Kind = Literal[
-    "configured", "submit", "reject", "hold", "release", "plan", "launched", "freed", "stop", "end", "reasons", "node"
+    "configured",
+    "submit",
+    "reject",
+    "hold",
+    "release",
+    "plan",
+    "launched",
+    "freed",
+    "stop",
+    "end",
+    "reasons",
+    "node",
+    "demand",
+    "ready",
 ]
 FORMAT = 1
 _TABLES = """

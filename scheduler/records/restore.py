@@ -21,6 +21,7 @@ from scheduler.records.book import Book, Tell
 from scheduler.records.codec import plan_actions, read, read_actions
 from scheduler.records.events import Cause, Writer, instant
 from scheduler.records.log import Entry
+from scheduler.serverless import Services
 from scheduler.settings import Settings, parse_settings
 from scheduler.setup import Setup, setup_of
 from warehouse.errors import LedgerError
@@ -39,6 +40,7 @@ class Restored:
     core: Core
     setup: Setup
     settings: Settings
+    services: Services
     last: int = 0
     at: float = 0.0
     known_nodes: int = 0
@@ -50,7 +52,9 @@ class Restored:
         book, job_id, where = self.book, entry.job_id, f"entry {number}"
         match entry.kind:
             case "submit":
-                book.submit(read(Job, body["job"], where), at, number, body.get("actor", ""), body.get("payload"))
+                job = read(Job, body["job"], where)
+                book.submit(job, at, number, body.get("actor", ""), body.get("payload"))
+                self.services.submitted(job, at)
             case "reject":
                 book.reject(read(Job, body["job"], where), at, number, Cause(**body["cause"]))
             case "hold":
@@ -63,14 +67,26 @@ class Restored:
                 self.planned_at = at
             case "launched":
                 book.launched(job_id, at, number)
+                live = book.jobs[job_id]
+                self.services.launched(live.job, sum(sum(grant.units) for grant in live.grants), at)
             case "stop":
                 book.stop(job_id, body["ending"], at, Cause(**body["cause"]))
+                self.services.ended(book.jobs[job_id].job, at)
             case "freed":
+                job = book.jobs[job_id].job
                 book.freed(job_id, at, number)
+                if job_id in book.jobs:
+                    self.services.waits_again(job, at)
             case "end":
+                self.services.ended(book.jobs[job_id].job, at, body["ending"] == "failed")
                 book.end(job_id, body["ending"], at, number, Cause(**body["cause"]))
             case "node":
                 book.set_node(body["node"], body["state"], at)
+            case "demand":
+                self.services.states[body["service"]].observe(body["waiting"], body["working"], at)
+            case "ready":
+                self.services.ready(book.jobs[job_id].job, at)
+                book.ready(job_id, at, number)
             case "configured":
                 self._configure(entry)
             case "reasons":
@@ -84,6 +100,7 @@ class Restored:
             setup = setup_of(self.setup.name, settings, self.setup.nodes)
             self.book.meter.reconfigured(setup.tenants, setup.queues, entry.at)
             self.settings, self.setup = settings, setup
+            self.services.reconfigure(settings.build_services())
         known = self.known_nodes
         self.known_nodes = len(settings.nodes())
         for number in range(known, self.known_nodes) if self.last else ():
@@ -127,7 +144,7 @@ def restore(
     core = setup.core((), start, explain=True)
     meter = Meter(nodes, setup.tenants, setup.queues, start)
     book = Book(core, meter, Writer(cluster, nodes), tell)
-    restored = Restored(book, core, setup, settings)
+    restored = Restored(book, core, setup, settings, Services(settings.build_services()))
     for number in range(len(settings.nodes()), len(nodes)):
         restored._open(number, "failed", start)  # until a configuration names it
     for entry in entries:

@@ -373,3 +373,22 @@ def test_plans_are_written_with_what_was_decided(tmp_path: Path) -> None:
     (action,) = entry.body["actions"]
     assert action["grants"] == [plain(grant) for grant in living.service.book.jobs["a"].grants]
     assert action["decision_id"] == living.service.book.jobs["a"].decision_id != ""
+
+
+def test_what_to_move_to_make_room_is_proposed_and_nothing_is_moved(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    for name, gpus in (("a", 2), ("b", 2), ("c", 2)):
+        living.submit(name, gpus)
+    living.settle()
+    living.service.cancel("b" if living.service.show("a")["nodes"] == living.service.show("b")["nodes"] else "c", "me")
+    living.settle()
+    left = [one["job_id"] for one in living.service.list()]
+    assert len({living.service.show(name)["nodes"][0] for name in left}) == 2, "half of each node is held"
+    living.submit("wide", 4)
+    living.settle()
+    found = living.service.room("wide")
+    (move,) = found["moves"]
+    assert move["job_id"] in left and move["from"] != move["to"]
+    assert found["nodes"] == [move["from"]]
+    assert living.service.room("wide") == found
+    assert living.status("wide") == "pending"

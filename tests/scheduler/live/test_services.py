@@ -1,0 +1,132 @@
+"""Services in the live loop: replicas from zero and back, cold starts in the books, restarts, failures."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler.live.service import RefusedError
+from scheduler.settings import SettingsError, parse_settings
+from tests.scheduler.live.living import SETTINGS, Living, Slow
+
+CHAT: dict[str, Any] = {
+    "name": "chat", "tenant": "vision", "queue": "batch", "request": {"devices": 2}, "target": 4, "max_replicas": 3,
+    "idle": 100, "keep": 10, "payload": {"command": ["serve"]},
+}  # fmt: skip
+
+
+def living(folder: Path, **more: Any) -> Living:
+    return Living(folder, SETTINGS | {"services": [CHAT | more]}, Slow())
+
+
+def told(found: Living, event: str) -> list[dict[str, Any]]:
+    rows = [row for record, row in found.rows if record == "events" and row["event"] == event]
+    return [json.loads(row["message"]) | {"ts": row["ts"].timestamp(), "job": row["workload_id"]} for row in rows]
+
+
+def test_replicas_come_from_none_with_the_queue_and_go_back_to_none(tmp_path: Path) -> None:
+    found = living(tmp_path)
+    found.settle()
+    assert found.service.services()[0]["desired"] == 0
+    assert found.service.demand("chat", 5, 0)["desired"] == 2
+    found.settle()
+    assert found.service.service("chat")["cold"] == 2
+    found.now += 30
+    assert found.service.ready("chat-1")["cold_seconds"] == pytest.approx(30, abs=0.1)
+    assert found.service.service("chat") | {"cold_unit_seconds": 0} == {
+        "service": "chat", "waiting": 5, "working": 0, "desired": 2, "pending": 0, "cold": 1, "warm": 1,
+        "cold_starts": 1, "cold_unit_seconds": 0,
+    }  # fmt: skip
+    found.service.demand("chat", 0, 1)
+    found.now += 20
+    found.settle()
+    assert found.executor.stopping == [("chat-2", 1)], "the one that serves nobody yet goes first"  # type: ignore[attr-defined]
+    found.executor.over("chat-2", 1)  # type: ignore[attr-defined]
+    found.service.demand("chat", 0, 0)
+    found.now += 101
+    found.settle()
+    found.executor.over("chat-1", 1)  # type: ignore[attr-defined]
+    found.settle()
+    assert found.service.list() == []
+    assert found.events()[-1] == ("chat-1", "finished")
+
+
+def test_cold_and_warm_are_told_apart_in_the_books(tmp_path: Path) -> None:
+    found = living(tmp_path)
+    found.service.demand("chat", 1, 0)
+    found.settle()
+    found.now += 45
+    found.service.ready("chat-1")
+    found.settle()
+    (start, *_), (warm, *_) = told(found, "started"), told(found, "resized")
+    assert (start["state"], warm["state"]) == ("cold", "warm")
+    assert warm["ts"] - start["ts"] == pytest.approx(45, abs=0.1)
+    assert found.service.service("chat")["cold_unit_seconds"] == pytest.approx(90, abs=0.2), "two GPUs"
+    found.service.ready("chat-1")
+    assert len(told(found, "resized")) == 2, "once, a row for each of its devices"
+
+
+def test_a_restart_remembers_services_their_demand_and_what_is_warm(tmp_path: Path) -> None:
+    found = living(tmp_path)
+    found.service.demand("chat", 9, 0)
+    found.settle()
+    found.now += 5
+    found.service.ready("chat-2")
+    before = found.service.services()
+    found.restart(Slow())
+    assert found.service.services() == before
+    found.settle()
+    assert len(found.service.list()) == 3
+
+
+def test_a_replica_that_fails_is_tried_again_after_a_pause_that_grows(tmp_path: Path) -> None:
+    found = living(tmp_path, max_replicas=1)
+    found.service.demand("chat", 1, 0)
+    found.settle()
+    starts = []
+    for _ in range(40):
+        jobs = [one["job_id"] for one in found.service.list("running")]
+        if jobs:
+            starts.append(found.now)
+            found.service.finish(jobs[0], False, "tester")
+        found.now += 1
+        found.service.demand("chat", 1, 0)
+        found.settle()
+    pauses = [later - before for before, later in itertools.pairwise(starts)]
+    assert pauses[:3] == [5, 10, 20]
+
+
+def test_what_is_no_service_or_no_replica_is_refused(tmp_path: Path) -> None:
+    found = living(tmp_path)
+    with pytest.raises(RefusedError, match="not in the settings"):
+        found.service.demand("search", 1, 0)
+    found.submit("a", 1)
+    found.settle()
+    with pytest.raises(RefusedError, match="no replica of a service"):
+        found.service.ready("a")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"queue": "nowhere"}, "no queue nowhere"),
+        ({"request": {"gpus": 1}}, "gpus"),
+        ({"min_replicas": 5}, "is below 5"),
+    ],
+)
+def test_a_service_that_cannot_be_is_refused_in_the_settings(more: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingsError, match=says):
+        parse_settings(SETTINGS | {"services": [CHAT | more]})
+
+
+def test_metrics_count_replicas_and_cold_time(tmp_path: Path) -> None:
+    found = living(tmp_path)
+    found.service.demand("chat", 1, 0)
+    found.settle()
+    values = {(one.name, *one.labels.values()): one.value for one in found.service.measured(type(found.service).series)}
+    assert values["service_replicas", "chat", "cold"] == 1
+    assert values["service_cold_starts_total", "chat"] == 0
