@@ -52,6 +52,7 @@ class Request:
     devices: how many; 0 for a job without GPUs.   units: of each of them; 0 = the whole device.   memory_bytes: free
     memory that each device must have left.   profile: a MIG profile instead of units.   models: allowed models, empty =
     any.   required_topology, preferred_topology: level (0 = widest) of which one domain must, should hold all replicas.
+    workload_class: what it is to its neighbours on a shared device, as measured (see scheduler.placement.interference).
     """
 
     devices: int = 1
@@ -66,6 +67,7 @@ class Request:
     tolerations: frozenset[str] = frozenset()
     required_topology: int | None = None
     preferred_topology: int | None = None
+    workload_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)

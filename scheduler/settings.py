@@ -212,6 +212,16 @@ class ServicePart(Part):
         )  # fmt: skip
 
 
+class SpeedPart(Part):
+    """A line of `gpuledger interference speeds --format json`: how fast one class runs beside another, 1 = as alone."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, populate_by_name=True)
+
+    own: Annotated[str, Field(alias="class", min_length=1)]
+    beside: Name
+    speed: Annotated[float, Field(gt=0, le=2, strict=False)]
+
+
 class PoliciesPart(Part):
     """See scheduler.cycle.policies. backfill: none, easy, conservative, or how many promises."""
 
@@ -228,6 +238,10 @@ class PoliciesPart(Part):
     elastic_hold: Duration = 60.0
     expected_starts: Annotated[int, Field(ge=0)] = 16
     prices: dict[str, Annotated[float, Field(ge=0, strict=False)]] = Field(default={})
+    speeds: Annotated[tuple[SpeedPart, ...], Field(strict=False)] = ()
+
+    def speeds_of_pairs(self) -> Mapping[tuple[str, str], float]:
+        return {(one.own, one.beside): one.speed for one in self.speeds}
 
     def build(self) -> Policies:
         backfill = BACKFILL[self.backfill] if isinstance(self.backfill, str) else self.backfill

@@ -15,6 +15,7 @@ from scheduler.model import Node, Queue, Request, Tenant
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import Policy
 from scheduler.placement.fgd import Fgd
+from scheduler.placement.interference import AntiInterference
 from scheduler.placement.packing import BestFit, DotProduct, GpuClustering, GpuPacking, RandomFit
 from scheduler.settings import Settings
 from warehouse.errors import LedgerError
@@ -33,7 +34,8 @@ WHOLE_GPUS = Demand(tuple(Task(Request(devices), 0.25) for devices in (1, 2, 4, 
 
 @dataclass(frozen=True)
 class Setup:
-    """A configuration by name. placement: see PLACEMENTS.   seed: of a placement that draws."""
+    """A configuration by name. placement: see PLACEMENTS.   seed: of a placement that draws.   speeds: measured, of one
+    workload class beside another; where there are any, they come before the placement's own scores."""
 
     name: str
     nodes: Sequence[Node]
@@ -43,6 +45,7 @@ class Setup:
     reservations: Sequence[Reservation] = ()
     placement: str = "bestfit"
     seed: int = 42
+    speeds: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def core(self, requests: Iterable[Request], now: float, explain: bool) -> Core:
         """An empty state. requests: a sample of what is asked for, which some placements look at."""
@@ -54,10 +57,14 @@ class Setup:
             self.queues,
             self.policies,
             self.reservations,
-            PLACEMENTS[self.placement](demand, self.seed),
+            self._placement(demand),
             explain,
             now,
         )
+
+    def _placement(self, demand: Demand) -> Policy:
+        chosen = PLACEMENTS[self.placement](demand, self.seed)
+        return AntiInterference(self.speeds, chosen) if self.speeds else chosen
 
     def edges(self) -> list[float]:
         """Instants at which time alone changes what is possible."""
@@ -82,4 +89,5 @@ def setup_of(name: str, settings: Settings, nodes: Sequence[Node] = (), seed: in
         settings.build_reservations(there, name),
         settings.policies.placement,
         seed,
+        settings.policies.speeds_of_pairs(),
     )

@@ -84,7 +84,7 @@ class Cluster:
         self.residents: dict[tuple[int, int], Counter[str]] = {}
         self.clock, self._last = 0, -1
         self.changed_at: IntArray = np.zeros(len(self.nodes), dtype=np.int64)
-        self._undo: list[tuple[Grant, Request, str, int] | tuple[int, NodeState]] = []
+        self._undo: list[tuple[Grant, Request, int] | tuple[int, NodeState]] = []
         self._marks: list[int] = []
         self._shapes: dict[object, Shape] = {}
         self.by_devices: dict[object, Any] = {}
@@ -114,19 +114,19 @@ class Cluster:
             return np.array([self._last], dtype=np.int64)
         return np.flatnonzero(self.changed_at > clock)
 
-    def take(self, grant: Grant, request: Request, workload_class: str = "") -> None:
-        """Holds the share.   workload_class: under which its neighbours know it (see placement.interference).
+    def take(self, grant: Grant, request: Request) -> None:
+        """Holds the share.
 
         Errors: PlacementError if any part of it is not free; nothing is taken then.
         """
-        self._apply(grant, request, workload_class, 1)
+        self._apply(grant, request, 1)
 
-    def give_back(self, grant: Grant, request: Request, workload_class: str = "") -> None:
+    def give_back(self, grant: Grant, request: Request) -> None:
         """The exact opposite of `take`, also on a node that has failed since.
 
         Errors: PlacementError if it was not held; nothing changes then.
         """
-        self._apply(grant, request, workload_class, -1)
+        self._apply(grant, request, -1)
 
     def set_state(self, node: int, state: NodeState) -> None:
         """What is held there stays held; only an available node is given more."""
@@ -152,8 +152,8 @@ class Cluster:
             if len(entry) == 2:
                 self.set_state(*entry)
             else:
-                grant, request, workload_class, sign = entry
-                self._apply(grant, request, workload_class, -sign)
+                grant, request, sign = entry
+                self._apply(grant, request, -sign)
         self._marks = marks
 
     def keep(self, mark: int) -> None:
@@ -188,7 +188,7 @@ class Cluster:
                 found.append((1 << cut.slices) - 1)
         return tuple(found)
 
-    def _apply(self, grant: Grant, request: Request, workload_class: str, sign: int) -> None:
+    def _apply(self, grant: Grant, request: Request, sign: int) -> None:
         n = grant.node
         cpu = int(self.cpu_free[n]) - sign * request.cpu_milli
         host = int(self.host_memory_free[n]) - sign * request.host_memory_bytes
@@ -217,11 +217,11 @@ class Cluster:
         self.cpu_free[n], self.host_memory_free[n] = cpu, host
         if grant.devices:
             self.holders[n, self._holding(grant)] += sign
-        if workload_class:
+        if request.workload_class:
             for d in grant.devices:
-                self.residents.setdefault((n, d), Counter())[workload_class] += sign
+                self.residents.setdefault((n, d), Counter())[request.workload_class] += sign
         if self._marks:
-            self._undo.append((grant, request, workload_class, sign))
+            self._undo.append((grant, request, sign))
         self._touch(n)
 
     def _masks(self, grant: Grant, sign: int) -> dict[int, int]:

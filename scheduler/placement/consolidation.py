@@ -81,9 +81,9 @@ def carry_out(cluster: Cluster, proposal: Proposal) -> None:
     """
     for move in proposal.moves:
         held = move.holding
-        cluster.give_back(held.grant, held.request, held.workload_class)
+        cluster.give_back(held.grant, held.request)
     for move in proposal.moves:
-        cluster.take(move.to, move.holding.request, move.holding.workload_class)
+        cluster.take(move.to, move.holding.request)
 
 
 class _Search:
@@ -180,7 +180,7 @@ class _Search:
             held = self.holdings.get(int(self.numbers[position]))
             mark = cluster.mark()
             self.moved.add(position)
-            cluster.give_back(held.grant, held.request, held.workload_class)
+            cluster.give_back(held.grant, held.request)
             grant = place(cluster, request, self.policy, self._only(node))
             if grant is not None:
                 cluster.take(grant, request)
@@ -231,7 +231,7 @@ class _Search:
         mark = cluster.mark()
         try:
             for held in movers:
-                cluster.give_back(held.grant, held.request, held.workload_class)
+                cluster.give_back(held.grant, held.request)
             grant = place(cluster, self.request, self.policy, here)
             if grant is None:
                 return None
@@ -241,7 +241,7 @@ class _Search:
                 to = place(cluster, held.request, self.policy, ~here)
                 if to is None:
                     return None
-                cluster.take(to, held.request, held.workload_class)
+                cluster.take(to, held.request)
                 moves.append(Move(held, to))
             return Proposal(tuple(moves), (grant,))
         finally:

@@ -74,15 +74,13 @@ def fits_somewhere(cluster: Cluster, request: Request, policy: Policy) -> bool:
     return bool(_column(cluster, request, policy).refreshed().max(initial=UNFIT) > UNFIT)
 
 
-def place_gang(
-    cluster: Cluster, request: Request, replicas: int, policy: Policy, workload_class: str = ""
-) -> tuple[Grant, ...] | None:
+def place_gang(cluster: Cluster, request: Request, replicas: int, policy: Policy) -> tuple[Grant, ...] | None:
     """Takes a grant for each replica, all of them or none; None: they do not fit together, and nothing is taken.
 
     A required or preferred topology decides on the nodes, the policy on the devices and, without one, on both.
     """
     mark = cluster.mark()
-    grants = _placed(cluster, request, replicas, policy, workload_class)
+    grants = _placed(cluster, request, replicas, policy)
     if grants is None:
         cluster.rollback(mark)
         return None
@@ -90,9 +88,7 @@ def place_gang(
     return grants
 
 
-def _placed(
-    cluster: Cluster, request: Request, replicas: int, policy: Policy, workload_class: str
-) -> tuple[Grant, ...] | None:
+def _placed(cluster: Cluster, request: Request, replicas: int, policy: Policy) -> tuple[Grant, ...] | None:
     by_node: list[tuple[BoolArray | None, int]] = [(None, replicas)]
     if request.required_topology is not None or request.preferred_topology is not None:
         chosen = domains_for(cluster, request, replicas)
@@ -105,7 +101,7 @@ def _placed(
             grant = place(cluster, request, policy, among)
             if grant is None:
                 return None
-            cluster.take(grant, request, workload_class)
+            cluster.take(grant, request)
             grants.append(grant)
     return tuple(grants)
 

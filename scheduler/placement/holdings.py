@@ -20,7 +20,6 @@ class Holding:
     replica: int
     request: Request
     grant: Grant
-    workload_class: str = ""
 
 
 class Holdings:

@@ -20,20 +20,20 @@ _BASE = 1000
 
 
 class AntiInterference(First):
-    """For workloads of one class; the neighbours' classes are those given to `Cluster.take`. One object a class."""
+    """By the class of each request (Request.workload_class) and those of its neighbours; one without a class is placed
+    as `base` would."""
 
-    def __init__(
-        self, workload_class: str, speeds: Mapping[tuple[str, str], float], base: Policy, unknown: float = 0.937
-    ) -> None:
+    def __init__(self, speeds: Mapping[tuple[str, str], float], base: Policy, unknown: float = 0.937) -> None:
         """base: decides between equals.   unknown: the mean of 1,388 measured pairs on one GPU (Lucid, ASPLOS 2023)."""
-        self.workload_class, self.speeds, self.base, self.unknown = workload_class, dict(speeds), base, unknown
+        self.speeds, self.base, self.unknown = dict(speeds), base, unknown
 
     def scorer(self, shape: Shape) -> Scorer:
-        return _AntiInterference(self, shape)
+        return _AntiInterference(self, shape) if shape.request.workload_class else self.base.scorer(shape)
 
-    def slowdown(self, neighbours: Mapping[str, int]) -> float:
-        """Speed lost beside these (by class, how many), theirs and its own, in workloads at full speed."""
-        own, speed = self.workload_class, self.speeds
+    def slowdown(self, own: str, neighbours: Mapping[str, int]) -> float:
+        """Speed lost by a workload of class `own` beside these (by class, how many), theirs and its own, in workloads
+        at full speed."""
+        speed = self.speeds
         return sum(
             count * (2 - speed.get((own, other), self.unknown) - speed.get((other, own), self.unknown))
             for other, count in neighbours.items()
@@ -65,4 +65,5 @@ class _AntiInterference(Scorer):
         return max(0, round(100 * (1 - lost / max(1, request.devices))))
 
     def _slowdown(self, node: int, device: int) -> float:
-        return self.policy.slowdown(self.shape.cluster.residents.get((node, device), {}))
+        own = self.shape.request.workload_class
+        return self.policy.slowdown(own, self.shape.cluster.residents.get((node, device), {}))

@@ -42,6 +42,7 @@ def shape_key(request: Request) -> Hashable:
         r.pool,
         frozenset(r.labels.items()) if r.labels else None,
         r.tolerations,
+        r.workload_class,
     )
 
 

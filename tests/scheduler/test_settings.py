@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from scheduler.cycle.core import Core
-from scheduler.model import Job, Request
+from scheduler.model import Job, Request, Start
 from scheduler.placement.cluster import Cluster
 from scheduler.settings import Settings, SettingsError, load_settings, parse_settings
+from scheduler.setup import setup_of
 
 WHOLE = """
 pools:
@@ -113,3 +114,26 @@ def test_settings_read_anew_hold_for_a_state_that_goes_on(tmp_path: Path) -> Non
     read(tmp_path, "tenants: [{name: a, limit: 3}]\nqueues: [{name: q}]").apply(state, 3)
     assert [action.job_id for action in state.plan(4).actions] == ["2"]
     assert len(state.pending) == 2 and state.accounts.tenants[""]["a"].held == 2
+
+
+def test_measured_speeds_decide_beside_whom_a_share_is_placed() -> None:
+    """As `gpuledger interference speeds --format json` prints them; they survive being written down and read again."""
+    printed = [
+        {"class": "train", "beside": "chat", "speed": 0.5, "interference": 1.0, "windows": 9, "pairs": 1},
+        {"class": "chat", "beside": "train", "speed": 0.9, "interference": 0.1, "windows": 9, "pairs": 1},
+    ]
+    pools = [{"name": "p", "nodes": 2, "devices": 1, "units": 10}]
+    read = parse_settings({"pools": pools, "queues": [{"name": "q"}], "policies": {"speeds": printed}})
+    again = parse_settings(read.model_dump(mode="json"))
+    assert again == read
+    state = setup_of("a", again).core([], 0.0, explain=True)
+    for name, units in (("chat", 2), ("batch", 1)):
+        request = Request(units=units, workload_class=name)
+        state.submit(Job(name, "t", "q", request, 0.0, priority=0), 0.0)
+        for action in state.plan(0.0).actions:
+            state.apply(action, 0.0)
+    state.submit(Job("train", "t", "q", Request(units=2, workload_class="train"), 1.0), 1.0)
+    (start,) = state.plan(1.0).actions
+    assert isinstance(start, Start)
+    chat = state.running["chat"].grants[0].node
+    assert start.grants[0].node != chat

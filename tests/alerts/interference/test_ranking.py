@@ -212,6 +212,6 @@ def test_speeds_of_pairs_are_what_the_scheduler_takes(measured: Store) -> None:
     assert factors("A100") == {}
     assert factors(class_of=lambda _: "train") == {("train", "train"): (0.575, 60, 2)}
     found = colocation_factors(measured, ago(1000), NOON, cluster="pair")
-    assert AntiInterference("a", speeds(found), BestFit()).slowdown({"b": 1}) == pytest.approx(0.6 + 0.25)
+    assert AntiInterference(speeds(found), BestFit()).slowdown("a", {"b": 1}) == pytest.approx(0.6 + 0.25)
     assert speeds(found, least=31) == {}
     assert found["a", "b"].interference == pytest.approx(0.6)

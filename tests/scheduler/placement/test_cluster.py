@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,12 +76,12 @@ def test_a_rollback_undoes_exactly_what_came_after_its_mark(seed: int, first: in
 
     def some(count: int) -> None:
         for _ in range(count):
-            request = rng.choice(REQUESTS)
+            request = replace(rng.choice(REQUESTS), workload_class="a-class")
             grant = place(cluster, request, policy)
             if grant is not None:
-                cluster.take(grant, request, "a-class")
+                cluster.take(grant, request)
                 if rng.random() < 0.3:
-                    cluster.give_back(grant, request, "a-class")
+                    cluster.give_back(grant, request)
         cluster.set_state(rng.randrange(5), rng.choice(("available", "maintenance", "failed")))
 
     some(3)

@@ -26,7 +26,7 @@ POLICIES: dict[str, Callable[[], Policy]] = {
     "GPU clustering": GpuClustering,
     "FGD": lambda: Fgd(typical_demand(REQUESTS, 1.0)),
     "random": lambda: RandomFit(7),
-    "anti-interference": lambda: AntiInterference("a", {("a", "b"): 0.5}, BestFit()),
+    "anti-interference": lambda: AntiInterference({("a", "b"): 0.5}, BestFit()),
 }
 
 
@@ -96,16 +96,16 @@ def test_random_is_the_same_for_the_same_seed_and_goes_everywhere() -> None:
 def test_shares_go_beside_the_neighbour_that_slows_least() -> None:
     speeds = {("me", "noisy"): 0.5, ("noisy", "me"): 0.6, ("me", "quiet"): 0.99, ("quiet", "me"): 0.98}
     cluster = Cluster([node("a", 2, units=10), node("b", 1, units=10)])
-    request = Request(1, units=4)
-    cluster.take(Grant(0, (0,), (4,)), request, "noisy")
-    cluster.take(Grant(0, (1,), (4,)), request, "quiet")
-    cluster.take(Grant(1, (0,), (4,)), request, "noisy")
-    policy = AntiInterference("me", speeds, BestFit())
+    request, noisy = Request(1, units=4, workload_class="me"), Request(1, units=4, workload_class="noisy")
+    cluster.take(Grant(0, (0,), (4,)), noisy)
+    cluster.take(Grant(0, (1,), (4,)), Request(1, units=4, workload_class="quiet"))
+    cluster.take(Grant(1, (0,), (4,)), noisy)
+    policy = AntiInterference(speeds, BestFit())
     assert place(cluster, request, policy) == Grant(0, (1,), (4,))
     assert place(cluster, request, BestFit()) == Grant(1, (0,), (4,))
-    cluster.give_back(Grant(1, (0,), (4,)), request, "noisy")
+    cluster.give_back(Grant(1, (0,), (4,)), noisy)
     assert place(cluster, request, policy) == Grant(1, (0,), (4,)), "alone is better still"
-    assert policy.slowdown({"unmeasured": 1}) == pytest.approx(2 * (1 - 0.937))
+    assert policy.slowdown("me", {"unmeasured": 1}) == pytest.approx(2 * (1 - 0.937))
 
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name != "random"])
