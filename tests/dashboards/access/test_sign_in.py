@@ -1,0 +1,201 @@
+"""Sign-in by password, sessions, and the gate: over real HTTP, as browsers and as others' pages would ask."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from billing import audit
+from dashboards.access import doorkeeper
+from dashboards.access.doorkeeper import Doorkeeper
+from dashboards.access.settings import AccessSettings
+from dashboards.access.sign_in import local_path
+from dashboards.access.users import add_user, change_user
+from dashboards.api.app import PREFIX
+from dashboards.app import DashboardSettings, build_app
+from tests.dashboards.site import PASSWORD, Site
+from warehouse.store import Store
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml", "Sec-Fetch-Site": "same-origin"}
+ME, TOKENS = f"{PREFIX}/me", f"{PREFIX}/tokens"
+
+
+@contextlib.contextmanager
+def signed_in(site: Site, name: str = "vera", then: str = "/") -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=site.url, timeout=60) as client:
+        answer = client.post("/sign-in", data={"name": name, "password": PASSWORD, "next": then}, headers=BROWSER)
+        assert (answer.status_code, answer.headers["location"]) == (303, then)
+        yield client
+
+
+def asgi(store: Store, method: str, url: str, access: AccessSettings | None = None, **more: Any) -> httpx.Response:
+    app = build_app(store, DashboardSettings(access=access or AccessSettings(sign_in=True)))
+
+    async def run() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://ledger.test") as client:
+            return await client.request(method, url, **more)
+
+    return asyncio.run(run())
+
+
+def test_a_browser_is_sent_to_sign_in_and_comes_back_to_where_it_was_going(served_site: Site) -> None:
+    answer = httpx.get(f"{served_site.url}/costs?period=2026-10", headers=BROWSER)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/sign-in?next=%2Fcosts%3Fperiod%3D2026-10")
+    page = httpx.get(served_site.url + answer.headers["location"])
+    assert 'name="next" value="/costs?period=2026-10"' in page.text
+    with signed_in(served_site, then="/costs?period=2026-10") as client:
+        assert client.get(ME).json() == {
+            "name": "vera", "roles": ["tenant"], "tenants": ["vision"], "scopes": ["read", "sql", "write"],
+            "may": ["see"],
+        }  # fmt: skip
+    assert "登录" in httpx.get(f"{served_site.url}/sign-in", headers={"Accept-Language": "zh-CN,en"}).text
+
+
+def test_a_session_s_cookie_is_for_this_site_alone(served_site: Site) -> None:
+    with signed_in(served_site) as client:
+        (cookie,) = client.cookies.jar
+        assert (cookie.name, cookie.path, cookie.secure) == ("gpuledger", "/", False)
+        assert cookie.has_nonstandard_attr("HttpOnly")
+        assert cookie.get_nonstandard_attr("SameSite") == "lax"
+    answer = asgi(served_site.store, "POST", "/sign-in", data={"name": "ada", "password": PASSWORD})
+    assert answer.headers["set-cookie"].startswith("__Host-gpuledger=")
+    assert "; Secure" in answer.headers["set-cookie"]
+    assert answer.headers["strict-transport-security"] == "max-age=31536000"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "said"),
+    [
+        ({"Sec-Fetch-Site": "same-origin"}, 201, "gpl_"),
+        ({"Origin": "{url}"}, 201, "gpl_"),
+        ({"Origin": "https://evil.example"}, 403, "another site's page"),
+        ({"Origin": "null"}, 403, "another site's page"),
+        ({"Sec-Fetch-Site": "cross-site", "Origin": "{url}"}, 403, "another site's page"),
+        ({"Sec-Fetch-Site": "same-site", "Origin": "{url}"}, 403, "another site's page"),
+        ({}, 403, "comes from our own pages alone"),
+    ],
+)
+def test_what_changes_something_with_a_cookie_comes_from_our_own_pages(
+    served_site: Site, headers: dict[str, str], status: int, said: str
+) -> None:
+    with signed_in(served_site) as client:
+        sent = {name: value.format(url=served_site.url) for name, value in headers.items()}
+        answer = client.post(TOKENS, json={"name": "mine"}, headers=sent)
+        assert (answer.status_code, said in answer.text) == (status, True), answer.text
+        assert client.get(ME, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200  # changes nothing
+
+
+def test_without_sign_in_other_sites_pages_are_refused_all_the_same(served_site: Site) -> None:
+    for headers, status in (({"Origin": "https://evil.example"}, 403), ({}, 201), ({"Sec-Fetch-Site": "none"}, 201)):
+        answer = asgi(
+            served_site.store, "POST", TOKENS, AccessSettings(), json={"name": "local"}, headers=headers
+        )  # fmt: skip
+        assert answer.status_code == status, headers
+
+
+def test_signing_out_ends_the_session_whoever_still_has_the_cookie(served_site: Site) -> None:
+    with signed_in(served_site) as client:
+        kept = dict(client.cookies)
+        assert client.post("/sign-out", headers=BROWSER).headers["location"] == "/sign-in"
+        assert not client.cookies
+    assert httpx.get(served_site.url + ME, cookies=kept).status_code == 401
+
+
+def test_a_cookie_that_was_touched_is_no_session(served_site: Site) -> None:
+    with signed_in(served_site) as client:
+        (cookie,) = dict(client.cookies).values()
+    content, mark = cookie.split(".")
+    for forged in (f"{content}x.{mark}", f"{content}.{mark[:-2]}AA", content, f"{mark}.{content}", "", "a" * 5000):
+        answer = httpx.get(served_site.url + ME, headers={"Cookie": f"gpuledger={forged}"})
+        assert answer.status_code == 401, forged[:50]
+
+
+def test_a_wrong_password_tells_nothing_and_many_are_made_to_wait(served_site: Site) -> None:
+    url, said = f"{served_site.url}/sign-in", []
+    for name in ("vera", "nobody<b>"):
+        answer = httpx.post(url, data={"name": name, "password": "wrong horse battery"}, timeout=60)
+        assert answer.status_code == 401
+        said.append(re.sub(r'value="[^"]*"', "", answer.text))
+        assert "<b>" not in answer.text
+    assert said[0] == said[1]
+    for _ in range(4):
+        httpx.post(url, data={"name": "nobody<b>", "password": "guess"}, timeout=60)
+    answer = httpx.post(url, data={"name": "nobody<b>", "password": "guess"}, timeout=60)
+    assert (answer.status_code, int(answer.headers["retry-after"]) <= 301) == (429, True)
+    with signed_in(served_site, "ada"):
+        """Others are let in."""
+
+
+def test_sign_ins_stand_in_the_audit(served_site: Site) -> None:
+    with signed_in(served_site, "ada"):
+        """That is all."""
+    httpx.post(f"{served_site.url}/sign-in", data={"name": "ada", "password": "x"}, timeout=60)
+    found = [(row["action"], row["inputs"]) for row in audit.history(served_site.store, "access", "ada")]
+    for action in ("access.sign_in", "access.refused"):
+        assert (action, '{"address": "127.0.0.1", "how": "password"}') in found
+
+
+@pytest.mark.parametrize(
+    ("asked", "path"),
+    [("/costs?a=1", "/costs?a=1"), ("//evil.example", "/"), ("/\\evil.example", "/"), ("https://evil.example", "/"),
+     ("evil", "/"), ("/a\nb", "/"), ("/a\\b", "/"), ("", "/")],
+)  # fmt: skip
+def test_sign_in_goes_on_to_this_site_alone(asked: str, path: str) -> None:
+    assert local_path(asked) == path
+
+
+def test_every_answer_has_the_headers_that_keep_browsers_safe(served_site: Site) -> None:
+    with signed_in(served_site) as client:
+        page, me, asset = client.get("/", headers=BROWSER), client.get(ME), client.get("/assets/gpuledger.css")
+        refused = httpx.get(served_site.url + ME)
+    for answer in (page, me, asset, refused):
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["referrer-policy"] == "same-origin"
+        assert "strict-transport-security" not in answer.headers  # this is no TLS
+    scripts = re.findall(r"script-src ([^;]*)", page.headers["content-security-policy"])[0]
+    assert "unsafe" not in scripts
+    assert "http" not in scripts
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
+    assert me.headers["content-security-policy"].startswith("default-src 'none'")
+    assert (page.headers["cache-control"], me.headers["cache-control"]) == ("no-store", "no-store")
+
+
+def test_a_websocket_wants_a_session_and_our_own_page(served_site: Site) -> None:
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+               "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}  # fmt: skip
+    host = urlsplit(served_site.url).netloc
+    assert httpx.get(f"{served_site.url}/_dash-ws-callback", headers=upgrade).status_code == 403
+    with signed_in(served_site) as client:
+        foreign = {**upgrade, "Origin": "https://evil.example"}
+        assert client.get("/_dash-ws-callback", headers=foreign).status_code == 403
+        assert client.get("/_dash-ws-callback", headers={**upgrade, "Host": host}).status_code == 403
+
+
+def test_a_disabled_user_and_a_new_password_end_sessions(served_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, clock = served_site.store, [1000.0]
+    monkeypatch.setattr(doorkeeper.time, "monotonic", lambda: clock[0])
+    start = datetime(2026, 11, 1, tzinfo=UTC)
+    keeper = Doorkeeper(store, AccessSettings(sign_in=True))
+    for number, change in enumerate(
+        ({"password": "another horse battery"}, {"disabled": True}, {"roles": ["analyst"]})
+    ):
+        name = f"user{number}"
+        add_user(store, "test", start, name, PASSWORD, ["finance"])
+        cookie = keeper.sessions.begin(name, "local", start + timedelta(minutes=1))
+        at = start + timedelta(minutes=2)
+        assert keeper.by_session(cookie, at) is not None
+        change_user(store, "test", at, name, **change)  # type: ignore[arg-type]
+        clock[0] += doorkeeper.FRESH_SECONDS
+        assert keeper.by_session(cookie, at) is None, change
+    cookie = keeper.sessions.begin("user0", "local", start + timedelta(minutes=3))
+    assert keeper.by_session(cookie, start + timedelta(hours=7)) is not None
+    assert keeper.by_session(cookie, start + timedelta(hours=9)) is None  # over
