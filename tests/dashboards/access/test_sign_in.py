@@ -178,6 +178,9 @@ def test_a_websocket_wants_a_session_and_our_own_page(served_site: Site) -> None
         foreign = {**upgrade, "Origin": "https://evil.example"}
         assert client.get("/_dash-ws-callback", headers=foreign).status_code == 403
         assert client.get("/_dash-ws-callback", headers={**upgrade, "Host": host}).status_code == 403
+        ours = {**upgrade, "Origin": served_site.url}
+        with client.stream("GET", "/_dash-ws-callback", headers=ours) as answer:
+            assert answer.status_code == 101
 
 
 def test_a_disabled_user_and_a_new_password_end_sessions(served_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
