@@ -37,7 +37,7 @@ def tab(opened: Any, **options: Any) -> Iterator[tuple[Any, list[str]]]:
     """A tab of its own, and the list of everything that went wrong in it or left the machine."""
     context = opened.new_context(**{"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", **options})
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(40_000)
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))

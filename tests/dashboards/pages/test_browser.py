@@ -1,0 +1,90 @@
+"""Each page once in a real browser, in both themes and languages: filtered by its URL, drilled into, without complaint;
+pictures of them lie in build/screenshots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.dashboards.browser import MARKS, picture, tab
+from tests.dashboards.pages.conftest import DAY
+
+pytestmark = MARKS
+LOOKS = [("light", "en"), ("dark", "zh")]
+PAGES = {
+    "overview": ("/", "#overview-fleet .bars path"),
+    "tenants": ("/tenants", "#tenants-costs .bars path"),
+    "workloads": ("/workload", "#workload-grid .ag-row[row-id]"),
+    "workload": ("/workload?workload=w-vision", "#workload-timeline .bars path"),
+    "fleet": ("/fleet", ".gl-cells .gl-cell"),
+    "device": ("/fleet?device=GPU-m", "#device-time .bars path"),
+}
+
+
+@pytest.mark.parametrize(("scheme", "language"), LOOKS)
+def test_every_page_draws(url: str, opened: Any, scheme: str, language: str) -> None:
+    with tab(opened, color_scheme=scheme) as (page, wrong):
+        for name, (path, drawn) in PAGES.items():
+            joint = "&" if "?" in path else "?"
+            page.goto(f"{url}{path}{joint}{DAY}&lang={language}")
+            page.locator(drawn).locator("visible=true").first.wait_for()
+            assert page.locator("html").get_attribute("lang") == language
+            assert page.locator("html").get_attribute("data-mantine-color-scheme") == scheme
+            assert page.locator("h1").count() == page.locator("main").count() == 1
+            picture(page, f"{name}-{scheme}-{language}")
+            assert wrong == [], name
+
+
+def test_from_a_tenant_down_to_an_hour(url: str, opened: Any) -> None:
+    from playwright.sync_api import expect
+
+    with tab(opened, color_scheme="light") as (page, wrong):
+        page.goto(f"{url}/tenants?{DAY}&pool=train")
+        grid = page.locator("#tenants-grid")
+        expect(grid).to_contain_text("€48.00")
+        expect(grid).not_to_contain_text("€54.86")
+        grid.get_by_role("link", name="vision").click()
+        expect(page.locator("h1")).to_have_text("vision")
+        page.locator("#tenants-grid").get_by_role("link", name="p-vision").click()
+        expect(page.locator("h1")).to_have_text("p-vision")
+        page.locator("#tenants-grid").get_by_role("link", name="w-vision").click()
+        expect(page.locator("h1")).to_have_text("w-vision")
+        expect(page.locator("#workload-timeline")).to_contain_text("Slowdown")
+        expect(page.locator("#workload-advice")).to_contain_text("Judged by")
+        page.locator("#workload-hours").get_by_role("link", name="2 Oct, 05:00").click()
+        expect(page.locator(".gl-scope")).to_have_text("2 Oct, 05:00 – 2 Oct, 06:00 · UTC")
+        assert "pool=train" in page.url
+        assert wrong == []
+
+
+def test_from_the_heat_map_to_a_holder(url: str, opened: Any) -> None:
+    from playwright.sync_api import expect
+
+    with tab(opened, color_scheme="dark") as (page, wrong):
+        page.goto(f"{url}/fleet?{DAY}")
+        expect(page.locator(".gl-cells .gl-cell")).to_have_count(4)
+        page.locator(".gl-choice", has_text="Errors").click()
+        expect(page.locator(".gl-cell.gl-hot-7[aria-label^='GPU-b']")).to_have_count(1)
+        assert "by=errors" in page.url
+        page.locator(".gl-cell[aria-label^='GPU-m']").click()
+        expect(page.locator("h1")).to_have_text("GPU-m")
+        expect(page.locator("#fleet-holders")).to_contain_text("3g.40gb")
+        page.locator("#fleet-holders").get_by_role("link", name="w-mig-speech").click()
+        expect(page.locator("h1")).to_have_text("w-mig-speech")
+        page.go_back()
+        expect(page.locator("h1")).to_have_text("GPU-m")
+        assert wrong == []
+
+
+def test_a_workload_is_found_by_a_part_of_its_name(url: str, opened: Any) -> None:
+    from playwright.sync_api import expect
+
+    with tab(opened, color_scheme="light") as (page, wrong):
+        page.goto(f"{url}/workload?{DAY}")
+        expect(page.locator("#workload-grid .ag-center-cols-container .ag-row")).to_have_count(4)
+        page.locator("#workload-find").fill("MIG")
+        page.keyboard.press("Enter")
+        expect(page.locator("#workload-grid .ag-center-cols-container .ag-row")).to_have_count(2)
+        assert page.url.endswith("find=MIG")
+        assert wrong == []

@@ -1,0 +1,188 @@
+"""The numbers of the pages, against the analysts' views and sums done by hand; and what pages say of their states."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from dashboards.access.principal import ANYBODY, Principal
+from dashboards.access.roles import Role
+from dashboards.access.scope import Stores
+from dashboards.filters import filters_of
+from dashboards.frame import show
+from dashboards.languages import language
+from dashboards.pages import fleet, overview, tenants, workload
+from dashboards.pages.fleet.cells import MEASURES
+from dashboards.pages.overview import lately
+from dashboards.pages.workload.life import life_of
+from dashboards.pages.workload.timeline import _gapped
+from tests.dashboards.pages.conftest import DAY
+from warehouse.store import Store
+
+EN = language("en")
+MONTH = "?period=2026-10"
+
+
+def test_the_overview_sums_what_the_views_tell(house: Store) -> None:
+    rows = filters_of(house, MONTH).rows(house, overview.__file__, "by_step", grain="day")
+    told = house.rows("SELECT tenant, sum(list_cost) AS cost FROM v_charges GROUP BY tenant")
+    found = {name: round(each.list_cost or 0, 6) for name, each in overview.by_tenant(rows)}
+    assert found == {row["tenant"]: round(row["cost"], 6) for row in told}
+    (capacity,) = house.rows(
+        "SELECT sum(capacity_gpu_hours) AS hours, sum(used_gpu_hours) AS used FROM v_capacity_hourly"
+    )
+    total = overview.amounts(rows)
+    assert total.capacity == pytest.approx(float(capacity["hours"]))
+    assert total.hours["used"] == pytest.approx(float(capacity["used"]))
+
+
+def test_a_tenant_that_held_one_hour_of_a_day_did_not_hold_it_all_day(house: Store) -> None:
+    """What a filter leaves is averaged over all closed hours, also over those in which nothing was held."""
+    search = "?period=2026-10-02T12:00..2026-10-04&tenant=vision&pool=train"
+    filters = filters_of(house, search)
+    figure = overview.fleet_over_time(house, filters, EN, "day")
+    held = [sum(trace.y[at] for trace in figure.data[:-1]) for at in range(2)]
+    assert held == pytest.approx([1.0, 0.0])
+
+
+def test_who_waits_is_as_the_view_of_waits_has_it(house: Store) -> None:
+    (row,) = filters_of(house, MONTH).rows(house, lately.__file__, "waits")
+    (told,) = house.rows(
+        "SELECT countIf(started_at >= '2026-09-30 22:00:00') AS started, median(wait_seconds) AS median, "
+        "countIf(started_at IS NULL AND ended_at IS NULL) AS waiting FROM v_queue_wait"
+    )
+    assert (row["queue"], row["started"], row["median_seconds"]) == ("main", told["started"], told["median"])
+    assert (row["waiting"], row["waiting_gpus"]) == (told["waiting"], 16)
+    (vision,) = filters_of(house, f"{MONTH}&tenant=vision").rows(house, lately.__file__, "waits")
+    assert (vision["started"], vision["waiting_gpus"]) == (1, 8)
+    assert filters_of(house, f"{MONTH}&tenant=nobody").rows(house, lately.__file__, "waits") == []
+
+
+def test_alerts_are_those_of_the_tenants_chosen(house: Store) -> None:
+    assert "vision holds an idle GPU" in str(show(house, ANYBODY, "/", MONTH).page)
+    assert "vision holds an idle GPU" not in str(show(house, ANYBODY, "/", f"{MONTH}&tenant=speech").page)
+
+
+@pytest.mark.parametrize(
+    ("search", "level", "names"),
+    [
+        (MONTH, "tenant", {"vision", "speech"}),
+        (f"{MONTH}&tenant=vision", "project", {"p-vision"}),
+        (f"{MONTH}&tenant=vision&project=p-vision", "workload", {"w-vision", "w-mig-vision"}),
+    ],
+)
+def test_each_level_of_tenants_adds_up_to_the_charges(house: Store, search: str, level: str, names: set[str]) -> None:
+    filters = filters_of(house, search)
+    found = tenants.level_of(house, filters)
+    assert found.name == level
+    rows = filters.rows(house, tenants.__file__, "by_holder", level=level, grain=found.grain, most=10)
+    assert {row["name"] for row in rows} == names
+    tenant = filters.only("tenant") or ""
+    told = house.value(
+        "SELECT sum(billed_cost) AS cost FROM v_charges WHERE {t:String} = '' OR tenant = {t:String}", {"t": tenant}
+    )
+    assert round(sum(row["billed_cost"] for row in rows), 6) == round(told, 6)
+    for row in rows:
+        assert sum(tenants.trend(row, found)) == pytest.approx(float(row["list_cost"]))
+        assert len(tenants.trend(row, found)) == len(found.steps) == 31
+
+
+def test_budgets_are_of_a_whole_month_and_all_that_a_tenant_pays(house: Store) -> None:
+    def of(search: str) -> dict[str, Decimal]:
+        filters = filters_of(house, search)
+        return tenants.budgets_of(house, filters, tenants.level_of(house, filters))
+
+    assert of(MONTH) == {"vision": 100, "speech": 200}
+    assert of(f"{MONTH}&tenant=vision") == {"": 100}
+    assert of(f"{MONTH}&pool=train") == of("?period=2026-10-02") == {}
+
+
+def test_a_workload_is_shown_hour_by_hour_as_the_books_have_it(house: Store) -> None:
+    filters = filters_of(house, MONTH)
+    rows = filters.rows(house, workload.__file__, "hours", workload="w-vision")
+    told = house.rows(
+        "SELECT hour, sum(used_gpu_hours) AS used, sum(idle_gpu_hours) AS idle FROM v_usage_hourly "
+        "WHERE workload_id = 'w-vision' GROUP BY hour ORDER BY hour"
+    )
+    assert [(row["hour"], row["used"], row["idle"]) for row in rows] == [
+        (row["hour"], float(row["used"]), float(row["idle"])) for row in told
+    ]
+    assert len(rows) == 48
+
+
+def test_a_workload_s_life_is_what_it_held_within_the_period(house: Store) -> None:
+    found = life_of(house, filters_of(house, f"?{DAY}"), "w-vision")
+    assert found is not None
+    day = datetime(2026, 10, 2, tzinfo=UTC)
+    assert found.window == (day, day + timedelta(days=1))
+    assert (found.waited_seconds, found.ran_seconds, found.devices) == (600, 48 * 3600, 1)
+    assert life_of(house, filters_of(house, f"?{DAY}"), "nobody") is None
+    other = life_of(house, filters_of(house, "?period=2026-10-20"), "w-vision")
+    assert other is not None
+    assert other.window is None
+    assert "Show its own time" in str(show(house, ANYBODY, "/workload", "?period=2026-10-20&workload=w-vision").page)
+
+
+@pytest.mark.parametrize(("period", "sql"), [("2026-10-02", "samples"), ("2026-10", "sampled_hours")])
+def test_what_was_measured_of_a_workload_comes_from_samples_or_their_hourly_sums(
+    house: Store, period: str, sql: str
+) -> None:
+    filters = filters_of(house, f"?period={period}")
+    more: dict[str, Any] = {"seconds": 3600} if sql == "samples" else {}
+    rows = filters.rows(house, workload.__file__, sql, workload="w-vision", **more)
+    assert [row["utilization"] for row in rows] == pytest.approx([0.5] * len(rows))
+    assert [row["power_watts"] for row in rows] == pytest.approx([400] * len(rows))
+    assert len(rows) == (24 if sql == "samples" else 48)
+    assert {row["memory_bytes"] for row in rows} == {None}
+
+
+def test_measurements_that_do_not_touch_are_not_joined() -> None:
+    start, hour = datetime(2026, 10, 1), timedelta(hours=1)  # noqa: DTZ001  (an axis knows no zones)
+    x, y = _gapped([start, start + hour, start + 3 * hour], [1.0, 2.0, 3.0], hour)
+    assert y == [1.0, 1.0, 2.0, 2.0, None, 3.0, 3.0]
+    assert x[-1] == start + 4 * hour
+
+
+def test_the_fleet_is_every_device_with_what_is_known_of_it(house: Store) -> None:
+    filters = filters_of(house, f"?{DAY}")
+    devices = {row["device_id"]: row for row in fleet.devices_of(house, filters, fleet.last_instant(filters))}
+    assert set(devices) == {"GPU-a", "GPU-b", "GPU-c", "GPU-m"}
+    assert devices["GPU-a"]["held_part"] == 1
+    assert devices["GPU-a"]["used_part"] == pytest.approx(0.5)
+    assert devices["GPU-m"]["held_part"] == pytest.approx(4 / 7)
+    assert (devices["GPU-b"]["errors"], devices["GPU-a"]["errors"]) == (1, 0)
+    assert devices["GPU-a"]["power"] == pytest.approx(400)
+    assert devices["GPU-a"]["temperature"] is None
+    assert devices["GPU-m"]["power"] is None
+    assert {row["price"] for row in devices.values()} == {2.0}
+
+
+def test_shares_of_a_device_and_what_is_free_of_it(house: Store) -> None:
+    text = str(show(house, ANYBODY, "/fleet", f"?{DAY}").page)
+    assert "3g.40gb" in text
+    assert "3/7 free" in text
+    assert "7/7 free" in str(show(house, ANYBODY, "/fleet", "?period=2026-10-05").page)
+
+
+def test_every_measure_of_the_heat_map_draws_unknown_as_unknown(house: Store) -> None:
+    for measure in MEASURES:
+        text = str(show(house, ANYBODY, "/fleet", f"?{DAY}&by={measure.key}").page)
+        assert ("gl-cell gl-unknown'" in text) or measure.key in ("used", "held", "errors", "price")
+
+
+def test_a_tenant_sees_its_own_and_no_fleet(house: Store) -> None:
+    who = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
+    with Stores(house).lend(who) as store:
+        for path in ("/", "/tenants", "/workload"):
+            shown = show(store, who, path, MONTH)
+            text = str(shown.page) + str(shown.bar)
+            assert "vision" in text
+            assert "speech" not in text
+        assert "Not for you to see" in str(show(store, who, "/fleet", MONTH).page)
+        assert "'/fleet" not in str(shown.navigation)
+        assert "Neither the events nor the books" in str(
+            show(store, who, "/workload", f"{MONTH}&workload=w-speech").page
+        )
