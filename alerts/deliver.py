@@ -21,8 +21,8 @@ from alerts.transports import SendError
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
-RESOLVED_HOURS = 24
-"""So long after its end an alert is still told of, if it could not be before."""
+RESOLVED_HOURS = 8 * 24
+"""So long after its end an alert is still looked at: a route may be closed over a long weekend."""
 
 
 @dataclass(frozen=True)

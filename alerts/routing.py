@@ -45,6 +45,11 @@ FALLBACK_ATTEMPTS = 3
 """After so many failures in a row, or one refusal, the fallback is told too."""
 
 
+UNTOLD_FOR = timedelta(hours=24)
+"""So long after its end somebody is told of an alert of which they were never told. The end of one that they know is
+told whenever it can be."""
+
+
 class Receiver(Part):
     """Somebody who can be told, by one transport or several."""
 
@@ -290,8 +295,9 @@ def _due(fresh: Delivery, last: Attempt | None, quiet: bool, resend: timedelta, 
     alert = fresh.alert
     same = last is not None and last.active_at == alert.active_at
     if last is None or not same:
-        # One that came and went between two looks is told as resolved: no alert is lost.
-        return None if quiet else fresh
+        # One that came and went between two looks is told as resolved: no alert is lost. A target that is new is not
+        # told of all that was over long before.
+        return None if quiet or (alert.kind == "resolved" and now - alert.run_at > UNTOLD_FOR) else fresh
     if last.kind == alert.kind:
         if last.outcome != "sent":
             due = last.next_attempt_at is None or now >= last.next_attempt_at

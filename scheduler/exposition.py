@@ -33,7 +33,7 @@ class Series:
 
     name: str
     help: str
-    kind: Literal["gauge", "counter"]
+    kind: Literal["gauge", "counter", "summary"]
     value: float | None
     labels: Mapping[str, str]
     observations: int | None = None
@@ -54,7 +54,7 @@ def _queues(meter: Meter) -> Iterator[Series]:
         for quantile in QUANTILES:
             labels = {"queue": queue, "quantile": str(quantile)}
             text = "Time from submission to the first start, of all jobs started"
-            yield Series("wait_seconds", text, "gauge", waits.wait.at(quantile), labels, waits.wait.count)
+            yield Series("wait_seconds", text, "summary", waits.wait.at(quantile), labels, waits.wait.count)
         yield Series("started_total", "Jobs started for the first time", "counter", waits.wait.count, {"queue": queue})
         for cause, count in sorted(waits.violations.items()):
             labels = {"queue": queue, "cause": cause}

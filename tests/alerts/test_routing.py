@@ -130,6 +130,16 @@ def test_outside_its_hours_a_route_waits_and_what_still_fires_is_told_when_they_
     assert due([alert()], route, now=NOON + timedelta(days=1)) == []
 
 
+def test_an_end_outside_the_hours_is_told_when_they_begin_to_those_who_know_of_the_beginning() -> None:
+    office = {"days": ["mon", "tue", "wed", "thu", "fri"], "from": "09:00", "to": "18:00"}
+    route = routing({"receivers": ["hook"], "hours": "office"}, hours={"office": office})
+    friday = NOON + timedelta(days=3, hours=6)
+    over = [replace(alert(one, "resolved"), resolved_at=friday, run_at=friday) for one in ("told", "untold")]
+    log = {("hook/webhook", "told"): attempt(0)}
+    assert due(over, route, log, now=friday + timedelta(hours=1)) == []
+    assert due(over, route, log, now=friday + timedelta(days=2, hours=15)) == ["hook/webhook told resolved"]
+
+
 @pytest.mark.parametrize(
     ("hours", "at", "is_open"),
     [

@@ -25,6 +25,7 @@ from ingest.spool import Spool
 from tests.collectors.attribution.proc_tree import UID, add_process, host_proc, pod_cgroup
 from tests.collectors.nvml.fake_nvml import FakeDriver, busy_node, installed
 from tests.ingest.receiving import TOKEN, receiving, tokens_file
+from tests.prometheus import check_metrics
 from warehouse.store import Store
 
 
@@ -141,6 +142,7 @@ def test_what_the_driver_says_is_in_the_store_with_its_holder(store: Store, tmp_
     assert f'gpu_workload_activity_ratio{{cluster="c1",node="gpu-1",device_id="{driver.gpus[0].uuid}"' in text
     assert 'agent_ticks_total{source="nvml"}' in text
     assert "agent_delivered_rows_total" in text
+    check_metrics(text)
 
 
 def test_without_a_store_rows_wait_in_the_spool_and_are_there_at_the_end(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from alerts.state import fingerprint
 from dashboards.api.app import PREFIX
 from tests.dashboards.site import Site
+from tests.prometheus import check_metrics
 
 ALERTS = f"{PREFIX}/alerts"
 
@@ -87,3 +88,13 @@ def test_a_silence_has_an_end_and_is_of_something(
 @pytest.mark.parametrize("who", ["finance", "analyst", "vision"])
 def test_others_keep_nothing_quiet(served_site: Site, who: str) -> None:
     assert silence(served_site, who, 1, tenant=["vision"]).status_code == 403
+
+
+def test_the_server_s_metrics_have_the_alerts_and_pass_prometheus_s_own_tool(served_site: Site) -> None:
+    with served_site.client("operator") as client:
+        answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert 'gpuledger_alerts{rule="idle-holder",severity="warning",state="firing"} 2' in answer.text
+    assert "gpuledger_alert_evaluated_until_timestamp_seconds" in answer.text
+    assert "gpuledger_closed_until_timestamp_seconds" in answer.text
+    check_metrics(answer.text)

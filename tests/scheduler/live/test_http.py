@@ -14,6 +14,7 @@ import uvicorn
 from gpuledger.serve import listen, url_of
 from scheduler.live.client import Client, read_token
 from scheduler.live.http import MOST_BYTES, build_app
+from tests.prometheus import check_metrics
 from tests.scheduler.live.living import Living
 from warehouse.errors import LedgerError
 
@@ -106,6 +107,7 @@ def test_metrics_are_scraped(url: str, living: Living) -> None:
     answer = httpx.get(url + "/metrics", headers={"authorization": f"Bearer {TOKEN}"})
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert "gpuledger_scheduler_held_gpus 4.0" in answer.text
+    check_metrics(answer.text)
 
 
 def test_who_does_not_answer_as_a_scheduler_is_named_with_the_next_step() -> None:
