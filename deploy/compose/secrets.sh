@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")"
 umask 077
 mkdir -p secrets
-random() { head -c 32 /dev/urandom | base64 | tr -d '/+=\n'; }
+random() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
 [ -e .env ] || printf 'GPULEDGER_STORE_PASSWORD=%s\nGRAFANA_PASSWORD=%s\n' "$(random)" "$(random)" > .env
 [ -e secrets/agent-token ] || random > secrets/agent-token
 [ -e secrets/senders.yaml ] || printf 'senders:\n  - {name: agents, token_sha256: %s}\n' \

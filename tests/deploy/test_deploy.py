@@ -251,7 +251,7 @@ def test_the_secrets_that_are_made_are_read_and_stay(tmp_path: Path) -> None:
     assert sender.name == "agents"
     assert stat_mode(tmp_path / ".env") == stat_mode(secrets / "agent-token") == 0o600
     needed = set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose" / "compose.yaml").read_text()))
-    assert needed == set(re.findall(r"^(\w+)=.{40,}", (tmp_path / ".env").read_text(), re.M))
+    assert needed == set(re.findall(r"^(\w+)=[0-9a-f]{64}$", (tmp_path / ".env").read_text(), re.M))
 
 
 def stat_mode(path: Path) -> int:
