@@ -6,6 +6,7 @@ SendError that says whether trying again is of use, and never holds a secret.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -13,6 +14,10 @@ from typing import Any, Protocol
 import httpx
 
 from alerts.secrets import hidden
+
+# The client logs the address of each request, and an address may be the secret (Slack's is).
+for _name in ("httpx", "httpcore"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 TIMEOUT_SECONDS = 10.0
 REFUSALS = (400, 401, 403, 404, 405, 410, 413, 422)

@@ -195,6 +195,17 @@ def test_an_address_where_nobody_listens_keeps_no_other_waiting(facts: Store, re
     assert results == {"r/alertmanager/0": "failed", "r/alertmanager/1": "sent"}
 
 
+def test_no_secret_is_shown_when_all_goes_well(
+    facts: Store, receiver: Received, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("SLACK", f"{receiver.url}/{SECRET}")
+    fire(facts)
+    assert outcomes(deliver(facts, routes(slack={"url": {"env": "SLACK"}}), ago(9))) == ["sent"]
+    assert receiver.requests[0][0] == f"/{SECRET}"
+    assert SECRET not in json.dumps(attempts(facts), default=str) + caplog.text
+
+
 def test_no_secret_is_shown_whatever_goes_wrong(
     facts: Store, receiver: Received, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
