@@ -10,15 +10,13 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from collectors.errors import CollectorError
+from collectors.profile_files import Named, ProfileFiles
 from collectors.readings import State
-from warehouse.written_files import read_yaml
 
 PROFILES = Path(__file__).with_name("profiles")
 
@@ -171,7 +169,7 @@ class Workload(_Strict):
     exporter_pods: Texts = ()
 
 
-class Profile(_Strict):
+class Profile(_Strict, Named):
     """recognise: patterns of metric names that only this exporter has; a group `prefix` in one is what the site has
     put before all of its names.   model: where no label tells it.   blanks: numbers that mean "no value", each from
     and to, inclusive.   expected: what a device must have; where it is missing it is said to be blank.
@@ -224,38 +222,13 @@ class Profile(_Strict):
         return len(matches), min(prefixes, key=len, default="")
 
 
-def read_profile(path: Path | str) -> Profile:
-    """A profile's file.
-
-    Errors: CollectorError in one line that names the file, the key, what was found there and what fits.
-    """
-    where = str(path)
-    content = read_yaml(path, "a profile", "It has the keys " + ", ".join(Profile.model_fields), CollectorError)
-    try:
-        return Profile.model_validate(content)
-    except ValidationError as mistake:
-        raise _first_error(where, mistake, content) from mistake
-
-
-@cache
-def built_in() -> tuple[Profile, ...]:
-    """The profiles that come with gpuledger, by name."""
-    return tuple(read_profile(path) for path in sorted(PROFILES.glob("*.yaml")))
-
-
-def profile_of(name: str) -> Profile:
-    """A profile by its name, or the one in a file of the user's: whatever has a dot or a slash is a file."""
-    if "/" in name or "." in name:
-        return read_profile(name)
-    for profile in built_in():
-        if profile.name == name:
-            return profile
-    raise CollectorError(f"profile {name!r}", "unknown", _hint())
+FILES = ProfileFiles(PROFILES, Profile, "docs/exporters.md")
+read_profile, profile_of = FILES.read, FILES.named
 
 
 def recognise(names: set[str], profiles: tuple[Profile, ...] | None = None) -> tuple[Profile, str] | None:
     """The profile to which most of these metric names belong, and their prefix; None where no profile knows any."""
-    known = built_in() if profiles is None else profiles
+    known = FILES.built_in if profiles is None else profiles
     scores = [(profile.recognised(names), profile) for profile in known]
     (count, prefix), best = max(scores, key=lambda score: score[0][0])
     return (best, prefix) if count else None
@@ -266,26 +239,3 @@ def matches(rule: Rule, labels: Mapping[str, str]) -> bool:
     return all(
         any(fnmatchcase(labels.get(label.lower(), ""), glob) for glob in globs) for label, globs in rule.where.items()
     )
-
-
-def _hint() -> str:
-    known = ", ".join(path.stem for path in sorted(PROFILES.glob("*.yaml")))
-    return f"Known: {known}; or the path of a file such as ./mine.yaml"
-
-
-def _first_error(where: str, mistake: ValidationError, content: object) -> CollectorError:
-    first = mistake.errors()[0]
-    key, here = "", content
-    for step in first["loc"]:
-        key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else str(step)
-        if isinstance(here, dict):
-            here = here.get(step)
-        elif isinstance(here, list) and isinstance(step, int):
-            here = here[step]
-        if isinstance(step, int) and isinstance(here, dict) and here.get("names"):
-            key += f" ({here['names'] if isinstance(here['names'], str) else here['names'][0]})"
-    found = "" if isinstance(first["input"], dict | list | tuple | BaseModel) else f"found {first['input']!r}; "
-    if first["type"] == "extra_forbidden":
-        return CollectorError(f"{where}: {key}", "unknown key", "docs/exporters.md lists the keys")
-    what = "missing" if first["type"] == "missing" else found + first["msg"].removeprefix("Value error, ")
-    return CollectorError(f"{where}: {key}" if key else where, what)

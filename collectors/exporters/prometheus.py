@@ -18,7 +18,7 @@ from typing import Any
 
 from collectors.exporters.exposition import Series, number
 from collectors.exporters.fetching import Access, Fetcher, SourceError
-from collectors.exporters.profile import Profile, built_in, profile_of
+from collectors.exporters.profile import FILES, Profile, profile_of
 from collectors.exporters.scrape import Scrape, Trouble, checked_url, take_notes
 from collectors.exporters.sightings import OwnPod, Reader
 from collectors.exporters.tracker import Observed, PartitionId, Tracker
@@ -127,7 +127,7 @@ class PrometheusCollector:
         partition_id: PartitionId | None = None,
     ) -> None:
         self._url = checked_url(url).rstrip("/")
-        self._profiles = [profile_of(one) if isinstance(one, str) else one for one in profiles] or list(built_in())
+        self._profiles = [profile_of(one) if isinstance(one, str) else one for one in profiles] or list(FILES.built_in)
         self._selector, self._cluster, self._period = selector, cluster, period_seconds
         self._honor_labels, self._partition_id = honor_labels, partition_id
         self._fetcher = Fetcher(access or Access(), tls=self._url.startswith("https:"))

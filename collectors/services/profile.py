@@ -6,15 +6,13 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from collectors.errors import CollectorError
 from collectors.exporters.profile import Factor, Interval, Texts
+from collectors.profile_files import Named, ProfileFiles
 
 PROFILES = Path(__file__).with_name("profiles")
 Kind = Literal["histogram", "rate", "ratio", "gauge", "summary"]
@@ -81,7 +79,7 @@ class Rule(_Strict):
         )
 
 
-class Profile(_Strict):
+class Profile(_Strict, Named):
     """recognise: patterns of metric names that only this server has; none: it is used only where it is named.
     split: labels whose values are services of their own, named SERVICE/VALUE; all other labels are put together."""
 
@@ -116,60 +114,15 @@ class Profile(_Strict):
         return frozenset(name for rule in self.metrics for name in rule.read)
 
 
-def read_profile(path: Path | str) -> Profile:
-    """Errors: CollectorError in one line that names the file, the key, what was found there and what fits."""
-    where = str(path)
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as mistake:
-        raise CollectorError(where, "not YAML: " + " ".join(str(mistake).split()), "Check its indentation") from mistake
-    except OSError as mistake:
-        raise CollectorError(where, f"cannot be read: {mistake.strerror}", _hint()) from mistake
-    if not isinstance(content, dict):
-        raise CollectorError(where, "not a profile", "It has the keys " + ", ".join(Profile.model_fields))
-    try:
-        return Profile.model_validate(content)
-    except ValidationError as mistake:
-        raise _first_error(where, mistake.errors()[0]) from mistake
-
-
-@cache
-def built_in() -> tuple[Profile, ...]:
-    """The profiles that come with gpuledger, by name."""
-    return tuple(read_profile(path) for path in sorted(PROFILES.glob("*.yaml")))
-
-
-def profile_of(name: str) -> Profile:
-    """A profile by its name, or the one in a file of the user's: whatever has a dot or a slash is a file."""
-    if "/" in name or "." in name:
-        return read_profile(name)
-    for profile in built_in():
-        if profile.name == name:
-            return profile
-    raise CollectorError(f"profile {name!r}", "unknown", _hint())
+FILES = ProfileFiles(PROFILES, Profile, "docs/services.md")
+read_profile, profile_of = FILES.read, FILES.named
 
 
 def recognise(names: set[str]) -> Profile | None:
     """The built-in profile to which most of these metric names belong; None where none knows any."""
     scores = [
         (sum(any(re.search(pattern, name) for pattern in profile.recognise) for name in names), profile)
-        for profile in built_in()
+        for profile in FILES.built_in
     ]
     count, best = max(scores, key=lambda score: score[0])
     return best if count else None
-
-
-def _hint() -> str:
-    known = ", ".join(path.stem for path in sorted(PROFILES.glob("*.yaml")))
-    return f"Known: {known}; or the path of a file such as ./mine.yaml"
-
-
-def _first_error(where: str, first: Any) -> CollectorError:
-    key = ""
-    for step in first["loc"]:
-        key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else str(step)
-    found = "" if isinstance(first["input"], dict | list | tuple | BaseModel) else f"found {first['input']!r}; "
-    if first["type"] == "extra_forbidden":
-        return CollectorError(f"{where}: {key}", "unknown key", "docs/services.md lists the keys")
-    what = "missing" if first["type"] == "missing" else found + first["msg"].removeprefix("Value error, ")
-    return CollectorError(f"{where}: {key}" if key else where, what)

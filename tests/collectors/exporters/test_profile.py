@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collectors.errors import CollectorError
-from collectors.exporters.profile import built_in, profile_of, read_profile, recognise
+from collectors.exporters.profile import FILES, profile_of, read_profile, recognise
 
 MINE = """\
 name: acme
@@ -36,7 +36,7 @@ def test_a_profile_of_the_users_own_needs_no_code(tmp_path: Path) -> None:
     path.write_text(MINE)
     profile = profile_of(str(path))
     assert profile.metrics[0].scaled(255) == 1.0
-    assert recognise({"acme_busy", "go_goroutines"}, (*built_in(), profile)) == (profile, "")
+    assert recognise({"acme_busy", "go_goroutines"}, (*FILES.built_in, profile)) == (profile, "")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.exporters.exposition import Series, names, parse
-from collectors.exporters.profile import ALLOWED, Profile, built_in, profile_of, recognise
+from collectors.exporters.profile import ALLOWED, FILES, Profile, profile_of, recognise
 from collectors.exporters.sightings import Holder, OwnPod, Reader, Sighting, Sightings
 from collectors.readings import Reading
 
@@ -313,7 +313,7 @@ def test_a_node_is_where_it_was_read_and_localhost_is_none() -> None:
 
 # --- fuzz
 
-KNOWN = [name for profile in built_in() for name in Reader(profile).names]
+KNOWN = [name for profile in FILES.built_in for name in Reader(profile).names]
 TEXTS = st.sampled_from(["", "GPU-a", "GPU-b", "0", "1", "7", "cpx", "p", "q", "dcgm-exporter-1", "\x00é"])
 NAMES = [
     "UUID",
@@ -346,7 +346,7 @@ SERIES = st.builds(
 )
 
 
-@given(st.sampled_from(built_in()), st.lists(SERIES, max_size=40))
+@given(st.sampled_from(FILES.built_in), st.lists(SERIES, max_size=40))
 def test_whatever_comes_every_value_is_in_its_range_and_every_series_accounted_for(
     profile: Profile, series: list[Series]
 ) -> None:

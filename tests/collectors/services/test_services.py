@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from collectors.errors import CollectorError
 from collectors.exporters import exposition
 from collectors.services.measure import Level, Measure, levels, measure, reading
-from collectors.services.profile import Profile, Rule, built_in, profile_of, read_profile, recognise
+from collectors.services.profile import FILES, Profile, Rule, profile_of, read_profile, recognise
 from collectors.services.scrape import Service, ServiceCollector, Target
 from ingest.check_rows import check_rows
 from warehouse.records import SERVICE_LEVELS
@@ -319,7 +319,7 @@ def test_a_user_maps_metrics_in_a_file_of_his_own(tmp_path: Path) -> None:
     [
         ("{", "not YAML"),
         ("[]", "not a profile"),
-        (PROFILE.replace("rate", "speed"), r"metrics\[0\].kind: found 'speed'"),
+        (PROFILE.replace("rate", "speed"), r"metrics\[0\] \(my_requests_total\).kind: found 'speed'"),
         (PROFILE.replace("names", "nams"), r"metrics\[0\].(names: missing|nams: unknown key)"),
         (PROFILE.replace("requests_per_second", "Requests/s"), "a name such as"),
         (PROFILE.replace("kind: rate", "kind: ratio"), "a ratio needs it"),
@@ -395,7 +395,7 @@ def test_a_recorded_triton_in_seconds() -> None:
     assert histograms["my_model/request_queue_seconds", None].value == pytest.approx(11110e-6 / 161)
 
 
-NAMES = sorted({name for profile in built_in() for name in profile.names})
+NAMES = sorted({name for profile in FILES.built_in for name in profile.names})
 VALUE = st.sampled_from(["0", "1", "1e308", "-1", "NaN", "+Inf", "-Inf", "9" * 40, "1e17", "3.5"]) | st.floats().map(
     str
 )
@@ -417,7 +417,7 @@ LINE = st.builds(lambda name, label, value: f"{name}{label} {value}\n", st.sampl
 @settings(max_examples=50)
 @given(st.lists(st.lists(LINE, max_size=12).map("".join), min_size=1, max_size=3))
 def test_no_body_breaks_a_profile_and_every_row_fits_the_contract(bodies: list[str]) -> None:
-    for profile in built_in():
+    for profile in FILES.built_in:
         rows, _ = told(profile, *bodies)
         plain = [
             {
