@@ -65,11 +65,11 @@ def stacked_over_time(
     )
     figure.update_layout(barmode="stack", bargap=0.14 if grain == "day" else 0)
     figure.update_xaxes(unifiedhovertitle={"text": words("figure.gpus")})
-    return dressed(figure, words)
+    return dressed(figure, words, grain)
 
 
-def dressed(figure: go.Figure, words: Language, **layout: Any) -> go.Figure:
-    """With the look that all figures share."""
+def dressed(figure: go.Figure, words: Language, grain: Grain = "day", **layout: Any) -> go.Figure:
+    """With the look that all figures share; grain: whether its axis of time tells hours, too."""
     figure.update_layout(
         hovermode="x unified",
         showlegend=False,
@@ -81,7 +81,7 @@ def dressed(figure: go.Figure, words: Language, **layout: Any) -> go.Figure:
         template="none",
         autosize=True,
     )
-    figure.update_xaxes(showgrid=False, tickformat=words.day_ticks, zeroline=False)
+    figure.update_xaxes(showgrid=False, tickformat=words(f"time.{grain}_ticks"), zeroline=False)
     figure.update_yaxes(gridcolor=GRID, zeroline=False, rangemode="tozero", fixedrange=True, nticks=6)
     return figure.update_layout(**layout)
 

@@ -60,7 +60,7 @@ def show(
     bar = shell.bar(page, filters, path, words) if filters else shell.tools(None, path, words)
     title = f"{words(page.title)} · gpuledger" if page else "gpuledger"
     told = {"title": title, "lang": words.code, "news": str(news), "refreshes": bool(page and page.refreshes)}
-    navigation = shell.navigation(pages, path, address.href, words)
+    navigation = shell.navigation(pages, path, address.href, words, principal)
     return Shown(content, navigation, bar, shell.skip_link(words), shell.footer(words, filters), told)
 
 

@@ -14,6 +14,7 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from dashboards.access.principal import Principal
 from dashboards.filters import Filters
 from dashboards.languages import NAMES, Language, language
 from dashboards.periods import ALL, HOUR, latest, neighbour
@@ -64,8 +65,8 @@ def footer(words: Language, filters: Filters | None) -> list[Component]:
     return [html.Span(words("frame.foot", zone=zone) if zone else "")]
 
 
-def navigation(pages: Sequence[Page], here: str, href: Any, words: Language) -> list[Component]:
-    """Brand and pages. href: path -> a link with the state of this page; the current one is told to screen readers."""
+def navigation(pages: Sequence[Page], here: str, href: Any, words: Language, principal: Principal) -> list[Component]:
+    """Brand, pages, and who is signed in. href: path -> a link with the state of this page."""
     entries = []
     for page in pages:
         is_here = page.path == here
@@ -87,7 +88,20 @@ def navigation(pages: Sequence[Page], here: str, href: Any, words: Language) -> 
             title="gpuledger",
         ),
         html.Nav(html.Ul(entries), className="gl-nav", **{"aria-label": words("frame.pages")}),
+        *([_signed_in(principal, words)] if principal.how == "session" else []),
     ]
+
+
+def _signed_in(principal: Principal, words: Language) -> Component:
+    return html.Form(
+        [
+            html.Span(principal.name, title=", ".join(sorted(principal.roles)), className="gl-who"),
+            html.Button(words("frame.sign_out"), type="submit", className="gl-sign-out"),
+        ],
+        action="/sign-out",
+        method="post",
+        className="gl-signed-in",
+    )
 
 
 def bar(page: Page | None, filters: Filters, path: str, words: Language) -> list[Component]:

@@ -53,11 +53,6 @@ class Language:
         name = self(f"month.{at.month}")[:3]
         return self("time.moment", day=at.day, name=name, month=at.month, clock=f"{at:%H:%M}")
 
-    @property
-    def day_ticks(self) -> str:
-        """How an axis writes its days (d3)."""
-        return self("time.ticks")
-
 
 @functools.cache
 def language(code: str) -> Language:

@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.testclient import TestClient
 
 from dashboards.access.principal import ANYBODY, Principal
 from dashboards.access.roles import Action, Role
@@ -52,11 +51,6 @@ def test_nothing_that_is_served_names_another_host(filled: Store) -> None:
         assert not re.findall(r"(?:https?:)?//(?!www\.w3\.org)[a-z0-9]", answer.text.replace("<!--", ""))
     assert not re.findall(r"url\((?!['\"]?data:)['\"]?(?:https?:)?//", css.text)
     assert "fonts.g" not in css.text
-
-
-def test_the_first_page_of_a_server_may_be_any(store: Store) -> None:
-    with TestClient(build_app(store), "http://127.0.0.1") as client:
-        assert "/assets/frame.js" in client.get("/tenants?period=2026-10").text
 
 
 def test_a_callback_answers_the_page_over_http(filled: Store) -> None:

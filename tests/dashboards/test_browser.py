@@ -61,9 +61,10 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         assert wrong == []
 
 
-def test_a_narrow_screen_does_not_scroll_sideways(served: str, opened: Any) -> None:
+def test_a_narrow_screen_does_not_scroll_sideways_whatever_page_is_a_server_s_first(served: str, opened: Any) -> None:
     with tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
-        page.goto(served)
-        page.wait_for_selector("#overview-fleet .bars path")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        for path, drawn in (("tenants", "#tenants-costs"), ("", "#overview-fleet"), ("fleet", "#fleet-grid")):
+            page.goto(f"{served}{path}")
+            page.locator(drawn).wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
         assert wrong == []

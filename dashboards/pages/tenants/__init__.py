@@ -189,7 +189,7 @@ def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language)
             for number, (name, costs) in enumerate(series)
         ]
     )
-    figure = figures.dressed(figure, words, barmode="stack", bargap=0.14 if level.grain == "day" else 0)
+    figure = figures.dressed(figure, words, level.grain, barmode="stack", bargap=0.14 if level.grain == "day" else 0)
     figure.update_yaxes(tickprefix=symbol(filters.currency), tickformat=",.0f")
     return figure.update_layout(
         showlegend=True,

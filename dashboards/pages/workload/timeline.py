@@ -93,7 +93,7 @@ def draw(
     height = inside + 26 * len(rows) + 46
     figures.dressed(figure, words, margin={"l": 120, "r": 12, "t": 26, "b": 30}, barmode="stack", bargap=0.2)
     figure.update_layout(hoversubplots="axis", height=height)
-    figure.update_xaxes(range=[at(life.window[0]), at(life.window[1])], tickformat=words("time.axis"))
+    figure.update_xaxes(range=[at(life.window[0]), at(life.window[1])], tickformat=words("time.hour_ticks"))
     figure.update_yaxes(nticks=4)
     figure.update_yaxes(range=[0, 105], ticksuffix=" %", row=place["utilization"], col=1)
     figure.update_yaxes(rangemode="normal", row=1, col=1)
