@@ -13,20 +13,24 @@ import logging
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from alerts.deliver import Memory, Outcome, deliver
-from alerts.evaluate import Report, evaluate
+from alerts.evaluate import DELAY, Report, evaluate
 from alerts.routing import Routing, load_routing
 from alerts.rule import Rule
 from alerts.rule_files import SHIPPED, load_rules
+from alerts.slo.measure import measure
+from warehouse.background import repeating
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 60
+MEASURE_EVERY = timedelta(minutes=5)
+"""Objectives are measured so often: their points are five minutes apart."""
 
 
 @dataclass(frozen=True)
@@ -41,24 +45,26 @@ class Alerting:
     """One look at everything, again and again. Files are read again when they change; a version that is of no use
     leaves the one before in force, and is an alert."""
 
-    def __init__(self, store: Store, settings: AlertSettings) -> None:
+    def __init__(self, settings: AlertSettings) -> None:
         """Errors: AlertError if the files are of no use at the start."""
-        self._store, self._settings = store, settings
+        self._settings = settings
         self._memory = Memory()
         self._seen = self._files()
         self._rules: list[Rule] = load_rules(settings.rules)
         self._routing = load_routing(settings.routing) if settings.routing else Routing()
         self._broken = ""
+        self._measured_at: datetime | None = None
 
-    def tick(self, now: datetime, stop: threading.Event | None = None) -> tuple[Report, list[Outcome]]:
+    def tick(self, store: Store, now: datetime, stop: threading.Event | None = None) -> tuple[Report, list[Outcome]]:
         """Evaluates what is due and delivers what is due. Errors: StoreError."""
         self._read_again()
-        report = evaluate(self._store, self._rules, now, stop=stop, broken=self._broken)
+        self._measure(now)
+        report = evaluate(store, self._rules, now, stop=stop, broken=self._broken)
         for name, problem in report.problems.items():
             log.error("rule %s cannot be evaluated: %s", name, problem)
         if stop is not None and stop.is_set():
             return report, []
-        outcomes = deliver(self._store, self._routing, now, self._memory)
+        outcomes = deliver(store, self._routing, now, self._memory)
         for one in outcomes:
             if one.outcome != "sent":
                 told = one.delivery.alert
@@ -66,6 +72,16 @@ class Alerting:
                     "%s was not told of %s %s: %s", one.delivery.target, told.rule, told.fingerprint, one.detail
                 )
         return report, outcomes
+
+    def _measure(self, now: datetime) -> None:
+        """The objectives, before rules look at them; one that cannot be measured keeps no rule from being evaluated."""
+        if self._measured_at is not None and now - self._measured_at < MEASURE_EVERY:
+            return
+        self._measured_at = now
+        try:
+            measure(self._store, now - DELAY, now)
+        except LedgerError as error:
+            log.error("objectives cannot be measured: %s", error)
 
     def _files(self) -> dict[Path, int]:
         folders = [SHIPPED, *([self._settings.rules] if self._settings.rules else [])]
@@ -93,42 +109,18 @@ class Alerting:
 
 
 @contextlib.contextmanager
-def alerting(
-    store: Store, settings: AlertSettings | None = None, every_seconds: int = EVERY_SECONDS
-) -> Iterator[Alerting]:
-    """Looks now and then every so many seconds, on a connection of its own.
+def alerting(store: Store, settings: AlertSettings, every_seconds: int = EVERY_SECONDS) -> Iterator[None]:
+    """Looks now and then every so many seconds.
 
     Errors: AlertError if the files are of no use at the start.
     """
-    from apscheduler.schedulers.background import BackgroundScheduler
+    looks = Alerting(settings)
 
-    stop = threading.Event()
-    own = store.another()
-    try:
-        looks = Alerting(own, settings or AlertSettings())
-        scheduler = BackgroundScheduler(timezone=UTC)
-        scheduler.add_job(
-            _look,
-            "interval",
-            args=(looks, stop),
-            seconds=every_seconds,
-            next_run_time=datetime.now(UTC),
-            coalesce=True,
-            max_instances=1,
-            misfire_grace_time=None,
-        )
-        scheduler.start()
+    def look(own: Store, stop: threading.Event) -> None:
         try:
-            yield looks
-        finally:
-            stop.set()
-            scheduler.shutdown(wait=True)
-    finally:
-        own.close()
+            looks.tick(own, datetime.now(UTC), stop)
+        except LedgerError as error:
+            log.error("alerts could not be evaluated: %s", error)
 
-
-def _look(looks: Alerting, stop: threading.Event) -> None:
-    try:
-        looks.tick(datetime.now(UTC), stop)
-    except LedgerError as error:
-        log.error("alerts could not be evaluated: %s", error)
+    with repeating(store, look, seconds=every_seconds):
+        yield

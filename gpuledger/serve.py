@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from gpuledger import __version__
+from warehouse.background import repeating
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -127,7 +128,7 @@ def serve(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_signals(server))
         if close_hourly:
-            stack.enter_context(_closing_hourly(store))
+            stack.enter_context(repeating(store, _close, minute=CLOSE_MINUTE))
         if alerts is not None:
             from alerts.periodic import alerting
 
@@ -165,35 +166,6 @@ def _signals(server: uvicorn.Server) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _closing_hourly(store: Store) -> Iterator[None]:
-    """Closes what can be closed now and then every hour. A run that was missed is made up for by the next one: what
-    is to be done follows from the store, not from the clock that woke us."""
-    from apscheduler.schedulers.background import BackgroundScheduler
-
-    stop = threading.Event()
-    # A connection of its own: pages need not wait for a long close.
-    store = store.another()
-    scheduler = BackgroundScheduler(timezone=UTC)
-    scheduler.add_job(
-        _close,
-        "cron",
-        args=(store, stop),
-        minute=CLOSE_MINUTE,
-        next_run_time=datetime.now(UTC),
-        coalesce=True,
-        max_instances=1,
-        misfire_grace_time=None,
-    )
-    scheduler.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        scheduler.shutdown(wait=True)
-        store.close()
 
 
 class _Ending(Exception):  # noqa: N818 (no error)

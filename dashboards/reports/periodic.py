@@ -15,6 +15,7 @@ from pathlib import Path
 
 from alerts.transports import SendError
 from dashboards.reports.schedule import Schedule, due, load_schedule, send
+from warehouse.background import repeating
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -44,34 +45,18 @@ def send_due(store: Store, schedule: Schedule, now: datetime, stop: threading.Ev
 
 @contextlib.contextmanager
 def reporting(store: Store, path: Path, every_seconds: int = EVERY_SECONDS) -> Iterator[None]:
-    """Looks now and then every so many seconds, on a connection of its own. The file is read anew each time; one that
+    """Looks now and then every so many seconds. The file is read anew each time; one that
     is of no use is logged, and nothing is sent.
 
     Errors: ReportError if the file is of no use at the start.
     """
-    from apscheduler.schedulers.background import BackgroundScheduler
-
     load_schedule(path)
-    stop = threading.Event()
-    own = store.another()
-    try:
-        scheduler = BackgroundScheduler(timezone=UTC)
-        scheduler.add_job(
-            _look, "interval", args=(own, path, stop), seconds=every_seconds, next_run_time=datetime.now(UTC),
-            coalesce=True, max_instances=1, misfire_grace_time=None,
-        )  # fmt: skip
-        scheduler.start()
+
+    def look(own: Store, stop: threading.Event) -> None:
         try:
-            yield
-        finally:
-            stop.set()
-            scheduler.shutdown(wait=True)
-    finally:
-        own.close()
+            send_due(own, load_schedule(path), datetime.now(UTC), stop)
+        except LedgerError as error:
+            log.error("reports could not be looked for: %s", error)
 
-
-def _look(store: Store, path: Path, stop: threading.Event) -> None:
-    try:
-        send_due(store, load_schedule(path), datetime.now(UTC), stop)
-    except LedgerError as error:
-        log.error("reports could not be looked for: %s", error)
+    with repeating(store, look, seconds=every_seconds):
+        yield
