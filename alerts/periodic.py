@@ -58,7 +58,7 @@ class Alerting:
     def tick(self, store: Store, now: datetime, stop: threading.Event | None = None) -> tuple[Report, list[Outcome]]:
         """Evaluates what is due and delivers what is due. Errors: StoreError."""
         self._read_again()
-        self._measure(now)
+        self._measure(store, now)
         report = evaluate(store, self._rules, now, stop=stop, broken=self._broken)
         for name, problem in report.problems.items():
             log.error("rule %s cannot be evaluated: %s", name, problem)
@@ -73,13 +73,13 @@ class Alerting:
                 )
         return report, outcomes
 
-    def _measure(self, now: datetime) -> None:
+    def _measure(self, store: Store, now: datetime) -> None:
         """The objectives, before rules look at them; one that cannot be measured keeps no rule from being evaluated."""
         if self._measured_at is not None and now - self._measured_at < MEASURE_EVERY:
             return
         self._measured_at = now
         try:
-            measure(self._store, now - DELAY, now)
+            measure(store, now - DELAY, now)
         except LedgerError as error:
             log.error("objectives cannot be measured: %s", error)
 

@@ -118,6 +118,11 @@ USUAL_INHIBITIONS = (
         target={"alertname": ("unmetered-share", "gpu-silent")},
         equal=("cluster", "node"),
     ),
+    Inhibition(
+        source={"alertname": ("slo-burning",)},
+        target={"alertname": ("slo-burning-slow",)},
+        equal=("objective", "cluster", "tenant", "subject"),
+    ),
     Inhibition(source={"alertname": ("alert-data-stopped",)}, target={"alertname": ("alert-evaluation-failed",)}),
 )
 """What a routing file without `inhibit` has: the ladder of idle holders, and nodes before their devices."""

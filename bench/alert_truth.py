@@ -139,8 +139,11 @@ class World:
         return found
 
     def asked(self, allocation: Allocation) -> float | None:
-        """GPUs that somebody who waits asks for; unknown for shares."""
+        """GPUs that somebody who waits asks for, as the source tells; a share that was never given is unknown."""
         kind = allocation.job.kind.slot
+        if allocation.slots:
+            slot = allocation.slots[0]
+            return allocation.job.size * slot.units / self.fleet.devices[slot.device].group.units
         return float(allocation.job.size) if "/" not in kind and kind != "l4" else None
 
     def state(self, number: int, at: int) -> tuple[str, int]:

@@ -71,11 +71,11 @@ class Score:
         return self.right == self.found and self.met == self.expected
 
 
-def judged_rules(every_seconds: int) -> list[Rule]:
+def judged_rules(every_seconds: int, only: Sequence[str] = ()) -> list[Rule]:
     """The shipped rules of which the simulator knows the truth, no more often than on the grid."""
     rules = []
     for rule in load_rules():
-        if rule.name in EXPECTED:
+        if rule.name in (only or EXPECTED):
             quotas = {"parameters": {**rule.parameters, "quotas": QUOTAS}} if rule.query == "quota.sql" else {}
             rules.append(rule.model_copy(update={"interval": max(every_seconds, rule.interval), **quotas}))
     return rules
@@ -206,10 +206,12 @@ def _runs(flags: Sequence[bool]) -> Iterator[range]:
             yield range(places[0], places[-1] + 1)
 
 
-def segment(plan: FleetPlan, first: datetime, last: datetime, every_seconds: int, folder: str) -> dict[str, Score]:
+def segment(
+    plan: FleetPlan, first: datetime, last: datetime, every_seconds: int, only: Sequence[str], folder: str
+) -> dict[str, Score]:
     """One stretch of the plan in a store of its own; a process does one at a time."""
     with tempfile.TemporaryDirectory(prefix="gpuledger-bench-", dir=folder or None) as name:
-        rules = judged_rules(every_seconds)
+        rules = judged_rules(every_seconds, only)
         with open_store(f"chdb://{name}/store") as store:
             migrate(store)
             fill(store, plan, first, last)
@@ -222,6 +224,7 @@ def main(
     scale: Annotated[float, typer.Option(help="1: about 100 GPUs.")] = 1.0,
     every: Annotated[str, typer.Option(help="Grid on which rules are evaluated, at least their own interval.")] = "15m",
     clean: Annotated[bool, typer.Option("--clean", help="A fleet without trouble: nothing may fire.")] = False,
+    only: Annotated[list[str], typer.Option("--rule", help="Of this rule alone; may be given again.")] = [],  # noqa: B006
     seed: Annotated[int, typer.Option()] = 7,
     processes: Annotated[int, typer.Option(min=1)] = 2,
     part_days: Annotated[int, typer.Option(min=1, help="Days that one store holds.")] = 4,
@@ -235,7 +238,7 @@ def main(
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         grid = int(parse_duration(every))
         asked = [
-            pool.submit(segment, plan, at, min(until, at + timedelta(days=part_days)), grid, str(directory or ""))
+            pool.submit(segment, plan, at, min(until, at + timedelta(days=part_days)), grid, only, str(directory or ""))
             for at in starts
         ]
         for number, task in enumerate(asked, 1):

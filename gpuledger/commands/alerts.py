@@ -63,16 +63,18 @@ def check(
 ) -> None:
     """Evaluate what is due, tell whom the routing names, print what fires; exit 1 if anything does."""
     from alerts.deliver import deliver
-    from alerts.evaluate import evaluate
+    from alerts.evaluate import DELAY, evaluate
     from alerts.reading import alerts as current
     from alerts.routing import load_routing
     from alerts.rule_files import load_rules
+    from alerts.slo.measure import measure
 
     now = _instant("--at", at) if at else datetime.now(UTC)
     loaded = load_rules(rules)
     route = load_routing(routing) if routing else None
     with open_store(store) as opened:
         migrate(opened)
+        measure(opened, now - DELAY, now)
         report = evaluate(opened, loaded, now, live=not at)
         outcomes = deliver(opened, route, now) if route else []
         found = current(opened, now, route)

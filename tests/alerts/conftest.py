@@ -14,6 +14,7 @@ TABLES = (
     *RECORD_TYPES,
     *("touched_hours", "stream_hours", "ingest_batches", "quarantine", "refused_claims", "audit"),
     *("ledger_entries", "closed_hours", "close_runs", "rate_cards", "budgets", "allocations"),
+    *("slo_files", "slo_definitions", "slo_points", "slo_hours", "slo_measured"),
     *("alert_transitions", "alert_runs", "alert_deliveries", "alert_silences"),
 )
 

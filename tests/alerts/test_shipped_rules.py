@@ -26,6 +26,8 @@ OF_THE_WHOLE_STORE = {
     "quota-guarantee-missed",
     "service-error-burn",
     "service-latency",
+    "slo-burning",
+    "slo-burning-slow",
     "spend-anomaly",
 }
 """Rules whose cases are in test_store_rules.py: they look at more than one cluster, or need more than facts."""

@@ -16,12 +16,14 @@ from alerts.reading import alerts
 from alerts.routing import Routing
 from alerts.rule import Rule
 from alerts.rule_files import load_rules
+from alerts.slo.measure import measure
 from billing.accounts.budget_file import apply_budgets, parse_budgets
 from billing.rates import apply_rate_card, parse_rate_card
 from ingest import ingest_tables
 from tests.alerts.cases import holder
 from tests.alerts.facts import NOON, ago, device, ended, put, sampled, served, started, submitted
 from tests.alerts.rules import alive
+from tests.alerts.slo.promises import ERRORS, promise
 from tests.alerts.test_shipped_rules import OF_THE_WHOLE_STORE
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
 from warehouse.records import SAMPLES
@@ -123,6 +125,32 @@ def test_errors_that_are_over_do_not_alert(facts: Store) -> None:
 def test_a_slow_burn_of_six_hours_alerts(facts: Store) -> None:
     requests(facts, 7, 400)
     assert list(fires(facts, "service-error-burn")) == [("", "chat")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "percent", "minutes", "burns"),
+    [
+        ("slo-burning", 15, 70, True),  # fast: 15 times, in 1 h and in 5 min
+        ("slo-burning", 14, 70, False),
+        ("slo-burning", 7, 400, True),  # medium: 7 times, in 6 h and in 30 min
+        ("slo-burning-slow", 14, 70, True),  # 2.4 times of all that is known, in 3 d and in 6 h
+        ("slo-burning-slow", 1, 270, False),
+    ],
+)
+def test_an_objective_of_the_sites_own_file_alerts_where_its_budget_burns(
+    facts: Store, rule: str, percent: float, minutes: int, burns: bool
+) -> None:
+    requests(facts, percent, minutes)
+    put(facts, [f for m in range(400, minutes, -1) for f in served(m, "errors_per_second", 0.0)])
+    promise(facts, {**ERRORS, "window": "30d"})
+    measure(facts, NOON)
+    assert list(fires(facts, rule)) == ([("errors", "", "", "chat")] if burns else [])
+
+
+def test_an_objective_of_which_nothing_is_known_does_not_alert(facts: Store) -> None:
+    promise(facts, ERRORS)
+    measure(facts, NOON)
+    assert fires(facts, "slo-burning") == {}
 
 
 @pytest.mark.parametrize(
