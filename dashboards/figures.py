@@ -45,15 +45,19 @@ def buckets(rows: Iterable[Mapping[str, Any]], closed: Mapping[datetime, int], z
 
 
 def stacked_over_time(
-    found: Sequence[Bucket], grain: Grain, words: Language, kinds: Sequence[Kind] = KINDS
+    found: Sequence[Bucket], grain: Grain, words: Language, kinds: Sequence[Kind] = KINDS, links: Sequence[str] = ()
 ) -> go.Figure:
     """Average GPUs of each kind, stacked to their sum; a bucket without closed hours leaves a gap.
+
+    links: where a click on each bucket leads (a page's callback: ClientsideFunction("gl", "follow")).
 
     The x axis is local time of the billing zone; hours keep the period's first offset, so that the hour which autumn
     repeats has a place of its own. The hover says every bucket's true local time.
     """
     at = places([bucket.at for bucket in found], grain)
     figure = go.Figure([_stacked(kind, at, found, words) for kind in kinds])
+    if links:
+        figure.update_traces(customdata=list(links))
     figure.add_scatter(
         x=at,
         y=[sum(bucket.gpus[kind.key] for kind in kinds) for bucket in found],

@@ -12,13 +12,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 from zoneinfo import ZoneInfo
 
 from billing.ledger_report import billing_timezone
-from dashboards.periods import ClosedMonth, Period, choose, closed_months
+from dashboards.periods import ClosedMonth, Period, choose, closed_months, span_key
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
@@ -113,6 +113,12 @@ class Filters:
             raise LedgerError("period", f"nothing of {self.address.period or 'this store'!r} is closed")
         arrays = {f"{name}s": list(self.address.chosen.get(name, ())) for name in NAMES}
         return {"start": self.period.start, "end": self.period.end, "zone": self.zone, **arrays}
+
+    def at_step(self, path: str, step: datetime, grain: str) -> str:
+        """A link to a page that shows one day or hour; its own values (`more`) are kept."""
+        start = self.local(step).replace(tzinfo=None)
+        length = timedelta(days=1) if grain == "day" else timedelta(hours=1)
+        return self.href(path, period=span_key(start, start + length), **self.more)
 
     def closed_steps(self, store: Store, grain: str) -> dict[datetime, int]:
         """The period's days or hours of which something is closed, in order, and how many hours of each are."""

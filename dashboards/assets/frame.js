@@ -51,12 +51,14 @@
       return "?" + query.toString();
     },
 
-    // A click on a point whose customdata is, or begins with, a link.
+    // A click on a point whose customdata is a link, or begins with one.
     follow: function (click) {
-      var data = click && click.points && click.points.length ? click.points[0].customdata : null;
-      var href = Array.isArray(data) ? data[0] : data;
-      if (typeof href === "string" && href.charAt(0) === "/") go(href);
-      return dash.no_update;
+      ((click && click.points) || []).some(function (point) {
+        var href = [].concat(point.customdata)[0];
+        var leads = typeof href === "string" && href.charAt(0) === "/";
+        if (leads) go(href);
+        return leads;
+      });
     },
 
     // What the document is called and which language it is in; a language that was chosen is kept for the next visit.

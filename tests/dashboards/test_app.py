@@ -130,6 +130,13 @@ def test_links_of_the_frame_keep_the_state_of_the_page(filled: Store) -> None:
     assert "2026年10月1日" in str(shown.page)
 
 
+def test_an_open_page_hears_of_news_alone(filled: Store) -> None:
+    first, again = (show(filled, ANYBODY, "/", "").told["news"] for _ in range(2))
+    assert first == again
+    filled.command("INSERT INTO closed_hours (hour, run, checked_by) VALUES ('2026-10-03 00:00:00', 2, 2)")
+    assert show(filled, ANYBODY, "/", "").told["news"] != first
+
+
 def test_pages_that_a_role_may_not_see_are_not_shown(filled: Store) -> None:
     tenant = Principal("t", frozenset({Role.tenant}), frozenset({"vision"}))
     for page in all_pages():

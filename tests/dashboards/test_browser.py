@@ -32,6 +32,14 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         page.locator("#overview-grain label", has_text="Hours").click()
         expect(page.locator("#overview-fleet .bars .point")).to_have_count(240)
 
+        place = {"x": 30, "y": 100}
+        page.locator("#overview-fleet .nsewdrag").first.hover(position=place)
+        expect(page.locator("#overview-fleet .hoverlayer .legend")).to_be_visible()
+        page.locator("#overview-fleet .nsewdrag").first.click(position=place)
+        expect(page.locator(".gl-scope")).to_contain_text("1 Oct, ")
+        page.go_back()
+        expect(page.locator(".gl-scope")).to_have_text("October 2026 · UTC")
+
         page.focus(".gl-period-button")
         page.keyboard.press("Enter")
         page.locator(".gl-period-menu a", has_text="All closed time").click()

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from dash import dcc, html
+from dash import ClientsideFunction, Dash, Input, dcc, html
 from dash.development.base_component import Component
 
 from dashboards import grids, parts, states
@@ -20,7 +20,7 @@ from dashboards.pages.fleet.device import device_page
 from dashboards.pages.fleet.layout import layout_card
 from dashboards.parts import Figure
 from dashboards.periods import HOUR
-from dashboards.registry import Page
+from dashboards.registry import Ask, Page
 from warehouse.store import Store
 
 Rows = Sequence[Mapping[str, Any]]
@@ -178,11 +178,16 @@ def _table_card(devices: Rows, filters: Filters, words: Language) -> Component:
     return parts.card(words("fleet.devices"), words("fleet.devices_is"), table, class_name="gl-table-card")
 
 
+def callbacks(app: Dash, _: Ask) -> None:
+    app.clientside_callback(ClientsideFunction("gl", "follow"), Input("device-time", "clickData"))
+
+
 PAGE = Page(
     "/fleet",
     "fleet.title",
     40,
     layout,
+    callbacks=callbacks,
     icon="M6 6h12v12H6zM10 10h4v4h-4zM9 2v4M15 2v4M9 18v4M15 18v4M2 9h4M2 15h4M18 9h4M18 15h4",
     action=Action.see_fleet,
 )

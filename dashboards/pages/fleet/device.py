@@ -36,7 +36,7 @@ def device_page(
         )
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
     kinds = KINDS if filters.shows_platform else ALLOCATED
-    over_time = fleet_over_time(store, filters, words, grain, device)
+    over_time = fleet_over_time(store, filters, words, grain, "/fleet", device)
     return parts.page(
         parts.titles(filters, words, device, _state_chip(row, words), trail=trail),
         _headline(row, filters, words),

@@ -7,7 +7,7 @@ from typing import Any
 
 import dash_mantine_components as dmc
 import plotly.graph_objects as go
-from dash import Dash, Input, Output, State, dcc, html
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from dashboards import figures, parts
@@ -116,13 +116,18 @@ def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
 
 
 def fleet_over_time(
-    store: Store, filters: Filters, words: Language, grain: figures.Grain, device: str = ""
+    store: Store, filters: Filters, words: Language, grain: figures.Grain, path: str = "/", device: str = ""
 ) -> go.Figure:
-    """GPUs of each kind over the period; device: of this one alone."""
+    """GPUs of each kind over the period; path: of the page it stands on; device: of this one alone."""
     rows = filters.rows(store, __file__, "over_time", grain=grain, device=device)
     kinds = KINDS if filters.shows_platform else ALLOCATED
     found = figures.buckets(rows, filters.closed_steps(store, grain), filters.zone)
-    return figures.stacked_over_time(found, grain, words, kinds)
+    return figures.stacked_over_time(found, grain, words, kinds, links(found, filters, grain, path))
+
+
+def links(found: Sequence[figures.Bucket], filters: Filters, grain: figures.Grain, path: str = "/") -> list[str]:
+    """Where a click on each bucket leads: to the page of its day or hour."""
+    return [filters.at_step(path, bucket.at, grain) for bucket in found]
 
 
 def _fleet_card(
@@ -135,7 +140,7 @@ def _fleet_card(
         words("overview.fleet"),
         words("overview.fleet_is"),
         parts.graph(
-            figures.stacked_over_time(found, grain, words, kinds),
+            figures.stacked_over_time(found, grain, words, kinds, links(found, filters, grain)),
             words("overview.fleet_says", split=split),
             id="overview-fleet",
             height=340,
@@ -268,6 +273,7 @@ def callbacks(app: Dash, ask: Ask) -> None:
         State("url", "search"),
         prevent_initial_call=True,
     )(another_grain)
+    app.clientside_callback(ClientsideFunction("gl", "follow"), Input("overview-fleet", "clickData"))
 
 
 PAGE = Page(

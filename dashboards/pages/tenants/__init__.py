@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 import plotly.graph_objects as go
+from dash import ClientsideFunction, Dash, Input
 from dash.development.base_component import Component
 
 from billing.accounts.budget_file import current_budgets
@@ -24,7 +25,7 @@ from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages import overview
 from dashboards.parts import Figure
-from dashboards.registry import Page
+from dashboards.registry import Ask, Page
 from warehouse.store import Store
 
 MOST = 500
@@ -160,14 +161,21 @@ def _chart(store: Store, filters: Filters, rows: Rows, level: Level, words: Lang
 def _use_over_time(store: Store, filters: Filters, rows: Rows, level: Level, words: Language) -> go.Figure:
     """From the table's rows where they are all there are."""
     if rows[0]["in_all"] > MOST:
-        return overview.fleet_over_time(store, filters, words, level.grain)
+        return overview.fleet_over_time(store, filters, words, level.grain, "/tenants")
     parts_of = [
         {"step": step, "used": used, "idle": idle, "unmetered": unmetered, "unallocated": 0.0, "unavailable": 0.0}
         for row in rows
         for step, _, used, idle, unmetered in row["steps"]
     ]
     found = figures.buckets(parts_of, level.steps, filters.zone)
-    return figures.stacked_over_time(found, level.grain, words, ALLOCATED)
+    return figures.stacked_over_time(
+        found, level.grain, words, ALLOCATED, overview.links(found, filters, level.grain, "/tenants")
+    )
+
+
+def callbacks(app: Dash, _: Ask) -> None:
+    for chart in ("tenants-costs", "tenants-use"):
+        app.clientside_callback(ClientsideFunction("gl", "follow"), Input(chart, "clickData"))
 
 
 def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language) -> go.Figure:
@@ -184,6 +192,7 @@ def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language)
                 y=costs,
                 name=name,
                 marker={"color": figures.PALETTE[number % len(figures.PALETTE)], "line": {"width": 0}},
+                customdata=[filters.at_step("/tenants", step, level.grain) for step in level.steps],
                 hovertemplate=f"{symbol(filters.currency)}%{{y:,.2f}}",
             )
             for number, (name, costs) in enumerate(series)
@@ -272,6 +281,7 @@ PAGE = Page(
     "tenants.title",
     20,
     layout,
+    callbacks=callbacks,
     icon="M16 20v-2a4 4 0 0 0-4-4H7a4 4 0 0 0-4 4v2M9.5 10a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7z"
     "M21 20v-2a4 4 0 0 0-3-3.85M15.5 3.2a3.5 3.5 0 0 1 0 6.7",
 )
