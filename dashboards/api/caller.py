@@ -18,7 +18,7 @@ from dashboards.access.roles import Action
 from dashboards.access.scope import Stores
 from warehouse.store import Store
 
-_WRITING = threading.Lock()
+WRITING = threading.Lock()
 """Whoever changes the books takes turns: two drafts numbered at the same time would both be the next."""
 
 
@@ -49,7 +49,7 @@ class Caller:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Store]:
         """Their store, while nobody else of this process changes the books."""
-        with _WRITING:
+        with WRITING:
             yield self.store
 
     def period(self, text: str | None) -> Period | None:

@@ -1,0 +1,230 @@
+"""Alerts: what fires and why, who is to act, what fired before, what is kept quiet, and who was told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import plotly.graph_objects as go
+from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
+from dash.development.base_component import Component
+
+from alerts.reading import alerts
+from alerts.silences import silences
+from dashboards import figures, grids, parts, states
+from dashboards.access.current import current
+from dashboards.access.roles import Action
+from dashboards.filters import Filters
+from dashboards.format import duration
+from dashboards.languages import Language
+from dashboards.pages import overview
+from dashboards.pages.alerts import quiet
+from dashboards.pages.alerts.active import active_card
+from dashboards.parts import Figure
+from dashboards.registry import Ask, Page
+from warehouse.store import Store, read_sql
+
+MOST = 400
+"""Rows of the history."""
+SEVERITIES = {"critical": "#c4352f", "warning": "#f09a2e", "info": "#3f6ce6"}
+Rows = Sequence[Mapping[str, Any]]
+
+
+def layout(store: Store, filters: Filters, words: Language) -> Component:
+    now = datetime.now(UTC)
+    found, evaluated = active(store, filters, now), bool(store.value(_EVALUATIONS))
+    may_silence, sees_fleet = current().may(Action.silence), current().may(Action.see_fleet)
+    begun = next((one for one in found if one["fingerprint"] == filters.more.get("silence")), None)
+    targets = filters.rows(store, __file__, "deliveries") if sees_fleet and filters.period else []
+    quiet_card = quiet.silences_card(store, filters, now, begun, may_silence, words) if sees_fleet else None
+    return parts.page(
+        parts.titles(filters, words, words("alerts.title")),
+        _headline(found, len(silences(store, now)) if sees_fleet else None, targets, evaluated, words),
+        quiet_card if begun else None,
+        active_card(found, filters, now, may_silence, evaluated, words),
+        *(_history(store, filters, words) if filters.period else ()),
+        parts.split(_deliveries_card(targets, filters, words), None if begun else quiet_card)
+        if sees_fleet and filters.period
+        else None if begun else quiet_card,
+    )  # fmt: skip
+
+
+_EVALUATIONS = read_sql(overview.__file__, "evaluations")
+
+
+def active(store: Store, filters: Filters, now: datetime) -> list[dict[str, Any]]:
+    """What fires and what is pending, as of now; of the tenants and clusters chosen, and of `?rule=`."""
+    wanted = {name: filters.address.chosen.get(name, ()) for name in FILTERS}
+    return [
+        one
+        for one in alerts(store, now, rule=filters.more.get("rule", ""))
+        if all(not values or one["labels"].get(name, "") in values for name, values in wanted.items())
+    ]
+
+
+def _headline(found: Rows, silenced: int | None, targets: Rows, evaluated: bool, words: Language) -> Component:
+    def count(severity: str) -> str:
+        firing = [one for one in found if one["state"] == "firing" and one["severity"] == severity]
+        return f"{len(firing):,}" if evaluated else "–"
+
+    held_back = sum(bool(one["held_back"]) and one["state"] == "firing" for one in found)
+    pending = sum(one["state"] == "pending" for one in found)
+    shown = [Figure(words(f"alerts.{name}"), count(name), "", words("alerts.firing")) for name in SEVERITIES]
+    shown.append(Figure(words("alerts.pending"), f"{pending:,}" if evaluated else "–", "", words("alerts.pending_is")))
+    if silenced is not None:
+        shown.append(
+            Figure(
+                words("alerts.held_back"),
+                f"{held_back:,}" if evaluated else "–",
+                "",
+                words.count("alerts.in_force", silenced),
+            )
+        )
+        failing = sum(row["last_outcome"] != "sent" for row in targets)
+        shown.append(
+            Figure(
+                words("alerts.targets"),
+                f"{len(targets):,}" if targets else "–",
+                "",
+                words.count("alerts.failing", failing) if targets else words("alerts.nobody_told"),
+            )
+        )
+    return parts.headline(shown)
+
+
+def _history(store: Store, filters: Filters, words: Language) -> tuple[Component, ...]:
+    """What began to fire in the period: by step, and one by one."""
+    assert filters.period is not None
+    grain: figures.Grain = "day" if filters.period.is_long else "hour"
+    rule = filters.more.get("rule", "")
+    rows = filters.rows(store, __file__, "fired", rule=rule, most=MOST)
+    if not rows:
+        return (parts.card(words("alerts.history"), words("alerts.history_is"),
+                           states.nothing_here(words("alerts.none_fired"))),)  # fmt: skip
+    steps = filters.rows(store, __file__, "fired_over_time", rule=rule, grain=grain)
+    in_all = rows[0]["in_all"]
+    return (
+        parts.card(
+            words("alerts.history"),
+            words("alerts.history_is" if in_all <= MOST else "alerts.history_cut", most=MOST, all=f"{in_all:,}"),
+            parts.graph(fired_over_time(steps, filters, grain, words), words("alerts.history"), "alerts-fired", 180),
+            grids.grid(_columns(words), [_row(row, filters, words) for row in rows], words, "alerts-history"),
+            class_name="gl-table-card",
+        ),
+    )
+
+
+def fired_over_time(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -> go.Figure:
+    """How many began to fire in each step, by severity."""
+    assert filters.period is not None
+    zone = ZoneInfo(filters.zone)
+    figure = go.Figure()
+    for name, colour in reversed(SEVERITIES.items()):
+        of = [row for row in rows if row["severity"] == name]
+        figure.add_bar(
+            x=figures.places([row["step"].astimezone(zone) for row in of], grain),
+            y=[row["fired"] for row in of],
+            name=words(f"severity.{name}"),
+            marker={"color": colour, "line": {"width": 0}},
+            hovertemplate="%{y:,d}",
+        )
+    ends = figures.places([filters.local(filters.period.start), filters.local(filters.period.end)], grain)
+    width = 86_400_000 if grain == "day" else 3_600_000
+    figure = figures.dressed(figure, words, grain, barmode="stack", bargap=0.14)
+    figure.update_traces(width=0.86 * width)
+    figure.update_yaxes(tickformat=",d", dtick=None if max(row["fired"] for row in rows) > 4 else 1)
+    half = timedelta(milliseconds=width / 2)
+    return figure.update_xaxes(range=[ends[0] - half, ends[1] - half])
+
+
+def _columns(words: Language) -> list[grids.Column]:
+    return [
+        grids.text("since", words("alerts.fired_at"), minimum=135, flex=0.7),
+        grids.text("severity", words("alerts.severity"), minimum=90, flex=0.5),
+        grids.link("name", words("alerts.rule"), minimum=150, flex=1.1),
+        grids.text("summary", words("alerts.summary"), minimum=240, flex=3),
+        grids.text("owner", words("alerts.owner"), minimum=100, flex=0.8),
+        grids.text("lasted", words("alerts.lasted"), words("alerts.lasted_is"), minimum=90, flex=0.6),
+    ]
+
+
+def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str, Any]:
+    ended = row["resolved_at"]
+    lasted = duration((ended - row["since"]).total_seconds()) if ended else words.of(f"alerts.{row['state']}", "–")
+    return {
+        "since": words.moment(filters.local(row["since"])),
+        "severity": words(f"severity.{row['severity']}"),
+        "name": row["rule"],
+        "href": filters.href("/alerts", rule=row["rule"]),
+        "summary": row["summary"],
+        "owner": row["owner"],
+        "lasted": lasted,
+    }
+
+
+def _deliveries_card(targets: Rows, filters: Filters, words: Language) -> Component:
+    heads = [words(f"alerts.{name}") for name in ("target", "told", "sent", "failed", "last")]
+    cells = [
+        [
+            row["target"],
+            f"{row['alerts']:,}",
+            f"{row['sent']:,}",
+            f"{row['failed']:,}",
+            f"{words.of('alerts.outcome_' + row['last_outcome'], row['last_outcome'])} · "
+            f"{words.moment(filters.local(row['last_at']))}",
+        ]
+        for row in targets
+    ]
+    wrong = [row for row in targets if row["detail"]]
+    notes = [f"{row['target']}: {row['detail']}" for row in wrong[:5]]
+    return parts.card(
+        words("alerts.deliveries"),
+        words("alerts.deliveries_is"),
+        parts.table(heads, cells) if cells else states.nothing_here(words("alerts.no_deliveries")),
+        *[html.P(note, className="gl-note") for note in notes],
+    )
+
+
+def callbacks(app: Dash, ask: Ask) -> None:
+    async def added(clicks: int | None, matchers: str, span: str, reason: str, search: str) -> Any:
+        if not clicks:
+            return no_update, no_update
+        return await ask(quiet.add, search, matchers or "", span or "", reason or "")
+
+    async def ended(clicks: Sequence[int | None], search: str) -> Any:
+        which = ctx.triggered_id
+        if not which or not any(clicks):
+            return no_update
+        return await ask(quiet.end, search, which["silence"])
+
+    app.callback(
+        Output("alerts-silences", "children"),
+        Output("silence-said", "children"),
+        Input("silence-add", "n_clicks"),
+        State("silence-matchers", "value"),
+        State("silence-span", "value"),
+        State("silence-reason", "value"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )(added)
+    app.callback(
+        Output("alerts-silences", "children", allow_duplicate=True),
+        Input({"type": "silence-end", "silence": ALL}, "n_clicks"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )(ended)
+
+
+FILTERS = ("tenant", "cluster")
+PAGE = Page(
+    "/alerts",
+    "alerts.title",
+    70,
+    layout,
+    icon="M6 9a6 6 0 0 1 12 0c0 6 2.500 7 2.500 7h-17S6 15 6 9zM10 20a2.200 2.200 0 0 0 4 0",
+    callbacks=callbacks,
+    filters=FILTERS,
+    needs_books=False,
+)

@@ -1,0 +1,123 @@
+"""What fires and what may soon: each alert with who owns it, why, and what is proposed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from dashboards import parts, states
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN, duration
+from dashboards.languages import Language
+
+MOST = 60
+"""Alerts shown; filters and ?rule= show the others."""
+TOLD = ("alertname", "severity", "owner", "category", "allocation_id", "workload_id", "device_id", "tenant")
+"""Labels that stand elsewhere in an alert, or lead somewhere."""
+LEADS = (("workload_id", "/workload", "workload"), ("device_id", "/fleet", "device"), ("queue", "/queues", "queue"),
+         ("tenant", "/tenants", "tenant"))  # fmt: skip
+"""Label, page, and the value of that page that it becomes."""
+Alert = Mapping[str, Any]
+
+
+def active_card(
+    found: Sequence[Alert], filters: Filters, now: datetime, may_silence: bool, evaluated: bool, words: Language
+) -> Component:
+    """found: firing before pending, the worst first."""
+    if not found:
+        content = states.nothing_here(words("fires.none" if evaluated else "fires.not_evaluated"))
+    else:
+        content = html.Ul(
+            [html.Li(_alert(one, filters, now, may_silence, words)) for one in found[:MOST]], className="gl-alerts"
+        )
+    more = len(found) - MOST
+    return parts.card(
+        words("alerts.active"),
+        words("alerts.active_is"),
+        content,
+        html.P(words.count("fires.more", more), className="gl-note") if more > 0 else None,
+        tool=_rules(filters, words),
+    )
+
+
+def _rules(filters: Filters, words: Language) -> Component | None:
+    """How to get back from one rule to all."""
+    if not filters.more.get("rule"):
+        return None
+    return dcc.Link(words("alerts.all_rules"), href=filters.href("/alerts"), className="gl-clear")
+
+
+def _alert(one: Alert, filters: Filters, now: datetime, may_silence: bool, words: Language) -> Component:
+    labels, notes = one["labels"], one["annotations"]
+    pending = one["state"] == "pending"
+    return html.Details(
+        [
+            html.Summary(
+                [
+                    html.Span(className=f"gl-dot gl-{one['severity']}", title=words(f"severity.{one['severity']}")),
+                    html.Span([html.Strong(one["rule"]), html.Small(notes.get("summary", ""))]),
+                    _badge(words("alerts.pending")) if pending else None,
+                    _badge(words("alerts.held_back"), one["held_back"]) if one["held_back"] and not pending else None,
+                    html.Span(labels.get("owner") or UNKNOWN, className="gl-alert-owner", title=words("alerts.owner")),
+                    html.Span(
+                        duration((now - one["active_at"]).total_seconds()),
+                        className="gl-since",
+                        title=words("alerts.since", at=words.moment(filters.local(one["active_at"]))),
+                    ),
+                ]
+            ),
+            html.Div(list(_why(one, filters, may_silence, words)), className="gl-alert-why"),
+        ]
+    )
+
+
+def _badge(text: str, why: str = "") -> Component:
+    return html.Span(text, className="gl-badge", title=why or None)
+
+
+def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> Iterable[Component]:
+    notes = one["annotations"]
+    if notes.get("description"):
+        yield html.P(notes["description"])
+    if notes.get("action"):
+        yield html.P([html.Strong(words("alerts.action")), notes["action"]], className="gl-alert-action")
+    facts = {**{key: value for key, value in one["labels"].items() if key not in TOLD}, **one["evidence"]}
+    shown = [(key.replace("_", " "), _said(value)) for key, value in facts.items() if value not in (None, "", [], {})]
+    if shown:
+        yield html.Dl(
+            [html.Div([html.Dt(key), html.Dd(value, title=value)]) for key, value in shown],
+            className="gl-evidence",
+            **{"aria-label": words("alerts.evidence")},
+        )
+    if one["held_back"]:
+        yield html.P(words("alerts.held_back_is", why=one["held_back"]), className="gl-reasons")
+    yield html.Div(list(_links(one, filters, may_silence, words)), className="gl-alert-links")
+
+
+def _links(one: Alert, filters: Filters, may_silence: bool, words: Language) -> Iterable[Component]:
+    for label, path, name in LEADS:
+        value = one["labels"].get(label)
+        if value:
+            yield dcc.Link(f"{words(f'alerts.to_{name}')} {value}", href=filters.href(path, **{name: value}))
+    runbook = one["annotations"].get("runbook", "")
+    if runbook.startswith(("https://", "http://")):
+        yield html.A(words("alerts.runbook"), href=runbook, target="_blank", rel="noreferrer")
+    elif runbook:
+        yield html.Span([words("alerts.runbook"), " ", html.Code(runbook)])
+    yield dcc.Link(words("alerts.of_rule"), href=filters.href("/alerts", rule=one["rule"]))
+    if may_silence:
+        quiet = filters.href("/alerts", silence=one["fingerprint"])
+        yield dcc.Link(words("alerts.keep_quiet"), href=quiet, className="gl-alert-quiet")
+
+
+def _said(value: Any) -> str:
+    """A value of the evidence for people; lists as they are read."""
+    if isinstance(value, list):
+        return ", ".join(_said(each) for each in value)
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    return str(value)

@@ -1,0 +1,165 @@
+"""The pages of those who run the fleet: alerts, queues, objectives. Their numbers against SQL; each in a browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from alerts.silences import silences
+from dashboards.access.current import set_current
+from dashboards.access.principal import ANYBODY, Principal
+from dashboards.access.roles import Role
+from dashboards.access.scope import Stores
+from dashboards.access.settings import AccessSettings
+from dashboards.filters import filters_of
+from dashboards.frame import show
+from dashboards.languages import language
+from dashboards.pages import alerts
+from dashboards.pages.alerts import quiet
+from tests.dashboards import site
+from tests.dashboards.browser import MARKS, picture, tab
+from tests.dashboards.pages.conftest import DAY, fill
+from tests.stores import fresh_store
+from warehouse.store import Store
+
+EN = language("en")
+MONTH = "?period=2026-10"
+TENANT = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with fresh_store(tmp_path_factory.mktemp("operations") / "store") as store:
+        fill(store)
+        _fires(store)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def url(house: Store) -> Iterator[str]:
+    with site.serving(house, AccessSettings()) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def somebody() -> Iterator[None]:
+    set_current(ANYBODY)
+    yield
+    set_current(None)
+
+
+def _fires(store: Store) -> None:
+    """A queue that waits since the 2nd, critically; told to a pager that fails."""
+    labels = {"alertname": "long-queue", "severity": "critical", "cluster": "c1", "queue": "main", "owner": "platform"}
+    evidence = {"waiting": 2, "cause": "capacity: it asks for 8 GPUs", "oldest_workload_id": "w2-vision"}
+    notes = {
+        "summary": "the oldest of 2 in queue main has waited 12 h",
+        "action": "Free or add capacity",
+        "runbook": "docs/alerts.md#long-queue",
+    }
+    texts = ", ".join(f"'{json.dumps(one)}'" for one in (labels, evidence, notes))
+    store.command(
+        "INSERT INTO alert_transitions (run, rule, fingerprint, at, state, severity, active_at, fired_at, labels, "
+        "evidence, annotations) VALUES (1, 'long-queue', 'f2', '2026-10-02 14:00:00', 'firing', 'critical', "
+        f"'2026-10-02 13:00:00', '2026-10-02 14:00:00', {texts})"
+    )
+    store.command(
+        "INSERT INTO alert_deliveries (at, target, rule, fingerprint, active_at, kind, attempt, outcome, detail) "
+        "VALUES "
+        "('2026-10-02 14:00:01', 'chat/slack', 'long-queue', 'f2', '2026-10-02 13:00:00', 'firing', 1, 'sent', ''), "
+        "('2026-10-02 14:00:02', 'pager/pagerduty', 'long-queue', 'f2', '2026-10-02 13:00:00', 'firing', 1, 'failed', "
+        "'no route to host')"
+    )
+
+
+def test_alerts_stand_with_their_evidence_and_what_is_proposed(house: Store) -> None:
+    filters = filters_of(house, MONTH)
+    found = alerts.active(house, filters, datetime.now(UTC))
+    assert len(found) == house.value("SELECT count() AS n FROM alerts WHERE state IN ('firing', 'pending')") >= 3
+    assert found[0]["severity"] == "critical"
+    text = str(show(house, ANYBODY, "/alerts", MONTH).page)
+    for said in ("Free or add capacity", "docs/alerts.md#long-queue", "platform", "no route to host", "/workload?"):
+        assert said in text
+    assert "Free or add capacity" not in str(show(house, ANYBODY, "/alerts", f"{MONTH}&tenant=vision").page)
+
+
+def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:
+    filters = filters_of(house, f"?{DAY}")
+    rows = filters.rows(house, alerts.__file__, "fired", rule="", most=10)
+    steps = filters.rows(house, alerts.__file__, "fired_over_time", rule="", grain="hour")
+    assert [row["rule"] for row in rows] == ["long-queue"]
+    assert sum(row["fired"] for row in steps) == rows[0]["in_all"] == 1
+    assert "Nothing began to fire" in str(show(house, ANYBODY, "/alerts", "?period=2026-10-05").page)
+
+
+def test_a_silence_is_added_and_ended_by_those_who_may(house: Store) -> None:
+    filters = filters_of(house, MONTH)
+    _, said = quiet.add(house, filters, EN, "", "1h", "maintenance")
+    assert "everything" in str(said)
+    assert "Say why" in str(quiet.add(house, filters, EN, "queue=main", "1h", " ")[1])
+    shown, said = quiet.add(house, filters, EN, "alertname=long-queue, queue=main|train-*", "1d", "maintenance")
+    (one,) = silences(house, datetime.now(UTC))
+    assert one.matchers == {"alertname": ("long-queue",), "queue": ("main", "train-*")}
+    assert one.author == ANYBODY.name
+    assert timedelta(hours=23) < one.ends_at - datetime.now(UTC) <= timedelta(days=1)
+    assert one.id in str(shown)
+    set_current(Principal("ann", frozenset({Role.analyst})))
+    assert "may not do this" in str(quiet.add(house, filters, EN, "queue=main", "1h", "because")[1])
+    assert "silence-add" not in str(show(house, ANYBODY, "/alerts", MONTH).page)
+    set_current(ANYBODY)
+    quiet.end(house, filters, EN, one.id)
+    assert silences(house, datetime.now(UTC)) == []
+
+
+def test_what_a_silence_of_an_alert_begins_with_fits_that_alert_alone() -> None:
+    text = quiet.matchers_text({"alertname": "gpu-lost", "node": "n[1]", "severity": "critical"})
+    assert quiet.parsed(text) == {"alertname": ("gpu-lost",), "node": ("n[[]1]",)}
+
+
+def test_a_tenant_sees_its_own_alerts_and_no_silences(house: Store) -> None:
+    set_current(TENANT)
+    with Stores(house).lend(TENANT) as store:
+        text = str(show(store, TENANT, "/alerts", MONTH).page)
+    assert "vision holds an idle GPU" in text
+    assert "long-queue" not in text
+    assert "speech" not in text
+    assert "alerts-silences" not in text
+
+
+PAGES = {"alerts": ("/alerts", "#alerts-fired .bars path")}
+
+
+class TestInTheBrowser:
+    pytestmark = MARKS
+
+    @pytest.mark.parametrize(("scheme", "language"), [("light", "en"), ("dark", "zh")])
+    def test_every_page_draws(self, url: str, opened: Any, scheme: str, language: str) -> None:
+        with tab(opened, color_scheme=scheme) as (page, wrong):
+            for name, (path, drawn) in PAGES.items():
+                page.goto(f"{url}{path}?{DAY}&lang={language}")
+                page.locator(drawn).locator("visible=true").first.wait_for()
+                assert page.locator("html").get_attribute("lang") == language
+                assert page.locator("h1").count() == 1
+                if name == "alerts":
+                    page.locator(".gl-alerts summary").first.click()
+                picture(page, f"{name}-{scheme}-{language}")
+                assert wrong == [], name
+
+    def test_an_alert_is_silenced_and_the_silence_ended(self, url: str, opened: Any) -> None:
+        from playwright.sync_api import expect
+
+        with tab(opened, color_scheme="light") as (page, wrong):
+            page.goto(f"{url}/alerts?{DAY}")
+            page.locator(".gl-alerts summary", has_text="long-queue").click()
+            page.locator(".gl-alerts details[open] .gl-alert-quiet").click()
+            expect(page.locator("#silence-matchers")).to_have_value("alertname=long-queue, cluster=c1, queue=main")
+            page.locator("#silence-reason").fill("being moved")
+            page.locator("#silence-add").click()
+            expect(page.locator("#alerts-silences")).to_contain_text("being moved")
+            page.locator("#alerts-silences button").click()
+            expect(page.locator("#alerts-silences")).to_contain_text("Nothing is silenced")
+            assert wrong == []
