@@ -1,0 +1,90 @@
+// Forms that ask the API (dashboards/forms.py), and what pages ask of it themselves.
+(function () {
+  "use strict";
+  var dash = (window.dash_clientside = window.dash_clientside || {});
+
+  function values(form) {
+    var body = JSON.parse(form.dataset.body || "{}");
+    form.querySelectorAll("[data-field]").forEach(function (field) {
+      var input = field.querySelector("input, select, textarea");
+      var text = input ? input.value.trim() : "";
+      if (!text) return;
+      var kind = field.dataset.kind;
+      var listed = text.split(",").map(function (one) { return one.trim(); }).filter(Boolean);
+      body[field.dataset.field] = kind === "number" ? Number(text) : kind === "list" ? listed : text;
+    });
+    return body;
+  }
+
+  async function ask(method, path, body) {
+    var answer = await fetch("/api/v1" + path, {
+      method: method,
+      credentials: "same-origin",
+      headers: { "Content-Type": "application/json", Accept: "application/json" },
+      body: body && method !== "DELETE" ? JSON.stringify(body) : undefined,
+    });
+    var document = await answer.json();
+    if (!answer.ok) throw new Error([document.detail, document.next_step].filter(Boolean).join(". "));
+    return document;
+  }
+
+  document.addEventListener("submit", async function (event) {
+    var form = event.target;
+    if (!form.dataset || !form.dataset.api) return;
+    event.preventDefault();
+    if (form.dataset.sure && !window.confirm(form.dataset.sure)) return;
+    var said = form.querySelector(".gl-said"), button = form.querySelector("button[type=submit]");
+    var parts = form.dataset.api.split(" ");
+    said.className = "gl-said";
+    said.textContent = "";
+    button.disabled = true;
+    try {
+      var answer = await ask(parts[0], parts[1], values(form));
+      if (!form.dataset.shows) {
+        location.reload();
+        return;
+      }
+      said.classList.add("gl-secret");
+      said.textContent = form.dataset.once;
+      said.appendChild(document.createElement("code")).textContent = answer[form.dataset.shows];
+    } catch (error) {
+      said.classList.add("gl-refused");
+      said.textContent = error.message || form.dataset.failed;
+    }
+    button.disabled = false;
+  }, true);
+
+  dash.glforms = {
+    // A month's drafts of those who have no invoice yet, as the API says them to whoever is here.
+    drafts: async function (asked) {
+      if (!asked) return [dash.no_update, dash.no_update, dash.no_update];
+      try {
+        var path = "/drafts?limit=1000&month=" + encodeURIComponent(asked.month);
+        var rows = (await ask("GET", path)).rows.filter(function (one) {
+          return !asked.issued.includes(one.tenant) && (!asked.tenants.length || asked.tenants.includes(one.tenant));
+        });
+        var amount = function (text) { return text == null ? null : Number(text); };
+        var shown = rows.map(function (one) {
+          var totals = one.totals;
+          return {
+            tenant: one.tenant || asked.nobody, lines: one.lines.length, hours: amount(totals.allocated_gpu_hours),
+            unpriced: amount(totals.unpriced_gpu_hours), net: amount(totals.net), tax: amount(totals.tax),
+            amount: amount(totals.amount), currency: one.currency,
+          };
+        });
+        return [shown, "", !shown.length];
+      } catch (error) {
+        return [[], error.message, true];
+      }
+    },
+
+    // The statement in the editor into the URL; the page then runs it.
+    run: function (presses, text, search) {
+      var query = new URLSearchParams(search || "");
+      if (!presses || !(text || "").trim()) return dash.no_update;
+      query.set("sql", text);
+      query.set("run", String(Date.now()));
+      return "?" + query.toString();
+    },
+  };
+})();

@@ -1,0 +1,78 @@
+"""Forms that change something: they ask the API as whoever is at the page, so that a page and a script may do the same.
+
+    forms.form("POST /invoices", words("invoices.issue"), words, body={"month": "2026-10"})
+
+assets/forms.js sends the fields as JSON from our own page (which the gate asks of requests that change something),
+shows the API's reason where it refuses, and draws the page again where it does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import dash_mantine_components as dmc
+from dash import html
+from dash.development.base_component import Component
+
+from dashboards.languages import Language
+
+Kind = Literal["text", "number", "list"]
+"""What a field's text is to the API; a list stands in it with commas."""
+
+
+def form(
+    api: str,
+    submit: str,
+    words: Language,
+    *fields: Component,
+    body: Mapping[str, Any] | None = None,
+    sure: str = "",
+    shows: str = "",
+    small: bool = False,
+) -> Component:
+    """api: method and path below /api/v1.   body: sent with the fields.   sure: asked before it is sent.
+    shows: the key of the answer that is told this once; the page is not drawn again then.   small: a button alone."""
+    told = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows}
+    return html.Form(
+        [
+            *fields,
+            html.Button(submit, type="submit", className="gl-press gl-small" if small else "gl-press"),
+            html.Output("", className="gl-said", **{"aria-live": "polite"}),
+        ],
+        className="gl-act",
+        **{f"data-{name}": value for name, value in told.items() if value},
+        **{"data-failed": words("form.failed"), "data-once": words("form.once")},
+    )
+
+
+def field(
+    name: str, label: str, value: str = "", kind: Kind = "text", hint: str = "", secret: bool = False
+) -> Component:
+    """A line of text; what is left empty is not sent."""
+    made = dmc.PasswordInput if secret else dmc.TextInput
+    return html.Div(
+        made(name=name, label=label, value=value, placeholder=hint, size="xs", autoComplete="new-password"
+             if secret else "off"),
+        className="gl-act-field",
+        **{"data-field": name, "data-kind": kind},
+    )  # fmt: skip
+
+
+def choice(name: str, label: str, options: Sequence[tuple[str, str]], kind: Kind = "text") -> Component:
+    """One of (value, text); the first at first."""
+    return html.Div(
+        html.Label([label, html.Select([html.Option(text, value=value) for value, text in options], name=name)]),
+        className="gl-act-field",
+        **{"data-field": name, "data-kind": kind},
+    )
+
+
+def links(label: str, entries: Sequence[tuple[str, str]]) -> Component:
+    """Links that look like buttons, to files: (text, address)."""
+    return html.Ul(
+        [html.Li(html.A(text, href=href, className="gl-press gl-small", download="")) for text, href in entries],
+        className="gl-files",
+        **{"aria-label": label},
+    )

@@ -1,0 +1,184 @@
+"""Invoices: where each month stands, its drafts and issued invoices; and one of them (`?number=`) with its lines.
+
+The month is `?month=`, by default the newest that is over. Drafts are asked of the API by the browser, as they are
+computed from what all tenants held, and take longer than a page may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from dash import ClientsideFunction, Dash, Input, Output, dcc, html
+from dash.development.base_component import Component
+
+from billing.invoicing.month_states import Month, MonthState, month_states
+from dashboards import forms, grids, parts, states
+from dashboards.access.current import current
+from dashboards.access.roles import Action
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN
+from dashboards.languages import Language
+from dashboards.pages.invoices.amounts import exact
+from dashboards.pages.invoices.document import document_page
+from dashboards.parts import Figure
+from dashboards.registry import Ask, Page
+from warehouse.store import Store, read_sql
+
+DOTS = {"open": "gl-info", "closing": "gl-warn", "closed": "gl-good", "issued": "gl-good"}
+Rows = Sequence[Mapping[str, Any]]
+
+
+def layout(store: Store, filters: Filters, words: Language) -> Component:
+    untimed = replace(filters, period=None)
+    if number := filters.more.get("number"):
+        return document_page(store, untimed, words, number)
+    title = words("invoices.title")
+    months = month_states(store, datetime.now(UTC))
+    if not months:
+        return parts.page(parts.titles(untimed, words, title), states.nothing_here(words("invoices.no_month")))
+    over = [one for one in months if one.state is not MonthState.open] or months
+    month = next((one for one in months if one.name == filters.more.get("month")), over[-1])
+    tenants = {"tenants": list(filters.address.chosen.get("tenant", ()))}
+    sums = store.rows(read_sql(__file__, "by_month"), tenants)
+    issued = store.rows(read_sql(__file__, "issued"), {"month": month.name, **tenants})
+    name = words.month(datetime.fromisoformat(f"{month.name}-01"))
+    return parts.page(
+        parts.titles(untimed, words, f"{title} · {name}"),
+        _headline(month, [row for row in sums if row["month"] == month.name], filters, words),
+        parts.split(
+            _months_card(months, month, sums, filters, words),
+            _drafts_card(month, issued, tenants["tenants"], name, words),
+            class_name="gl-late",
+        ),
+        _issued_card(issued, filters, words),
+    )
+
+
+def _sum(rows: Rows, name: str) -> str:
+    """Of each currency apart."""
+    return " + ".join(exact(row[name], row["currency"]) for row in rows) or UNKNOWN
+
+
+def _headline(month: Month, sums: Rows, filters: Filters, words: Language) -> Component:
+    notes = sum(row["credit_notes"] for row in sums)
+    count = sum(row["invoices"] for row in sums)
+    until = words(f"month_state.{month.state}_is", at=words.moment(filters.local(month.closes_at)))
+    return parts.headline(
+        [
+            Figure(words("invoices.state"), words(f"month_state.{month.state}"), "", until),
+            Figure(words("invoices.issued"), f"{count:,}", "", words.count("invoices.notes", notes)),
+            Figure(words("invoices.net"), _sum(sums, "net"), "", words("invoices.net_is")),
+            Figure(words("invoices.tax"), _sum(sums, "tax"), "", ""),
+            Figure(words("invoices.amount"), _sum(sums, "amount"), "", words("invoices.amount_is")),
+        ]
+    )
+
+
+def _months_card(months: Sequence[Month], here: Month, sums: Rows, filters: Filters, words: Language) -> Component:
+    rows = []
+    for month in reversed(months):
+        of_month = [row for row in sums if row["month"] == month.name]
+        link: dict[str, Any] = {"aria-current": "true"} if month is here else {}
+        rows.append(
+            [
+                html.Span(dcc.Link(words.month(datetime.fromisoformat(f"{month.name}-01")),
+                                   href=filters.href("/invoices", month=month.name)), **link),
+                state_chip(month.state, words),
+                f"{sum(row['invoices'] for row in of_month):,}",
+                _sum(of_month, "amount"),
+            ]
+        )  # fmt: skip
+    heads = [words(f"invoices.{name}") for name in ("month", "state", "count", "amount")]
+    return parts.card(words("invoices.months"), words("invoices.months_is"), parts.table(heads, rows))
+
+
+def state_chip(state: str, words: Language) -> Component:
+    return html.Span(
+        [html.Span(className=f"gl-dot {DOTS.get(state, 'gl-warn')}"), words.of(f"month_state.{state}", state)],
+        className="gl-state",
+    )
+
+
+def _drafts_card(month: Month, issued: Rows, tenants: Sequence[str], name: str, words: Language) -> Component:
+    done = [row["tenant"] for row in issued if row["document_type"] == "invoice" and row["status"] == "issued"]
+    asked = {"month": month.name, "issued": done, "tenants": list(tenants), "nobody": words("no_name")}
+    columns = [
+        grids.text("tenant", words("filter.tenant"), minimum=110),
+        grids.number("lines", words("invoices.lines"), shape=",d", minimum=70),
+        grids.number("hours", words("workload.quantity"), words("invoices.hours_is")),
+        grids.number("unpriced", words("invoices.unpriced"), words("invoices.unpriced_is")),
+        grids.number("tax", words("invoices.tax"), shape=",.2f"),
+        grids.sorted_by(grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f")),
+        grids.text("currency", words("invoices.currency"), minimum=70),
+    ]
+    may = month.state in (MonthState.closed, MonthState.issued) and current().may(Action.issue)
+    issue = forms.form(
+        "POST /invoices", words("invoices.issue", month=name), words, body={"month": month.name},
+        sure=words("invoices.issue_sure", month=name),
+    )  # fmt: skip
+    return parts.card(
+        words("invoices.drafts"),
+        words("invoices.drafts_is"),
+        dcc.Store(id="invoices-asked", data=asked),
+        dcc.Loading(
+            grids.grid(columns, [], words, "invoices-drafts", empty=words("invoices.no_drafts")), delay_show=200
+        ),
+        html.P(id="invoices-refused", className="gl-said gl-refused"),
+        html.Div(issue if may else None, id="invoices-issue", hidden=True),
+        class_name="gl-table-card",
+    )
+
+
+def _issued_card(rows: Rows, filters: Filters, words: Language) -> Component:
+    columns = [
+        grids.link("number", words("invoices.number"), minimum=150),
+        grids.text("tenant", words("filter.tenant")),
+        grids.text("type", words("invoices.type")),
+        grids.text("status", words("invoices.status"), minimum=90),
+        grids.text("at", words("invoices.at")),
+        grids.number("net", words("invoices.net"), words("invoices.net_is"), ",.2f"),
+        grids.number("tax", words("invoices.tax"), shape=",.2f"),
+        grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f"),
+        grids.number("due", words("invoices.due"), words("invoices.due_is"), ",.2f"),
+        grids.text("currency", words("invoices.currency"), minimum=80),
+    ]
+    shown = [
+        {
+            **{name: row[name] for name in ("number", "net", "tax", "amount", "due", "currency")},
+            "tenant": row["tenant"] or words("no_name"),
+            "href": filters.href("/invoices", number=row["number"]),
+            "type": words(f"invoices.{row['document_type']}"),
+            "status": words(f"invoices.is_{row['status']}"),
+            "at": words.moment(filters.local(row["issued_at"])),
+        }
+        for row in rows
+    ]
+    table = grids.grid(columns, shown, words, "invoices-issued", empty=words("invoices.none_issued"))
+    return parts.card(words("invoices.documents"), words("invoices.documents_is"), table, class_name="gl-table-card")
+
+
+def callbacks(app: Dash, _: Ask) -> None:
+    app.clientside_callback(
+        ClientsideFunction("glforms", "drafts"),
+        Output("invoices-drafts", "rowData"),
+        Output("invoices-refused", "children"),
+        Output("invoices-issue", "hidden"),
+        Input("invoices-asked", "data"),
+    )
+
+
+PAGE = Page(
+    "/invoices",
+    "invoices.title",
+    50,
+    layout,
+    icon="M6 2h9l4 4v16H6zM14 2v5h5M9 12h7M9 16h7",
+    callbacks=callbacks,
+    filters=("tenant",),
+    has_period=False,
+    needs_books=False,
+    refreshes=False,
+)

@@ -1,0 +1,250 @@
+"""One invoice or credit note: its lines, why a line says what it says, its files, and a credit on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import quote
+
+from dash import html
+from dash.development.base_component import Component
+
+from billing.invoicing.documents import Invoice
+from billing.invoicing.explain import explain
+from billing.invoicing.invoices import issued
+from dashboards import forms, grids, parts, states
+from dashboards.access.current import current
+from dashboards.access.roles import Action
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN
+from dashboards.languages import Language
+from dashboards.pages.invoices.amounts import exact
+from dashboards.parts import Figure
+from warehouse.store import Store
+
+FILES = ("pdf", "html", "csv", "json")
+MOST = 2000
+"""Rows of an explanation that are shown; the API has them all."""
+
+
+def document_page(store: Store, filters: Filters, words: Language, number: str) -> Component:
+    trail = [(words("invoices.title"), filters.href("/invoices"))]
+    found = issued(store, number=number)
+    if not found:
+        return parts.page(
+            parts.titles(filters, words, number, trail=trail), states.nothing_here(words("invoices.unknown"))
+        )
+    (one,) = found
+    name = words.month(datetime.fromisoformat(f"{one.month}-01"))
+    trail.append((name, filters.href("/invoices", month=one.month)))
+    status = str(one.document["status"])
+    why = (one.document.get("void") or {}).get("reason", "")
+    chip = parts.chip(words.of(f"invoices.is_{status}", status), why, state="gl-warn" if one.is_void else "gl-good")
+    line = _line_asked(one, filters)
+    return parts.page(
+        parts.titles(filters, words, number, chip, _files(number, words), trail=trail),
+        _headline(one, name, words),
+        _lines_card(one, line, filters, words),
+        _explained(store, one, line, filters, words) if line else None,
+        _credit_card(store, one, filters, words),
+    )
+
+
+def _line_asked(one: Invoice, filters: Filters) -> int | None:
+    text = filters.more.get("line", "")
+    return int(text) if text.isdecimal() and 1 <= int(text) <= len(one.lines) else None
+
+
+def _files(number: str, words: Language) -> Component:
+    address = f"/api/v1/invoices/{quote(number, safe='')}/file?format="
+    return forms.links(words("invoices.files"), [(name.upper(), address + name) for name in FILES])
+
+
+def _headline(one: Invoice, month: str, words: Language) -> Component:
+    totals, currency = one.totals, one.currency
+    tenant = one.tenant or words("no_name")
+    paid = totals.get("prepaid")
+    figures = [
+        Figure(words("filter.tenant"), tenant, "", month),
+        Figure(words("invoices.net"), exact(totals.get("net"), currency), "", words("invoices.net_is")),
+        Figure(words("invoices.tax"), exact(totals.get("tax"), currency), "", ""),
+        Figure(words("invoices.amount"), exact(totals["amount"], currency), "", words("invoices.amount_is")),
+        Figure(
+            words("invoices.due"),
+            exact(totals.get("due"), currency),
+            "",
+            words("invoices.prepaid", amount=exact(paid, currency)) if paid else words("invoices.due_is"),
+        ),
+    ]
+    payable = one.document.get("payable")
+    if payable:
+        said = words("invoices.payable_is", rate=payable["rate"] or UNKNOWN)
+        figures.append(Figure(words("invoices.payable"), exact(payable.get("amount"), payable["currency"]), "", said))
+    return parts.headline(figures)
+
+
+def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Language) -> Component:
+    columns = [
+        grids.link("what", words("invoices.line"), words("invoices.line_is"), 200, 2),
+        grids.text("kind", words("invoices.kind"), minimum=90),
+        grids.text("project", words("filter.project"), minimum=90),
+        grids.number("quantity", words("invoices.quantity"), shape=",.2f"),
+        grids.text("unit", words("invoices.unit"), minimum=90),
+        grids.number("price", words("invoices.price"), words("invoices.price_is"), ",.4~f"),
+        grids.number("list_cost", words("account.cost"), shape=",.2f"),
+        grids.number("amount", words("invoices.amount"), words("invoices.line_amount_is"), ",.2f"),
+    ]
+    rows = [
+        {
+            "what": f"{'▸ ' if number == chosen else ''}{number}. {line['description'] or line['sku'] or line['rule']}",
+            "href": filters.href("/invoices", number=one.number, line=str(number)),
+            "kind": words.of(f"line.{line.get('kind', 'usage')}", line.get("kind", "usage")),
+            "project": line["project"],
+            "unit": line["unit"],
+            **{name: _number(line.get(key)) for name, key in _NUMBERS.items()},
+        }
+        for number, line in enumerate(one.lines, 1)
+    ]
+    total = {"what": words("tenants.all"), "amount": _number(one.totals["amount"])}
+    title = f"{words('invoices.lines')} · {one.currency}"
+    table = grids.grid(columns, rows, words, "invoice-lines", total)
+    return parts.card(title, words("invoices.lines_is"), table, class_name="gl-table-card")
+
+
+_NUMBERS = {
+    "quantity": "quantity",
+    "price": "contracted_unit_price",
+    "list_cost": "list_cost",
+    "amount": "amount",
+}
+
+
+def _number(text: str | None) -> float | None:
+    return None if text is None else float(text)
+
+
+def _explained(store: Store, one: Invoice, number: int, filters: Filters, words: Language) -> Component:
+    """The rule, and the entries or lines that it was applied to."""
+    by_hour = filters.more.get("by") == "hour"
+    found = explain(store, one, number, by_hour)
+    kind = "correction" if found.line.get("charge_class") == "Correction" else found.line.get("kind", "usage")
+    rules = [rule for rule in found.rules if _is_of(rule, one.tenant)]
+    is_usage = kind == "usage"
+    rows = [_shown(row, filters, words) if is_usage else _of_line(row, words) for row in found.rows[:MOST]]
+    columns = _usage_columns(by_hour, words) if is_usage else _line_columns(words)
+    said = words("invoices.why_is", card=found.rate_card, shown=f"{len(rows):,}", all=f"{len(found.rows):,}")
+    choices = [("", "allocation"), ("hour", "hour")] if is_usage else []
+    chooser = html.Ul(
+        [
+            html.Li(
+                html.A(
+                    words(f"invoices.by_{name}"),
+                    href=filters.href("/invoices", number=one.number, line=str(number), by=key or None),
+                    className="gl-choice gl-go",
+                ),
+                **({"aria-current": "true"} if by_hour == bool(key) else {}),
+            )
+            for key, name in choices
+        ],
+        className="gl-choices",
+    )
+    return parts.card(
+        words("invoices.why", line=number),
+        said,
+        html.P(words.of(f"formula.{kind}", found.formula), className="gl-formula"),
+        html.Pre("\n".join(json.dumps(rule, ensure_ascii=False) for rule in rules), className="gl-written")
+        if rules
+        else None,
+        grids.grid(columns, rows, words, "invoice-explained"),
+        tool=chooser if choices else None,
+        class_name="gl-table-card",
+        id="why",
+    )
+
+
+def _is_of(rule: Mapping[str, Any], tenant: str) -> bool:
+    """Whether a rule may have priced the tenant's line; somebody else's own price is not told."""
+    named = (rule.get("match") or {}).get("tenant") if isinstance(rule.get("match"), Mapping) else rule.get("tenant")
+    return named is None or fnmatchcase(tenant, str(named))
+
+
+def _usage_columns(by_hour: bool, words: Language) -> list[grids.Column]:
+    times = (
+        [grids.text("hour", words("workload.hour"), minimum=124), grids.text("device", words("fleet.device"))]
+        if by_hour
+        else [grids.number("devices", words("workload.devices"), shape=",d", minimum=70),
+              grids.text("from", words("fleet.from"), minimum=124), grids.text("to", words("fleet.until"), minimum=124)]
+    )  # fmt: skip
+    return [
+        grids.link("workload", words("workload.name"), minimum=150),
+        grids.text("allocation", words("invoices.allocation"), minimum=110),
+        *times,
+        grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
+        grids.number("allocated", words("workload.quantity"), shape=",.2f"),
+        grids.number("billed_cost", words("tenants.billed"), words("tenants.billed_is"), ",.2f"),
+    ]
+
+
+def _shown(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str, Any]:
+    at = {name: row[name] for name in ("from", "to")}
+    if "hour" in row:
+        at["hour"] = datetime.fromisoformat(row["hour"]).replace(tzinfo=UTC)
+    hours = {name: float(row[f"{name}_gpu_hours"]) for name in ("allocated", "used", "idle", "unmetered")}
+    return {
+        **{name: row[name] for name in ("workload", "allocation", "device", "devices", "billed_cost") if name in row},
+        "href": filters.href("/workload", workload=row["workload"], period=None),
+        **{name: words.moment(filters.local(moment)) for name, moment in at.items()},
+        **hours,
+        "use": hours["used"] / hours["allocated"] if hours["allocated"] else None,
+    }
+
+
+def _line_columns(words: Language) -> list[grids.Column]:
+    return [
+        grids.text("what", words("invoices.line"), minimum=200, flex=2),
+        grids.text("kind", words("invoices.kind")),
+        grids.number("amount", words("invoices.amount"), shape=",.2f"),
+    ]
+
+
+def _of_line(row: Mapping[str, Any], words: Language) -> dict[str, Any]:
+    kind = row.get("kind", "usage")
+    what = row["description"] or row["sku"] or row["rule"]
+    return {"what": f"{row['line']}. {what}", "kind": words.of(f"line.{kind}", kind), "amount": _number(row["amount"])}
+
+
+def _credit_card(store: Store, one: Invoice, filters: Filters, words: Language) -> Component | None:
+    """Credit notes on it, and a form for another where one may be given."""
+    may = current().may(Action.issue) and not one.is_void and not one.is_credit_note
+    notes: Sequence[Invoice] = [
+        note for note in issued(store, tenant=one.tenant) if note.document.get("references") == one.number
+    ]
+    if not may and not notes:
+        return None
+    heads = [words(f"invoices.{name}") for name in ("number", "status", "amount")]
+    cells = [
+        [
+            html.A(note.number, href=filters.href("/invoices", number=note.number), className="gl-go"),
+            words.of(f"invoices.is_{note.document['status']}", str(note.document["status"])),
+            exact(Decimal(note.totals["amount"]), note.currency),
+        ]
+        for note in notes
+    ]
+    form = forms.form(
+        f"POST /invoices/{quote(str(one.number), safe='')}/credit",
+        words("invoices.credit"),
+        words,
+        forms.field("amount", words("invoices.credit_amount", currency=one.currency), hint="25.00"),
+        forms.field("reason", words("invoices.reason")),
+        sure=words("invoices.credit_sure", number=one.number),
+    )
+    return parts.card(
+        words("invoices.credits"),
+        words("invoices.credits_is"),
+        parts.table(heads, cells) if cells else None,
+        form if may else None,
+    )

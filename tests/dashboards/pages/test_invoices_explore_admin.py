@@ -1,0 +1,105 @@
+"""Invoices, SQL and administration: figures against SQL, who may see what, and each page in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dashboards.access.current import set_current
+from dashboards.access.principal import ANYBODY, Principal
+from dashboards.access.roles import Role
+from dashboards.access.scope import Stores
+from dashboards.frame import show
+from tests.dashboards.browser import MARKS, picture, tab
+from warehouse.store import Store
+
+ANALYST = Principal("ann", frozenset({Role.analyst}))
+FINANCE = Principal("fin", frozenset({Role.finance}))
+PAGES = {
+    "invoices": ("/invoices?month=2026-10", "#invoices-issued .ag-row[row-id]"),
+    "invoice": ("/invoices?number=GL-2026-00001&line=1", "#invoice-explained .ag-row[row-id]"),
+}
+VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
+
+
+@pytest.fixture(autouse=True)
+def _nobody_stays() -> Iterator[None]:
+    yield
+    set_current(None)
+
+
+def page(store: Store, who: Principal, path: str) -> str:
+    """What a page shows to somebody, as text."""
+    set_current(who)
+    address, _, search = path.partition("?")
+    with Stores(store).lend(who) as own:
+        return str(show(own, who, address, search).page)
+
+
+def test_a_month_s_invoices_add_up_as_the_view_has_them(house: Store) -> None:
+    text = page(house, ANYBODY, "/invoices?month=2026-10")
+    told = house.value("SELECT sum(amount) AS a FROM v_invoices WHERE month = '2026-10' AND status = 'issued'")
+    assert told > 0
+    assert f"€{told:,.2f}" in text
+    assert "Issue October 2026" in text
+    assert "POST /invoices" not in page(house, ANALYST, "/invoices?month=2026-10")
+
+
+def test_a_line_is_explained_by_its_rule_and_allocations(house: Store) -> None:
+    text = page(house, ANALYST, "/invoices?number=GL-2026-00001&line=1")
+    assert "GPU-hours × contracted unit price" in text
+    assert '"price_per_gpu_hour": "1.50"' in text
+    assert "w-speech" in text
+    assert "/api/v1/invoices/GL-2026-00001/file?format=pdf" in text
+    assert "Issue credit note" not in text
+    assert "Issue credit note" in page(house, FINANCE, "/invoices?number=GL-2026-00001")
+    assert "2 Oct, 23:00" in page(house, ANALYST, "/invoices?number=GL-2026-00001&line=1&by=hour")
+
+
+def test_a_tenant_sees_its_own_invoices_and_no_other_s_prices(house: Store) -> None:
+    text = page(house, VISION, "/invoices?month=2026-10")
+    assert "€96.00" in text
+    assert "GL-2026-00002" in text
+    assert "GL-2026-00001" not in text
+    assert "not yours to see" in page(house, VISION, "/invoices?number=GL-2026-00001")
+    assert "h100-speech" not in page(house, VISION, "/invoices?number=GL-2026-00002&line=1")
+
+
+class TestInABrowser:
+    """Both looks of each page, and what a person does there."""
+
+    pytestmark = MARKS
+
+    def test_every_page_draws(self, url: str, opened: Any) -> None:
+        for scheme, language in (("light", "en"), ("dark", "zh")):
+            with tab(opened, color_scheme=scheme) as (page, wrong):
+                for name, (path, drawn) in PAGES.items():
+                    joint = "&" if "?" in path else "?"
+                    page.goto(f"{url}{path}{joint}lang={language}")
+                    page.locator(drawn).locator("visible=true").first.wait_for()
+                    assert page.locator("h1").count() == page.locator("main").count() == 1
+                    picture(page, f"{name}-{scheme}-{language}")
+                    assert wrong == [], name
+
+    def test_a_credit_note_is_issued_from_an_invoice(self, url: str, opened: Any, house: Store) -> None:
+        from playwright.sync_api import expect
+
+        with tab(opened, color_scheme="light") as (page, wrong):
+            page.goto(f"{url}/invoices?month=2026-10")
+            page.get_by_role("link", name="GL-2026-00002").click()
+            expect(page.locator("h1")).to_have_text("GL-2026-00002")
+            page.get_by_role("link", name="1. h100").click()
+            expect(page.locator("#invoice-explained")).to_contain_text("w-vision")
+            page.on("dialog", lambda dialog: dialog.accept())
+            page.get_by_label("Reason").fill("a node was down")
+            page.get_by_label("Net amount, EUR").fill("1000")
+            page.get_by_role("button", name="Issue credit note").click()
+            expect(page.locator(".gl-refused", has_text="can still be credited")).to_be_visible()
+            page.get_by_label("Net amount, EUR").fill("6.00")
+            page.get_by_role("button", name="Issue credit note").click()
+            expect(page.get_by_role("link", name="GL-2026-00003")).to_be_visible()
+            assert [one for one in wrong if "409" not in one] == []
+        (note,) = house.rows("SELECT net, `references` FROM v_invoices WHERE document_type = 'credit_note'")
+        assert (float(note["net"]), note["references"]) == (-6.0, "GL-2026-00002")
