@@ -9,6 +9,8 @@ SELECT
     claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, node, device_id,
     partition_id, partition_profile, units,
     fromUnixTimestamp64Milli(start_ms, 'UTC') AS start_at,
-    if(end_ms >= {forever:Int64}, NULL, fromUnixTimestamp64Milli(end_ms, 'UTC')) AS end_at,
+    -- What stands beneath a NULL is read by clients, too, and must be a time.
+    if(end_ms >= {forever:Int64}, NULL, fromUnixTimestamp64Milli(if(end_ms >= {forever:Int64}, 0, end_ms), 'UTC'))
+        AS end_at,
     estimated, cost_center, told_tenant, told_project, priority, unmapped
 FROM {settled:Identifier}

@@ -238,3 +238,12 @@ def test_a_partition_has_one_holder() -> None:
         {},
     )
     assert [kept.allocation_id for kept in resolution.kept] == ["a", "c"]
+
+
+def test_an_allocation_that_is_still_held_can_be_read_by_any_client(store: Store) -> None:
+    """Clients read what stands beneath a NULL, too; it must be a time."""
+    put(store, "devices", [device("g")])
+    put(store, "events", [event(1, "a", "started", device_id="g", node="n1", units=1)])
+    close(store, until=at(5), now=at(5))
+    (row,) = store.rows("SELECT allocation_id, end_at, held_seconds FROM v_allocations")
+    assert row == {"allocation_id": "a", "end_at": None, "held_seconds": None}
