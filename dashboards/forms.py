@@ -69,10 +69,13 @@ def choice(name: str, label: str, options: Sequence[tuple[str, str]], kind: Kind
     )
 
 
-def links(label: str, entries: Sequence[tuple[str, str]]) -> Component:
-    """Links that look like buttons, to files: (text, address)."""
+def links(label: str, entries: Sequence[tuple[str, str, str]]) -> Component:
+    """Links that look like buttons, to files: (text, address, name of the file or '' for what the server says)."""
     return html.Ul(
-        [html.Li(html.A(text, href=href, className="gl-press gl-small", download="")) for text, href in entries],
+        [
+            html.Li(html.A(text, href=href, className="gl-press gl-small", download=name))
+            for text, href, name in entries
+        ],
         className="gl-files",
         **{"aria-label": label},
     )

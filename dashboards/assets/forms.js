@@ -54,6 +54,12 @@
     button.disabled = false;
   }, true);
 
+  document.addEventListener("keydown", function (event) {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.target.id !== "explore-sql") return;
+    event.preventDefault();
+    document.getElementById("explore-run").click();
+  });
+
   dash.glforms = {
     // A month's drafts of those who have no invoice yet, as the API says them to whoever is here.
     drafts: async function (asked) {
@@ -82,8 +88,9 @@
     run: function (presses, text, search) {
       var query = new URLSearchParams(search || "");
       if (!presses || !(text || "").trim()) return dash.no_update;
+      if (query.get("sql") === text) query.set("run", String(Date.now()));
+      else query.delete("run");
       query.set("sql", text);
-      query.set("run", String(Date.now()));
       return "?" + query.toString();
     },
   };

@@ -61,7 +61,7 @@ def _line_asked(one: Invoice, filters: Filters) -> int | None:
 
 def _files(number: str, words: Language) -> Component:
     address = f"/api/v1/invoices/{quote(number, safe='')}/file?format="
-    return forms.links(words("invoices.files"), [(name.upper(), address + name) for name in FILES])
+    return forms.links(words("invoices.files"), [(name.upper(), address + name, "") for name in FILES])
 
 
 def _headline(one: Invoice, month: str, words: Language) -> Component:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -11,14 +12,21 @@ from dashboards.access.current import set_current
 from dashboards.access.principal import ANYBODY, Principal
 from dashboards.access.roles import Role
 from dashboards.access.scope import Stores
+from dashboards.filters import filters_of
 from dashboards.frame import show
+from dashboards.languages import language
+from dashboards.pages import explore
+from dashboards.pages.explore import answer
+from tests.conftest import REPO
 from tests.dashboards.browser import MARKS, picture, tab
 from warehouse.store import Store
 
 ANALYST = Principal("ann", frozenset({Role.analyst}))
 FINANCE = Principal("fin", frozenset({Role.finance}))
+SPLIT = "SELECT tenant, sum(used_gpu_hours) AS hours FROM v_usage_hourly GROUP BY tenant ORDER BY tenant"
 PAGES = {
     "invoices": ("/invoices?month=2026-10", "#invoices-issued .ag-row[row-id]"),
+    "explore": ("/explore?" + urlencode({"sql": SPLIT}), "#explore-chart .bars path"),
     "invoice": ("/invoices?number=GL-2026-00001&line=1", "#invoice-explained .ag-row[row-id]"),
 }
 VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
@@ -67,21 +75,75 @@ def test_a_tenant_sees_its_own_invoices_and_no_other_s_prices(house: Store) -> N
     assert "h100-speech" not in page(house, VISION, "/invoices?number=GL-2026-00002&line=1")
 
 
+def test_an_answer_is_what_the_engine_says_and_no_more_than_a_table_shows(house: Store) -> None:
+    sql = "SELECT tenant, sum(billed_cost) AS cost, [1] AS a FROM v_charges GROUP BY tenant ORDER BY tenant"
+    found = answer.answer_of(house, ANALYST, sql)
+    told = house.rows("SELECT tenant, sum(billed_cost) AS cost FROM v_charges GROUP BY tenant ORDER BY tenant")
+    assert [tuple(row) for row in found.rows] == [(row["tenant"], float(row["cost"]), "[1]") for row in told]
+    assert [(one.name, one.is_number) for one in found.columns] == [("tenant", False), ("cost", True), ("a", False)]
+    many = answer.answer_of(house, ANALYST, "SELECT number FROM numbers(200000)")
+    assert (len(many.rows), many.is_cut, found.is_cut) == (answer.MOST, True, False)
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("DROP TABLE audit", "reads only"),
+        ("SELECT * FROM audit", "audit"),
+        ("SELECT * FROM access_tokens", "access_tokens"),
+        ("SELECT 1 FORMAT CSV", "shows tables, not FORMAT CSV"),
+        ("SELECT nonsense", "nonsense"),
+    ],
+)
+def test_a_statement_that_is_refused_says_why(house: Store, sql: str, why: str) -> None:
+    set_current(ANALYST)
+    text = str(explore.result(house, filters_of(house, "?" + urlencode({"sql": sql})), language("en")))
+    assert "This statement was not run" in text
+    assert why in text
+
+
+def test_sql_is_not_for_tenants(house: Store) -> None:
+    assert "Not for you to see" in page(house, VISION, "/explore")
+    set_current(VISION)
+    with Stores(house).lend(VISION) as own:
+        text = str(explore.result(own, filters_of(own, "?sql=SELECT+1"), language("en")))
+    assert "may not do this" in text
+
+
+def test_the_examples_are_the_cookbook_s() -> None:
+    cookbook = (REPO / "docs" / "sql.md").read_text(encoding="utf-8")
+    for name in explore.EXAMPLES:
+        assert f"```sql\n{explore.example(name)}```" in cookbook
+
+
 class TestInABrowser:
     """Both looks of each page, and what a person does there."""
 
     pytestmark = MARKS
 
-    def test_every_page_draws(self, url: str, opened: Any) -> None:
-        for scheme, language in (("light", "en"), ("dark", "zh")):
-            with tab(opened, color_scheme=scheme) as (page, wrong):
-                for name, (path, drawn) in PAGES.items():
-                    joint = "&" if "?" in path else "?"
-                    page.goto(f"{url}{path}{joint}lang={language}")
-                    page.locator(drawn).locator("visible=true").first.wait_for()
-                    assert page.locator("h1").count() == page.locator("main").count() == 1
-                    picture(page, f"{name}-{scheme}-{language}")
-                    assert wrong == [], name
+    def test_every_page_draws_in_the_dark_and_in_chinese(self, url: str, opened: Any) -> None:
+        """By day and in English the tests below see them."""
+        with tab(opened, color_scheme="dark") as (page, wrong):
+            for name, (path, drawn) in PAGES.items():
+                page.goto(f"{url}{path}&lang=zh")
+                page.locator(drawn).locator("visible=true").first.wait_for()
+                assert page.locator("html").get_attribute("lang") == "zh"
+                assert page.locator("h1").count() == page.locator("main").count() == 1
+                picture(page, f"{name}-dark-zh")
+                assert wrong == [], name
+
+    def test_a_statement_is_run_shared_by_its_address_and_exported(self, url: str, opened: Any) -> None:
+        from playwright.sync_api import expect
+
+        with tab(opened, color_scheme="light") as (page, wrong):
+            page.goto(f"{url}/explore")
+            page.get_by_label("Statement").locator("visible=true").last.fill(SPLIT)
+            page.keyboard.press("Control+Enter")
+            expect(page.locator("#explore-grid")).to_contain_text("vision")
+            assert "sql=SELECT" in page.url
+            href = page.get_by_role("link", name="CSV").get_attribute("href")
+            assert page.request.get(url + href).text().startswith('"tenant","hours"\n"speech",')
+            assert wrong == []
 
     def test_a_credit_note_is_issued_from_an_invoice(self, url: str, opened: Any, house: Store) -> None:
         from playwright.sync_api import expect

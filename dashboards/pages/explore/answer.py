@@ -1,0 +1,127 @@
+"""The beginning of a statement's answer, and a chart of it where its columns make one."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboards import figures
+from dashboards.access.principal import Principal
+from dashboards.languages import Language
+from dashboards.sql.engine import Engine, Question
+from dashboards.sql.errors import SYNTAX_ERROR, TOO_MANY, SqlError
+from dashboards.sql.limits import Limits
+from warehouse.store import Store
+
+MOST = 1000
+"""Rows shown; an export has all of them."""
+SECONDS = 20
+"""That somebody waits at a page; the endpoint gives a statement more."""
+FORMAT = "JSONCompactEachRowWithNamesAndTypes"
+AT_ONCE = 2
+"""Statements of pages that run at a time: they hold the threads that pages are drawn on."""
+BARS, SERIES = 40, 8
+_SLOTS = threading.BoundedSemaphore(AT_ONCE)
+_NUMBER = re.compile(r"(U?Int|Float|Decimal|BFloat)\d*")
+_TIME = re.compile(r"Date")
+
+
+@dataclass(frozen=True)
+class Column:
+    """kind: the engine's type, without Nullable and LowCardinality."""
+
+    name: str
+    kind: str
+
+    @property
+    def is_number(self) -> bool:
+        return bool(_NUMBER.match(self.kind))
+
+    @property
+    def is_time(self) -> bool:
+        return bool(_TIME.match(self.kind))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """rows: values as tables show them; those of arrays and the like as text.   is_cut: there are more."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Any]]
+    is_cut: bool
+    ms: int
+
+
+def answer_of(store: Store, principal: Principal, sql: str) -> Answer:
+    """The first rows of a statement's answer. Errors: SqlError saying why it is refused or does not run."""
+    started = time.monotonic()
+    if not _SLOTS.acquire(timeout=5):
+        raise SqlError(TOO_MANY, "more statements than pages run at once", "Try again in a while")
+    try:
+        question = Question(sql, FORMAT, {"output_format_json_quote_64bit_integers": "0"})
+        with Engine(store, Limits(seconds=SECONDS)).asked(principal, question) as (name, pieces):
+            if name != FORMAT:
+                raise SqlError(SYNTAX_ERROR, f"the page shows tables, not FORMAT {name}", "Leave FORMAT out")
+            lines = _lines(pieces)
+    finally:
+        _SLOTS.release()
+    names, kinds = (json.loads(line) for line in lines[:2])
+    rows = [[_shown(value) for value in json.loads(line)] for line in lines[2 : MOST + 2]]
+    columns = [Column(name, _bare(kind)) for name, kind in zip(names, kinds, strict=True)]
+    return Answer(columns, rows, len(lines) > MOST + 2, round((time.monotonic() - started) * 1000))
+
+
+def _lines(pieces: Iterator[bytes]) -> list[bytes]:
+    """Heading and rows, one more than is shown; what comes after is not asked for."""
+    text, breaks = b"", 0
+    for piece in pieces:
+        text += piece
+        breaks += piece.count(b"\n")
+        if breaks > MOST + 2:
+            break
+    return text.splitlines()
+
+
+def _bare(kind: str) -> str:
+    while found := re.fullmatch(r"(?:Nullable|LowCardinality)\((.*)\)", kind):
+        kind = found[1]
+    return kind
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def chart_of(answer: Answer, words: Language) -> go.Figure | None:
+    """The first numbers over the first column: lines over time, else bars; a second column of names makes series."""
+    numbers = [at for at, column in enumerate(answer.columns) if at and column.is_number]
+    if not numbers or len(answer.rows) < 2:
+        return None
+    first, y = answer.columns[0], numbers[0]
+    named = next((at for at, one in enumerate(answer.columns[1:y], 1) if not one.is_time), None)
+    series: dict[str, list[Sequence[Any]]] = {}
+    for row in answer.rows:
+        series.setdefault("" if named is None else str(row[named]), []).append(row)
+    over_time = first.is_time and len({row[0] for row in answer.rows}) > 2
+    if not over_time and len({row[0] for row in answer.rows}) > BARS:
+        series = {name: rows[:BARS] for name, rows in series.items()}
+    draw = go.Scatter if over_time else go.Bar
+    figure = go.Figure()
+    for number, (name, rows) in enumerate(list(series.items())[:SERIES]):
+        colour = figures.PALETTE[number % len(figures.PALETTE)]
+        x = [row[0] if over_time else str(row[0]) for row in rows]
+        more = {"mode": "lines", "line": {"color": colour, "width": 1.8}} if over_time else {"marker_color": colour}
+        figure.add_trace(draw(x=x, y=[row[y] for row in rows], name=name or answer.columns[y].name, **more))
+    figures.dressed(figure, words, showlegend=named is not None, margin={"l": 60, "r": 8, "t": 30, "b": 40})
+    figure.update_layout(barmode="stack", bargap=0.3, legend={"orientation": "h", "y": 1.14, "x": 0})
+    figure.update_yaxes(title={"text": answer.columns[y].name, "font": {"size": 12}})
+    return figure if over_time else figure.update_xaxes(type="category", tickformat="")
