@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from alerts.silences import silences
+from alerts.slo.applied import apply_objectives
+from alerts.slo.objectives import parse_objectives
 from dashboards.access.current import set_current
 from dashboards.access.principal import ANYBODY, Principal
 from dashboards.access.roles import Role
@@ -18,7 +20,7 @@ from dashboards.access.settings import AccessSettings
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
-from dashboards.pages import alerts
+from dashboards.pages import alerts, queues
 from dashboards.pages.alerts import quiet
 from tests.dashboards import site
 from tests.dashboards.browser import MARKS, picture, tab
@@ -36,6 +38,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with fresh_store(tmp_path_factory.mktemp("operations") / "store") as store:
         fill(store)
         _fires(store)
+        _schedules(store)
         yield store
 
 
@@ -74,6 +77,84 @@ def _fires(store: Store) -> None:
         "('2026-10-02 14:00:02', 'pager/pagerduty', 'long-queue', 'f2', '2026-10-02 13:00:00', 'firing', 1, 'failed', "
         "'no route to host')"
     )
+
+
+def _schedules(store: Store) -> None:
+    """A scheduler that told at 05:00 and at 20:00 of the 2nd; speech lost its place; an objective for waits."""
+    rows = []
+    for hour, fragmented in (("05", 1.0), ("20", 3.0)):
+        for service, tenant, metric, value in (
+            ("scheduler", "", "capacity_gpus", 4.0),
+            ("scheduler", "", "held_gpus", 1.0),
+            ("scheduler", "", "fragmented_gpus", fragmented),
+            ("scheduler", "", 'largest_gang_replicas{shape="2 GPUs"}', 1.0),
+            ("scheduler", "vision", 'tenant_guaranteed_gpus{pool="train"}', 2.0),
+            ("scheduler", "vision", 'tenant_held_gpus{pool="train"}', 1.0),
+            ("scheduler", "vision", 'quota_redemption_ratio{pool="train"}', 0.625),
+            ("scheduler/main", "", 'pending_jobs{cause="WaitingForQuota"}', 5.0),
+            ("scheduler/main", "", 'pending_jobs{cause="Priority"}', 2.0),
+        ):
+            rows.append(f"('2026-10-02 {hour}:00:00', 60, 'c1', '{service}', '{tenant}', '{metric}', {value})")
+    columns = "ts, interval_seconds, cluster, service, tenant, metric, value"
+    store.command(f"INSERT INTO service_levels ({columns}) VALUES {', '.join(rows)}")
+    store.command(
+        "INSERT INTO events (ts, cluster, allocation_id, workload_id, event, tenant, project, queue, reason, actor) "
+        "VALUES ('2026-10-02 09:00:00', 'c1', 'm1', 'w-mig-speech', 'preempted', 'speech', 'p-speech', 'main', "
+        "'reclaim', 'w-vision')"
+    )
+    objective = {"name": "main-wait", "kind": "queue_wait", "match": {"queue": "ma*"}, "within": "5m", "target": "0.9"}
+    apply_objectives(store, parse_objectives({"objectives": [objective]}), "test", "", site.NOW)
+
+
+def test_queues_say_what_the_view_of_waits_says(house: Store) -> None:
+    (row,) = filters_of(house, MONTH).rows(house, queues.__file__, "by_queue")
+    (told,) = house.rows(
+        "SELECT countIf(started_at IS NOT NULL) AS started, countIf(started_at IS NULL) AS waiting, "
+        "quantileExactIf(0.95)(wait_seconds, started_at IS NOT NULL) AS p95 FROM v_queue_wait WHERE queue = 'main'"
+    )
+    assert (
+        (row["started"], row["waiting"], row["p95"]) == (told["started"], told["waiting"], told["p95"]) == (2, 2, 600)
+    )
+    assert (row["waiting_gpus"], row["bound"], row["late"]) == (16, 300, 4)
+    (mine,) = filters_of(house, f"{MONTH}&tenant=vision").rows(house, queues.__file__, "by_queue")
+    assert (mine["waiting"], mine["oldest"]) == (1, "w2-vision")
+
+
+def test_reasons_are_the_scheduler_s_last_ones_or_the_events(house: Store) -> None:
+    def of(search: str) -> dict[str, dict[str, int]]:
+        filters = filters_of(house, search)
+        told = filters.rows(house, queues.__file__, "scheduler")
+        return queues.reasons(filters.rows(house, queues.__file__, "by_queue"), told, filters)
+
+    assert of(f"?{DAY}") == {"main": {"WaitingForQuota": 5, "Priority": 2}}
+    assert of(f"?{DAY}&tenant=vision") == {"main": {"": 1}}
+    assert of("?period=2026-10-03") == {"main": {"": 2}}
+
+
+def test_preemptions_are_who_by_whom_and_unknown_where_nobody_says(house: Store) -> None:
+    rows = filters_of(house, MONTH).rows(house, queues.__file__, "preemptions")
+    found = {(row["victim"], row["by"]): (row["taken"], row["named"]) for row in rows}
+    assert found == {("speech", "vision"): (1, 1), ("speech", None): (1, 0), ("vision", None): (1, 0)}
+
+
+def test_what_no_scheduler_told_is_unknown_not_zero(house: Store) -> None:
+    text = str(show(house, ANYBODY, "/queues", f"?{DAY}").page)
+    assert "62.5 %" in text
+    assert "queues-fragmentation" in text
+    text = str(show(house, ANYBODY, "/queues", "?period=2026-10-03").page)
+    assert "no scheduler told of guarantees" in text
+    assert "no scheduler told of this" in text
+    assert "Nobody says" in text
+
+
+def test_a_tenant_sees_its_own_queues_and_quota(house: Store) -> None:
+    set_current(TENANT)
+    with Stores(house).lend(TENANT) as store:
+        text = str(show(store, TENANT, "/queues", f"?{DAY}").page)
+    assert "62.5 %" in text
+    assert "speech" not in text
+    assert "WaitingForQuota" not in text
+    assert "queues-fragmentation" not in text
 
 
 def test_alerts_stand_with_their_evidence_and_what_is_proposed(house: Store) -> None:
@@ -130,7 +211,7 @@ def test_a_tenant_sees_its_own_alerts_and_no_silences(house: Store) -> None:
     assert "alerts-silences" not in text
 
 
-PAGES = {"alerts": ("/alerts", "#alerts-fired .bars path")}
+PAGES = {"alerts": ("/alerts", "#alerts-fired .bars path"), "queues": ("/queues", "#queues-why .bars path")}
 
 
 class TestInTheBrowser:

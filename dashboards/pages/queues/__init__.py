@@ -1,0 +1,346 @@
+"""Queues: who waits and why, how long others did, who took whose place, what keeps idle GPUs from those who wait."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import plotly.graph_objects as go
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from alerts.slo.status import slo_status
+from dashboards import figures, grids, parts, states
+from dashboards.access.current import current
+from dashboards.access.roles import Action
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN, duration, percent
+from dashboards.languages import Language
+from dashboards.pages.queues.matrix import preemptions_card
+from dashboards.parts import Figure
+from dashboards.registry import Page
+from warehouse.store import Store
+
+DRAWN = 14
+"""Queues in a chart; the table has all."""
+CAUSES = 9
+"""Reasons with a colour of their own."""
+TICKS = (1, 10, 60, 600, 3600, 6 * 3600, 48 * 3600, 14 * 86_400)
+"""Of the axis of waits, seconds."""
+LATE, P50, P95, P99 = "#c4352f", "#3f6ce6", "#7f9cf0", "#b4c4f6"
+Rows = Sequence[Mapping[str, Any]]
+
+
+def layout(store: Store, filters: Filters, words: Language) -> Component:
+    rows = filters.rows(store, __file__, "by_queue")
+    told = filters.rows(store, __file__, "scheduler")
+    taken = filters.rows(store, __file__, "preemptions")
+    sees_fleet = current().may(Action.see_fleet)
+    title = parts.titles(filters, words, words("queues.title"))
+    if not rows and not told and not taken:
+        return parts.page(title, states.nothing(words("queues.title"), words("queues.none")))
+    return parts.page(
+        title,
+        _headline(rows, taken, words),
+        parts.split(_waits_card(rows, words), _why_card(rows, told, filters, words), class_name="gl-even"),
+        _table_card(rows, filters, words),
+        parts.split(
+            preemptions_card(taken, filters, words),
+            _quota_card(store, told, filters, sees_fleet, words),
+            class_name="gl-even",
+        ),
+        _fragmentation_card(store, told, filters, words) if sees_fleet else None,
+    )
+
+
+def _headline(rows: Rows, taken: Rows, words: Language) -> Component:
+    waiting, started = (sum(row[name] for row in rows) for name in ("waiting", "started"))
+    asked = [row["waiting_gpus"] for row in rows if row["waiting_gpus"] is not None]
+    oldest = max((row for row in rows if row["waiting"]), key=lambda row: row["oldest_seconds"], default=None)
+    slowest = max((row for row in rows if row["started"]), key=lambda row: row["p95"], default=None)
+    bound = [row for row in rows if row["late"] is not None]
+    late, counted = sum(row["late"] for row in bound), sum(row["started"] + row["waiting"] for row in bound)
+    gpus = f"{sum(asked):,.4g}" if asked else "0" if not waiting else UNKNOWN
+    return parts.headline(
+        [
+            Figure(words("queues.waiting"), f"{waiting:,}", words("queues.jobs"), words("queues.at_the_end")),
+            Figure(words("queues.asked"), gpus, words("unit.gpus"), words("queues.asked_is")),
+            Figure(
+                words("queues.oldest"),
+                duration(oldest["oldest_seconds"] if oldest else None),
+                "",
+                oldest["queue"] or words("no_name") if oldest else words("queues.nobody_waits"),
+            ),
+            Figure(words("queues.started"), f"{started:,}", words("queues.jobs"), words("queues.started_is")),
+            Figure(
+                words("queues.p95"),
+                duration(slowest["p95"] if slowest else None),
+                "",
+                words("queues.slowest", queue=slowest["queue"] or words("no_name")) if slowest else "",
+            ),
+            Figure(
+                words("queues.late"),
+                percent(late, counted) if bound else UNKNOWN,
+                "",
+                words.count("queues.late_jobs", late) if bound else words("queues.no_bound"),
+            ),
+            Figure(words("queues.preempted"), f"{sum(row['taken'] for row in taken):,}", "", words("queues.lost")),
+        ]
+    )
+
+
+def _waits_card(rows: Rows, words: Language) -> Component:
+    shown = [row for row in rows if row["started"]]
+    shown = sorted(shown, key=lambda row: -row["started"])[:DRAWN]
+    if not shown:
+        content = states.nothing_here(words("queues.nothing_began"))
+    else:
+        height = 96 + 26 * len(shown)
+        content = parts.graph(waits(shown, words), words("queues.waits"), "queues-waits", max(200, height))
+    return parts.card(words("queues.waits"), words("queues.waits_is"), content)
+
+
+def waits(rows: Rows, words: Language) -> go.Figure:
+    """Median, 95th and 99th percentile of each queue, and its bound where an objective sets one; a second at least."""
+    names = [row["queue"] or words("no_name") for row in rows][::-1]
+    found = rows[::-1]
+    figure = go.Figure()
+    x: list[float | None] = []
+    y: list[str | None] = []
+    for name, row in zip(names, found, strict=True):
+        x += [max(1.0, row["p50"]), max(1.0, row["p99"]), None]
+        y += [name, name, None]
+    figure.add_scatter(x=x, y=y, mode="lines", line={"width": 6, "color": figures.GRID}, hoverinfo="skip",
+                       showlegend=False)  # fmt: skip
+    for key, colour in (("p50", P50), ("p95", P95), ("p99", P99)):
+        figure.add_scatter(
+            x=[max(1.0, row[key]) for row in found],
+            y=names,
+            mode="markers",
+            name=words(f"queues.{key}"),
+            marker={"size": 11, "color": colour, "line": {"width": 0}},
+            customdata=[duration(row[key]) for row in found],
+            hovertemplate="%{y}: %{customdata}",
+        )
+    with_bound = [(name, row["bound"]) for name, row in zip(names, found, strict=True) if row["bound"] is not None]
+    if with_bound:
+        figure.add_scatter(
+            x=[bound for _, bound in with_bound],
+            y=[name for name, _ in with_bound],
+            mode="markers",
+            name=words("queues.bound"),
+            marker={"symbol": "line-ns", "size": 17, "line": {"width": 2.5, "color": LATE}},
+            customdata=[duration(bound) for _, bound in with_bound],
+            hovertemplate="%{y}: %{customdata}",
+        )
+    figures.dressed(figure, words, hovermode="closest", showlegend=True)
+    figure.update_layout(
+        legend={"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0}, margin={"l": 8, "r": 16, "t": 8, "b": 56}
+    )
+    last = max(1.0, *(max(row["p99"], row["bound"] or 0) for row in found))
+    ticks = [tick for tick in TICKS if tick <= last * 3]
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=[duration(tick) for tick in ticks], showgrid=True,
+                        gridcolor=figures.GRID, tickformat=None)  # fmt: skip
+    return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")
+
+
+def reasons(rows: Rows, told: Rows, filters: Filters) -> dict[str, dict[str, int]]:
+    """Waiting jobs of each queue by reason: as the scheduler tells them, else as the events do; '' is no reason.
+
+    A scheduler counts jobs of all tenants and projects: where these are filtered, the events alone are asked.
+    """
+    narrowed = any(name in filters.address.chosen for name in ("tenant", "project"))
+    found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    queues = filters.address.chosen.get("queue", ())
+    for row in told:
+        if row["name"] == "pending_jobs" and not narrowed and (not queues or row["queue"] in queues):
+            found[row["queue"]][row["cause"]] += round(row["value"])
+    if not found:
+        for row in rows:
+            for reason, jobs in zip(row["reasons"], row["jobs"], strict=True):
+                found[row["queue"]][reason] += jobs
+    return {queue: dict(causes) for queue, causes in found.items() if causes}
+
+
+def _why_card(rows: Rows, told: Rows, filters: Filters, words: Language) -> Component:
+    found = reasons(rows, told, filters)
+    by_scheduler = any(row["name"] == "pending_jobs" for row in told)
+    subtitle = words("queues.why_is")
+    if by_scheduler:
+        subtitle = words("queues.why_at", at=words.moment(filters.local(max(row["ts"] for row in told))))
+    if not found:
+        content: Component = states.nothing_here(words("queues.nobody_waits"))
+    elif all(set(causes) == {""} for causes in found.values()):
+        content = states.nothing_here(words("queues.no_reasons"))
+    else:
+        drawn = sorted(found, key=lambda queue: -sum(found[queue].values()))[:DRAWN]
+        height = max(200, 96 + 26 * len(drawn))
+        content = parts.graph(why({queue: found[queue] for queue in drawn}, words), words("queues.why"), "queues-why",
+                              height)  # fmt: skip
+    return parts.card(words("queues.why"), subtitle, content)
+
+
+def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
+    """Waiting jobs of each queue, stacked by reason."""
+    sums: dict[str, int] = defaultdict(int)
+    for causes in found.values():
+        for cause, jobs in causes.items():
+            sums[cause] += jobs
+    first = sorted(sums, key=lambda cause: -sums[cause])[:CAUSES]
+    series = {cause: [found[queue].get(cause, 0) for queue in found] for cause in first}
+    rest = [sum(jobs for cause, jobs in found[queue].items() if cause not in first) for queue in found]
+    names = [queue or words("no_name") for queue in found]
+    figure = go.Figure()
+    for number, (cause, counts) in enumerate(series.items()):
+        colour = figures.PALETTE[number] if cause else figures.GRID
+        said = cause or words("queues.no_reason")
+        figure.add_bar(width=0.5, x=counts[::-1], y=names[::-1], orientation="h", name=said, hovertemplate="%{x:,d} %{fullData.name}"
+                       "<extra></extra>", marker={"color": colour, "line": {"width": 0}})  # fmt: skip
+    if any(rest):
+        figure.add_bar(width=0.5, x=rest[::-1], y=names[::-1], orientation="h", name=words("queues.others"),
+                       marker={"color": figures.PALETTE[-1], "line": {"width": 0}})  # fmt: skip
+    figures.dressed(figure, words, hovermode="closest", showlegend=True, barmode="stack", bargap=0.42)
+    figure.update_layout(
+        legend={"orientation": "h", "y": -0.1, "yanchor": "top", "x": 0, "traceorder": "normal"},
+        margin={"l": 8, "r": 16, "t": 8, "b": 56},
+    )
+    figure.update_xaxes(showgrid=True, gridcolor=figures.GRID, tickformat=",d", nticks=6, rangemode="tozero")
+    return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")
+
+
+def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
+    columns = [
+        grids.link("name", words("waits.queue")),
+        grids.sorted_by(grids.number("waiting", words("queues.waiting"), words("queues.at_the_end"), ",d")),
+        grids.number("waiting_gpus", words("waits.gpus"), words("queues.asked_is"), ",.4~g"),
+        grids.duration("oldest", words("queues.oldest"), words("queues.oldest_is")),
+        grids.number("started", words("queues.started"), words("queues.started_is"), ",d"),
+        grids.duration("p50", words("queues.p50")),
+        *[grids.duration(key, key.upper(), words(f"queues.{key}")) for key in ("p95", "p99")],
+        grids.duration("bound", words("queues.bound"), words("queues.bound_is")),
+        grids.percent("late", words("queues.late"), words("queues.late_is")),
+    ]
+    shown = [
+        {
+            "name": row["queue"] or words("no_name"),
+            "href": filters.href("/queues", queue=row["queue"]),
+            **{name: row[name] for name in ("waiting", "started")},
+            "waiting_gpus": row["waiting_gpus"] if row["waiting"] else 0,
+            "oldest": row["oldest_seconds"],
+            **{name: row[name] for name in ("p50", "p95", "p99", "bound")},
+            "late": None if row["late"] is None else row["late"] / (row["started"] + row["waiting"]),
+        }
+        for row in rows
+    ]
+    link = None
+    if len(rows) == 1 and rows[0]["oldest"] and rows[0]["waiting"]:
+        href = filters.href("/workload", workload=rows[0]["oldest"])
+        link = html.P([words("queues.oldest_waits"), " ", dcc.Link(rows[0]["oldest"], href=href)], className="gl-note")
+    return parts.card(
+        words("queues.table"),
+        words("queues.table_is"),
+        grids.grid(columns, shown, words, "queues-grid"),
+        link,
+        class_name="gl-table-card",
+    )
+
+
+def _quota_card(store: Store, told: Rows, filters: Filters, sees_fleet: bool, words: Language) -> Component:
+    """What was guaranteed and got: as the scheduler tells, else as objectives measure it."""
+    tenants = filters.address.chosen.get("tenant", ())
+    accounts: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for row in told:
+        if row["tenant"] and (not tenants or row["tenant"] in tenants):
+            accounts[row["tenant"], row["pool"]][row["name"]] = row["value"]
+    guaranteed = {key: one for key, one in accounts.items() if one.get("tenant_guaranteed_gpus")}
+    if guaranteed:
+        heads = [words(f"queues.{name}") for name in ("tenant", "guaranteed", "held", "asked", "redeemed", "breach")]
+        breach = "breach_gpu_seconds_total"
+        cells = [
+            [
+                html.Span([tenant, html.Small(pool) if pool else None]),
+                _gpus(one.get("tenant_guaranteed_gpus")),
+                _gpus(one.get("tenant_held_gpus")),
+                _gpus(one.get("tenant_asked_gpus")),
+                percent(one.get("quota_redemption_ratio")),
+                UNKNOWN if breach not in one else f"{one[breach] / 3600:,.1f}",
+            ]
+            for (tenant, pool), one in sorted(guaranteed.items())
+        ]
+        return parts.card(words("queues.quota"), words("queues.quota_is"), parts.table(heads, cells))
+    measured = [] if not sees_fleet or filters.period is None else [
+        one for one in slo_status(store, filters.period.end)
+        if one.kind == "quota_redemption" and one.tenant and (not tenants or one.tenant in tenants)
+    ]  # fmt: skip
+    heads = [words(f"queues.{name}") for name in ("tenant", "target", "redeemed")]
+    rows = [[html.Span([one.tenant, html.Small(one.objective)]), percent(one.target), percent(one.sli)]
+            for one in measured]  # fmt: skip
+    content = parts.table(heads, rows) if rows else states.nothing_here(words("queues.no_quota"))
+    return parts.card(words("queues.quota"), words("queues.quota_slo" if rows else "queues.quota_is"), content)
+
+
+def _gpus(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.4g}"
+
+
+def _fragmentation_card(store: Store, told: Rows, filters: Filters, words: Language) -> Component:
+    assert filters.period is not None
+    grain: figures.Grain = "day" if filters.period.is_long else "hour"
+    rows = filters.rows(store, __file__, "fragmentation", grain=grain)
+    if not rows:
+        return parts.card(words("queues.fragmentation"), words("queues.fragmentation_is"),
+                          states.nothing_here(words("queues.no_scheduler")))  # fmt: skip
+    gangs = [row for row in told if row["name"] == "largest_gang_replicas"]
+    heads = [words("queues.shape"), words("queues.gang")]
+    chart = parts.card(
+        words("queues.fragmentation"),
+        words("queues.fragmentation_is"),
+        parts.graph(
+            fragmented(rows, filters, grain, words), words("queues.fragmentation"), "queues-fragmentation", 220
+        ),
+    )
+    if not gangs:
+        return chart
+    return parts.split(
+        chart,
+        parts.card(
+            words("queues.gangs"),
+            words("queues.gangs_is"),
+            parts.table(heads, [[row["shape"], f"{row['value']:,.0f}"] for row in gangs[:12]]),
+        ),
+    )
+
+
+def fragmented(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -> go.Figure:
+    """Idle GPUs, and those of them that nothing asked for could use; a gap where nobody told."""
+    assert filters.period is not None
+    at = figures.places([filters.local(row["step"]) for row in rows], grain)
+    usable = [row["idle"] - row["fragmented"] for row in rows]
+    figure = go.Figure()
+    for name, values, colour in (
+        ("of_no_use", [row["fragmented"] for row in rows], figures.PALETTE[1]),
+        ("of_use", usable, "rgba(126,141,166,0.34)"),
+    ):
+        figure.add_bar(x=at, y=values, name=words(f"queues.{name}"), marker={"color": colour, "line": {"width": 0}},
+                       hovertemplate="%{y:,.1f}")  # fmt: skip
+    figures.dressed(figure, words, grain, barmode="stack", showlegend=True)
+    step = timedelta(days=1) if grain == "day" else timedelta(hours=1)
+    figure.update_traces(width=0.86 * step.total_seconds() * 1000)
+    ends = figures.places([filters.local(at) for at in (filters.period.start, filters.period.end)], grain)
+    figure.update_xaxes(range=[end - step / 2 for end in ends])
+    return figure.update_layout(
+        legend={"orientation": "h", "y": 1.2, "x": 0, "traceorder": "normal"},
+        margin={"l": 44, "r": 8, "t": 30, "b": 30},
+    )
+
+
+PAGE = Page(
+    "/queues",
+    "queues.title",
+    50,
+    layout,
+    icon="M4 6h16M4 12h11M4 18h6M18 14v6M15 17l3 3 3-3",
+    filters=("tenant", "project", "queue", "cluster"),
+)
