@@ -9,13 +9,14 @@ from urllib.parse import urlencode
 import pytest
 
 from dashboards.access.current import set_current
-from dashboards.access.principal import ANYBODY, Principal
+from dashboards.access.principal import ANYBODY, ForbiddenError, Principal
 from dashboards.access.roles import Role
 from dashboards.access.scope import Stores
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import explore
+from dashboards.pages.admin import stated
 from dashboards.pages.explore import answer
 from tests.conftest import REPO
 from tests.dashboards.browser import MARKS, picture, tab
@@ -27,6 +28,10 @@ SPLIT = "SELECT tenant, sum(used_gpu_hours) AS hours FROM v_usage_hourly GROUP B
 PAGES = {
     "invoices": ("/invoices?month=2026-10", "#invoices-issued .ag-row[row-id]"),
     "explore": ("/explore?" + urlencode({"sql": SPLIT}), "#explore-chart .bars path"),
+    "admin-rates": ("/admin?part=rates", "#admin-rates .ag-row[row-id]"),
+    "admin-tenants": ("/admin?part=tenants", "#admin-unmapped-grid .ag-row[row-id]"),
+    "admin-users": ("/admin?part=users", ".gl-act"),
+    "admin-audit": ("/admin?part=audit", "#admin-audit .ag-row[row-id]"),
     "invoice": ("/invoices?number=GL-2026-00001&line=1", "#invoice-explained .ag-row[row-id]"),
 }
 VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
@@ -116,6 +121,33 @@ def test_the_examples_are_the_cookbook_s() -> None:
         assert f"```sql\n{explore.example(name)}```" in cookbook
 
 
+def test_what_no_rule_fits_is_as_much_as_the_books_have_of_it(house: Store) -> None:
+    set_current(FINANCE)
+    text = str(stated.unmapped_table(house, filters_of(house, ""), language("en")))
+    told = house.value("SELECT sum(allocated_gpu_hours) AS h FROM v_usage_hourly WHERE tenant = 'vision'")
+    assert f"'gpu_hours': {float(round(told, 2))}" in text
+    assert "'told_tenant': 'speech'" not in text
+
+
+def test_administration_shows_prices_and_what_was_done(house: Store) -> None:
+    prices = page(house, FINANCE, "/admin")
+    assert "tenant speech, model H100" in prices
+    assert "Rate card in force" in prices
+    done = house.value("SELECT count() AS n FROM audit WHERE action = 'rates.apply'")
+    assert f"{done} of {done}" in page(house, FINANCE, "/admin?part=audit&find=rates.apply")
+
+
+def test_administration_is_for_those_who_administer(house: Store) -> None:
+    for who in (ANALYST, VISION):
+        assert "Not for you to see" in page(house, who, "/admin?part=audit")
+    assert "Not for you to see" in page(house, FINANCE, "/admin?part=users")
+    assert "/admin?part=users" not in page(house, FINANCE, "/admin?part=tokens")
+    assert "Add user" in page(house, ANYBODY, "/admin?part=users")
+    set_current(ANALYST)
+    with pytest.raises(ForbiddenError):
+        stated.unmapped_table(house, filters_of(house, ""), language("en"))
+
+
 class TestInABrowser:
     """Both looks of each page, and what a person does there."""
 
@@ -144,6 +176,24 @@ class TestInABrowser:
             href = page.get_by_role("link", name="CSV").get_attribute("href")
             assert page.request.get(url + href).text().startswith('"tenant","hours"\n"speech",')
             assert wrong == []
+
+    def test_a_token_is_made_told_once_and_revoked(self, url: str, opened: Any, house: Store) -> None:
+        from playwright.sync_api import expect
+
+        with tab(opened, color_scheme="light") as (page, wrong):
+            page.goto(f"{url}/admin?part=tokens")
+            page.get_by_label("Name").fill("for grafana")
+            page.get_by_label("Scopes").select_option("read,sql")
+            page.get_by_role("button", name="Create token").click()
+            expect(page.locator(".gl-secret code")).to_contain_text("gpl_")
+            picture(page, "admin-tokens-light-en")
+            page.reload()
+            page.on("dialog", lambda dialog: dialog.accept())
+            page.get_by_role("button", name="Revoke").click()
+            expect(page.locator(".gl-state", has_text="revoked")).to_be_visible()
+            assert wrong == []
+        (made,) = house.rows("SELECT name, scopes, revoked FROM access_tokens FINAL")
+        assert (made["name"], sorted(made["scopes"]), bool(made["revoked"])) == ("for grafana", ["read", "sql"], True)
 
     def test_a_credit_note_is_issued_from_an_invoice(self, url: str, opened: Any, house: Store) -> None:
         from playwright.sync_api import expect

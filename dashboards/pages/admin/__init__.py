@@ -1,0 +1,122 @@
+"""Administration: prices, whose what is, tokens, users, and who did what (`?part=`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+from dash.development.base_component import Component
+
+from dashboards import grids, parts, states
+from dashboards.access.current import current
+from dashboards.access.roles import Action
+from dashboards.filters import Filters
+from dashboards.languages import Language
+from dashboards.pages.admin.people import tokens_part, users_part
+from dashboards.pages.admin.stated import rates_part, tenants_part, unmapped_table
+from dashboards.registry import Ask, Page
+from warehouse.store import Store, read_sql
+
+MOST = 500
+"""Entries of the audit that are shown; the API has all of them."""
+Part = Callable[[Store, Filters, Language], list[Component]]
+
+
+def layout(store: Store, filters: Filters, words: Language) -> Component:
+    shown = [name for name in PARTS if current().may(ACTIONS.get(name, Action.see_audit))]
+    asked = filters.more.get("part", shown[0])
+    if asked in PARTS and asked not in shown:
+        return states.not_yours(words, filters.href("/admin"))
+    part = asked if asked in PARTS else shown[0]
+    links = [
+        html.Li(
+            dcc.Link(words(f"admin.{name}"), href=filters.href("/admin", part=name), className="gl-choice"),
+            **({"aria-current": "true"} if name == part else {}),
+        )
+        for name in shown
+    ]
+    chooser = html.Ul(links, className="gl-choices", **{"aria-label": words("admin.parts")})
+    return parts.page(
+        parts.titles(replace(filters, period=None), words, words("admin.title"), chooser),
+        *PARTS[part](store, filters, words),
+    )
+
+
+def audit_part(store: Store, filters: Filters, words: Language) -> list[Component]:
+    find = filters.more.get("find", "")
+    found = store.rows(read_sql(__file__, "audit"), {"find": find, "most": MOST})
+    columns = [
+        grids.text("at", words("admin.at"), minimum=130),
+        grids.text("actor", words("admin.actor"), minimum=110),
+        grids.text("action", words("admin.action"), minimum=120),
+        grids.text("object", words("admin.object"), minimum=140),
+        grids.text("reason", words("invoices.reason"), minimum=120),
+        grids.text("inputs", words("admin.inputs"), minimum=260, flex=3),
+    ]
+    rows = [
+        {
+            **{name: row[name] for name in ("actor", "action", "object", "reason")},
+            "at": words.moment(filters.local(row["at"])),
+            "inputs": ", ".join(f"{key}: {_said(value)}" for key, value in json.loads(row["inputs"] or "{}").items()),
+        }
+        for row in found
+    ]
+    said = words("admin.audit_is", shown=f"{len(rows):,}", all=f"{found[0]['in_all'] if found else 0:,}")
+    tool = dmc.TextInput(
+        id="admin-find",
+        value=find,
+        placeholder=words("admin.find"),
+        debounce=True,
+        size="xs",
+        className="gl-find",
+        **{"aria-label": words("admin.find")},
+    )
+    table = grids.grid(columns, rows, words, "admin-audit", empty=words("admin.nothing_done"))
+    return [parts.card(words("admin.audit"), said, table, tool=tool, class_name="gl-table-card")]
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+PARTS: dict[str, Part] = {
+    "rates": rates_part,
+    "tenants": tenants_part,
+    "tokens": tokens_part,
+    "users": users_part,
+    "audit": audit_part,
+}
+ACTIONS = {"users": Action.manage_access}
+
+
+def callbacks(app: Dash, ask: Ask) -> None:
+    async def unmapped(_: str, search: str) -> Any:
+        return await ask(unmapped_table, search)
+
+    app.callback(Output("admin-unmapped", "children"), Input("admin-asked", "data"), State("url", "search"))(unmapped)
+    app.clientside_callback(
+        ClientsideFunction("gl", "find"),
+        Output("url", "search", allow_duplicate=True),
+        Input("admin-find", "value"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )
+
+
+PAGE = Page(
+    "/admin",
+    "admin.title",
+    90,
+    layout,
+    icon="M4 6h10M18 6h2M4 12h2M10 12h10M4 18h8M16 18h4M16 4v4M8 10v4M14 16v4",
+    callbacks=callbacks,
+    filters=(),
+    has_period=False,
+    needs_books=False,
+    refreshes=False,
+    action=Action.see_audit,
+)

@@ -1,0 +1,112 @@
+"""Who may ask: API tokens and local users."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from dash import html
+from dash.development.base_component import Component
+
+from dashboards import forms, parts, states
+from dashboards.access.current import current
+from dashboards.access.roles import Role
+from dashboards.access.tokens import Token, list_tokens
+from dashboards.access.users import SHORTEST_PASSWORD, User, list_users
+from dashboards.filters import Filters
+from dashboards.languages import Language
+from warehouse.store import Store
+
+MOST = 200
+"""Newest tokens that are shown; the API has all of them."""
+SCOPES = ("read", "read,sql", "read,write", "read,write,sql")
+
+
+def tokens_part(store: Store, filters: Filters, words: Language) -> list[Component]:
+    """One's own; an admin's are everybody's."""
+    now = datetime.now(UTC)
+    found = list_tokens(store, current())
+    heads = [words(f"admin.{name}") for name in ("token", "owner_name", "may", "scopes", "expires", "state")]
+    rows = [
+        [
+            html.Span([one.name, html.Small(one.id)]),
+            one.owner,
+            _roles(one, words),
+            ", ".join(sorted(one.scopes)),
+            words.day(filters.local(one.expires_at)),
+            _token_state(one, now, words),
+        ]
+        for one in found[:MOST]
+    ]
+    roles = [("", words("admin.own_roles")), *((role, words(f"role.{role}")) for role in _roles_to_give())]
+    make = forms.form(
+        "POST /tokens",
+        words("admin.create"),
+        words,
+        forms.field("name", words("admin.token_name"), hint=words("admin.token_for")),
+        forms.field("days", words("admin.days"), "90", "number"),
+        forms.choice("scopes", words("admin.scopes"), [(one, one.replace(",", ", ")) for one in SCOPES], "list"),
+        forms.choice("roles", words("admin.role"), roles, "list"),
+        forms.field("tenants", words("filter.tenant"), kind="list", hint=words("admin.tenants_hint")),
+        shows="token",
+    )
+    said = words("admin.tokens_is", shown=f"{min(len(found), MOST):,}", all=f"{len(found):,}")
+    listed = parts.table(heads, rows) if rows else states.nothing_here(words("admin.no_token"))
+    return [
+        parts.card(words("admin.new_token"), words("admin.new_token_is"), make),
+        parts.card(words("admin.tokens"), said, listed),
+    ]
+
+
+def _roles_to_give() -> list[Role]:
+    return [role for role in Role if Role.admin in current().roles or role in current().roles or role is Role.tenant]
+
+
+def _roles(one: Token | User, words: Language) -> str:
+    roles = ", ".join(words(f"role.{role}") for role in sorted(one.roles))
+    return f"{roles}: {', '.join(sorted(one.tenants))}" if one.tenants else roles
+
+
+def _token_state(one: Token, now: datetime, words: Language) -> Component:
+    if not one.usable(now):
+        return html.Span(
+            [html.Span(className="gl-dot gl-warn"), words("admin.revoked" if one.revoked else "admin.expired")],
+            className="gl-state",
+        )
+    sure = words("admin.revoke_sure", name=one.name)
+    return forms.form(f"DELETE /tokens/{quote(one.id, safe='')}", words("admin.revoke"), words, sure=sure, small=True)
+
+
+def users_part(store: Store, filters: Filters, words: Language) -> list[Component]:
+    heads = [words(f"admin.{name}") for name in ("user", "may", "changed", "actor", "state")]
+    rows = [
+        [
+            one.name,
+            _roles(one, words),
+            words.day(filters.local(one.changed_at)),
+            one.changed_by,
+            forms.form(
+                f"PATCH /users/{quote(one.name, safe='')}",
+                words("admin.enable" if one.disabled else "admin.disable"),
+                words,
+                body={"disabled": not one.disabled},
+                sure="" if one.disabled else words("admin.disable_sure", name=one.name),
+                small=True,
+            ),
+        ]
+        for one in list_users(store)
+    ]
+    add = forms.form(
+        "POST /users",
+        words("admin.add"),
+        words,
+        forms.field("name", words("admin.user")),
+        forms.field("password", words("admin.password", n=SHORTEST_PASSWORD), secret=True),
+        forms.choice("roles", words("admin.role"), [(role, words(f"role.{role}")) for role in reversed(Role)], "list"),
+        forms.field("tenants", words("filter.tenant"), kind="list", hint=words("admin.tenants_hint")),
+    )
+    listed = parts.table(heads, rows) if rows else states.nothing_here(words("admin.no_user"))
+    return [
+        parts.card(words("admin.new_user"), words("admin.new_user_is"), add),
+        parts.card(words("admin.users"), words("admin.users_is"), listed),
+    ]
