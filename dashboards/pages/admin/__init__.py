@@ -60,7 +60,7 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
     rows = [
         {
             **{name: row[name] for name in ("actor", "action", "object", "reason")},
-            "at": words.moment(filters.local(row["at"])),
+            "at": f"{filters.local(row['at']):%Y-%m-%d %H:%M}",
             "inputs": ", ".join(f"{key}: {_said(value)}" for key, value in json.loads(row["inputs"] or "{}").items()),
         }
         for row in found

@@ -91,7 +91,7 @@ def _history_card(
         rows.append(
             [
                 html.Span(dcc.Link(version, href=href) if href else version, **here),
-                words.moment(filters.local(row["applied_at"])),
+                f"{filters.local(row['applied_at']):%Y-%m-%d %H:%M}",
                 row["author"],
                 f"{row['rules']:,}",
                 row["reason"],
@@ -163,7 +163,7 @@ def unmapped_table(store: Store, filters: Filters, words: Language) -> Component
         {
             **{name: row[name] for name in names},
             "owner": row["owner"] or words("no_name"),
-            "until": words.moment(filters.local(row["until"])),
+            "until": f"{filters.local(row['until']):%Y-%m-%d %H:%M}",
         }
         for row in unmapped(store)
     ]

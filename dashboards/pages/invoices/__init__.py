@@ -138,7 +138,7 @@ def _issued_card(rows: Rows, filters: Filters, words: Language) -> Component:
         grids.text("tenant", words("filter.tenant")),
         grids.text("type", words("invoices.type")),
         grids.text("status", words("invoices.status"), minimum=90),
-        grids.text("at", words("invoices.at")),
+        grids.text("at", words("invoices.at"), minimum=136),
         grids.number("net", words("invoices.net"), words("invoices.net_is"), ",.2f"),
         grids.number("tax", words("invoices.tax"), shape=",.2f"),
         grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f"),
@@ -152,7 +152,7 @@ def _issued_card(rows: Rows, filters: Filters, words: Language) -> Component:
             "href": filters.href("/invoices", number=row["number"]),
             "type": words(f"invoices.{row['document_type']}"),
             "status": words(f"invoices.is_{row['status']}"),
-            "at": words.moment(filters.local(row["issued_at"])),
+            "at": f"{filters.local(row['issued_at']):%Y-%m-%d %H:%M}",
         }
         for row in rows
     ]
