@@ -196,8 +196,15 @@ def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
     for number, (cause, counts) in enumerate(series.items()):
         colour = figures.PALETTE[number] if cause else figures.GRID
         said = cause or words("queues.no_reason")
-        figure.add_bar(width=0.5, x=counts[::-1], y=names[::-1], orientation="h", name=said, hovertemplate="%{x:,d} %{fullData.name}"
-                       "<extra></extra>", marker={"color": colour, "line": {"width": 0}})  # fmt: skip
+        figure.add_bar(
+            x=counts[::-1],
+            y=names[::-1],
+            orientation="h",
+            width=0.5,
+            name=said,
+            hovertemplate="%{x:,d} %{fullData.name}<extra></extra>",
+            marker={"color": colour, "line": {"width": 0}},
+        )
     if any(rest):
         figure.add_bar(width=0.5, x=rest[::-1], y=names[::-1], orientation="h", name=words("queues.others"),
                        marker={"color": figures.PALETTE[-1], "line": {"width": 0}})  # fmt: skip

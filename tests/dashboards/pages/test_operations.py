@@ -11,6 +11,7 @@ import pytest
 
 from alerts.silences import silences
 from alerts.slo.applied import apply_objectives
+from alerts.slo.measure import measure
 from alerts.slo.objectives import parse_objectives
 from dashboards.access.current import set_current
 from dashboards.access.principal import ANYBODY, Principal
@@ -20,7 +21,7 @@ from dashboards.access.settings import AccessSettings
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
-from dashboards.pages import alerts, queues
+from dashboards.pages import alerts, queues, slo
 from dashboards.pages.alerts import quiet
 from tests.dashboards import site
 from tests.dashboards.browser import MARKS, picture, tab
@@ -39,6 +40,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         fill(store)
         _fires(store)
         _schedules(store)
+        _disturbs(store)
         yield store
 
 
@@ -104,6 +106,51 @@ def _schedules(store: Store) -> None:
     )
     objective = {"name": "main-wait", "kind": "queue_wait", "match": {"queue": "ma*"}, "within": "5m", "target": "0.9"}
     apply_objectives(store, parse_objectives({"objectives": [objective]}), "test", "", site.NOW)
+
+
+def _disturbs(store: Store) -> None:
+    """w-vision runs at half its speed beside w-speech for seven minutes of the 2nd, then alone; waits are measured."""
+    measure(store, datetime(2026, 10, 4, tzinfo=UTC), site.NOW)
+    rows = [
+        f"(1, '2026-10-02 05:00:00', '2026-10-02 05:{minute}:00', 60, 'c1', 'w-vision', 'chat', 'vision', "
+        "'vision-train', 1, "
+        + ("'shared', ['w-speech'], ['speech-train'], 2, 1)" if minute < 27 else "'exclusive', [], [], 1, 0)")
+        for minute in range(20, 45)
+    ]
+    columns = (
+        "run, hour, at, window_seconds, cluster, workload_id, service, tenant, identity, gpus, state, neighbours, "
+        "neighbour_identities, slowdown, disturbed"
+    )
+    store.command(f"INSERT INTO interference_samples ({columns}) VALUES {', '.join(rows)}")
+
+
+def test_objectives_stand_as_their_points_say(house: Store) -> None:
+    told = house.rows("SELECT tenant, sum(good) AS good, sum(bad) AS bad FROM slo_series GROUP BY tenant")
+    found = slo.series_of(house, filters_of(house, f"?{DAY}"))
+    assert {(one.tenant, one.good, one.bad) for one in found} == {
+        (row["tenant"], row["good"], row["bad"]) for row in told
+    }
+    assert {(one.tenant, one.bad, one.sli, one.state) for one in found} == {
+        ("vision", 2, 0.0, "missed"),
+        ("speech", 2, 0.0, "missed"),
+    }
+    assert [slo.percent_left(one.budget_left) for one in found] == ["-900 %", "-900 %"]
+    assert {one.tenant for one in slo.series_of(house, filters_of(house, f"?{DAY}&tenant=vision"))} == {"vision"}
+
+
+def test_interference_is_an_episode_with_a_victim_that_leads_to_its_workload(house: Store) -> None:
+    text = str(slo.interference_part(house, filters_of(house, f"?{DAY}"), EN))
+    assert "/workload?period=2026-10-02&workload=w-vision" in text
+    assert "'lost': 0.0583" in text  # 7 minutes at half the speed
+    assert "'verdict': 'suspected'" in text  # it came once: nothing is shown
+    assert "w-vision" not in str(slo.interference_part(house, filters_of(house, f"?{DAY}&tenant=speech"), EN))
+    text = str(slo.interference_part(house, filters_of(house, "?period=2026-10-20"), EN))
+    assert "unknown, not quiet" in text
+
+
+def test_objectives_are_of_the_fleet(house: Store) -> None:
+    with Stores(house).lend(TENANT) as store:
+        assert "Not for you to see" in str(show(store, TENANT, "/slo", MONTH).page)
 
 
 def test_queues_say_what_the_view_of_waits_says(house: Store) -> None:
@@ -211,7 +258,11 @@ def test_a_tenant_sees_its_own_alerts_and_no_silences(house: Store) -> None:
     assert "alerts-silences" not in text
 
 
-PAGES = {"alerts": ("/alerts", "#alerts-fired .bars path"), "queues": ("/queues", "#queues-why .bars path")}
+PAGES = {
+    "alerts": ("/alerts", "#alerts-fired .bars path"),
+    "queues": ("/queues", "#queues-why .bars path"),
+    "slo": ("/slo", "#slo-episodes .ag-row[row-id]"),
+}
 
 
 class TestInTheBrowser:

@@ -1,0 +1,197 @@
+"""Objectives: what was promised and kept, what is left of each error budget; and interference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+from dash import Dash, Input, Output, State, dcc, html
+from dash.development.base_component import Component
+
+from alerts.slo.status import BURNING, SeriesStatus, slo_status
+from dashboards import figures, grids, parts, states
+from dashboards.access.roles import Action
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN, duration, percent
+from dashboards.languages import Language
+from dashboards.pages.slo.disturbed import interference_part
+from dashboards.parts import Figure
+from dashboards.registry import Ask, Page
+from warehouse.store import Store
+
+DRAWN = 12
+"""Budgets in the chart, the emptiest first."""
+GOOD, LOW, GONE = "#22a38b", "#f09a2e", "#c4352f"
+Series = Sequence[SeriesStatus]
+
+
+def layout(store: Store, filters: Filters, words: Language) -> Component:
+    series = series_of(store, filters)
+    return parts.page(
+        parts.titles(filters, words, words("slo.title")),
+        *_objectives(series, filters, words),
+        dcc.Store(id="slo-asked", data=filters.href("/slo")),
+        html.Div(
+            parts.card(words("slo.interference"), "", states.nothing_here(words("slo.wait"))), id="slo-interference"
+        ),
+    )
+
+
+def series_of(store: Store, filters: Filters) -> list[SeriesStatus]:
+    """As they stood at the period's end; an objective of which nothing is known stays, whoever is chosen."""
+    assert filters.period is not None
+    chosen = filters.address.chosen
+
+    def wanted(one: SeriesStatus) -> bool:
+        told = {"tenant": one.tenant, "cluster": one.cluster}
+        return all(not chosen.get(name) or value in chosen[name] for name, value in told.items())
+
+    return [
+        one
+        for one in slo_status(store, filters.period.end)
+        if (one.state == "unknown" and not one.tenant) or wanted(one)
+    ]
+
+
+def _objectives(series: Series, filters: Filters, words: Language) -> tuple[Component, ...]:
+    if not series:
+        return (parts.card(words("slo.objectives"), words("slo.objectives_is"),
+                           states.nothing_here(words("slo.no_objectives"))),)  # fmt: skip
+    known = [one for one in series if one.budget_left is not None]
+    chart = (
+        parts.graph(
+            budgets(known[:DRAWN], words), words("slo.budgets"), "slo-budgets", 80 + 28 * min(DRAWN, len(known))
+        )
+        if known
+        else states.nothing_here(words("slo.nothing_known"))
+    )
+    return (
+        _headline(series, words),
+        parts.card(words("slo.budgets"), words("slo.budgets_is"), chart),
+        parts.card(words("slo.objectives"), words("slo.objectives_is"), _table(series, filters, words),
+                   class_name="gl-table-card"),
+    )  # fmt: skip
+
+
+def _headline(series: Series, words: Language) -> Component:
+    def of(state: str) -> str:
+        return f"{sum(one.state == state for one in series):,}"
+
+    burning = [one for one in series if one.burning]
+    fastest = max((one.burning for one in burning), key=BURNING.index, default="")
+    worst = min(
+        (one for one in series if one.budget_left is not None), key=lambda one: one.budget_left or 0, default=None
+    )
+    names = len({one.objective for one in series})
+    return parts.headline(
+        [
+            Figure(words("slo.met"), of("met"), "", words.count("slo.of_objectives", names)),
+            Figure(words("slo.missed"), of("missed"), "", words("slo.missed_is")),
+            Figure(words("slo.unknown"), of("unknown"), "", words("slo.unknown_is")),
+            Figure(words("slo.burning"), f"{len(burning):,}", "",
+                   words("slo.fastest", speed=words(f"slo.{fastest}")) if fastest else words("slo.none_burns")),
+            Figure(words("slo.least"), percent_left(worst.budget_left if worst else None), "",
+                   _name(worst) if worst else ""),
+        ]
+    )  # fmt: skip
+
+
+def percent_left(value: float | None) -> str:
+    """Of a budget; overdrawn ones are below zero."""
+    return UNKNOWN if value is None else f"{100 * value:,.0f} %"
+
+
+def _name(one: SeriesStatus) -> str:
+    return " · ".join(part for part in (one.objective, one.tenant, one.subject) if part)
+
+
+def budgets(known: Series, words: Language) -> go.Figure:
+    """What is left of each budget, the emptiest on top; what is overdrawn by more than the whole is cut there."""
+    drawn = list(known)[::-1]
+    left = [one.budget_left or 0.0 for one in drawn]
+    figure = go.Figure(
+        go.Bar(
+            x=[100 * max(-1.0, value) for value in left],
+            y=[f"{_name(one)} " for one in drawn],
+            orientation="h",
+            width=0.5,
+            text=[percent_left(value) for value in left],
+            textposition="outside",
+            cliponaxis=False,
+            customdata=[f"{percent(one.sli)} / {percent(one.target)}" for one in drawn],
+            hovertemplate="%{y}: %{customdata}<extra></extra>",
+            marker={"color": [GONE if value < 0 else LOW if value < 0.25 else GOOD for value in left],
+                    "line": {"width": 0}},
+        )
+    )  # fmt: skip
+    figures.dressed(figure, words, hovermode="closest", margin={"l": 8, "r": 24, "t": 8, "b": 34})
+    low = -118 if min(left) < 0 else 0
+    figure.update_xaxes(range=[low, 112], ticksuffix=" %", tickformat=",d", showgrid=True, gridcolor=figures.GRID,
+                        zeroline=True, zerolinecolor="rgba(126,141,166,0.8)")  # fmt: skip
+    return figure.update_yaxes(showgrid=False, automargin=True, dtick=1, type="category")
+
+
+def _table(series: Series, filters: Filters, words: Language) -> Component:
+    columns = [
+        grids.link("name", words("slo.objective"), minimum=130),
+        grids.text("about", words("slo.about"), words("slo.about_is"), minimum=150, flex=1.6),
+        grids.text("state", words("slo.state"), minimum=76, flex=0.7),
+        grids.percent("target", words("slo.target")),
+        grids.number("sli", "SLI", words("slo.sli_is"), ",.2f%", minimum=76),
+        grids.number("left", words("slo.left"), words("slo.left_is"), ",.0f%", minimum=76),
+        *[
+            grids.number(f"burn_{key}", words(f"slo.burn_{key}"), words("slo.burn_is"), ",.2~f", minimum=72)
+            for key in ("1h", "6h", "3d")
+        ],
+        grids.text("burning", words("slo.burning"), words("slo.burning_is"), minimum=72, flex=0.6),
+        grids.percent("coverage", words("overview.coverage"), words("slo.coverage_is")),
+        grids.text("window", words("slo.window"), minimum=72, flex=0.6),
+        *([grids.text("owner", words("alerts.owner"), minimum=96)] if any(one.owner for one in series) else []),
+    ]
+    return grids.grid(columns, [_row(one, filters, words) for one in series], words, "slo-objectives")
+
+
+def _row(one: SeriesStatus, filters: Filters, words: Language) -> dict[str, Any]:
+    return {
+        "name": one.objective,
+        "href": _href(one, filters),
+        "about": " · ".join(part for part in (one.tenant, one.subject, one.cluster) if part) or UNKNOWN,
+        "state": words(f"slo.{one.state}"),
+        "target": one.target,
+        "sli": one.sli,
+        "left": one.budget_left,
+        **{f"burn_{key}": getattr(one, f"burn_{key}") for key in ("1h", "6h", "3d")},
+        "burning": words(f"slo.{one.burning}") if one.burning else UNKNOWN if one.sli is None else "",
+        "coverage": one.coverage,
+        "window": duration(one.window_seconds),
+        "owner": one.owner,
+    }
+
+
+def _href(one: SeriesStatus, filters: Filters) -> str | None:
+    """Where to see what it is about: the queue, or the tenant's workloads."""
+    if not one.tenant:
+        return None
+    if one.kind == "queue_wait" and one.subject:
+        return filters.href("/queues", queue=one.subject, tenant=one.tenant)
+    return filters.href("/workload", tenant=one.tenant)
+
+
+def callbacks(app: Dash, ask: Ask) -> None:
+    async def disturbed(_: str, search: str) -> Any:
+        return await ask(interference_part, search)
+
+    app.callback(Output("slo-interference", "children"), Input("slo-asked", "data"), State("url", "search"))(disturbed)
+
+
+PAGE = Page(
+    "/slo",
+    "slo.title",
+    60,
+    layout,
+    icon="M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM12 16.500a4.500 4.500 0 1 0 0-9 4.500 4.500 0 0 0 0 9zM12 12h.01",
+    callbacks=callbacks,
+    filters=("tenant", "cluster"),
+    action=Action.see_fleet,
+)

@@ -1,0 +1,174 @@
+"""Interference in the last days of the period: whom it cost what, who did it, and each episode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from dash import html
+from dash.development.base_component import Component
+
+from alerts import interference
+from alerts.interference.ranking import Aggressor, Victim, aggressors, victims
+from dashboards import grids, parts, states
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN, percent
+from dashboards.languages import Language
+from dashboards.parts import Figure
+from warehouse.store import Store, read_sql
+
+LOOKED = timedelta(days=7)
+"""At the period's end: it is ranked anew while somebody waits for it."""
+MOST = 500
+"""Episodes shown."""
+Rows = Sequence[Mapping[str, Any]]
+
+
+def interference_part(store: Store, filters: Filters, words: Language) -> Component:
+    """All of it. A workload's tenant and cluster are filtered by; who disturbed it may be anybody's."""
+    assert filters.period is not None
+    until = min(filters.period.end, filters.months[-1].last + timedelta(hours=1))
+    span = {"since": max(filters.period.start, until - LOOKED), "until": until}
+    (measured,) = filters.rows(store, __file__, "measured", **span)
+    said = words("slo.looked", start=_moment(span["since"], filters, words), end=_moment(until, filters, words))
+    if not measured["hours"]:
+        return parts.card(words("slo.interference"), said, states.nothing_here(words("slo.not_measured")))
+    episodes = [row for row in store.rows(read_sql(interference.__file__, "episodes"), span)
+                if _wanted(row["tenant"], row["cluster"], filters)]  # fmt: skip
+    hurt = [one for one in victims(store, span["since"], until) if _wanted(one.tenant, one.cluster, filters)]
+    theirs = {(one.cluster, one.identity) for one in hurt}
+    named = [
+        one
+        for one in aggressors(store, span["since"], until)
+        if one.verdict != "none" and (one.cluster, one.victim) in theirs
+    ]
+    of = {row["identity"]: row["workload_id"] for row in filters.rows(store, __file__, "workloads", **span)}
+    return html.Div(
+        [
+            _headline(episodes, hurt, named, measured, words),
+            parts.split(_victims_card(hurt, of, filters, said, words), _aggressors_card(named, of, filters, words),
+                        class_name="gl-even"),
+            _episodes_card(episodes, filters, words),
+        ],
+        className="gl-page",
+    )  # fmt: skip
+
+
+def _wanted(tenant: str, cluster: str, filters: Filters) -> bool:
+    chosen = filters.address.chosen
+    return all(
+        not chosen.get(name) or value in chosen[name] for name, value in (("tenant", tenant), ("cluster", cluster))
+    )
+
+
+def _moment(at: datetime, filters: Filters, words: Language) -> str:
+    return words.moment(filters.local(at))
+
+
+def _headline(
+    episodes: Rows, hurt: Sequence[Victim], named: Sequence[Aggressor], measured: Mapping[str, Any], words: Language
+) -> Component:
+    lost = [row["lost_gpu_seconds"] for row in episodes if row["lost_gpu_seconds"] is not None]
+    worst = max((one.max_slowdown for one in hurt if one.max_slowdown is not None), default=None)
+    unproven = sum(one.verdict == "candidate" for one in named)
+    return parts.headline(
+        [
+            Figure(words("slo.episodes"), f"{len(episodes):,}", "",
+                   words.count("slo.open", sum(row["ended_at"] is None for row in episodes))),
+            Figure(words("slo.victims"), f"{len(hurt):,}", "", words("slo.victims_short")),
+            Figure(words("slo.lost"), f"{sum(lost) / 3600:,.3g}" if lost else UNKNOWN if episodes else "0",
+                   words("unit.gpu_hours"), words("slo.lost_is")),
+            Figure(words("slo.worst"), UNKNOWN if worst is None else f"{worst:,.2f}", "×", words("slo.worst_is")),
+            Figure(words("slo.aggressors"), f"{len(named) - unproven:,}", "", words.count("slo.candidates", unproven)),
+            Figure(words("slo.known"), percent(measured["known"], measured["windows"]), "", words("slo.known_is")),
+        ]
+    )  # fmt: skip
+
+
+def _victims_card(
+    hurt: Sequence[Victim], of: Mapping[str, str], filters: Filters, said: str, words: Language
+) -> Component:
+    columns = [
+        grids.link("name", words("slo.victim"), minimum=110),
+        grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.8),
+        grids.number("episodes", words("slo.episodes"), shape=",d"),
+        grids.number("slowdown", words("slo.slowdown"), words("slo.slowdown_is"), ",.2f"),
+        grids.sorted_by(grids.number("lost", words("slo.lost"), words("slo.lost_is"), ",.3~f")),
+    ]
+    rows = [
+        {
+            "name": one.identity,
+            "href": _to_workload(of.get(one.identity, ""), filters),
+            "tenant": one.tenant,
+            "episodes": one.episodes,
+            "slowdown": one.mean_slowdown,
+            "lost": None if one.lost_gpu_seconds is None else one.lost_gpu_seconds / 3600,
+        }
+        for one in hurt
+    ]
+    content = grids.grid(columns, rows, words, "slo-victims") if rows else states.nothing_here(words("slo.no_victims"))
+    return parts.card(words("slo.victims"), said, content, class_name="gl-table-card" if rows else "")
+
+
+def _aggressors_card(named: Sequence[Aggressor], of: Mapping[str, str], filters: Filters, words: Language) -> Component:
+    columns = [
+        grids.link("name", words("slo.neighbour"), minimum=110),
+        grids.text("victim", words("slo.victim"), minimum=90),
+        grids.text("verdict", words("slo.verdict"), words("slo.verdict_is"), minimum=84, flex=0.8),
+        grids.text("rose", words("slo.rose"), words("slo.rose_is"), minimum=72, flex=0.7),
+        grids.number("effect", words("slo.effect"), words("slo.effect_is"), "+,.2f"),
+    ]
+    rows = [
+        {
+            "name": one.aggressor,
+            "href": _to_workload(of.get(one.aggressor, one.aggressor), filters),
+            "victim": one.victim,
+            "verdict": words(f"slo.{one.verdict}"),
+            "rose": f"{one.rose} / {one.arrivals}",
+            "effect": one.effect,
+        }
+        for one in named
+    ]
+    content = grids.grid(columns, rows, words, "slo-aggressors") if rows else states.nothing_here(words("slo.nobody"))
+    return parts.card(words("slo.aggressors"), words("slo.aggressors_is"), content,
+                      class_name="gl-table-card" if rows else "")  # fmt: skip
+
+
+def _to_workload(workload: str, filters: Filters) -> str | None:
+    """Whose it is does not matter there: the tenants chosen are the victims'."""
+    return filters.href("/workload", workload=workload, tenant=None, cluster=None) if workload else None
+
+
+def _episodes_card(episodes: Rows, filters: Filters, words: Language) -> Component:
+    columns = [
+        grids.link("name", words("workload.name"), minimum=140),
+        grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.7),
+        grids.text("raised", words("slo.raised"), minimum=130, flex=0.9),
+        grids.text("ended", words("slo.ended"), minimum=130, flex=0.9),
+        grids.number("slowdown", words("slo.slowdown"), words("slo.slowdown_is"), ",.2f"),
+        grids.number("lost", words("slo.lost"), words("slo.lost_is"), ",.3~f"),
+        grids.text("channels", words("slo.channels"), words("slo.channels_is"), minimum=110),
+        grids.text("grade", words("slo.grade"), words("slo.grade_is"), minimum=100, flex=0.6),
+        grids.text("neighbours", words("slo.neighbours"), minimum=150, flex=1.5),
+    ]
+    rows = [
+        {
+            "name": row["workload_id"],
+            "href": _to_workload(row["workload_id"], filters),
+            "tenant": row["tenant"],
+            "raised": _moment(row["raised_at"], filters, words),
+            "ended": _moment(row["ended_at"], filters, words) if row["ended_at"] else words("slo.still"),
+            "slowdown": row["mean_slowdown"],
+            "lost": None if row["lost_gpu_seconds"] is None else row["lost_gpu_seconds"] / 3600,
+            "channels": ", ".join(words.of(f"slo.channel_{name}", name) for name in row["channels"]) or UNKNOWN,
+            "grade": words.of(f"slo.grade_{row['grade']}", row["grade"]),
+            "neighbours": ", ".join(row["neighbours"]),
+        }
+        for row in episodes[:MOST]
+    ]
+    said = words(
+        "slo.episodes_is" if len(episodes) <= MOST else "slo.episodes_cut", most=MOST, all=f"{len(episodes):,}"
+    )
+    content = grids.grid(columns, rows, words, "slo-episodes") if rows else states.nothing_here(words("slo.quiet"))
+    return parts.card(words("slo.episodes"), said, content, class_name="gl-table-card" if rows else "")
