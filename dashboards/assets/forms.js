@@ -84,10 +84,11 @@
       }
     },
 
-    // The statement in the editor into the URL; the page then runs it.
-    run: function (presses, text, search) {
+    // The statement in the editor into the URL; the page then runs it. Dash may not know yet what was typed last.
+    run: function (presses, search) {
       var query = new URLSearchParams(search || "");
-      if (!presses || !(text || "").trim()) return dash.no_update;
+      var text = document.getElementById("explore-sql").value;
+      if (!presses || !text.trim()) return dash.no_update;
       if (query.get("sql") === text) query.set("run", String(Date.now()));
       else query.delete("run");
       query.set("sql", text);

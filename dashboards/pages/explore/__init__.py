@@ -158,7 +158,6 @@ def callbacks(app: Dash, ask: Ask) -> None:
         ClientsideFunction("glforms", "run"),
         Output("url", "search", allow_duplicate=True),
         Input("explore-run", "n_clicks"),
-        State("explore-sql", "value"),
         State("url", "search"),
         prevent_initial_call=True,
     )
