@@ -23,9 +23,9 @@ WITH
         SELECT
             cluster, allocation_id,
             anyIf(e.queue, e.event = 'submitted') AS queue,
-            anyIf(e.workload_id, e.event = 'submitted') AS workload_id,
+            any(e.workload_id) AS workload_id,
             maxIf(e.gpus, e.event = 'submitted') AS gpus,
-            argMaxIf(e.reason, e.ts, e.event = 'submitted') AS reason,
+            anyIf(e.reason, e.event = 'submitted') AS reason,
             minIf(e.ts, e.event = 'submitted') AS submitted_at,
             minOrNullIf(e.ts, e.event = 'started') AS started_at,
             maxOrNullIf(e.ts, e.event IN ('finished', 'failed', 'cancelled', 'rejected')) AS ended_at

@@ -25,7 +25,11 @@ WITH
     (
         SELECT l.cluster AS cluster, l.allocation_id AS allocation_id, l.ts AS ts, a.device_id AS device_id
         FROM lost AS l
-        INNER JOIN allocations AS a ON l.cluster = a.cluster AND l.allocation_id = a.allocation_id AND l.ts = a.end_at
+        INNER JOIN
+        (
+            SELECT cluster, allocation_id, device_id, end_at FROM allocations
+            WHERE (cluster, allocation_id) IN (SELECT cluster, allocation_id FROM lost)
+        ) AS a ON l.cluster = a.cluster AND l.allocation_id = a.allocation_id AND l.ts = a.end_at
     ),
     followers AS
     (
@@ -36,6 +40,7 @@ WITH
             SELECT cluster, device_id, allocation_id, tenant, start_at
             FROM allocations
             WHERE start_at >= {start:DateTime64(3,'UTC')} AND start_at < {end:DateTime64(3,'UTC')} + INTERVAL 5 MINUTE
+                AND (cluster, device_id) IN (SELECT cluster, device_id FROM places)
         ) AS n ON p.cluster = n.cluster AND p.device_id = n.device_id
         WHERE n.start_at >= p.ts AND n.start_at < p.ts + INTERVAL 5 MINUTE AND n.allocation_id != p.allocation_id
         GROUP BY cluster, allocation_id, ts
