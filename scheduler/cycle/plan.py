@@ -277,6 +277,8 @@ class _Cycle:
 
     def _promise_overdue(self) -> None:
         """Who has waited beyond its bound gets a promise before anybody is tried, whatever its place."""
+        if not self.state.bounded:
+            return
         late = []
         for kind in self.state.waiting_classes():
             bound = self.state.bound(kind)
@@ -423,9 +425,9 @@ class _Cycle:
         blocked = []
         for kind, why in self.kinds_blocked:
             jobs = [one for one in kind.jobs if one[1] not in self.started] if self.started else list(kind.jobs)
-            blocked.append(Blocked(jobs, why, self.state.bound(kind)))
+            blocked.append(Blocked(jobs, why, kind))
         single = {job_id: reasons.dependency(self.state, job_id) for job_id in self.state.dependent}
-        waiting = Waiting(blocked, single, self.expectations, self.now)
+        waiting = Waiting(blocked, single, self.expectations, self.now, self.state.bound)
         expected = {job_id: p.start for job_id, p in self.promises.items() if job_id not in self.started}
         return CyclePlan(tuple(self.actions), waiting, expected, self.state.version)
 

@@ -5,7 +5,7 @@ All that hold are told, the decisive one first. What is alike for all jobs of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -25,6 +25,8 @@ KEPT = "KeptForOthers"
 PRIORITY, DEPENDENCY, DEPENDENCY_FAILED = "Priority", "Dependency", "DependencyFailed"
 PROTECTED, BOUND, EXPECTED, NEAREST = "VictimsProtected", "WaitBoundExceeded", "ExpectedStart", "NearestFit"
 MOST_BLOCKERS = 8
+FEW = 3
+"""Jobs whose reasons are looked for without a table of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Blocked:
 
     jobs: Sequence[tuple[float, str]]
     reasons: tuple[Reason, ...]
-    bound: float | None
+    kind: JobClass
 
 
 class Waiting(Mapping[str, tuple[Reason, ...]]):
@@ -45,14 +47,27 @@ class Waiting(Mapping[str, tuple[Reason, ...]]):
         single: Mapping[str, tuple[Reason, ...]],
         promises: Mapping[str, Reason],
         now: float,
+        bound: Callable[[JobClass], float | None],
     ) -> None:
         self._blocked, self._single, self._promises, self._now = blocked, dict(single), promises, now
+        self._bound, self._asked = bound, 0
 
     @cached_property
     def _place(self) -> dict[str, tuple[int, int]]:
         return {
             job_id: (number, at) for number, of in enumerate(self._blocked) for at, (_, job_id) in enumerate(of.jobs)
         }
+
+    def _found(self, job_id: str) -> tuple[int, int]:
+        """The class among the blocked and the place in it: looked up for the first few, from a table for more."""
+        self._asked += 1
+        if self._asked > FEW:
+            return self._place[job_id]
+        for number, of in enumerate(self._blocked):
+            for at, (_, name) in enumerate(of.jobs):
+                if name == job_id:
+                    return number, at
+        raise KeyError(job_id)
 
     def __len__(self) -> int:
         return len(self._place) + len(self._single)
@@ -64,16 +79,17 @@ class Waiting(Mapping[str, tuple[Reason, ...]]):
     def __getitem__(self, job_id: str) -> tuple[Reason, ...]:
         if job_id in self._single:
             return self._single[job_id]
-        number, at = self._place[job_id]
+        number, at = self._found(job_id)
         of = self._blocked[number]
         found = list(of.reasons)
         if at:
             first = of.jobs[0][1]
             found.append(Reason(PRIORITY, f"{at} alike wait longer, {first} the longest", {"jobs": at}, (first,)))
         waited = self._now - of.jobs[at][0]
-        if of.bound is not None and waited > of.bound:
-            text = f"waits {waited:.0f} s, its bound is {of.bound:.0f} s"
-            found.append(Reason(BOUND, text, {"seconds_over": int(waited - of.bound)}))
+        bound = self._bound(of.kind)
+        if bound is not None and waited > bound:
+            text = f"waits {waited:.0f} s, its bound is {bound:.0f} s"
+            found.append(Reason(BOUND, text, {"seconds_over": int(waited - bound)}))
         if job_id in self._promises:
             found.append(self._promises[job_id])
         return tuple(found)

@@ -63,8 +63,11 @@ class Rights:
             return True
         if policies.preempt_for_fairness and self._policy(self.kind) == "fair_share":
             return True
-        return policies.preempt_by_priority and any(
-            self._outranks(next(iter(alike.values())).kind) for alike in self.state.running_by_class.values()
+        lower = self.state.lowest_priority(self.kind.queue) < self.kind.priority
+        return (
+            policies.preempt_by_priority
+            and lower
+            and any(self._outranks(next(iter(alike.values())).kind) for alike in self.state.running_by_class.values())
         )
 
     def over(self, victim: Running) -> str:

@@ -6,6 +6,7 @@ Methods tell it of a change; `plan` changes nothing that can be seen. Memory is 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -128,6 +129,7 @@ class State:
         }
         self.running: dict[str, Running] = {}
         self.running_by_class: dict[Hashable, dict[str, Running]] = {}
+        self.priorities: dict[str, Counter[int]] = {}
         self.elastic: dict[str, Running] = {}
         self.ends: list[tuple[float, str]] = []
         self.endless: list[tuple[int, str]] = []
@@ -148,6 +150,7 @@ class State:
         self._classes: dict[Hashable, JobClass] = {}
         self._dependents: dict[str, list[str]] = {}
         self._wholes = self._units_of_a_whole()
+        self.bounded = any(queue.wait_bound is not None for queue in self.queues.values())
         self.hosts = (int(cluster.cpu.sum()), int(cluster.host_memory.sum()))
 
     # What happens
@@ -206,6 +209,7 @@ class State:
         running.preemptions = self.preempted.pop(job.job_id, 0)
         self.running[job.job_id] = running
         self.running_by_class.setdefault(kind.key, {})[job.job_id] = running
+        self.priorities.setdefault(job.queue, Counter())[job.priority] += 1
         if job.max_replicas > job.min_replicas:
             self.elastic[job.job_id] = running
         self.started_since.append((job.job_id, running.ends_by, grants, job.request))
@@ -259,7 +263,16 @@ class State:
             fresh._charge(running.kind, running.units, len(running.grants), now, penalty=False)
         for job, _ in self.pending.values():
             fresh._enqueue(job)
-        for name in ("policies", "reservations", "queues", "declared", "accounts", "pools_with_quota", "usage"):
+        for name in (
+            "policies",
+            "reservations",
+            "queues",
+            "declared",
+            "accounts",
+            "pools_with_quota",
+            "usage",
+            "bounded",
+        ):
             setattr(self, name, getattr(fresh, name))
         self.pending, self.lines, self._classes = fresh.pending, fresh.lines, fresh._classes
         self.version += 1
@@ -303,6 +316,10 @@ class State:
         for line in self.lines.values():
             yield from line.values()
 
+    def lowest_priority(self, queue: str) -> float:
+        """Of what runs in the queue; infinite if nothing does."""
+        return min(self.priorities.get(queue) or (FOREVER,))
+
     def bound(self, kind: JobClass) -> float | None:
         """Seconds after which waiting is a breach."""
         queue = self.queues.get(kind.queue)
@@ -345,6 +362,7 @@ class State:
     def _enqueue(self, job: Job) -> None:
         kind = self._class(job)
         self.pending[job.job_id] = (job, kind)
+        self.bounded |= job.wait_bound is not None
         insort(kind.jobs, (job.submitted_at, job.job_id))
         if job.time_limit is not None and job.time_limit < kind.shortest:
             kind.tested_at = -1
@@ -363,6 +381,10 @@ class State:
         self.elastic.pop(job_id, None)
         alike = self.running_by_class[running.kind.key]
         del alike[job_id]
+        there = self.priorities[running.job.queue]
+        there[running.job.priority] -= 1
+        if not there[running.job.priority]:
+            del there[running.job.priority]
         if not alike:
             del self.running_by_class[running.kind.key]
         self._line_up(running, out=True)
