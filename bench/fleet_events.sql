@@ -3,7 +3,7 @@ INSERT INTO events (ts, cluster, source, allocation_id, workload_id, event, tena
 SELECT
     {start:DateTime64(3, 'UTC')} + toIntervalMillisecond(job * 26580000 + if(kind = 'started', 0, 25980000) + device * 7919 % 600000),
     'bench', 'bench', concat('job-', toString(device), '-', toString(job)), concat('uid-', toString(device), '-', toString(job)),
-    kind, concat('tenant-', toString(device % 20)), concat('project-', toString(device % 60)), 'batch', 0, 1,
+    kind, concat('tenant-', toString(device % 200)), concat('project-', toString(device % 60)), 'batch', 0, 1,
     concat('node-', toString(intDiv(device, 8))),
     if(kind = 'started', concat('GPU-', leftPad(toString(device), 8, '0'), '-0000-4000-8000-000000000000'), ''), 1, false, 1
 FROM

@@ -1,0 +1,195 @@
+"""`python -m bench.pages`: what each page costs the server on a month of 1,000 GPUs, and many users at once.
+
+A real server process over a closed month; pages are asked for as the browser does, one after the other (p50, p95), then
+by so many users at once, each looking at one page after the other with a pause for reading.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from datetime import timedelta
+from pathlib import Path
+from statistics import quantiles
+from typing import Annotated, Any
+
+import httpx
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench.apart import BenchError, needed, run_apart
+from bench.closing import make_fleet
+from bench.fleet import BenchFleet
+from billing.close import close
+from billing.rates import apply_rate_card, parse_rate_card
+from warehouse.store import open_store
+
+MOST_BYTES = 16 << 30
+GOAL_MS = 200.0
+CARD = {"currency": "EUR", "rates": [{"sku": "gpu", "price_per_gpu_hour": "1.75"}]}
+OUTPUT = "..page.children...nav.children...bar.children...skip.children...foot.children...told.data.."
+progress = Console(stderr=True, highlight=False)
+
+
+def closed_month(folder: str, devices: int, days: int) -> dict[str, Any]:
+    """In a process of its own: prices for the fleet, its hours closed; a tenant and a workload to look at."""
+    fleet = BenchFleet(devices, days)
+    with open_store(f"chdb://{folder}/store") as store:
+        card = parse_rate_card(CARD, "the bench's rate card")
+        apply_rate_card(store, card, author="bench", reason="to have prices", now=fleet.start)
+        close(store, until=fleet.end, now=fleet.end)
+        (some,) = store.rows(
+            "SELECT any(l.tenant) AS tenant, any(l.workload_id) AS workload, any(l.device_id) AS device, "
+            "uniqExact(l.tenant) AS tenants, count() AS entries FROM ledger AS l WHERE l.allocation_id != ''"
+        )
+    return some
+
+
+def pages(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """By name: path and search of each page."""
+    month = "?period=2026-10"
+    return {
+        "overview": ("/", month),
+        "overview, a tenant": ("/", f"{month}&tenant={found['tenant']}"),
+        "tenants": ("/tenants", month),
+        "a tenant": ("/tenants", f"{month}&tenant={found['tenant']}"),
+        "workloads": ("/workload", month),
+        "a workload": ("/workload", f"{month}&workload={found['workload']}"),
+        "fleet": ("/fleet", month),
+        "a device": ("/fleet", f"{month}&device={found['device']}"),
+        "queues": ("/queues", month),
+        "objectives": ("/slo", month),
+        "invoices": ("/invoices", month),
+        "alerts": ("/alerts", month),
+        "explore": ("/explore", month),
+        "admin": ("/admin", month),
+    }
+
+
+def ask(client: httpx.Client, path: str, search: str) -> tuple[float, int]:
+    """Seconds and bytes of a page. Errors: BenchError unless it is one."""
+    body = {
+        "output": OUTPUT,
+        "outputs": [{"id": one.split(".")[0], "property": one.split(".")[1]} for one in OUTPUT.strip(".").split("...")],
+        "inputs": [
+            {"id": "url", "property": "pathname", "value": path},
+            {"id": "url", "property": "search", "value": search},
+        ],
+        "changedPropIds": ["url.pathname"],
+    }
+    begun = time.perf_counter()
+    answer = client.post("/_dash-update-component", json=body, headers={"sec-fetch-site": "same-origin"})
+    taken = time.perf_counter() - begun
+    if answer.status_code != 200 or '"page"' not in answer.text or "gl-error" in answer.text:
+        raise BenchError(f"{path}{search}: {answer.status_code} {answer.text[:300]}")
+    return taken, len(answer.content)
+
+
+def many(url: str, asked: dict[str, tuple[str, str]], users: int, seconds: float, pause: float) -> dict[str, Any]:
+    """So many users at once."""
+    taken: list[float] = []
+    wrong: list[str] = []
+    lock, until = threading.Lock(), time.monotonic() + seconds
+
+    def user(number: int) -> None:
+        draw = random.Random(number)
+        with httpx.Client(base_url=url, timeout=120) as client:
+            time.sleep(draw.random() * pause)
+            while time.monotonic() < until:
+                try:
+                    one, _ = ask(client, *draw.choice(list(asked.values())))
+                    with lock:
+                        taken.append(one)
+                except (BenchError, httpx.HTTPError) as error:
+                    with lock:
+                        wrong.append(f"{type(error).__name__}: {error}")
+                time.sleep(pause * (0.5 + draw.random()))
+
+    threads = [threading.Thread(target=user, args=(number,)) for number in range(users)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {"taken": taken, "wrong": wrong}
+
+
+def main(
+    devices: Annotated[int, typer.Option(min=1)] = 1000,
+    days: Annotated[int, typer.Option(min=1)] = 30,
+    turns: Annotated[int, typer.Option(min=2, help="Of each page.")] = 20,
+    users: Annotated[int, typer.Option(min=0, help="At once; 0: none.")] = 50,
+    minutes: Annotated[float, typer.Option(help="How long they look.")] = 5,
+    pause: Annotated[float, typer.Option(help="Mean seconds of reading between pages.")] = 10,
+) -> None:
+    """Milliseconds of server work a page, and of many users at once."""
+    from bench import pages as here
+
+    with tempfile.TemporaryDirectory(prefix="gpuledger-bench-") as name:
+        progress.print(f"making a month of {devices:,} GPUs")
+        needed(run_apart(make_fleet, MOST_BYTES, folder=name, devices=devices, days=days, parquet=False), "the fleet")
+        found = needed(run_apart(here.closed_month, MOST_BYTES, folder=name, devices=devices, days=days), "the close")
+        progress.print(f"{found['entries']:,} entries of {found['tenants']} tenants")
+        with serving(Path(name)) as url:
+            _measure(url, pages(found), turns, users, timedelta(minutes=minutes), pause)
+
+
+class serving:  # noqa: N801 (used as a function)
+    """A server process over the folder's store; its address."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-m", "gpuledger", "up", "--store", f"chdb://{folder}/store", "--port", "0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> str:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if "Dashboard" in line:
+                url = line.split()[1].rstrip("/")
+                threading.Thread(target=self.process.stderr.read, daemon=True).start()
+                return url
+        raise BenchError("the server did not start")
+
+    def __exit__(self, *_: object) -> None:
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(60)
+
+
+def _measure(
+    url: str, asked: dict[str, tuple[str, str]], turns: int, users: int, lasting: timedelta, pause: float
+) -> None:
+    table = Table("page", "first ms", "p50 ms", "p95 ms", "kB", "goal", box=None)
+    times: dict[str, list[float]] = defaultdict(list)
+    with httpx.Client(base_url=url, timeout=120) as client:
+        time.sleep(20)  # the server's first close and look at its alerts
+        for name, (path, search) in asked.items():
+            first, size = ask(client, path, search)
+            times[name] = [ask(client, path, search)[0] for _ in range(turns)]
+            cuts = quantiles(times[name], n=20)
+            verdict = "met" if 1000 * cuts[18] <= GOAL_MS else "missed"
+            shown = [1000 * first, 1000 * cuts[9], 1000 * cuts[18]]
+            table.add_row(name, *(f"{value:.0f}" for value in shown), f"{size / 1000:.0f}", f"<= 200, {verdict}")
+    Console(width=110).print(table)
+    if users:
+        progress.print(f"{users} users for {lasting}")
+        done = many(url, asked, users, lasting.total_seconds(), pause)
+        cuts = quantiles(done["taken"], n=20)
+        Console(width=110).print(
+            f"{users} users, {lasting}: {len(done['taken']):,} pages, {len(done['wrong'])} errors; "
+            f"p50 {1000 * cuts[9]:.0f} ms, p95 {1000 * cuts[18]:.0f} ms"
+        )
+        for line in sorted(set(done["wrong"]))[:5]:
+            progress.print(line, markup=False)
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except BenchError as error:
+        sys.exit(str(error))
