@@ -29,7 +29,10 @@ def store(tmp_path: Path) -> Any:
         card = {
             "currency": "EUR",
             "minimum_seconds": 60,
-            "rates": [{"sku": "h100", "price_per_gpu_hour": "2.00"}],
+            "rates": [
+                {"sku": "h100", "price_per_gpu_hour": "2.00"},
+                {"sku": "their-own", "match": {"tenant": "phys"}, "price_per_gpu_hour": "2.00"},
+            ],
             "discounts": [{"name": "tenth", "percent": "10"}],
             "taxes": [{"name": "VAT", "percent": "19"}],
         }
@@ -92,7 +95,7 @@ def test_a_line_is_explained_to_the_hour(store: Store) -> None:
         Decimal("0.5"),
         Decimal(0),
     ]
-    assert by_hour.rules == [{"sku": "h100", "price_per_gpu_hour": "2.00"}]
+    assert by_hour.rules == [{"sku": "h100", "price_per_gpu_hour": "2.00"}], "and not what another tenant has agreed"
     assert explain(store, chem, 3).rules == [{"name": "tenth", "percent": "10"}]
     with pytest.raises(InvoiceError, match="lines 1 to 4"):
         explain(store, chem, 5)

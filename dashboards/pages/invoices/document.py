@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
 
@@ -132,7 +131,6 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
     by_hour = filters.more.get("by") == "hour"
     found = explain(store, one, number, by_hour)
     kind = "correction" if found.line.get("charge_class") == "Correction" else found.line.get("kind", "usage")
-    rules = [rule for rule in found.rules if _is_of(rule, one.tenant)]
     is_usage = kind == "usage"
     rows = [_shown(row, filters, words) if is_usage else _of_line(row, words) for row in found.rows[:MOST]]
     columns = _usage_columns(by_hour, words) if is_usage else _line_columns(words)
@@ -156,20 +154,14 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
         words("invoices.why", line=number),
         said,
         html.P(words.of(f"formula.{kind}", found.formula), className="gl-formula"),
-        html.Pre("\n".join(json.dumps(rule, ensure_ascii=False) for rule in rules), className="gl-written")
-        if rules
+        html.Pre("\n".join(json.dumps(rule, ensure_ascii=False) for rule in found.rules), className="gl-written")
+        if found.rules
         else None,
         grids.grid(columns, rows, words, "invoice-explained"),
         tool=chooser if choices else None,
         class_name="gl-table-card",
         id="why",
     )
-
-
-def _is_of(rule: Mapping[str, Any], tenant: str) -> bool:
-    """Whether a rule may have priced the tenant's line; somebody else's own price is not told."""
-    named = (rule.get("match") or {}).get("tenant") if isinstance(rule.get("match"), Mapping) else rule.get("tenant")
-    return named is None or fnmatchcase(tenant, str(named))
 
 
 def _usage_columns(by_hour: bool, words: Language) -> list[grids.Column]:
