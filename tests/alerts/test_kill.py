@@ -20,7 +20,7 @@ from tests.alerts.rules import NEWEST, alive
 from tests.stores import fresh_store
 
 GPULEDGER = Path(sys.executable).with_name("gpuledger")
-KILLS = int(os.environ.get("GPULEDGER_TEST_KILLS", "6"))
+KILLS = int(os.environ.get("GPULEDGER_TEST_KILLS", "3"))
 """More in a run of its own: GPULEDGER_TEST_KILLS=100 pytest tests/alerts/test_kill.py"""
 INSTANCES = 40
 MINUTES = 90
