@@ -63,10 +63,6 @@ class _Outcome:
     problem: str = ""
 
 
-class _Stop(Exception):  # noqa: N818 (no error)
-    pass
-
-
 def evaluate(
     store: Store,
     rules: Sequence[Rule],

@@ -95,21 +95,21 @@ def serve(
     store: Store,
     listener: socket.socket,
     close_hourly: bool,
-    app: ASGIApp | None = None,
+    app: ASGIApp,
     tls: Tls | None = None,
     alerts: AlertSettings | None = None,
     reports: Path | None = None,
 ) -> None:
     """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once.
 
-    app: what is served, by default the dashboard.   alerts: evaluated and told every minute; None: never.
+    app: what is served.   alerts: evaluated and told every minute; None: never.
     reports: a file that says who gets which report by mail; None: nobody.
     Errors: LedgerError if the certificate, the alert rules, their routing or the reports' file are of no use.
     """
     import uvicorn
 
     config = uvicorn.Config(
-        app or dashboard(store, listener),
+        app,
         log_level="warning",
         workers=1,
         timeout_graceful_shutdown=3,

@@ -25,8 +25,6 @@ KEPT = "KeptForOthers"
 PRIORITY, DEPENDENCY, DEPENDENCY_FAILED = "Priority", "Dependency", "DependencyFailed"
 PROTECTED, BOUND, EXPECTED, NEAREST = "VictimsProtected", "WaitBoundExceeded", "ExpectedStart", "NearestFit"
 MOST_BLOCKERS = 8
-FEW = 3
-"""Jobs whose reasons are looked for without a table of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +48,13 @@ class Waiting(Mapping[str, tuple[Reason, ...]]):
         bound: Callable[[JobClass], float | None],
     ) -> None:
         self._blocked, self._single, self._promises, self._now = blocked, dict(single), promises, now
-        self._bound, self._asked = bound, 0
+        self._bound = bound
 
     @cached_property
     def _place(self) -> dict[str, tuple[int, int]]:
         return {
             job_id: (number, at) for number, of in enumerate(self._blocked) for at, (_, job_id) in enumerate(of.jobs)
         }
-
-    def _found(self, job_id: str) -> tuple[int, int]:
-        """The class among the blocked and the place in it: looked up for the first few, from a table for more."""
-        self._asked += 1
-        if self._asked > FEW:
-            return self._place[job_id]
-        for number, of in enumerate(self._blocked):
-            for at, (_, name) in enumerate(of.jobs):
-                if name == job_id:
-                    return number, at
-        raise KeyError(job_id)
 
     def __len__(self) -> int:
         return len(self._place) + len(self._single)
@@ -79,7 +66,7 @@ class Waiting(Mapping[str, tuple[Reason, ...]]):
     def __getitem__(self, job_id: str) -> tuple[Reason, ...]:
         if job_id in self._single:
             return self._single[job_id]
-        number, at = self._found(job_id)
+        number, at = self._place[job_id]
         of = self._blocked[number]
         found = list(of.reasons)
         if at:
