@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -36,6 +36,8 @@ CHUNK = 60
 """Instants that are written together."""
 MOST_INSTANCES = 10_000
 """Of one rule; more is a mistake in its query."""
+MOST_TOGETHER = 100
+"""Values of a rule's own parameter that one query is asked for."""
 FACT_DAYS = 35
 NOT_EVERYWHERE = ("service_levels", "metrics", "findings", "ledger")
 """Facts that not every site has: none ever is no alert, none any more is."""
@@ -96,7 +98,7 @@ def evaluate(
 
 
 class _Queries:
-    """Runs queries on several connections at once; each distinct query of an instant once."""
+    """Runs queries on several connections at once."""
 
     def __init__(self, store: Store, stack: ExitStack) -> None:
         workers = max(1, min(4, os.cpu_count() or 1))
@@ -104,16 +106,21 @@ class _Queries:
         self._store, self._stack, self._lock = store, stack, threading.Lock()
         self._pool = stack.enter_context(ThreadPoolExecutor(workers, "alert-query"))
 
-    def all(self, asked: Mapping[Any, Callable[[Store], Rows]]) -> dict[Any, _Outcome]:
-        return dict(zip(asked, self._pool.map(self._one, asked.values()), strict=True))
+    def all(self, questions: Iterable[_Question]) -> dict[_Question, dict[str, _Outcome]]:
+        asked = list(dict.fromkeys(questions))
+        return dict(zip(asked, self._pool.map(self._one, asked), strict=True))
 
-    def _one(self, ask: Callable[[Store], Rows]) -> _Outcome:
+    def _one(self, question: _Question) -> dict[str, _Outcome]:
+        problem = ""
         try:
-            return _Outcome(ask(self._connection()))
+            found = question.ask(self._connection())
         except LedgerError as error:
-            return _Outcome(problem=str(error))
+            problem = str(error)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:  # of a source's Python
-            return _Outcome(problem=f"{type(error).__name__}: {error}")
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            return {value: _Outcome(problem=problem) for value in question.values}
+        return {value: _Outcome(found.get(value, [])) for value in question.values}
 
     def _connection(self) -> Store:
         if not hasattr(self._local, "store"):
@@ -164,10 +171,13 @@ class _Engine:
         """Evaluates rules at an instant."""
         newest = _newest_facts(self.store, at) if any(rule.needs for rule in due) else {}
         blind = {rule.name: problem for rule in due if (problem := _no_data(rule, newest, at))}
-        asked = {_key(rule): _question(rule, at) for rule in due if rule.name not in blind}
-        answers = self.queries.all(asked)
+        asked = _questions([rule for rule in due if rule.name not in blind], at)
+        answers = self.queries.all(asked.values())
         for rule in due:
-            outcome = _Outcome(problem=blind[rule.name]) if rule.name in blind else answers[_key(rule)]
+            if rule.name in blind:
+                outcome = _Outcome(problem=blind[rule.name])
+            else:
+                outcome = answers[asked[_key(rule), _own(rule)]][_own(rule)]
             self.counts["evaluations"] += 1
             problem = outcome.problem
             if not problem:
@@ -299,19 +309,61 @@ def _transition(rule: Rule, alert: Alert) -> Transition:
     )
 
 
-def _key(rule: Rule) -> tuple[str, str]:
-    """Rules with one key ask the same: their query runs once for all of them."""
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """A query at an instant, with the values of the rule's own parameter that are asked for; '' where it has none."""
+
+    rule: Rule
+    at: datetime
+    values: tuple[str, ...]
+
+    def ask(self, store: Store) -> dict[str, Rows]:
+        """The rows by the value that they are about.
+
+        Errors: LookupError if a row does not say it; StoreError; whatever a source's Python raises.
+        """
+        rule, bound = self.rule, self.rule.bound()
+        if rule.source:
+            return {"": SOURCES[rule.source](store, self.at, bound)}
+        params = {**bound, "at": self.at, "previous_at": self.at - span(rule.interval)}
+        if not rule.own:
+            return {"": store.rows(rule.sql, params)}
+        found: dict[str, Rows] = {value: [] for value in self.values}
+        for row in store.rows(rule.sql, {**params, rule.own: list(self.values)}):
+            if row.get(rule.own) not in found:
+                raise LookupError(f"the query's column {rule.own} says {row.get(rule.own)!r}, which was not asked for")
+            found[row.pop(rule.own)].append(row)
+        return found
+
+
+Key = tuple[str, str]
+
+
+def _questions(rules: Sequence[Rule], at: datetime) -> dict[tuple[Key, str], _Question]:
+    """By key and own value of the rules: each distinct query once, and those that differ in that value together."""
+    first: dict[Key, Rule] = {}
+    values: dict[Key, dict[str, None]] = defaultdict(dict)
+    for rule in rules:
+        first.setdefault(_key(rule), rule)
+        values[_key(rule)][_own(rule)] = None
+    asked: dict[tuple[Key, str], _Question] = {}
+    for key, of in values.items():
+        every = list(of)
+        for number in range(0, len(every), MOST_TOGETHER):
+            question = _Question(first[key], at, tuple(every[number : number + MOST_TOGETHER]))
+            asked |= {(key, value): question for value in question.values}
+    return asked
+
+
+def _key(rule: Rule) -> Key:
+    """Rules with one key ask the same, but for the value of their own parameter."""
     return rule.sql or rule.source, repr(sorted(rule.bound().items())) + (
         f"/{rule.interval}" if "{previous_at:" in rule.sql else ""
     )
 
 
-def _question(rule: Rule, at: datetime) -> Callable[[Store], Rows]:
-    bound = rule.bound()
-    if rule.source:
-        return lambda store: SOURCES[rule.source](store, at, bound)
-    params = {**bound, "at": at, "previous_at": at - span(rule.interval)}
-    return lambda store: store.rows(rule.sql, params)
+def _own(rule: Rule) -> str:
+    return str(rule.parameters[rule.own]) if rule.own else ""
 
 
 @dataclass

@@ -19,6 +19,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 from jinja2 import TemplateError
@@ -111,6 +112,9 @@ class Rule(Part):
     owner:     template: who is to act.               action: template: what is proposed; nothing acts by itself.
     exclude:   instances that never alert.            needs: facts, and how old their newest may be.
     sql:       the query's text (from the file), empty where `source` names a function of alerts.sources.
+
+    A parameter of which the query takes an Array(String) and the rule gives one text is its `own`: rules that differ in
+    it alone are asked together, and each gets the rows in whose column of that name its text stands.
     """
 
     name: Name
@@ -156,19 +160,34 @@ class Rule(Part):
         return self
 
     def _check_placeholders(self) -> None:
-        asked = {name for name, _ in _PLACEHOLDER.findall(self.sql)} - set(BUILT_IN)
+        asked = set(_placeholders(self.sql)) - set(BUILT_IN)
         given = set(self.parameters)
         if asked - given:
             raise ValueError(f"{self.query} asks for {', '.join(sorted(asked - given))}: say it under parameters")
         unused = given - asked - {str(self.condition.threshold)}
         if unused:
             raise ValueError(f"{self.query} asks for no {', '.join(sorted(unused))}; it knows {_listed(asked)}")
+        if len(texts := self._texts_for_arrays()) > 1:
+            raise ValueError(f"{self.query} takes several of {', '.join(texts)}: one text fits, and lists")
+
+    def _texts_for_arrays(self) -> list[str]:
+        types = _placeholders(self.sql)
+        return [
+            name
+            for name, value in self.parameters.items()
+            if isinstance(value, str) and types.get(name) == "Array(String)"
+        ]
+
+    @property
+    def own(self) -> str:
+        """The parameter that is the rule's own; empty: none is."""
+        return next(iter(self._texts_for_arrays()), "")
 
     def bound(self) -> dict[str, Any]:
-        """Parameters as the query takes them: durations in seconds, keys and values as JSON."""
+        """Parameters as the query takes them, but for the rule's own: durations in seconds, keys and values as JSON."""
         from json import dumps
 
-        asked = {name for name, _ in _PLACEHOLDER.findall(self.sql)}
+        asked = {name for name in _placeholders(self.sql) if name != self.own}
         return {
             name: dumps(value, ensure_ascii=False) if isinstance(value, dict) else parse_duration_if_one(value)
             for name, value in self.parameters.items()
@@ -191,6 +210,12 @@ class Rule(Part):
 
     def excluded(self, labels: Mapping[str, str]) -> bool:
         return any(fits(match, labels) for match in self.exclude)
+
+
+@lru_cache(1024)
+def _placeholders(sql: str) -> Mapping[str, str]:
+    """Name to type."""
+    return {name: kind.replace(" ", "") for name, kind in _PLACEHOLDER.findall(sql)}
 
 
 def parse_duration_if_one(value: object) -> object:

@@ -1,8 +1,8 @@
 """`python -m bench.alert_engine`: an evaluation of 1,000 rules x 100 instances, and Prometheus with the same beside it.
 
 Rules ask `--metrics` metrics of 100 devices, half of which are above the threshold. Rules that ask the same share a
-query; with as many metrics as rules each has its own. Ours reads from the store, Prometheus from a target that it
-scraped; both keep the states that come of it.
+query; with as many metrics as rules no two do. Ours reads from the store, Prometheus from a target that it scraped; both
+keep the states that come of it.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _evaluations(url: str, most: int, wanted: int = 4, patience: float = 240) ->
 
 def main(
     number: Annotated[int, typer.Option("--rules", min=1)] = 1000,
-    metrics: Annotated[int, typer.Option(min=1, help="That rules ask; as many as rules: no query is shared.")] = 40,
+    metrics: Annotated[int, typer.Option(min=1, help="That rules ask; as many as rules: no two ask the same.")] = 40,
     instances: Annotated[int, typer.Option(min=2)] = 100,
     turns: Annotated[int, typer.Option(min=2, max=8)] = 5,
     beside: Annotated[bool, typer.Option(help="Measure Prometheus too, where it is installed.")] = True,

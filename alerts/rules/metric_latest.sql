@@ -1,10 +1,10 @@
--- One row: a device and the newest value of one of its metrics within the window.
+-- One row: one metric of a device, and its newest value within the window.
 -- Units:   value: the metric's; null: nothing was told.
--- Params:  at; window_seconds; metric.
+-- Params:  at; window_seconds; metric: several.
 SELECT
-    cluster, argMax(m.node, ts) AS node, device_id,
+    metric, cluster, argMax(m.node, ts) AS node, device_id,
     argMax(m.value, ts) AS value,
     max(ts) AS told_at
 FROM metrics AS m
-WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')} AND metric = {metric:String} AND partition_id = '' AND workload_id = '' AND m.value IS NOT NULL
-GROUP BY cluster, device_id
+WHERE ts > {at:DateTime64(3, 'UTC')} - toIntervalSecond({window_seconds:UInt32}) AND ts <= {at:DateTime64(3, 'UTC')} AND metric IN {metric:Array(String)} AND partition_id = '' AND workload_id = '' AND m.value IS NOT NULL
+GROUP BY metric, cluster, device_id

@@ -11,7 +11,9 @@ from alerts import evaluate as engine
 from alerts import journal
 from alerts.evaluate import instants
 from alerts.reading import alerts, history
-from tests.alerts.facts import NOON, ago, put
+from alerts.rule import Rule
+from alerts.state import State
+from tests.alerts.facts import NOON, ago, put, served
 from tests.alerts.rules import alive, look, own_rules, rule, states, tell
 from warehouse.errors import StoreError
 from warehouse.store import Store
@@ -248,3 +250,47 @@ def test_the_journal_gives_back_what_it_was_given(facts: Store) -> None:
     assert {name: getattr(read, name) for name in ("state", "at", "active_at", "fired_at", "value")} == {
         name: getattr(one.alert, name) for name in ("state", "at", "active_at", "fired_at", "value")
     }
+
+
+TOGETHER = """
+SELECT metric, service AS gpu, argMax(s.value, ts) AS value, count() AS readings
+FROM service_levels AS s
+WHERE ts > {previous_at:DateTime64(3, 'UTC')} AND ts <= {at:DateTime64(3, 'UTC')} AND metric IN {metric:Array(String)}
+GROUP BY metric, service
+"""
+
+
+def of_metrics(*names: str, sql: str = TOGETHER) -> list[Rule]:
+    return [rule(name=f"of-{name}", sql=sql, parameters={"metric": name}, labels=[]) for name in names]
+
+
+def test_rules_that_differ_in_one_text_share_a_query_and_each_gets_its_own_rows(
+    facts: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "MOST_TOGETHER", 2)
+    rules = of_metrics("a", "b", "c", "1h")
+    put(
+        facts,
+        [*served(9, "a", 11.0), *served(9, "b", 12.0, service="talk"), *served(9, "c", 1.0), *served(9, "1h", 13.0)],
+    )
+    questions = engine._questions([*rules, *of_metrics("a")], NOON)
+    assert sorted(one.values for one in set(questions.values())) == [("a", "b"), ("c", "1h")]
+    report = look(facts, 9, *rules)
+    told = [(one.alert.rule, one.alert.labels["gpu"], one.alert.value) for one in report.transitions]
+    assert sorted(told) == [("of-1h", "chat", 13.0), ("of-a", "chat", 11.0), ("of-b", "talk", 12.0)]
+    assert {tuple(one.alert.evidence) for one in report.transitions} == {("readings",)}
+    put(facts, served(8, "a", 14.0))
+    ended = look(facts, 8, *rules).transitions
+    assert sorted(one.alert.rule for one in ended if one.alert.state is State.resolved) == ["of-1h", "of-b"]
+
+
+def test_a_shared_query_that_fails_or_does_not_say_of_what_its_rows_are_fails_each_of_its_rules(facts: Store) -> None:
+    put(facts, [*served(9, "a", 11.0), *served(9, "b", 12.0)])
+    silent = look(facts, 9, *of_metrics("a", "b", sql=TOGETHER.replace("SELECT metric,", "SELECT")))
+    assert {name: "column metric says None" in told for name, told in silent.problems.items()} == {
+        "of-a": True, "of-b": True,
+    }  # fmt: skip
+    put(facts, served(8, "a", 11.0))
+    broken = look(facts, 8, *of_metrics("a", "b", sql=TOGETHER.replace("service_levels", "nowhere")))
+    assert set(broken.problems) == {"of-a", "of-b"}
+    assert broken.transitions == []

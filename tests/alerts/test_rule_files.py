@@ -77,10 +77,16 @@ def test_a_site_changes_some_keys_of_a_shipped_rule_and_ends_another(tmp_path: P
         ({"summary": None}, "summary"),
         ({"exclude": ["physics"]}, "labels with globs fit"),
         ({"extends": True}, "no rule 'own' is shipped"),
+        (
+            {"query": "pairs.sql", "parameters": {"limit": 1, "a": "x", "b": "y"}},
+            "takes several of a, b: one text fits",
+        ),
     ],
 )
 def test_a_rule_that_is_of_no_use_is_refused_naming_the_key(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
     content = {name: value for name, value in {**OWN, **changes}.items() if value is not None}
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "pairs.sql").write_text("SELECT {a:Array(String)} AS gpu, {b: Array(String)} AS value")
     with pytest.raises(AlertError) as error:
         load_rules(write(tmp_path / "own", content))
     assert says in str(error.value)
