@@ -1,8 +1,8 @@
 """`python -m bench.alert_engine`: an evaluation of 1,000 rules x 100 instances, and Prometheus with the same beside it.
 
 Rules ask `--metrics` metrics of 100 devices, half of which are above the threshold. Rules that ask the same share a
-query; with as many metrics as rules no two do. Ours reads from the store, Prometheus from a target that it scraped; both
-keep the states that come of it.
+query; with as many metrics as rules no two do. Ours reads from the store, Prometheus from a target that it scraped;
+both keep the states that come of it.
 """
 
 from __future__ import annotations
