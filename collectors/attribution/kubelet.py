@@ -78,7 +78,9 @@ class KubeletPods:
         status, body = self._get()
         if status in (401, 403):
             raise CollectorError(
-                self.url, f"refused ({status})", "Grant the agent's service account get on nodes/proxy"
+                self.url,
+                f"refused ({status})",
+                "Grant the agent's service account get on nodes/pods (before Kubernetes 1.33: nodes/proxy)",
             )
         if status != 200:
             raise CollectorError(self.url, f"answers {status}", "Is this the kubelet?")

@@ -126,8 +126,9 @@ def test_the_images_have_every_package_of_the_distribution_and_no_root() -> None
         extra = path.name.removesuffix(".Dockerfile")
         assert text.count(f"uv sync --frozen --no-install-project --extra {extra}\n") == 1
         assert extra in project["project"]["optional-dependencies"]
-        last = text.rpartition("FROM ")[2]
-        assert last.startswith("python:3.11-slim\n")
+        build, last = text.split("FROM ${PYTHON}")[1:]
+        assert "uv" in build
+        assert "uv" not in last
         assert re.findall(r"^USER (.*)$", last, re.M) == ["65532:65532"]
 
 
@@ -139,7 +140,7 @@ def test_a_kustomization_names_files_that_exist_and_all_of_them() -> None:
         }
         assert named == {one.name for one in path.parent.glob("*.yaml")} - {"kustomization.yaml"}
         images = {one["name"] for one in told.get("images", [])}
-        assert not images or images == {one["image"] for pod in PODS.values() for one in pod["containers"]}
+        assert images <= {one["image"] for pod in PODS.values() for one in pod["containers"]}
 
 
 def test_what_the_objects_name_is_there() -> None:
@@ -196,22 +197,6 @@ def test_the_agent_sees_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
         (REPO / "docs/kubernetes.md").read_text().split("It reads only:\n")[1].split("\nThe last")[0]
     )
     assert KINDS["ClusterRole", "gpuledger-watch"]["rules"] == needed["rules"]
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl here")
-def test_kustomize_builds_the_base_with_the_component(tmp_path: Path) -> None:
-    overlay = tmp_path / "kubernetes" / "overlay"
-    shutil.copytree(DEPLOY / "kubernetes", tmp_path / "kubernetes")
-    overlay.mkdir()
-    (overlay / "kustomization.yaml").write_text("resources: [../base]\ncomponents: [../components/nvidia-runtime]\n")
-    done = subprocess.run(["kubectl", "kustomize", overlay], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    made = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout)}
-    agent = made["DaemonSet", "gpuledger-agent"]["spec"]["template"]["spec"]
-    assert agent["runtimeClassName"] == "nvidia"
-    settings = next(one["configMap"]["name"] for one in agent["volumes"] if one["name"] == "settings")
-    assert ("ConfigMap", settings) in made
-    assert "image: gpuledger-" not in done.stdout
 
 
 def test_compose_names_what_is_there() -> None:

@@ -40,7 +40,7 @@ def test_the_token_is_read_anew_for_each_request(tmp_path: Path) -> None:
         kubelet = KubeletPods(server.url, token_file=token)
         assert len(kubelet.pods()) == 1
         server.token = "second"
-        with pytest.raises(CollectorError, match=r"refused \(401\).*nodes/proxy"):
+        with pytest.raises(CollectorError, match=r"refused \(401\).*nodes/pods"):
             kubelet.pods()
         token.write_text("second\n")
         assert len(kubelet.pods()) == 1

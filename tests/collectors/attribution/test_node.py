@@ -148,7 +148,7 @@ def test_a_kubelet_that_is_away_is_a_finding_and_nobody_is_in_breach(node: Node)
 def test_pods_that_nobody_can_name_are_a_finding_too(node: Node) -> None:
     node.pods.status = 403
     (finding,) = node.collect().rows["findings"]
-    assert "nodes/proxy" in finding["message"]
+    assert "nodes/pods" in finding["message"]
 
 
 def test_a_name_that_passes_to_a_new_pod_takes_nothing_with_it(node: Node) -> None:

@@ -1,0 +1,303 @@
+"""deploy/kubernetes, as kubectl renders it: every object is one that Kubernetes' API knows, pods may do no more than
+they need, and what their containers are told starts the real processes, which answer the probes beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import yaml
+
+from tests.collectors.attribution.kubelet_server import PodResourcesServer
+from tests.collectors.kubernetes.make import admitted, bound, node, pod
+from tests.collectors.kubernetes.server import NODES, PODS, serving
+from tests.conftest import REPO
+from tests.deploy.kubernetes_schemas import schema_of
+from warehouse.store import open_store
+
+FOLDER = REPO / "deploy" / "kubernetes"
+COMPONENTS = sorted(path.name for path in (FOLDER / "components").iterdir())
+USES = [(), *((name,) for name in COMPONENTS), tuple(name for name in COMPONENTS if name != "maintenance")]
+"""An overlay's components."""
+SETTINGS = "configMapGenerator: [{name: gpuledger-server, literals: [GPULEDGER_REPORTS=/etc/gpuledger/reports.yaml]}]"
+TOKEN = "a token of the tests"
+
+Object = dict[str, Any]
+Rendered = dict[tuple[str, str], Object]
+
+
+def no_kustomize() -> str:
+    """Why nothing can be rendered; empty: it can."""
+    if shutil.which("kubectl") is None:
+        return "no kubectl here"
+    done = subprocess.run(["kubectl", "version", "--client", "-o", "json"], capture_output=True, text=True, check=False)
+    version = json.loads(done.stdout or "{}").get("kustomizeVersion", "none")
+    return "" if version.startswith("v5") else f"kubectl has Kustomize {version}, not 5"
+
+
+pytestmark = pytest.mark.skipif(bool(no_kustomize()), reason=no_kustomize())
+
+
+@functools.cache
+def render(components: tuple[str, ...]) -> Rendered:
+    """What an overlay as in docs/deploy.md becomes."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(FOLDER, f"{folder}/kubernetes")
+        overlay = Path(folder, "kubernetes", "mine")
+        overlay.mkdir()
+        named = ", ".join(f"../components/{name}" for name in components)
+        (overlay / "kustomization.yaml").write_text(
+            f"namespace: gpuledger\nresources: [../base]\ncomponents: [{named}]\n{SETTINGS}\n"
+        )
+        done = subprocess.run(["kubectl", "kustomize", overlay], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout)}
+
+
+def pods(rendered: Rendered) -> dict[str, Object]:
+    found = {name: one["spec"]["template"]["spec"] for (_, name), one in rendered.items() if "template" in spec(one)}
+    return found | {name: one["spec"] for (kind, name), one in rendered.items() if kind == "Pod"}
+
+
+def spec(one: Object) -> Object:
+    found: Object = one.get("spec", {})
+    return found
+
+
+@pytest.mark.parametrize("components", USES, ids=lambda names: "+".join(names) or "base")
+def test_every_object_is_one_that_kubernetes_knows(components: tuple[str, ...]) -> None:
+    for (kind, name), found in render(components).items():
+        mistakes = [f"{one.instance_path}: {one.message}" for one in jsonschema_rs.iter_errors(schema_of(kind), found)]
+        assert mistakes == [], (kind, name)
+
+
+def test_the_schemas_know_a_mistake() -> None:
+    one = render(())["StatefulSet", "gpuledger-server"]
+    wrong = json.loads(json.dumps(one).replace('"readOnlyRootFilesystem"', '"readOnlyRootFileSystem"'))
+    (mistake,) = jsonschema_rs.iter_errors(schema_of("StatefulSet"), wrong)
+    assert "readOnlyRootFileSystem" in mistake.message
+
+
+@pytest.mark.parametrize("components", USES, ids=lambda names: "+".join(names) or "base")
+def test_a_pod_may_do_no_more_than_it_needs(components: tuple[str, ...]) -> None:
+    rendered = render(components)
+    for name, found in pods(rendered).items():
+        (container,) = found["containers"]
+        context = {**found.get("securityContext", {}), **container["securityContext"]}
+        assert context["readOnlyRootFilesystem"], name
+        assert not context["allowPrivilegeEscalation"], name
+        assert context["capabilities"] == {"drop": ["ALL"]}, name
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert set(container["resources"]["requests"]) == {"cpu", "memory"}, name
+        assert "memory" in container["resources"]["limits"], name
+        assert not container["image"].endswith(":latest"), name
+        assert container["image"].startswith("registry.example.org/"), name
+        hosts = {one for one in ("hostPID", "hostNetwork", "hostIPC") if found.get(one)}
+        paths = {one["hostPath"]["path"] for one in found["volumes"] if "hostPath" in one}
+        if name == "gpuledger-agent":
+            assert (hosts, paths) == ({"hostPID"}, {"/var/lib/kubelet/pod-resources", "/var/lib/gpuledger"})
+        else:
+            assert (hosts, paths) == (set(), set()), name
+            assert (context["runAsNonRoot"], context["runAsUser"]) == (True, 65532), name
+        for volume in found["volumes"]:
+            assert volume.get("secret", {}).get("defaultMode", 0) & 0o007 == 0, (name, volume)
+        asks_the_api = found.get("automountServiceAccountToken", True)
+        assert asks_the_api == (("ServiceAccount", found.get("serviceAccountName")) in rendered), name
+
+
+def test_roles_read_and_never_reach_into_a_node_but_with_old_kubelets() -> None:
+    for components, reaches in (((), False), (("old-kubelet",), True)):
+        roles = {name: one["rules"] for (kind, name), one in render(components).items() if kind == "ClusterRole"}
+        rules = [rule for found in roles.values() for rule in found]
+        assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+        named = {resource for rule in rules for resource in rule["resources"]}
+        assert "secrets" not in named
+        assert "*" not in named
+        assert ("nodes/proxy" in named) == reaches
+        assert "nodes/pods" in {resource for rule in roles["gpuledger-agent"] for resource in rule["resources"]}
+
+
+def test_what_an_overlay_sets_reaches_the_server() -> None:
+    rendered = render(())
+    (name,) = (name for kind, name in rendered if kind == "ConfigMap" and name.startswith("gpuledger-server"))
+    (container,) = pods(rendered)["gpuledger-server"]["containers"]
+    assert container["envFrom"] == [{"configMapRef": {"name": name, "optional": True}}]
+    server = render(("clickhouse",))["StatefulSet", "gpuledger-server"]
+    assert "volumeClaimTemplates" not in server["spec"]
+    (container,) = server["spec"]["template"]["spec"]["containers"]
+    given = {one["name"]: one for one in container["env"]}
+    assert given["GPULEDGER_STORE"]["value"].startswith("clickhouse://")
+    assert given["GPULEDGER_STORE_PASSWORD"]["valueFrom"]["secretKeyRef"]["name"] == "gpuledger-clickhouse"
+    assert container["livenessProbe"]["httpGet"]["path"] == "/ping"
+    maintained = render(("maintenance",))
+    assert maintained["StatefulSet", "gpuledger-server"]["spec"]["replicas"] == 0
+    volumes = pods(maintained)["gpuledger-maintenance"]["volumes"]
+    (claim,) = (one["persistentVolumeClaim"]["claimName"] for one in volumes if "persistentVolumeClaim" in one)
+    templates = render(())["StatefulSet", "gpuledger-server"]["spec"]["volumeClaimTemplates"]
+    assert claim == f"{templates[0]['metadata']['name']}-gpuledger-server-0"
+    runtime = pods(render(("nvidia-runtime",)))["gpuledger-agent"]["runtimeClassName"]
+    assert runtime == "nvidia"
+
+
+class Node:
+    """Runs containers' command lines here: mounts are folders below `folder`, ports are free ones."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports: dict[int, int] = {}
+        self.fields = {"spec.nodeName": "n1", "status.hostIP": "127.0.0.1"}
+        self.replaced: dict[str, str] = {"gpuledger.gpuledger.svc": "127.0.0.1"}
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def mounted(self, name: str, path: str) -> Path:
+        return self.folder / name / path.strip("/").replace("/", "-")
+
+    def here(self, name: str, container: Object, text: str) -> str:
+        """The text with this node's paths, names and ports, each put once."""
+        put = {one["mountPath"]: str(self.mounted(name, one["mountPath"])) for one in container["volumeMounts"]}
+        put |= self.replaced | {str(port): str(here) for port, here in self.ports.items()}
+        either = "|".join(re.escape(old) for old in put)
+        return re.sub(rf"({either})(?![\w-])", lambda match: put[match[1]], text)
+
+    def start(self, name: str, container: Object, **more: str) -> subprocess.Popen[str]:
+        for mount in container["volumeMounts"]:
+            self.mounted(name, mount["mountPath"]).mkdir(parents=True, exist_ok=True)
+        given = {
+            one["name"]: self.here(name, container, one["value"])
+            if "value" in one
+            else self.fields[one["valueFrom"]["fieldRef"]["fieldPath"]]
+            for one in container.get("env", [])
+        }
+        arguments = [self.here(name, container, one) for one in container["args"]]
+        environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ} | given | more
+        log = (self.folder / f"{name}.log").open("w")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gpuledger", *arguments], cwd=REPO, env=environment, stderr=log, text=True
+        )
+        self.processes.append(process)
+        return process
+
+    def passes(self, container: Object, probe: Object) -> bool:
+        """As a kubelet asks, which believes any certificate."""
+        (port,) = (one["containerPort"] for one in container["ports"] if one["name"] == probe["httpGet"]["port"])
+        scheme = probe["httpGet"].get("scheme", "HTTP").lower()
+        url = f"{scheme}://127.0.0.1:{self.ports[port]}{probe['httpGet']['path']}"
+        trust = ssl.create_default_context()
+        trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+        try:
+            with urllib.request.urlopen(url, timeout=10, context=trust) as answer:
+                return 200 <= answer.status < 400
+        except OSError:  # an HTTPError is one
+            return False
+
+    def said(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def end(self) -> None:
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait(30)
+
+
+@pytest.fixture
+def here() -> Iterator[Node]:
+    """In a short folder: a unix socket's path has at most 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="node-") as folder, contextlib.ExitStack() as stack:
+        found = Node(Path(folder))
+        stack.callback(found.end)
+        yield found
+
+
+def until(true: Callable[[], bool], here: Node, name: str, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert all(one.poll() is None for one in here.processes) and time.monotonic() < end, here.said(name)
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here to make a certificate with")
+def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_probes(here: Node) -> None:
+    rendered = render(())
+    server, agent, watch = (
+        pods(rendered)[f"gpuledger-{name}"]["containers"][0] for name in ("server", "agent", "watch")
+    )
+    here.ports = {8443: free_port(), 9108: free_port(), 10250: free_port()}
+
+    settings, tls = here.mounted("server", "/etc/gpuledger"), here.mounted("server", "/etc/gpuledger-tls")
+    for folder in (settings, tls):
+        folder.mkdir(parents=True)
+    (settings / "senders.yaml").write_text(f"senders: [{{name: agents, token: {TOKEN}}}]\n")
+    (settings / "sign-in.yaml").write_text("session_hours: 8\n")
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=gpuledger", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", tls / "tls.key", "-out", tls / "tls.crt"], check=True, capture_output=True)
+    here.start("server", server)
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        until(functools.partial(here.passes, server, server[probe]), here, "server")
+
+    for name, path in (("agent", "/etc/gpuledger-token"), ("watch", "/etc/gpuledger")):
+        here.mounted(name, path).mkdir(parents=True)
+        (here.mounted(name, path) / "token").write_text(TOKEN)
+        shutil.copy(tls / "tls.crt", here.mounted(name, path) / "ca.crt")
+    (text,) = (
+        one["data"]["agent.yaml"] for (kind, name), one in rendered.items() if name.startswith("gpuledger-agent-")
+    )
+    told = here.mounted("agent", "/etc/gpuledger")
+    told.mkdir()
+    (told / "agent.yaml").write_text(here.here("agent", agent, text))
+    kubelet = here.mounted("agent", "/var/lib/kubelet/pod-resources")
+    kubelet.mkdir()
+    pod_resources = PodResourcesServer(kubelet / "kubelet.sock").start()
+    try:
+        here.start("agent", agent)
+        for probe in ("livenessProbe", "readinessProbe"):
+            until(functools.partial(here.passes, agent, agent[probe]), here, "agent")
+    finally:
+        pod_resources.stop()
+
+    with serving() as (api, url):
+        api.apply(NODES, node())
+        api.apply(PODS, admitted(bound(pod("u"), 5), 6))
+        config = here.folder / "kubeconfig"
+        one = {"contexts": [{"name": "it", "context": {"cluster": "c", "user": "u"}}], "current-context": "it"}
+        config.write_text(yaml.safe_dump({**one, "clusters": [{"name": "c", "cluster": {"server": url}}],
+                                          "users": [{"name": "u", "user": {"token": "t"}}]}))  # fmt: skip
+        alive = [here.here("watch", watch, part) for part in watch["livenessProbe"]["exec"]["command"]]
+        assert subprocess.run(alive, capture_output=True, check=False).returncode != 0
+        process = here.start("watch", watch, KUBECONFIG=str(config))
+        until(lambda: subprocess.run(alive, capture_output=True, check=False).returncode == 0, here, "watch")
+        until(lambda: bool(api.watches()), here, "watch")
+        hour_ago = time.time() - 3600
+        process.terminate()
+        assert process.wait(30) == 0, here.said("watch")
+    for path in (here.mounted("watch", "/var/lib/gpuledger") / ".local/state/gpuledger").glob("watch-*"):
+        os.utime(path, (hour_ago, hour_ago))
+    assert subprocess.run(alive, capture_output=True, check=False).returncode != 0, "a watch that hangs is noticed"
+    here.end()
+    assert [one.returncode for one in here.processes] == [0, 0, 0], here.said("server") + here.said("agent")
+    with open_store(f"chdb://{here.mounted('server', '/var/lib/gpuledger')}/store") as store:
+        told = store.rows("SELECT toString(event) AS event, workload_id FROM events ORDER BY ts")
+    assert [row["event"] for row in told] == ["submitted", "started"]
