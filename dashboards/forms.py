@@ -18,8 +18,8 @@ from dash.development.base_component import Component
 
 from dashboards.languages import Language
 
-Kind = Literal["text", "number", "list"]
-"""What a field's text is to the API; a list stands in it with commas."""
+Kind = Literal["text", "number", "list", "boolean"]
+"""What a field's text is to the API; a list stands in it with commas, a boolean is `true` or `false`."""
 
 
 def form(
@@ -30,11 +30,14 @@ def form(
     body: Mapping[str, Any] | None = None,
     sure: str = "",
     shows: str = "",
+    then: str = "",
     small: bool = False,
 ) -> Component:
-    """api: method and path below /api/v1.   body: sent with the fields.   sure: asked before it is sent.
-    shows: the key of the answer that is told this once; the page is not drawn again then.   small: a button alone."""
-    told = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows}
+    """api: method and path below /api/v1; {name} in it is the text of that field.   body: sent with the fields.
+    sure: asked before it is sent.   shows: the key of the answer that is told this once; the page is not drawn again
+    then.   then: where to go instead of drawing the page again; {key} in it is of the answer.   small: a button alone.
+    """
+    told = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows, "then": then}
     return html.Form(
         [
             *fields,
@@ -48,16 +51,27 @@ def form(
 
 
 def field(
-    name: str, label: str, value: str = "", kind: Kind = "text", hint: str = "", secret: bool = False
+    name: str,
+    label: str,
+    value: str = "",
+    kind: Kind = "text",
+    hint: str = "",
+    secret: bool = False,
+    required: bool = False,
 ) -> Component:
     """A line of text; what is left empty is not sent."""
     made = dmc.PasswordInput if secret else dmc.TextInput
     return html.Div(
-        made(name=name, label=label, value=value, placeholder=hint, size="xs", autoComplete="new-password"
-             if secret else "off"),
+        made(name=name, label=label, value=value, placeholder=hint, size="xs", required=required, withAsterisk=False,
+             autoComplete="new-password" if secret else "off"),
         className="gl-act-field",
         **{"data-field": name, "data-kind": kind},
     )  # fmt: skip
+
+
+def elsewhere(name: str, id: str) -> Component:
+    """A field whose text stands in another element of the page, such as an editor."""
+    return html.Div(hidden=True, **{"data-field": name, "data-kind": "text", "data-of": id})
 
 
 def choice(name: str, label: str, options: Sequence[tuple[str, str]], kind: Kind = "text") -> Component:

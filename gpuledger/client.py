@@ -9,7 +9,8 @@ Answers are the documents that the server makes (dashboards.api.documents): deci
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -201,6 +202,67 @@ class Client:
         """A view's rows, page by page; values as JSON has them."""
         asked = {"period": period, "tenant": tenant, "columns": ",".join(columns)}
         return self._pages(dict[str, Any], f"/views/{_segment(name)}", **asked)
+
+    def saved_queries(self) -> Iterator[documents.SavedQueryDocument]:
+        """Your saved queries and those that are shared."""
+        return self._pages(documents.SavedQueryDocument, "/queries")
+
+    def saved_query(self, name: str, owner: str = "") -> documents.SavedQueryDocument:
+        """One of them, with its text."""
+        return self._get(documents.SavedQueryDocument, f"/queries/{_segment(name)}", owner=owner)
+
+    def save_query(
+        self, name: str, text: str, description: str = "", shared: bool = False, owner: str = ""
+    ) -> documents.SavedQueryDocument:
+        """Saves a query, or its next version."""
+        asked = {"text": text, "description": description, "shared": shared}
+        answer = self._asked("PUT", f"/queries/{_segment(name)}", json=asked, params=_given({"owner": owner}))
+        return self._read(documents.SavedQueryDocument, answer)
+
+    def delete_query(self, name: str, owner: str = "") -> documents.SavedQueryDocument:
+        """Deletes a query."""
+        answer = self._asked("DELETE", f"/queries/{_segment(name)}", params=_given({"owner": owner}))
+        return self._read(documents.SavedQueryDocument, answer)
+
+    def alerts(self, states: Sequence[str] = ("firing", "pending"), rule: str = "") -> Iterator[documents.Alert]:
+        """Alerts as they are, the worst first. states: of firing, pending, resolved, inactive."""
+        return self._pages(documents.Alert, "/alerts", state=list(states), rule=rule)
+
+    def alert(self, fingerprint: str) -> documents.AlertWithHistory:
+        """One alert, in whatever state, with its changes."""
+        return self._get(documents.AlertWithHistory, f"/alerts/{_segment(fingerprint)}")
+
+    def alert_history(self, rule: str = "", fingerprint: str = "") -> Iterator[documents.AlertChange]:
+        """Changes of alerts' states, the newest first."""
+        return self._pages(documents.AlertChange, "/alerts/history", rule=rule, fingerprint=fingerprint)
+
+    def alert_deliveries(self, rule: str = "", fingerprint: str = "") -> Iterator[documents.AlertDelivery]:
+        """Attempts to tell a target, the newest first."""
+        return self._pages(documents.AlertDelivery, "/alerts/deliveries", rule=rule, fingerprint=fingerprint)
+
+    def silences(self, past: bool = False) -> list[documents.Silence]:
+        """Silences in force and to come; with `past` those that are over too."""
+        return self._get(list[documents.Silence], "/alerts/silences", past=str(past).lower())
+
+    def add_silence(
+        self,
+        matchers: Mapping[str, Sequence[str]],
+        ends_at: datetime,
+        reason: str,
+        starts_at: datetime | None = None,
+    ) -> documents.Silence:
+        """Keeps alerts quiet whose labels fit. matchers: label to globs, all of which must fit."""
+        asked = {
+            "matchers": {label: list(globs) for label, globs in matchers.items()},
+            "ends_at": ends_at.isoformat(),
+            "starts_at": starts_at and starts_at.isoformat(),
+            "reason": reason,
+        }
+        return self._post(documents.Silence, "/alerts/silences", asked)
+
+    def end_silence(self, id: str) -> documents.Silence:
+        """Ends a silence now."""
+        return self._read(documents.Silence, self._asked("DELETE", f"/alerts/silences/{_segment(id)}"))
 
     def export_focus(self, month: str, out: Path, **options: str) -> Path:
         """Writes a month's FOCUS rows to a file that ends in .csv, .csv.gz or .parquet. options: tenant, which,

@@ -17,7 +17,7 @@ class AccessError(LedgerError):
 
 class Role(StrEnum):
     """admin: everything; finance: prices, invoices, credits; operator: the fleet, the close and silences; analyst: sees
-    everything, changes nothing; tenant: sees what its tenants have, nothing else."""
+    everything, changes nothing but its own saved queries; tenant: sees what its tenants have, nothing else."""
 
     admin = "admin"
     finance = "finance"
@@ -32,6 +32,7 @@ class Action(StrEnum):
     see = "see"
     see_fleet = "see_fleet"
     sql = "sql"
+    save_queries = "save_queries"
     issue = "issue"
     set_prices = "set_prices"
     set_budgets = "set_budgets"
@@ -49,7 +50,7 @@ class Scope(StrEnum):
     sql = "sql"
 
 
-_SEES = frozenset({Action.see, Action.see_fleet, Action.sql})
+_SEES = frozenset({Action.see, Action.see_fleet, Action.sql, Action.save_queries})
 MAY: dict[Role, frozenset[Action]] = {
     Role.admin: frozenset(Action),
     Role.finance: _SEES | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit},
@@ -62,6 +63,7 @@ SCOPE_OF: dict[Action, Scope] = {
     Action.see_fleet: Scope.read,
     Action.see_audit: Scope.read,
     Action.sql: Scope.sql,
+    Action.save_queries: Scope.write,
     Action.issue: Scope.write,
     Action.set_prices: Scope.write,
     Action.set_budgets: Scope.write,

@@ -82,6 +82,8 @@ def asks(action: Action) -> Any:
 See = Annotated[Caller, asks(Action.see)]
 SeeFleet = Annotated[Caller, asks(Action.see_fleet)]
 SeeAudit = Annotated[Caller, asks(Action.see_audit)]
+AskSql = Annotated[Caller, asks(Action.sql)]
+SaveQueries = Annotated[Caller, asks(Action.save_queries)]
 Issue = Annotated[Caller, asks(Action.issue)]
 SetPrices = Annotated[Caller, asks(Action.set_prices)]
 SetBudgets = Annotated[Caller, asks(Action.set_budgets)]

@@ -482,6 +482,19 @@ class ViewDocument(Document):
     columns: list[ViewColumn]
 
 
+class SavedQueryDocument(Document):
+    """shared: whether others who may ask SQL see it.   changed_by: its owner, or an admin."""
+
+    owner: str
+    name: str
+    text: str
+    description: str
+    shared: bool
+    created_at: Instant
+    changed_at: Instant
+    changed_by: str
+
+
 class TokenDocument(Document):
     id: str
     name: str
@@ -519,3 +532,53 @@ class Me(Document):
     tenants: list[str] | None
     scopes: list[str]
     may: list[str]
+
+
+class ObjectiveStatus(Document):
+    """A series of an objective at an instant (docs/slo.md). good, bad, missing: in `unit`. An objective of which
+    nothing is known has one row without a tenant. burning: fast, medium, slow or empty."""
+
+    objective: str
+    kind: str
+    unit: str
+    cluster: str
+    tenant: str
+    subject: str
+    owner: str
+    target: float
+    window_seconds: int
+    measured_until: Instant | None
+    good: float
+    bad: float
+    missing: float
+    sli: float | None
+    coverage: float | None
+    budget_left: float | None
+    state: str
+    burn_5m: float | None
+    burn_30m: float | None
+    burn_1h: float | None
+    burn_6h: float | None
+    burn_3d: float | None
+    burning: str
+
+
+class Episode(Document):
+    """A stretch in which a workload was disturbed (docs/interference.md). ended_at: null while it lasts.
+    neighbours: what it was beside; null: another tenant's workload."""
+
+    cluster: str
+    workload_id: str
+    service: str
+    tenant: str
+    started_at: Instant
+    raised_at: Instant
+    disturbed_until: Instant
+    ended_at: Instant | None
+    disturbed_windows: int
+    mean_slowdown: float | None
+    max_slowdown: float | None
+    lost_gpu_seconds: float | None
+    grade: str
+    channels: list[str]
+    neighbours: list[str | None]

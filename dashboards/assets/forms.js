@@ -6,14 +6,23 @@
   function values(form) {
     var body = JSON.parse(form.dataset.body || "{}");
     form.querySelectorAll("[data-field]").forEach(function (field) {
-      var input = field.querySelector("input, select, textarea");
-      var text = input ? input.value.trim() : "";
+      var of = field.dataset.of;
+      var input = of ? document.getElementById(of) : field.querySelector("input, select, textarea");
+      var text = input ? (of ? input.value : input.value.trim()) : "";
       if (!text) return;
       var kind = field.dataset.kind;
       var listed = text.split(",").map(function (one) { return one.trim(); }).filter(Boolean);
-      body[field.dataset.field] = kind === "number" ? Number(text) : kind === "list" ? listed : text;
+      body[field.dataset.field] = kind === "number" ? Number(text) : kind === "list" ? listed
+        : kind === "boolean" ? text === "true" : text;
     });
     return body;
+  }
+
+  // The keys of a template in braces, filled in.
+  function filled(template, values) {
+    return template.replace(/\{(\w+)\}/g, function (_, key) {
+      return encodeURIComponent(values[key] == null ? "" : values[key]);
+    });
   }
 
   async function ask(method, path, body) {
@@ -39,9 +48,10 @@
     said.textContent = "";
     button.disabled = true;
     try {
-      var answer = await ask(parts[0], parts[1], values(form));
+      var sent = values(form), answer = await ask(parts[0], filled(parts[1], sent), sent);
       if (!form.dataset.shows) {
-        location.reload();
+        if (form.dataset.then) location.assign(filled(form.dataset.then, answer));
+        else location.reload();
         return;
       }
       said.classList.add("gl-secret");

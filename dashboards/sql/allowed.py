@@ -43,7 +43,7 @@ SYSTEM = frozenset(
      "system.data_type_families", "system.time_zones", "system.settings", "system.keywords", "system.parts",
      "information_schema.tables", "information_schema.columns", "information_schema.schemata"}
 )  # fmt: skip
-SECRET = frozenset({"access_users", "access_tokens"})
+SECRET = frozenset({"access_users", "access_tokens", "saved_queries"})
 """Tables that nobody reads by SQL, whoever they are."""
 AUDIT = frozenset({"audit"})
 

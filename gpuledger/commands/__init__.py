@@ -29,6 +29,7 @@ COMMANDS = (
     "interference",
     "acceptance",
     "sql",
+    "queries",
     "users",
     "tokens",
 )

@@ -30,7 +30,11 @@ def register(app: typer.Typer) -> None:
 
 
 def sql(
-    statement: Annotated[str, typer.Argument(help="The statement; - reads it from standard input.")],
+    statement: Annotated[
+        str | None, typer.Argument(help="The statement; - reads it from standard input.", show_default=False)
+    ] = None,
+    saved: Annotated[str, typer.Option("--saved", metavar="NAME", help="A saved query instead.")] = "",
+    owner: Annotated[str, typer.Option(help="Whose query of that name.", show_default="yours, else a shared one")] = "",
     store: options.Store = "",
     fmt: options.OutputFormat = options.Format.table,
     as_format: Annotated[str, typer.Option("--as", help="Any of ClickHouse's formats, such as Parquet.")] = "",
@@ -39,13 +43,20 @@ def sql(
     token_file: remote.TokenFile = None,
 ) -> None:
     """Ask the views and tables in SQL; reads only."""
-    text = sys.stdin.read() if statement == "-" else statement
+    if (statement is None) != bool(saved):
+        raise LedgerError("sql", "wants a statement, or --saved NAME instead", "See: gpuledger queries list")
+    text = sys.stdin.read() if statement == "-" else statement or ""
     wanted = as_format or FORMATS[fmt]
     if url:
+        if saved:
+            with remote.client(url, token_file) as client:
+                text = client.saved_query(saved, owner).text
         _write(_from_server(url, token_file, text, wanted), out)
         return
     with open_store(store) as opened:
         migrate(opened)
+        if saved:
+            text = _saved(opened, saved, owner)
         if isinstance(opened, EmbeddedStore):
             _write(_embedded(opened, text, wanted), out)
         elif as_format or out:
@@ -53,6 +64,13 @@ def sql(
         else:
             rows = opened.rows(text, settings={"readonly": 1, "max_execution_time": SECONDS})
             print_rows(rows, list(rows[0]) if rows else (), fmt)
+
+
+def _saved(store: Store, name: str, owner: str) -> str:
+    from dashboards.sql.saved import saved_query
+    from gpuledger.commands.tokens import local_admin
+
+    return saved_query(store, local_admin(""), name, owner).text
 
 
 def _embedded(store: Store, text: str, wanted: str) -> Iterator[bytes]:

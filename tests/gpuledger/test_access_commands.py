@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from alerts.rule_files import SHIPPED
 from gpuledger.cli import app
-from gpuledger.commands import sql, tokens, users
+from gpuledger.commands import queries, sql, tokens, users
 from tests.alerts.test_prometheus import PROMTOOL, promtool
 from tests.conftest import REPO
 from tests.dashboards.site import fill
@@ -29,7 +29,7 @@ BY_TENANT = "SELECT tenant, sum(consumed_quantity) AS gpu_hours FROM v_charges G
 
 
 def run(*arguments: str, typed: str | None = None) -> Result:
-    for module in (sql, tokens, users):
+    for module in (sql, queries, tokens, users):
         if module.__name__.rpartition(".")[2] not in {
             one.name for one in (*app.registered_groups, *app.registered_commands)
         }:
@@ -113,6 +113,23 @@ def test_sql_that_is_of_no_use_is_one_line(store: str, statement: str, says: str
     assert says in refused("sql", statement, "--store", store)
 
 
+def test_a_query_is_saved_run_shown_and_deleted(store: str) -> None:
+    where = ("--store", store)
+    assert run("queries", "list", *where).stderr.startswith("no saved queries yet")
+    save = ("queries", "save", "hours", "-", "--description", "GPU-hours", "--author", "ann", *where)
+    assert "query 'hours' of ann is saved." in run(*save, typed=BY_TENANT).stderr
+    assert run("sql", "--saved", "hours", "--format", "csv", *where).stdout.endswith('"speech",48\n"vision",48\n')
+    assert run("queries", "show", "hours", *where).stdout == BY_TENANT + "\n"
+    (one,) = json.loads(run("queries", "list", "--format", "json", *where).stdout)
+    assert (one["owner"], one["shared"], one["text"]) == ("ann", False, BY_TENANT)
+    assert "none of that name" in refused("sql", "--saved", "days", *where)
+    assert "instead" in refused("sql", "SELECT 1", "--saved", "hours", *where)
+    assert "instead" in refused("sql", *where)
+    assert "is not there" in refused("queries", "delete", "hours", "--author", "bob", *where)
+    assert run("queries", "delete", "hours", "--owner", "ann", *where).exit_code == 0
+    assert "none of that name" in refused("queries", "show", "hours", *where)
+
+
 def test_users_are_added_changed_and_listed(store: str, tmp_path: Path) -> None:
     where = ("--store", store, "--author", "root")
     assert run("users", "list", "--store", store).stderr.startswith("no users yet")
@@ -162,6 +179,10 @@ def test_a_server_answers_the_same_to_a_token(token: Path, url: str) -> None:
     where = ("--url", url, "--token-file", str(token))
     assert run("sql", BY_TENANT, *where, "--format", "csv").stdout.endswith('"speech",48\n"vision",48\n')
     assert "reads only" in refused("sql", "DROP TABLE samples", *where)
+    assert run("queries", "save", "hours", BY_TENANT, "--shared", *where).exit_code == 0
+    assert run("sql", "--saved", "hours", *where, "--format", "csv").stdout.endswith('"speech",48\n"vision",48\n')
+    assert run("queries", "show", "hours", *where).stdout == BY_TENANT + "\n"
+    assert "of root is deleted" in run("queries", "delete", "hours", *where).stderr
     assert (
         run("users", "add", "zoe", "--role", "analyst", "--password-file", "-", *where, typed=PASSWORD).exit_code == 0
     )

@@ -1,4 +1,5 @@
-"""SQL from a page: a statement in the URL (`?sql=`), what it may ask beside it, its answer as a table and a chart."""
+"""SQL from a page: a statement in the URL (`?sql=`, or `?saved=` a query's name), what it may ask beside it, its answer
+as a table and a chart."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from dashboards.pages.explore.answer import SECONDS, answer_of, chart_of
+from dashboards.pages.explore.kept import chosen, saved_part
 from dashboards.registry import Ask, Page
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
@@ -29,19 +31,25 @@ FORMATS = (("CSV", "CSVWithNames"), ("Parquet", "Parquet"))
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
-    sql = filters.more.get("sql", "")
+    sql = _statement(store, filters)
     return parts.page(
         parts.titles(replace(filters, period=None), words, words("explore.title")),
-        parts.split(_editor_card(sql, filters, words), _schema_card(store, words)),
+        parts.split(_editor_card(store, sql, filters, words), _schema_card(store, words)),
         _result_card(sql, filters, words) if sql else None,
     )
+
+
+def _statement(store: Store, filters: Filters) -> str:
+    """The URL's own, or that of the saved query that it names; empty: none."""
+    found = chosen(store, filters)
+    return filters.more.get("sql", "") or (found.text if found else "")
 
 
 def example(name: str) -> str:
     return (Path(__file__).parent / "examples" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def _editor_card(sql: str, filters: Filters, words: Language) -> Component:
+def _editor_card(store: Store, sql: str, filters: Filters, words: Language) -> Component:
     return parts.card(
         words("explore.statement"),
         words("explore.statement_is", seconds=SECONDS),
@@ -62,6 +70,7 @@ def _editor_card(sql: str, filters: Filters, words: Language) -> Component:
             ],
             className="gl-run",
         ),
+        *saved_part(store, filters, words),
         html.H3(words("explore.examples"), className="gl-sub"),
         html.Ul(
             [
@@ -107,9 +116,9 @@ def _result_card(sql: str, filters: Filters, words: Language) -> Component:
 
 def result(store: Store, filters: Filters, words: Language) -> Component:
     """Runs the URL's statement, as whoever is here may."""
-    sql = filters.more.get("sql", "")
     try:
         current().require(Action.sql)
+        sql = _statement(store, filters)
         found = answer_of(store, current(), sql)
     except LedgerError as error:
         return _refused(error, words)

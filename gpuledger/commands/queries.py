@@ -1,0 +1,123 @@
+"""`gpuledger queries`: saved queries: list, show, save, delete. `gpuledger sql --saved NAME` runs one."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from gpuledger import options, remote
+from gpuledger.commands.tokens import Author, local_admin
+from gpuledger.output import print_json, print_rows, say
+from warehouse.store import migrate, open_store
+
+queries = typer.Typer(no_args_is_help=True)
+COLUMNS = ("name", "owner", "shared", "description", "changed_at", "changed_by")
+
+Name = Annotated[str, typer.Argument(help="Of the query.")]
+Owner = Annotated[str, typer.Option(help="Whose it is.", show_default="you")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(queries, name="queries", help="Saved queries: list, show, save and delete them.")
+
+
+@queries.command("list")
+def list_(
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+    url: remote.Url = "",
+    token_file: remote.TokenFile = None,
+) -> None:
+    """Yours and those that are shared; of a store that is opened, all."""
+    if url:
+        with remote.client(url, token_file) as client:
+            found = [vars(one) for one in client.saved_queries()]
+    else:
+        from dashboards.sql.saved import saved_queries
+
+        with open_store(store) as opened:
+            migrate(opened)
+            found = [vars(one) for one in saved_queries(opened, local_admin(""))]
+    if not found and fmt is options.Format.table:
+        say("no saved queries yet. Next: gpuledger queries save NAME STATEMENT")
+        return
+    print_rows(found, COLUMNS if fmt is options.Format.table else (*COLUMNS, "created_at", "text"), fmt)
+
+
+@queries.command("show")
+def show(
+    name: Name,
+    owner: Annotated[str, typer.Option(help="Whose it is.", show_default="yours, else a shared one")] = "",
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+    url: remote.Url = "",
+    token_file: remote.TokenFile = None,
+) -> None:
+    """A query's text, or with --format json all that is known of it."""
+    if url:
+        with remote.client(url, token_file) as client:
+            found = vars(client.saved_query(name, owner))
+    else:
+        from dashboards.sql.saved import saved_query
+
+        with open_store(store) as opened:
+            migrate(opened)
+            found = vars(saved_query(opened, local_admin(""), name, owner))
+    if fmt is options.Format.json:
+        print_json(found)
+    elif fmt is options.Format.csv:
+        print_rows([found], (*COLUMNS, "created_at", "text"), fmt)
+    else:
+        typer.echo(found["text"], nl=not found["text"].endswith("\n"))
+
+
+@queries.command("save")
+def save(
+    name: Name,
+    statement: Annotated[str, typer.Argument(help="The statement; - reads it from standard input.")],
+    description: Annotated[str, typer.Option(help="What it answers.")] = "",
+    shared: Annotated[bool, typer.Option("--shared/--private", help="Whether others see it.")] = False,
+    owner: Owner = "",
+    author: Author = "",
+    store: options.Store = "",
+    url: remote.Url = "",
+    token_file: remote.TokenFile = None,
+) -> None:
+    """Save a query, or its next version; the same again changes nothing."""
+    text = sys.stdin.read() if statement == "-" else statement
+    if url:
+        with remote.client(url, token_file) as client:
+            whose = client.save_query(name, text, description, shared, owner).owner
+    else:
+        from dashboards.sql.saved import save_query
+
+        with open_store(store) as opened:
+            migrate(opened)
+            who = local_admin(author)
+            whose = save_query(opened, who, datetime.now(UTC), name, text, description, shared, owner).owner
+    say(f"query {name!r} of {whose} is saved{', and shared' if shared else ''}. Next: gpuledger sql --saved {name!r}")
+
+
+@queries.command("delete")
+def delete(
+    name: Name,
+    owner: Owner = "",
+    author: Author = "",
+    store: options.Store = "",
+    url: remote.Url = "",
+    token_file: remote.TokenFile = None,
+) -> None:
+    """Delete a query."""
+    if url:
+        with remote.client(url, token_file) as client:
+            whose = client.delete_query(name, owner).owner
+    else:
+        from dashboards.sql.saved import delete_query
+
+        with open_store(store) as opened:
+            migrate(opened)
+            whose = delete_query(opened, local_admin(author), datetime.now(UTC), name, owner).owner
+    say(f"query {name!r} of {whose} is deleted")
