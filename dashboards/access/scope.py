@@ -27,23 +27,39 @@ IDLE_CONNECTIONS = 4
 """That are kept for one scope."""
 SCOPES_KEPT = 32
 OPEN = frozenset(
-    {"schema_migrations", "close_runs", "closed_hours", "rate_cards", "tenant_mappings", "energy_settings", "budgets",
-     "devices", "voided_invoices", "alert_runs"}
+    {"close_runs", "closed_hours", "rate_cards", "tenant_mappings", "energy_settings", "budgets", "devices",
+     "voided_invoices", "alert_runs", "slo_files", "slo_hours", "slo_measured", "interference_hours"}
 )  # fmt: skip
-"""Tables without a tenant whose rows our SQL needs to make sense of a tenant's own; none is handed out as it is."""
+"""Tables without a tenant whose rows our SQL needs to make sense of a tenant's own; none is handed out as it is. (Not
+schema_migrations: the view `sees_all` knows a tenant's connection by its seeing none of them, and others name nobody.)
+"""
 _MINE = "tenant IN ({tenants})"
 _HELD = "SELECT cluster, device_id FROM allocations WHERE tenant IN ({tenants})"
 _PAID = f"SELECT cluster, allocation_id FROM allocations WHERE {_MINE}"
-_OTHERS = f"SELECT cluster, allocation_id FROM merge(currentDatabase(), '^allocations$') WHERE NOT ({_MINE})"
+_ALL = "merge(currentDatabase(), '^allocations$')"
 """By way of `merge`, which no filter reaches: under its own, `allocations` would hold nobody else's."""
+_OTHERS = f"SELECT cluster, allocation_id FROM {_ALL} WHERE NOT ({_MINE})"
+_RUN = f"SELECT cluster, workload_id FROM allocations WHERE {_MINE}"
+_RUN_BY_OTHERS = f"SELECT cluster, workload_id FROM {_ALL} WHERE NOT ({_MINE})"
+_TOLD_AS = "if(told_tenant = '', tenant, told_tenant)"
 FILTERS: Mapping[str, str] = {
     "samples": f"(cluster, device_id) IN ({_HELD})",
     "metrics": f"(cluster, device_id) IN ({_HELD})",
     "events": f"(cluster, allocation_id) IN ({_PAID}) OR ({_MINE} AND (cluster, allocation_id) NOT IN ({_OTHERS}))",
     "alert_transitions": "JSONExtractString(labels, 'tenant') IN ({tenants})",
-}
-"""Rules of tables that have no column `tenant`, or for which it is not enough: an event's is as the source told it, and
-the mapping may make somebody else pay."""
+    "interference_samples":
+        f"(cluster, workload_id) IN ({_RUN}) OR ({_MINE} AND (cluster, workload_id) NOT IN ({_RUN_BY_OTHERS}))",
+    "slo_points":
+        f"({_MINE} OR tenant IN (SELECT {_TOLD_AS} FROM allocations WHERE {_MINE})) "
+        f"AND tenant NOT IN (SELECT {_TOLD_AS} FROM {_ALL} WHERE NOT ({_MINE}))",
+    "slo_definitions":
+        "definition IN (SELECT definition FROM slo_points) "
+        "OR (NOT match('', tenant) AND arrayExists(mine -> match(mine, tenant), [{tenants}]))",
+}  # fmt: skip
+"""Rules of tables that have no column `tenant`, or for which it is not enough: in events, windows and series it is as
+the source told it, and the mapping may make somebody else pay. A series under a name for which others pay, too, is no
+tenant's to see. An objective is a tenant's if it has a series of it, or names it (and not everybody).
+"""
 
 
 class ScopedStore(Store):

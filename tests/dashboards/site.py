@@ -17,6 +17,9 @@ import yaml
 
 from alerts import journal
 from alerts.journal import Run
+from alerts.slo.applied import apply_objectives
+from alerts.slo.measure import measure
+from alerts.slo.objectives import parse_objectives
 from alerts.state import Alert, State, fingerprint
 from billing.accounts.budget_file import apply_budgets, parse_budgets
 from billing.accounts.credits import Credit, add_credit
@@ -117,6 +120,35 @@ def fill(store: Store) -> None:
     issue_all(store, parse_month("2026-10", "UTC"), NOW, actor="test")
 
 
+PROMISES = (
+    {"name": "main-wait", "kind": "queue_wait", "match": {"queue": "main"}, "within": "5m", "target": "0.9"},
+    {"name": "vision-chat", "kind": "error_rate", "match": {"tenant": "vision"}, "target": "0.9"},
+    {"name": "speech-success", "kind": "job_success", "match": {"tenant": "speech"}, "target": "0.9"},
+    {"name": "speech-chat", "kind": "error_rate", "match": {"tenant": "spee*"}, "owner": "4711", "target": "0.9"},
+    {"name": "elsewhere", "kind": "queue_wait", "match": {"queue": "4711"}, "within": "5m", "target": "0.9"},
+)
+"""For whoever waits in `main`; for each tenant one of which nothing is known; and one for a queue that nobody uses."""
+
+
+def promise(store: Store) -> None:
+    """Objectives in force, measured; on the 2nd each tenant's workload disturbs the other's for seven minutes."""
+    apply_objectives(store, parse_objectives({"objectives": list(PROMISES)}), "test", "", NOW)
+    measure(store, datetime(2026, 10, 4, tzinfo=UTC), NOW)
+    columns = (
+        "run, hour, at, window_seconds, cluster, workload_id, service, tenant, identity, gpus, state, neighbours, "
+        "neighbour_identities, slowdown, disturbed"
+    )
+    rows = [
+        f"(1, '2026-10-02 05:00:00', '2026-10-02 05:{minute}:00', 60, 'c1', 'w-{tenant}', 'chat', '{tenant}', "
+        f"'{tenant}-train', 1, "
+        + (f"'shared', ['w-{other}'], ['{other}-train'], 2, 1)" if minute < 27 else "'exclusive', [], [], 1, 0)")
+        for tenant, other in (("vision", "speech"), ("speech", "vision"))
+        for minute in range(20, 45)
+    ]
+    store.command(f"INSERT INTO interference_samples ({columns}) VALUES {', '.join(rows)}")
+    store.command("INSERT INTO interference_hours (hour, run) VALUES ('2026-10-02 05:00:00', 1)")
+
+
 def _idle(tenant: str) -> journal.Transition:
     labels = {"alertname": "idle-holder", "severity": "warning", "tenant": tenant, "workload_id": f"w-{tenant}"}
     key = fingerprint("idle-holder", [("of", tenant)])
@@ -129,6 +161,7 @@ def site(folder: Path, access: AccessSettings | None = None) -> Iterator[Site]:
     """The server, in a thread; sign-in is asked for unless `access` says otherwise."""
     with fresh_store(folder / "store") as store:
         fill(store)
+        promise(store)
         tokens = {}
         for role in ROLES:
             roles, tenants = ([role], ()) if role not in ("vision", "speech") else (["tenant"], (role,))

@@ -11,7 +11,6 @@ from dash.development.base_component import Component
 
 from alerts.slo.status import BURNING, SeriesStatus, slo_status
 from dashboards import figures, grids, parts, states
-from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, percent
 from dashboards.languages import Language
@@ -193,5 +192,4 @@ PAGE = Page(
     icon="M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18zM12 16.500a4.500 4.500 0 1 0 0-9 4.500 4.500 0 0 0 0 9zM12 12h.01",
     callbacks=callbacks,
     filters=("tenant", "cluster"),
-    action=Action.see_fleet,
 )

@@ -121,7 +121,7 @@ def _aggressors_card(named: Sequence[Aggressor], of: Mapping[str, str], filters:
     ]
     rows = [
         {
-            "name": one.aggressor,
+            "name": _named(one.aggressor, words),
             "href": _to_workload(of.get(one.aggressor, one.aggressor), filters),
             "victim": one.victim,
             "verdict": words(f"slo.{one.verdict}"),
@@ -133,6 +133,11 @@ def _aggressors_card(named: Sequence[Aggressor], of: Mapping[str, str], filters:
     content = grids.grid(columns, rows, words, "slo-aggressors") if rows else states.nothing_here(words("slo.nobody"))
     return parts.card(words("slo.aggressors"), words("slo.aggressors_is"), content,
                       class_name="gl-table-card" if rows else "")  # fmt: skip
+
+
+def _named(neighbour: str, words: Language) -> str:
+    """A tenant's connection names its own workloads alone."""
+    return neighbour or words("slo.somebody_elses")
 
 
 def _to_workload(workload: str, filters: Filters) -> str | None:
@@ -163,7 +168,7 @@ def _episodes_card(episodes: Rows, filters: Filters, words: Language) -> Compone
             "lost": None if row["lost_gpu_seconds"] is None else row["lost_gpu_seconds"] / 3600,
             "channels": ", ".join(words.of(f"slo.channel_{name}", name) for name in row["channels"]) or UNKNOWN,
             "grade": words.of(f"slo.grade_{row['grade']}", row["grade"]),
-            "neighbours": ", ".join(row["neighbours"]),
+            "neighbours": ", ".join(_named(name, words) for name in row["neighbours"]),
         }
         for row in episodes[:MOST]
     ]

@@ -148,9 +148,11 @@ def test_interference_is_an_episode_with_a_victim_that_leads_to_its_workload(hou
     assert "unknown, not quiet" in text
 
 
-def test_objectives_are_of_the_fleet(house: Store) -> None:
+def test_objectives_of_a_tenant_are_its_own(house: Store) -> None:
     with Stores(house).lend(TENANT) as store:
-        assert "Not for you to see" in str(show(store, TENANT, "/slo", MONTH).page)
+        page = str(show(store, TENANT, "/slo", f"?{DAY}").page)
+    assert "main-wait" in page
+    assert "vision" in page and "speech" not in page
 
 
 def test_queues_say_what_the_view_of_waits_says(house: Store) -> None:
