@@ -211,6 +211,19 @@ class EmbeddedStore(Store):
         self._lock_file = None
 
 
+def _password() -> str:
+    """GPULEDGER_STORE_PASSWORD, else the first line of the file GPULEDGER_STORE_PASSWORD_FILE."""
+    file = os.environ.get("GPULEDGER_STORE_PASSWORD_FILE", "")
+    if not file or "GPULEDGER_STORE_PASSWORD" in os.environ:
+        return os.environ.get("GPULEDGER_STORE_PASSWORD", "")
+    try:
+        return Path(file).read_text(encoding="utf-8").partition("\n")[0]
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"GPULEDGER_STORE_PASSWORD_FILE {file}", f"cannot be read ({error})", "It holds a password"
+        ) from error
+
+
 class ServerStore(Store):
     """A ClickHouse server over HTTP."""
 
@@ -223,7 +236,7 @@ class ServerStore(Store):
             "host": parts.hostname or "localhost",
             "port": parts.port or (8443 if parts.scheme == "clickhouses" else 8123),
             "username": parts.username or "default",
-            "password": parts.password or os.environ.get("GPULEDGER_STORE_PASSWORD", ""),
+            "password": parts.password or _password(),
             "secure": parts.scheme == "clickhouses",
         }
         self._full_url = url

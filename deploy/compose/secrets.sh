@@ -5,11 +5,12 @@ cd "$(dirname "$0")"
 umask 077
 mkdir -p secrets
 random() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
-[ -e .env ] || printf 'GPULEDGER_STORE_PASSWORD=%s\nGRAFANA_PASSWORD=%s\n' "$(random)" "$(random)" > .env
-[ -e secrets/agent-token ] || random > secrets/agent-token
+for name in store-password grafana-password agent-token; do
+    [ -e "secrets/$name" ] || random > "secrets/$name"
+done
 [ -e secrets/senders.yaml ] || printf 'senders:\n  - {name: agents, token_sha256: %s}\n' \
     "$(tr -d '\n' < secrets/agent-token | sha256sum | cut -d' ' -f1)" > secrets/senders.yaml
 [ -e secrets/sign-in.yaml ] || printf 'session_hours: 8\n' > secrets/sign-in.yaml
 [ -e secrets/metrics-token ] || : > secrets/metrics-token
 # The containers' users are not this one: files are readable, the folder is not.
-chmod 644 secrets/senders.yaml secrets/sign-in.yaml secrets/metrics-token
+chmod 644 secrets/senders.yaml secrets/sign-in.yaml secrets/*-password secrets/metrics-token

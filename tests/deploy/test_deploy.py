@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from compose_spec import PyCompose
 
 from alerts.routing import load_routing
 from collectors.agent.settings import read_settings
@@ -117,6 +118,17 @@ def test_systemd_finds_nothing_wrong_with_a_unit(unit: Path, tmp_path: Path) -> 
     assert (done.returncode, done.stderr.replace(str(copy), "")) == (0, "")
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+@pytest.mark.parametrize(("name", "tenths"), [("gpuledger-server", 11), ("gpuledger-agent", 20)])
+def test_a_unit_is_no_more_exposed_than_it_was(name: str, tenths: int) -> None:
+    """In systemd's own measure, 0 to 10; the agent reads /dev/kmsg, /proc and devices."""
+    command = ["systemd-analyze", "security", "--offline=true", f"--threshold={tenths}"]
+    done = subprocess.run(
+        [*command, DEPLOY / "systemd" / f"{name}.service"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_images_have_every_package_of_the_distribution_and_no_root() -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text())
     for path in DOCKERFILES:
@@ -199,6 +211,36 @@ def test_the_agent_sees_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KINDS["ClusterRole", "gpuledger-watch"]["rules"] == needed["rules"]
 
 
+def test_compose_s_file_is_what_its_specification_allows() -> None:
+    text = (DEPLOY / "compose" / "compose.yaml").read_text()
+    # Docker's own word, where the library knows addresses alone.
+    text = text.replace("host-gateway", "172.17.0.1")
+    PyCompose.from_yaml(text).validate()
+    for right, wrong in (("cap_drop:", "cap_dorp:"), ("{source: routing,", "{source: rooting,")):
+        with pytest.raises(ValueError, match=wrong.strip("{:,").rpartition(" ")[2]):
+            PyCompose.from_yaml(text.replace(right, wrong, 1)).validate()
+
+
+def test_no_service_of_compose_has_a_secret_where_inspect_shows_it() -> None:
+    for name, service in COMPOSE["services"].items():
+        for key, value in service.get("environment", {}).items():
+            assert not re.search("PASSWORD|TOKEN|SECRET|KEY", key) or str(value).startswith("/run/secrets/"), (
+                name,
+                key,
+            )
+        assert "$" not in json.dumps(service), "nothing comes from the shell of whoever starts it"
+
+
+def test_compose_starts_services_after_what_they_need_and_knows_their_health() -> None:
+    services = COMPOSE["services"]
+    for name, service in services.items():
+        assert service["healthcheck"]["test"][0] == "CMD", name
+        for other, how in service.get("depends_on", {}).items():
+            assert how == {"condition": "service_healthy"}, (name, other)
+        asked = {match for value in service.get("environment", {}).values() for match in re.findall(r"\w+", str(value))}
+        assert asked & set(services) <= set(service.get("depends_on", ())) | {name, "gpuledger"}, name
+
+
 def test_compose_names_what_is_there() -> None:
     folder = DEPLOY / "compose"
     for one in COMPOSE["configs"].values():
@@ -206,7 +248,8 @@ def test_compose_names_what_is_there() -> None:
     for name, service in COMPOSE["services"].items():
         for config in service.get("configs", []):
             assert config["source"] in COMPOSE["configs"], name
-        assert set(service.get("secrets", [])) <= set(COMPOSE["secrets"])
+        for secret in service.get("secrets", []):
+            assert (secret if isinstance(secret, str) else secret["source"]) in COMPOSE["secrets"], name
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
             assert source in COMPOSE["volumes"] or (folder / source).exists()
@@ -214,8 +257,11 @@ def test_compose_names_what_is_there() -> None:
     server = COMPOSE["services"]["server"]
     assert (folder / server["build"]["context"] / server["build"]["dockerfile"]).exists()
     grafana = COMPOSE["services"]["grafana"]
-    used = set(re.findall(r"\$(\w+)", (DEPLOY / "grafana/provisioning/datasources/gpuledger.yaml").read_text()))
+    sources = (DEPLOY / "grafana/provisioning/datasources/gpuledger.yaml").read_text()
+    used = set(re.findall(r"\$([A-Z]\w+)", sources))
     assert used == {name for name in grafana["environment"] if name.startswith("GPULEDGER_")}
+    (file,) = re.findall(r"\$__file\{(\S+)\}", sources)
+    assert file in [one["target"] for one in grafana["secrets"] if isinstance(one, dict)]
     scraped = yaml.safe_load((folder / "prometheus.yml").read_text())["scrape_configs"][0]
     (port,) = [one.removeprefix("--port=") for one in server["command"] if one.startswith("--port=")]
     assert scraped["static_configs"][0]["targets"] == [f"server:{port}"]
@@ -234,9 +280,9 @@ def test_the_secrets_that_are_made_are_read_and_stay(tmp_path: Path) -> None:
     sender = Senders(secrets / "senders.yaml").of((secrets / "agent-token").read_text())
     assert sender is not None
     assert sender.name == "agents"
-    assert stat_mode(tmp_path / ".env") == stat_mode(secrets / "agent-token") == 0o600
-    needed = set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose" / "compose.yaml").read_text()))
-    assert needed == set(re.findall(r"^(\w+)=[0-9a-f]{64}$", (tmp_path / ".env").read_text(), re.M))
+    assert (stat_mode(secrets), stat_mode(secrets / "agent-token")) == (0o700, 0o600)
+    for name in ("agent-token", "store-password", "grafana-password"):
+        assert re.fullmatch("[0-9a-f]{64}", (secrets / name).read_text())
 
 
 def stat_mode(path: Path) -> int:
