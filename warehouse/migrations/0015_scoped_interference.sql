@@ -8,7 +8,10 @@ CREATE OR REPLACE VIEW interference AS
 WITH
     (SELECT yes FROM sees_all) AS all_are_named,
     arrayMap(
-        one -> if(all_are_named OR (cluster, one) IN (SELECT cluster, workload_id FROM allocations WHERE NOT (SELECT yes FROM sees_all)), one, ''),
+        one -> if(
+            all_are_named
+                OR (cluster, one) IN (SELECT cluster, workload_id FROM allocations WHERE NOT (SELECT yes FROM sees_all)),
+            one, ''),
         s.neighbours) AS named
 SELECT
     s.* EXCEPT run

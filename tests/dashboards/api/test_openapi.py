@@ -44,4 +44,4 @@ def test_every_route_answers_as_it_is_described(served_site: Site) -> None:
             asked.add((case.method, case.operation.path))
 
         answers()
-    assert len(asked) == 46
+    assert len(asked) == 53
