@@ -28,7 +28,7 @@ IDLE_CONNECTIONS = 4
 SCOPES_KEPT = 32
 OPEN = frozenset(
     {"close_runs", "closed_hours", "rate_cards", "tenant_mappings", "energy_settings", "budgets", "devices",
-     "voided_invoices", "alert_runs", "slo_files", "slo_hours", "slo_measured", "interference_hours"}
+     "voided_invoices", "alert_runs", "summed_days", "slo_files", "slo_hours", "slo_measured", "interference_hours"}
 )  # fmt: skip
 """Tables without a tenant whose rows our SQL needs to make sense of a tenant's own; none is handed out as it is. (Not
 schema_migrations: the view `sees_all` knows a tenant's connection by its seeing none of them, and others name nobody.)
@@ -42,16 +42,17 @@ _OTHERS = f"SELECT cluster, allocation_id FROM {_ALL} WHERE NOT ({_MINE})"
 _RUN = f"SELECT cluster, workload_id FROM allocations WHERE {_MINE}"
 _RUN_BY_OTHERS = f"SELECT cluster, workload_id FROM {_ALL} WHERE NOT ({_MINE})"
 _TOLD_AS = "if(told_tenant = '', tenant, told_tenant)"
+_TOLD_AS_MINE = f"({_MINE} OR tenant IN (SELECT {_TOLD_AS} FROM allocations WHERE {_MINE}))"
 FILTERS: Mapping[str, str] = {
     "samples": f"(cluster, device_id) IN ({_HELD})",
     "metrics": f"(cluster, device_id) IN ({_HELD})",
     "events": f"(cluster, allocation_id) IN ({_PAID}) OR ({_MINE} AND (cluster, allocation_id) NOT IN ({_OTHERS}))",
     "alert_transitions": "JSONExtractString(labels, 'tenant') IN ({tenants})",
     "interference_samples":
-        f"(cluster, workload_id) IN ({_RUN}) OR ({_MINE} AND (cluster, workload_id) NOT IN ({_RUN_BY_OTHERS}))",
+        f"{_TOLD_AS_MINE} AND "
+        f"((cluster, workload_id) IN ({_RUN}) OR (cluster, workload_id) NOT IN ({_RUN_BY_OTHERS}))",
     "slo_points":
-        f"({_MINE} OR tenant IN (SELECT {_TOLD_AS} FROM allocations WHERE {_MINE})) "
-        f"AND tenant NOT IN (SELECT {_TOLD_AS} FROM {_ALL} WHERE NOT ({_MINE}))",
+        f"{_TOLD_AS_MINE} AND tenant NOT IN (SELECT {_TOLD_AS} FROM {_ALL} WHERE NOT ({_MINE}))",
     "slo_definitions":
         "definition IN (SELECT definition FROM slo_points) "
         "OR (NOT match('', tenant) AND arrayExists(mine -> match(mine, tenant), [{tenants}]))",

@@ -114,7 +114,7 @@ def test_what_a_tenant_pays_for_decides_and_not_in_whose_name_it_was_told(served
     paid = "('c9', 'p{0}', '{1}', '{2}', '{3}', '2026-10-01 00:00:00')"
     store.command(
         f"INSERT INTO allocations ({columns}) VALUES {paid.format(1, 'w-lab', 'vision', 'lab')}, "
-        f"{paid.format(2, 'w-given', 'vision', 'given')}"
+        f"{paid.format(2, 'w-given', 'vision', 'speech')}"
     )
     (definition,) = store.rows("SELECT definition FROM slo_objectives WHERE name = 'main-wait'")
     store.command(
