@@ -53,7 +53,7 @@ class Amounts:
 
 def amounts(rows: Sequence[Mapping[str, Any]]) -> Amounts:
     """The sum of rows that have a column of each kind, <kind>_cost, unpriced, list_cost
-    and billed_cost, as pages/overview/by_step.sql has; a cost that no row knows stays unknown."""
+    and billed_cost, as pages/overview/by_tenant.sql has; a cost that no row knows stays unknown."""
     hours = {kind.key: float(sum(row[kind.key] for row in rows)) for kind in KINDS}
     priced = [row for row in rows if row["used_cost"] is not None]
     costs = {kind.key: float(sum(row[f"{kind.key}_cost"] for row in priced)) for kind in KINDS}

@@ -25,10 +25,10 @@ class Bucket:
 
     at: datetime
     gpus: Mapping[str, float]
-    hours_closed: int
+    hours_closed: float
 
 
-def buckets(rows: Iterable[Mapping[str, Any]], closed: Mapping[datetime, int], zone: str) -> list[Bucket]:
+def buckets(rows: Iterable[Mapping[str, Any]], closed: Mapping[datetime, float], zone: str) -> list[Bucket]:
     """A bucket of each closed step (Filters.closed_steps), from rows with a `step` and GPU-hours of each kind.
 
     Rows of one step are added; a closed step without rows is zero, as the books say, one that is not closed is absent.
@@ -120,4 +120,4 @@ def _said(bucket: Bucket, grain: Grain, words: Language) -> str:
     """What the hover says of when the bucket is, and of how much of it is closed."""
     if grain == "hour":
         return f"{words.moment(bucket.at)} {bucket.at:%Z}"
-    return words("figure.day", day=words.day(bucket.at), hours=bucket.hours_closed)
+    return words("figure.day", day=words.day(bucket.at), hours=f"{bucket.hours_closed:g}")

@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from urllib.parse import parse_qs, urlencode
 from zoneinfo import ZoneInfo
 
 from billing.ledger_report import billing_timezone
+from dashboards.days import Sums, days_sql, sums_of
 from dashboards.periods import ClosedMonth, Period, choose, closed_months, span_key
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
@@ -25,7 +27,8 @@ from warehouse.store import Store, read_sql
 NAMES = ("tenant", "project", "queue", "pool", "model", "cluster")
 """Of the filters, as in the URL; the parameters of SQL have an s behind."""
 PERIOD, LANGUAGE = "period", "lang"
-PERIODS_KEPT = 256
+ANSWERS_KEPT, ROWS_KEPT = 512, 20_000
+READS_LEDGER = re.compile(r"FROM \(\{(ledger|days)\}\)")
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Filters:
     months: Sequence[ClosedMonth]
     period: Period | None
     choices: Choices = Choices()
+    sums: Sums = field(default_factory=Sums)
+    edition: Edition = field(default_factory=lambda: Edition())
 
     @property
     def more(self) -> Mapping[str, str]:
@@ -120,58 +125,113 @@ class Filters:
         length = timedelta(days=1) if grain == "day" else timedelta(hours=1)
         return self.href(path, period=span_key(start, start + length), **self.more)
 
-    def closed_steps(self, store: Store, grain: str) -> dict[datetime, int]:
+    def closed_steps(self, store: Store, grain: str) -> dict[datetime, float]:
         """The period's days or hours of which something is closed, in order, and how many hours of each are."""
-        rows = store.rows(read_sql(__file__, "closed_steps"), {**self.params(), "grain": grain})
+        asked = {**self.params(), "grain": grain}
+        rows = self.edition.kept(
+            ("closed_steps", self.period, grain), lambda: store.rows(read_sql(__file__, "closed_steps"), asked)
+        )
         return {row["step"]: row["hours_closed"] for row in rows}
 
     def rows(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
-        """The rows of `name`.sql beside a module's file. `FROM ({ledger})` in it reads the ledger of these filters
-        (dashboards/ledger.sql); it may use the parameters of `params()` and those given."""
-        sql = read_sql(beside, name).replace("FROM ({ledger})", f"FROM (\n{read_sql(__file__, 'ledger')})")
-        return store.rows(sql, {**self.params(), **params})
+        """The rows of `name`.sql beside a module's file. It may use the parameters of `params()` and those given.
+
+        `FROM ({ledger})` in it reads the ledger of these filters (dashboards/ledger.sql); `FROM ({days})` the same, but
+        whole days as one row where their sums are kept (dashboards/days), unless `grain` asks for hours or
+        `start` or `end` for another span.
+        Answers from the ledger are kept until the books change: leave the rows as they are.
+        """
+        sql, asked = read_sql(beside, name), {**self.params(), **params}
+        if not READS_LEDGER.search(sql):
+            return store.rows(sql, asked)
+        hours, asked = read_sql(__file__, "hours"), asked | self.sums.params()
+        by_hours = params.get("grain") == "hour" or not {"start", "end"}.isdisjoint(params)
+        for which, source in (("ledger", hours), ("days", hours if by_hours else days_sql())):
+            sql = sql.replace(f"FROM ({{{which}}})", f"FROM (\n{_ledger(source)})")
+        rows: list[dict[str, Any]] = self.edition.kept(
+            (beside, name, tuple(sorted((key, str(value)) for key, value in asked.items()))),
+            lambda: store.rows(sql, asked),
+        )
+        return rows
 
 
 class Memory:
-    """Choices of the periods that were looked at last: they change with the books alone. One for each server."""
+    """What the books answered lately; an answer holds until they change. One for each server."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, Choices] = OrderedDict()
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._rows = 0
 
-    def choices(self, store: Store, period: Period, scope: Hashable, news: int) -> Choices:
-        """scope: whose rows the store shows; choices of one are never shown to another."""
-        key = (scope, news, period.start, period.end)
+    def kept(self, key: Hashable, ask: Callable[[], Any]) -> Any:
+        """The answer to `key`: as it was kept, else as asked now."""
         with self._lock:
-            found = self._kept.get(key)
-        if found is None:
-            found = _choices(store, period)
-            with self._lock:
-                self._kept[key] = found
-                while len(self._kept) > PERIODS_KEPT:
-                    self._kept.popitem(last=False)
-        return found
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        answer = ask()
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = answer
+                self._rows += _rows_of(answer)
+            while len(self._kept) > ANSWERS_KEPT or self._rows > ROWS_KEPT:
+                self._rows -= _rows_of(self._kept.popitem(last=False)[1])
+        return answer
 
 
-def filters_of(
-    store: Store, search: str | None, memory: Memory | None = None, scope: Hashable = None, news: int = 0
-) -> Filters:
-    """What a URL asks for, in this store.   scope, news: of the memory's choices.
+def _rows_of(answer: Any) -> int:
+    return len(answer) if isinstance(answer, list) else 0
+
+
+@dataclass(frozen=True)
+class Edition:
+    """The state of the books that a page is drawn from, and who reads: what is kept of one is never another's.
+
+    news: changes with the books and the alerts.   sums: with the sums of days.   scope: whose rows the store shows.
+    """
+
+    news: int = 0
+    sums: int = 0
+    scope: Hashable = None
+    memory: Memory | None = None
+
+    @staticmethod
+    def of(store: Store, scope: Hashable = None, memory: Memory | None = None) -> Edition:
+        (row,) = store.rows(read_sql(__file__, "news"))
+        return Edition(row["news"], row["sums"], scope, memory)
+
+    def kept(self, what: Hashable, ask: Callable[[], Any]) -> Any:
+        """For answers of the books alone: to the same question they are the same in one edition."""
+        return self.memory.kept((self.news, self.sums, self.scope, what), ask) if self.memory else ask()
+
+
+def filters_of(store: Store, search: str | None, edition: Edition = Edition()) -> Filters:
+    """What a URL asks for, in this store.
 
     Errors: LedgerError where a period has two currencies.
     """
     address = Address.of(search)
-    zone = billing_timezone(store)
-    months = closed_months(store, zone)
-    period = choose(store, address.period, months, zone)
+    zone, months = edition.kept("months", lambda: _zone_and_months(store))
+    period = edition.kept(("period", address.period), lambda: choose(store, address.period, months, zone))
     if period is None:
-        return Filters(address, zone, months, None)
-    choices = memory.choices(store, period, scope, news) if memory else _choices(store, period)
-    return Filters(address, zone, months, period, choices)
+        return Filters(address, zone, months, None, edition=edition)
+    sums = edition.kept(("sums", period), lambda: sums_of(store, period.start, period.end, zone))
+    choices = edition.kept(("choices", period), lambda: _choices(store, period, sums))
+    return Filters(address, zone, months, period, choices, sums, edition)
 
 
-def _choices(store: Store, period: Period) -> Choices:
-    (row,) = store.rows(read_sql(__file__, "choices"), {"start": period.start, "end": period.end})
+def _zone_and_months(store: Store) -> tuple[str, list[ClosedMonth]]:
+    zone = billing_timezone(store)
+    return zone, closed_months(store, zone)
+
+
+def _ledger(source: str) -> str:
+    return read_sql(__file__, "ledger").replace("FROM ({source})", f"FROM (\n{source})")
+
+
+def _choices(store: Store, period: Period, sums: Sums) -> Choices:
+    sql = read_sql(__file__, "choices").replace("FROM ({days})", f"FROM (\n{days_sql()})")
+    (row,) = store.rows(sql, {"start": period.start, "end": period.end, "zone": period.zone, **sums.params()})
     if len(row["currencies"]) > 1:
         raise LedgerError("period", f"has prices in {' and '.join(row['currencies'])}", "Choose a shorter one")
     return Choices(

@@ -16,7 +16,7 @@ from dashboards import shell, states
 from dashboards.access.current import current
 from dashboards.access.principal import Principal
 from dashboards.access.scope import Stores
-from dashboards.filters import Address, Filters, Memory, filters_of
+from dashboards.filters import Address, Edition, Filters, Memory, filters_of
 from dashboards.languages import Language, language
 from dashboards.registry import Page, all_pages
 from warehouse.errors import LedgerError
@@ -47,10 +47,10 @@ def show(
     pages = [page for page in all_pages() if principal.may(page.action)]
     page = next((page for page in all_pages() if page.path == path), None)
     filters: Filters | None = None
-    news = 0
+    edition = Edition()
     try:
-        news = _news(store)
-        filters = filters_of(store, search, memory, _scope(principal), news)
+        edition = Edition.of(store, _scope(principal), memory)
+        filters = filters_of(store, search, edition)
         content = _content(store, page, page in pages, filters, path, words)
     except LedgerError as error:
         content = states.error(str(error), words)
@@ -59,7 +59,7 @@ def show(
         content = states.error(words("state.own_error"), words, "state.failed")
     bar = shell.bar(page, filters, path, words) if filters else shell.tools(None, path, words)
     title = f"{words(page.title)} · gpuledger" if page else "gpuledger"
-    told = {"title": title, "lang": words.code, "news": str(news), "refreshes": bool(page and page.refreshes)}
+    told = {"title": title, "lang": words.code, "news": str(edition.news), "refreshes": bool(page and page.refreshes)}
     navigation = shell.navigation(pages, path, address.href, words, principal)
     return Shown(content, navigation, bar, shell.skip_link(words), shell.footer(words, filters), told)
 
@@ -81,10 +81,6 @@ def _scope(principal: Principal) -> Hashable:
     return None if principal.sees_all else principal.tenants
 
 
-def _news(store: Store) -> int:
-    return int(store.value(read_sql(__file__, "news")))
-
-
 def add_callbacks(app: Dash, stores: Stores) -> None:
     """The frame's and the pages' own. Dash runs plain callbacks on the event loop, so ours are coroutines that ask the
     store on worker threads, as whoever looks at the page may see it."""
@@ -96,7 +92,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
     memory = Memory()
 
     def filtered(store: Store, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
-        filters = filters_of(store, search, memory, _scope(current()), _news(store))
+        filters = filters_of(store, search, Edition.of(store, _scope(current()), memory))
         return answer(store, filters, language(filters.address.language), *arguments)
 
     async def ask(answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
@@ -107,7 +103,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.told
 
     def newer(store: Store, path: str, search: str, told: dict[str, Any]) -> tuple[Any, Any]:
-        if str(_news(store)) == told["news"]:
+        if str(Edition.of(store).news) == told["news"]:
             return dash.no_update, dash.no_update
         shown = show(store, current(), path, search, memory)
         return shown.page, shown.told

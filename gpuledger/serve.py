@@ -1,4 +1,4 @@
-"""The server process: the web application on one socket, the hourly close and the alerts beside it, a clean end."""
+"""The server process: the web application on one socket, the hourly close, sums and alerts beside it, a clean end."""
 
 from __future__ import annotations
 
@@ -129,6 +129,9 @@ def serve(
         stack.enter_context(_signals(server))
         if close_hourly:
             stack.enter_context(repeating(store, _close, minute=CLOSE_MINUTE))
+        from dashboards.days import summing
+
+        stack.enter_context(summing(store))
         if alerts is not None:
             from alerts.periodic import alerting
 

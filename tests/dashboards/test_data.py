@@ -19,7 +19,7 @@ EN = language("en")
 
 
 def totals(store: Store, search: str = "") -> Amounts:
-    return amounts(filters_of(store, search).rows(store, overview.__file__, "by_step", grain="day"))
+    return amounts(filters_of(store, search).rows(store, overview.__file__, "by_tenant"))
 
 
 def test_every_gpu_hour_is_in_one_of_the_five_kinds(filled: Store) -> None:

@@ -1,7 +1,7 @@
 -- One row: a device of the period, by pool, node and name.
 -- Units: GPU-hours; price: list price of a GPU-hour on average (NULL: none is known). state: as last told before the end.
 -- errors: findings of at least a warning in the period.
--- Parameters: those of ({ledger}); device String, empty: all
+-- Parameters: those of ({days}); device String, empty: all
 SELECT
     d.cluster AS cluster, d.device_id AS device_id, d.node AS node, d.model AS model, d.pool AS pool, d.device_units AS device_units,
     d.used AS used, d.idle AS idle, d.unmetered AS unmetered, d.unallocated AS unallocated, d.unavailable AS unavailable,
@@ -21,7 +21,7 @@ FROM
             / nullIf(sumIf(l.allocated + l.unallocated + l.unavailable, l.price IS NOT NULL), 0) AS price,
         sum(l.list_cost) AS list_cost,
         sum(l.unallocated * l.price) AS unallocated_cost
-    FROM ({ledger}) AS l
+    FROM ({days}) AS l
     WHERE {device:String} = '' OR device_id = {device:String}
     GROUP BY cluster, device_id
 ) AS d

@@ -30,9 +30,8 @@ Tenants = Sequence[tuple[str, Amounts]]
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     assert filters.period is not None
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
-    rows = filters.rows(store, __file__, "by_step", grain=grain)
+    rows = filters.rows(store, __file__, "by_tenant")
     total, tenants = amounts(rows), by_tenant(rows)
-    shown = figures.buckets(rows, filters.closed_steps(store, grain), filters.zone)
     quality = quality_of(store, filters)
     notes = quality.refused_count + quality.quarantined_count
     return parts.page(
@@ -46,7 +45,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         _headline(filters, total, words),
         parts.split(
             _waterfall_card(filters, total, words),
-            _fleet_card(shown, grain, filters, total, words),
+            _fleet_card(store, grain, filters, total, words),
             class_name="gl-even",
         ),
         parts.split(_cost_card(tenants, filters, words), alerts_card(store, filters, words)),
@@ -55,12 +54,8 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 
 
 def by_tenant(rows: Sequence[Mapping[str, Any]]) -> Tenants:
-    """What each tenant held, from the rows of its steps; the dearest first."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row["is_held"]:
-            found.setdefault(row["tenant"], []).append(row)
-    listed = [(name, amounts(steps)) for name, steps in found.items()]
+    """What each tenant held; the dearest first."""
+    listed = [(row["tenant"], amounts([row])) for row in rows if row["is_held"]]
     return sorted(listed, key=lambda one: (-(one[1].list_cost or 0), -one[1].allocated, one[0]))
 
 
@@ -130,9 +125,7 @@ def links(found: Sequence[figures.Bucket], filters: Filters, grain: figures.Grai
     return [filters.at_step(path, bucket.at, grain) for bucket in found]
 
 
-def _fleet_card(
-    found: Sequence[figures.Bucket], grain: figures.Grain, filters: Filters, total: Amounts, words: Language
-) -> Component:
+def _fleet_card(store: Store, grain: figures.Grain, filters: Filters, total: Amounts, words: Language) -> Component:
     kinds = KINDS if filters.shows_platform else ALLOCATED
     whole = sum(total.hours[kind.key] for kind in kinds)
     split = ", ".join(f"{words(f'kind.{kind.key}')} {percent(total.hours[kind.key], whole)}" for kind in kinds)
@@ -140,7 +133,7 @@ def _fleet_card(
         words("overview.fleet"),
         words("overview.fleet_is"),
         parts.graph(
-            figures.stacked_over_time(found, grain, words, kinds, links(found, filters, grain)),
+            fleet_over_time(store, filters, words, grain),
             words("overview.fleet_says", split=split),
             id="overview-fleet",
             height=340,

@@ -1,13 +1,13 @@
 -- One row: a day or hour of the billing zone in which something was held or free, oldest first. Units: GPU-hours.
--- Parameters: zone String (IANA name); grain String ('day' | 'hour'); device String, empty: all; those of ({ledger})
+-- Parameters: grain String ('day' | 'hour'); device String, empty: all; those of ({days})
 SELECT
-    dateTrunc({grain:String}, hour, {zone:String}) AS step,
+    if({grain:String} = 'hour', hour, day) AS step,
     sum(used) AS used,
     sum(idle) AS idle,
     sum(unmetered) AS unmetered,
     sum(unallocated) AS unallocated,
     sum(unavailable) AS unavailable
-FROM ({ledger})
+FROM ({days})
 WHERE {device:String} = '' OR device_id = {device:String}
 GROUP BY step
 ORDER BY step

@@ -17,7 +17,7 @@ from dash import ClientsideFunction, Dash, Input
 from dash.development.base_component import Component
 
 from billing.accounts.budget_file import current_budgets
-from dashboards import figures, grids, parts, states
+from dashboards import exports, figures, grids, parts, states
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
 from dashboards.format import hours, money, percent, symbol
@@ -42,7 +42,7 @@ class Level:
 
     name: str
     grain: figures.Grain
-    steps: Mapping[datetime, int]
+    steps: Mapping[datetime, float]
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
@@ -71,6 +71,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             words(f"tenants.{level.name}s"),
             words("tenants.table_is" if in_all <= MOST else "tenants.table_cut", most=MOST, all=f"{in_all:,}"),
             _table(filters, rows, total, level, budgets, words),
+            tool=exports.of_grid("tenants-grid", f"{level.name}s", filters, words),
             class_name="gl-table-card",
         ),
     )
@@ -227,10 +228,12 @@ def _table(
         grids.link("name", words(f"tenants.{level.name}")),
         grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
         grids.sparkline("trend", words("tenants.trend"), words(f"tenants.costs_{level.grain}")),
-        grids.number("allocated", words("overview.allocated"), words("tenants.allocated_is")),
+        grids.number(
+            "allocated", words("overview.allocated"), words("tenants.allocated_is"), unit=words("unit.gpu_hours")
+        ),
         grids.percent("efficiency", words("tenants.efficiency"), words("tenants.efficiency_is")),
         grids.percent("coverage", words("overview.coverage"), words("part.coverage_why")),
-        grids.number("idle", words("kind.idle"), words("kind.idle_is")),
+        grids.number("idle", words("kind.idle"), words("kind.idle_is"), unit=words("unit.gpu_hours")),
         grids.money("idle_cost", words("tenants.idle_cost"), currency, words("tenants.idle_cost_is")),
         grids.sorted_by(grids.money("list_cost", words("account.cost"), currency)),
         grids.money("billed_cost", words("tenants.billed"), currency, words("tenants.billed_is")),

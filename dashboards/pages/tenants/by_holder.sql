@@ -2,13 +2,13 @@
 -- Units: GPU-hours; <kind>_cost: at list price, for charts; list_cost, billed_cost: exact, NULL: no price is known.
 -- steps: (day or hour of the billing zone, list cost, used, idle, unmetered) of those in which it held something, in order.
 -- in_all: how many there are; the dearest {most} are shown.
--- Parameters: level String ('tenant' | 'project' | 'workload'); grain String ('day' | 'hour'); most UInt32; zone
---             String; those of ({ledger})
+-- Parameters: level String ('tenant' | 'project' | 'workload'); grain String ('day' | 'hour'); most UInt32;
+--             those of ({days})
 WITH by_step AS
 (
     SELECT
         multiIf({level:String} = 'tenant', tenant, {level:String} = 'project', project, workload_id) AS name,
-        dateTrunc({grain:String}, hour, {zone:String}) AS step,
+        if({grain:String} = 'hour', hour, day) AS step,
         sum(l.used) AS used,
         sum(l.idle) AS idle,
         sum(l.unmetered) AS unmetered,
@@ -18,7 +18,7 @@ WITH by_step AS
         sumIf(l.allocated, price IS NULL) AS unpriced,
         sum(l.list_cost) AS list_cost,
         sum(l.billed_cost) AS billed_cost
-    FROM ({ledger}) AS l
+    FROM ({days}) AS l
     WHERE is_held
     GROUP BY name, step
 )

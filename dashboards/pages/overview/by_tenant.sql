@@ -1,12 +1,11 @@
--- One row: what a tenant ('' has no name) held in a day or hour of the billing zone, or the platform's own time in it
--- (not is_held), which is nobody's charge.
+-- One row: what a tenant ('' has no name) held in the period, or the platform's own time (not is_held), which is nobody's
+-- charge.
 -- Units: GPU-hours; <kind>_cost: GPU-hours x list price, for charts; unpriced: GPU-hours without a price; list_cost and
 --        billed_cost: exact.
--- Parameters: grain String ('day' | 'hour'); zone String; those of ({ledger})
+-- Parameters: those of ({days})
 SELECT
     tenant,
     is_held,
-    dateTrunc({grain:String}, hour, {zone:String}) AS step,
     sum(used) AS used,
     sum(idle) AS idle,
     sum(unmetered) AS unmetered,
@@ -20,6 +19,6 @@ SELECT
     sumIf(l.allocated + l.unallocated + l.unavailable, price IS NULL) AS unpriced,
     sumIf(l.list_cost, is_held) AS list_cost,
     sumIf(l.billed_cost, is_held) AS billed_cost
-FROM ({ledger}) AS l
-GROUP BY tenant, is_held, step
-ORDER BY tenant, step
+FROM ({days}) AS l
+GROUP BY tenant, is_held
+ORDER BY tenant, is_held
