@@ -1,12 +1,13 @@
 """Tables that sort, filter and scroll: AG Grid in the look of the pages.
 
-Rows are dicts of plain values: None is unknown, numbers stay numbers (so that columns sort), a `href` is where the
-column made with `link` leads.
+Rows are dicts of plain values: None is unknown, numbers stay numbers (so that columns sort, and exports.py has them in
+full), aware times are shown in the zone they are in, a `href` is where the column made with `link` leads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -43,7 +44,7 @@ def grid(
     return dag.AgGrid(
         id=id,
         columnDefs=list(columns),
-        rowData=[_plain(row) for row in rows],
+        rowData=[_plain(row, words) for row in rows],
         defaultColDef={
             "sortable": True,
             "sortingOrder": ["desc", "asc"],
@@ -54,7 +55,7 @@ def grid(
         dashGridOptions={
             "theme": {"function": _THEME},
             "domLayout": "normal" if long else "autoHeight",
-            "pinnedBottomRowData": [_plain(totals)] if totals and rows else [],
+            "pinnedBottomRowData": [_plain(totals, words)] if totals and rows else [],
             "enableCellTextSelection": True,
             "suppressColumnVirtualisation": True,
             "localeText": {"noRowsToShow": empty or words("grid.nothing")},
@@ -90,26 +91,36 @@ def sparkline(field: str, header: str, tip: str = "") -> Column:
         "cellClass": "gl-spark",
         "sortable": False,
         "cellDataType": False,
+        "context": {"drawn": True},
     }
 
 
-def number(field: str, header: str, tip: str = "", shape: str = ",.1f", prefix: str = "", minimum: int = 86) -> Column:
-    """shape: of d3-format; one that ends in % shows a share of 1 as a percentage."""
+def number(
+    field: str,
+    header: str,
+    tip: str = "",
+    shape: str = ",.1f",
+    prefix: str = "",
+    minimum: int = 86,
+    unit: str = "",
+) -> Column:
+    """shape: of d3-format; one that ends in % shows a share of 1 as a percentage.   unit: said in an export."""
     scale, suffix = (" * 100", " + ' %'") if shape.endswith("%") else ("", "")
     shown = f"params.value == null ? '–' : '{prefix}' + d3.format('{shape.rstrip('%')}')(params.value{scale}){suffix}"
     return {
         **text(field, header, tip, minimum),
         "type": "rightAligned",
         "valueFormatter": {"function": shown},
+        "context": {"unit": unit or ("0–1" if suffix else "")},
     }
 
 
-def percent(field: str, header: str, tip: str = "") -> Column:
-    return number(field, header, tip, ",.1f%", minimum=94)
+def percent(field: str, header: str, tip: str = "", minimum: int = 90) -> Column:
+    return number(field, header, tip, ",.1f%", minimum=minimum)
 
 
 def money(field: str, header: str, currency: str, tip: str = "") -> Column:
-    return number(field, header, tip, ",.2f", symbol(currency), 116)
+    return number(field, header, tip, ",.2f", symbol(currency), 122, currency)
 
 
 def duration(field: str, header: str, tip: str = "") -> Column:
@@ -120,7 +131,22 @@ def duration(field: str, header: str, tip: str = "") -> Column:
         f"params.value < 3600 ? {d3.format(',.0f', 60)} + ' min' : "
         f"params.value < 172800 ? {d3.format(',.1f', 3600)} + ' h' : {d3.format(',.1f', 86400)} + ' d'"
     )
-    return {**text(field, header, tip, 84), "type": "rightAligned", "valueFormatter": {"function": shown}}
+    column = {**text(field, header, tip, 84), "type": "rightAligned", "valueFormatter": {"function": shown}}
+    return {**column, "context": {"unit": "s"}}
+
+
+def moment(field: str, header: str, tip: str = "", minimum: int = 124, flex: float = 1.0) -> Column:
+    """An aware time, said in its own zone; sorts, and is exported, as an instant."""
+    return _at(text(field, header, tip, minimum, flex))
+
+
+def moment_link(field: str, header: str, tip: str = "", minimum: int = 124, flex: float = 1.0) -> Column:
+    return _at(link(field, header, tip, minimum, flex))
+
+
+def _at(column: Column) -> Column:
+    shown = f"params.data.{column['field']}_said || params.value"
+    return {**column, "cellDataType": False, "valueFormatter": {"function": shown}, "context": {"unit": "UTC"}}
 
 
 def sorted_by(column: Column, order: str = "desc") -> Column:
@@ -128,6 +154,11 @@ def sorted_by(column: Column, order: str = "desc") -> Column:
     return {**column, "initialSort": order}
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Exact amounts are rounded once, to what a table shows."""
-    return {key: float(round(value, 2)) if isinstance(value, Decimal) else value for key, value in row.items()}
+def _plain(row: Mapping[str, Any], words: Language) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for key, value in row.items():
+        plain[key] = float(value) if isinstance(value, Decimal) else value
+        if isinstance(value, datetime):
+            plain[key] = value.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+            plain[f"{key}_said"] = words.moment(value)
+    return plain

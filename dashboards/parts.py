@@ -86,6 +86,11 @@ def card(
     )
 
 
+def tools(*each: Content) -> Component:
+    """What stands beside a card's title, where it is more than one thing."""
+    return html.Div([one for one in each if one is not None], className="gl-tools")
+
+
 def split(*cards: Content, class_name: str = "") -> Component:
     return html.Div([one for one in cards if one is not None], className=f"gl-split {class_name}")
 

@@ -16,20 +16,30 @@ dagcomponentfuncs.UseBar = function (props) {
 // A name that leads somewhere (frame.js follows it without a page load).
 dagcomponentfuncs.Go = function (props) {
   var href = (props.data || {}).href;
-  return href ? React.createElement("a", { className: "gl-go", href: href, title: props.value }, props.value) : props.value;
+  var said = props.valueFormatted || props.value;
+  return href ? React.createElement("a", { className: "gl-go", href: href, title: said }, said) : said;
 };
 
 // A line of a few numbers, scaled from zero to its greatest; a gap where a number is not known.
 dagcomponentfuncs.Spark = function (props) {
   var values = props.value || [];
   var most = Math.max.apply(null, values.filter(function (one) { return one != null; }).concat([1e-9]));
-  var path = "", pen = false;
+  var path = "", ground = "", from = null, last = 0;
+  function close() {
+    if (from != null) ground += "L" + last + " 23L" + from + " 23Z";
+    from = null;
+  }
   values.forEach(function (one, at) {
-    if (one == null) { pen = false; return; }
-    var x = values.length > 1 ? (100 * at) / (values.length - 1) : 50;
-    path += (pen ? "L" : "M") + x.toFixed(1) + " " + (22 - (20 * one) / most).toFixed(1);
-    pen = true;
+    if (one == null) return close();
+    var x = (values.length > 1 ? (100 * at) / (values.length - 1) : 50).toFixed(1);
+    var point = (from != null ? "L" : "M") + x + " " + (22 - (20 * one) / most).toFixed(1);
+    if (from == null) from = x;
+    path += point; ground += point; last = x;
   });
-  var line = React.createElement("path", { d: path, className: "gl-spark-line", vectorEffect: "non-scaling-stroke" });
-  return React.createElement("svg", { viewBox: "0 0 100 24", preserveAspectRatio: "none", role: "img", "aria-label": "" }, line);
+  close();
+  var drawn = [
+    React.createElement("path", { key: "ground", d: ground, className: "gl-spark-ground" }),
+    React.createElement("path", { key: "line", d: path, className: "gl-spark-line", vectorEffect: "non-scaling-stroke" }),
+  ];
+  return React.createElement("svg", { viewBox: "0 0 100 24", preserveAspectRatio: "none", "aria-hidden": "true" }, drawn);
 };

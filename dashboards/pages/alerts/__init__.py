@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 
 from alerts.reading import alerts
 from alerts.silences import silences
-from dashboards import figures, grids, parts, states
+from dashboards import exports, figures, grids, parts, states
 from dashboards.access.current import current
 from dashboards.access.roles import Action
 from dashboards.filters import Filters
@@ -111,6 +111,7 @@ def _history(store: Store, filters: Filters, words: Language) -> tuple[Component
             words("alerts.history_is" if in_all <= MOST else "alerts.history_cut", most=MOST, all=f"{in_all:,}"),
             parts.graph(fired_over_time(steps, filters, grain, words), words("alerts.history"), "alerts-fired", 180),
             grids.grid(_columns(words), [_row(row, filters, words) for row in rows], words, "alerts-history"),
+            tool=exports.of_grid("alerts-history", "alerts", filters, words),
             class_name="gl-table-card",
         ),
     )
@@ -141,7 +142,7 @@ def fired_over_time(rows: Rows, filters: Filters, grain: figures.Grain, words: L
 
 def _columns(words: Language) -> list[grids.Column]:
     return [
-        grids.text("since", words("alerts.fired_at"), minimum=135, flex=0.7),
+        grids.moment("since", words("alerts.fired_at"), flex=0.7),
         grids.text("severity", words("alerts.severity"), minimum=90, flex=0.5),
         grids.link("name", words("alerts.rule"), minimum=150, flex=1.1),
         grids.text("summary", words("alerts.summary"), minimum=240, flex=3),
@@ -154,7 +155,7 @@ def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str,
     ended = row["resolved_at"]
     lasted = duration((ended - row["since"]).total_seconds()) if ended else words.of(f"alerts.{row['state']}", "–")
     return {
-        "since": words.moment(filters.local(row["since"])),
+        "since": filters.local(row["since"]),
         "severity": words(f"severity.{row['severity']}"),
         "name": row["rule"],
         "href": filters.href("/alerts", rule=row["rule"]),

@@ -32,7 +32,8 @@ def active_card(
         content = states.nothing_here(words("fires.none" if evaluated else "fires.not_evaluated"))
     else:
         content = html.Ul(
-            [html.Li(_alert(one, filters, now, may_silence, words)) for one in found[:MOST]], className="gl-alerts"
+            [html.Li(_alert(one, filters, now, may_silence, words)) for one in found[:MOST]],
+            className="gl-alerts gl-tall",
         )
     more = len(found) - MOST
     return parts.card(

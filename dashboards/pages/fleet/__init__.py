@@ -10,7 +10,7 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, dcc, html
 from dash.development.base_component import Component
 
-from dashboards import grids, parts, states
+from dashboards import exports, grids, parts, states
 from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.format import hours, money, percent
@@ -23,6 +23,8 @@ from dashboards.periods import HOUR
 from dashboards.registry import Ask, Page
 from warehouse.store import Store
 
+MANY = 200
+"""Devices, from which on the heat map draws small cells."""
 Rows = Sequence[Mapping[str, Any]]
 KINDS = ("used", "idle", "unmetered", "unallocated", "unavailable")
 
@@ -51,15 +53,19 @@ def last_instant(filters: Filters) -> datetime:
 
 
 def devices_of(store: Store, filters: Filters, until: datetime, device: str = "") -> list[dict[str, Any]]:
-    """The period's devices with their sums, and what the last hour measured of each."""
-    latest = {
-        (row["cluster"], row["device_id"]): row
-        for row in filters.rows(store, __file__, "latest", until=until, device=device)
-    }
+    """The period's devices with their sums, what was told of each, and what the last hour measured of it."""
+    told, latest = (
+        {
+            (row["cluster"], row["device_id"]): row
+            for row in filters.rows(store, __file__, name, until=until, device=device)
+        }
+        for name in ("told", "latest")
+    )
+    untold = {"state": "", "errors": 0}
     unknown = {"memory": None, "temperature": None, "power": None}
     devices = []
     for row in filters.rows(store, __file__, "devices", device=device):
-        told = latest.get((row["cluster"], row["device_id"]), unknown)
+        key = row["cluster"], row["device_id"]
         capacity = sum(row[kind] for kind in KINDS)
         usable = capacity - row["unavailable"]
         held = row["used"] + row["idle"] + row["unmetered"]
@@ -70,7 +76,8 @@ def devices_of(store: Store, filters: Filters, until: datetime, device: str = ""
                 "held": held,
                 "used_part": row["used"] / usable if usable else None,
                 "held_part": held / usable if usable else None,
-                **{name: told[name] for name in unknown},
+                **{name: told.get(key, untold)[name] for name in untold},
+                **{name: latest.get(key, unknown)[name] for name in unknown},
             }
         )
     return devices
@@ -132,7 +139,7 @@ def _map_card(devices: Rows, filters: Filters, words: Language) -> Component:
     return parts.card(
         words("fleet.map"),
         words(f"fleet.by_{measure.key}_is"),
-        html.Div(pools, className="gl-heat"),
+        html.Div(pools, className="gl-heat" if len(devices) > MANY else "gl-heat gl-large"),
         scale(measure, top, filters.currency, words),
         tool=chooser,
     )
@@ -152,15 +159,15 @@ def _nodes(devices: Rows, measure: Measure, top: float, filters: Filters, words:
 
 def _table_card(devices: Rows, filters: Filters, words: Language) -> Component:
     columns = [
-        grids.link("name", words("fleet.device"), minimum=170),
-        grids.text("node", words("fleet.node"), minimum=100),
-        grids.text("model", words("filter.model"), minimum=130, flex=1.4),
-        grids.text("pool", words("filter.pool"), minimum=80),
+        grids.link("name", words("fleet.device"), minimum=150, flex=1.8),
+        grids.text("node", words("fleet.node"), minimum=110, flex=1.2),
+        grids.text("model", words("filter.model"), minimum=120, flex=1.6),
+        grids.text("pool", words("filter.pool"), minimum=92),
         grids.text("state", words("fleet.state"), minimum=90),
         grids.percent("used_part", words("kind.used"), words("fleet.by_used_is")),
         grids.percent("held_part", words("overview.allocated"), words("fleet.by_held_is")),
         grids.percent("memory", words("fleet.by_memory"), words("fleet.by_memory_is")),
-        grids.number("temperature", words("fleet.by_temperature"), words("fleet.by_temperature_is"), ",.0f"),
+        grids.number("temperature", words("fleet.warm"), words("fleet.by_temperature_is"), ",.0f"),
         grids.number("errors", words("fleet.errors"), words("fleet.by_errors_is"), ",d", minimum=80),
         grids.money("list_cost", words("account.cost"), filters.currency),
     ]
@@ -175,7 +182,8 @@ def _table_card(devices: Rows, filters: Filters, words: Language) -> Component:
         for row in devices
     ]
     table = grids.grid(columns, rows, words, "fleet-grid")
-    return parts.card(words("fleet.devices"), words("fleet.devices_is"), table, class_name="gl-table-card")
+    tool = exports.of_grid("fleet-grid", "devices", filters, words)
+    return parts.card(words("fleet.devices"), words("fleet.devices_is"), table, tool=tool, class_name="gl-table-card")
 
 
 def callbacks(app: Dash, _: Ask) -> None:

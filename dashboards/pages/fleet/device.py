@@ -11,7 +11,7 @@ from dash import html
 from dash.development.base_component import Component
 from plotly.subplots import make_subplots
 
-from dashboards import figures, grids, parts, states
+from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent, symbol
 from dashboards.kinds import ALLOCATED, KINDS
@@ -137,10 +137,12 @@ def _holders_card(store: Store, filters: Filters, device: str, words: Language) 
         grids.text("tenant", words("filter.tenant"), minimum=90),
         grids.text("project", words("filter.project"), minimum=90),
         grids.text("share", words("fleet.share"), minimum=90),
-        grids.text("first", words("fleet.from"), minimum=124),
-        grids.text("last", words("fleet.until"), minimum=124),
+        grids.moment("first", words("fleet.from")),
+        grids.moment("last", words("fleet.until")),
         grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
-        grids.number("allocated", words("overview.allocated"), words("tenants.allocated_is")),
+        grids.number(
+            "allocated", words("overview.allocated"), words("tenants.allocated_is"), unit=words("unit.gpu_hours")
+        ),
         grids.money("list_cost", words("account.cost"), filters.currency),
     ]
     shown = []
@@ -151,8 +153,8 @@ def _holders_card(store: Store, filters: Filters, device: str, words: Language) 
                 "name": row["workload_id"],
                 "href": filters.href("/workload", workload=row["workload_id"]),
                 "share": row["partition_profile"] or f"{row['units']}/{row['device_units']}",
-                "first": words.moment(filters.local(row["first_at"])),
-                "last": words.moment(filters.local(row["last_at"])),
+                "first": filters.local(row["first_at"]),
+                "last": filters.local(row["last_at"]),
                 "allocated": allocated,
                 "use": row["used"] / allocated if allocated else None,
                 **{key: row[key] for key in ("tenant", "project", "used", "idle", "unmetered", "list_cost")},
@@ -162,5 +164,6 @@ def _holders_card(store: Store, filters: Filters, device: str, words: Language) 
         words("fleet.holders"),
         words("fleet.holders_is"),
         grids.grid(columns, shown, words, "fleet-holders"),
+        tool=exports.of_grid("fleet-holders", f"{device}-holders", filters, words),
         class_name="gl-table-card",
     )

@@ -15,6 +15,9 @@ from dashboards.filters import Filters
 from dashboards.languages import Language
 from warehouse.store import Store
 
+NARROW = 1 / 8
+"""Of a device, up to which a share has no room for words."""
+
 
 def layout_card(store: Store, filters: Filters, until: datetime, words: Language, device: str = "") -> Component | None:
     """A bar of units a device, at the end of the period; nothing where no device is shared."""
@@ -60,8 +63,10 @@ def _bar(
         for share in held
     ]
     if free > 0:
-        said = words("fleet.free", units=f"{free}/{first['device_units']}")
-        parts_of.append(html.Span(said, className="gl-share gl-free", style={"flexGrow": free}))
+        units = f"{free}/{first['device_units']}"
+        said = words("fleet.free", units=units)
+        shown = said if free / first["device_units"] > NARROW else units
+        parts_of.append(html.Span(shown, className="gl-share gl-free", title=said, style={"flexGrow": free}))
     return html.Div(
         [
             html.A(

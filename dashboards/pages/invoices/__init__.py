@@ -15,7 +15,7 @@ from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 
 from billing.invoicing.month_states import Month, MonthState, month_states
-from dashboards import forms, grids, parts, states
+from dashboards import exports, forms, grids, parts, states
 from dashboards.access.current import current
 from dashboards.access.roles import Action
 from dashboards.filters import Filters
@@ -53,7 +53,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             _drafts_card(month, issued, tenants["tenants"], name, words),
             class_name="gl-late",
         ),
-        _issued_card(issued, filters, words),
+        _issued_card(issued, month.name, untimed, words),
     )
 
 
@@ -111,7 +111,9 @@ def _drafts_card(month: Month, issued: Rows, tenants: Sequence[str], name: str, 
         grids.number("hours", words("workload.quantity"), words("invoices.hours_is")),
         grids.number("unpriced", words("invoices.unpriced"), words("invoices.unpriced_is")),
         grids.number("tax", words("invoices.tax"), shape=",.2f"),
-        grids.sorted_by(grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f")),
+        grids.sorted_by(
+            grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f", minimum=104)
+        ),
         grids.text("currency", words("invoices.currency"), minimum=70),
     ]
     may = month.state in (MonthState.closed, MonthState.issued) and current().may(Action.issue)
@@ -132,16 +134,16 @@ def _drafts_card(month: Month, issued: Rows, tenants: Sequence[str], name: str, 
     )
 
 
-def _issued_card(rows: Rows, filters: Filters, words: Language) -> Component:
+def _issued_card(rows: Rows, month: str, filters: Filters, words: Language) -> Component:
     columns = [
         grids.link("number", words("invoices.number"), minimum=150),
         grids.text("tenant", words("filter.tenant")),
-        grids.text("type", words("invoices.type")),
-        grids.text("status", words("invoices.status"), minimum=90),
-        grids.text("at", words("invoices.at"), minimum=136),
+        grids.text("type", words("invoices.type"), minimum=96, flex=0.8),
+        grids.text("status", words("invoices.status"), minimum=84, flex=0.7),
+        grids.text("at", words("invoices.at"), minimum=156),
         grids.number("net", words("invoices.net"), words("invoices.net_is"), ",.2f"),
         grids.number("tax", words("invoices.tax"), shape=",.2f"),
-        grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f"),
+        grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f", minimum=96),
         grids.number("due", words("invoices.due"), words("invoices.due_is"), ",.2f"),
         grids.text("currency", words("invoices.currency"), minimum=80),
     ]
@@ -157,7 +159,10 @@ def _issued_card(rows: Rows, filters: Filters, words: Language) -> Component:
         for row in rows
     ]
     table = grids.grid(columns, shown, words, "invoices-issued", empty=words("invoices.none_issued"))
-    return parts.card(words("invoices.documents"), words("invoices.documents_is"), table, class_name="gl-table-card")
+    tool = exports.of_grid("invoices-issued", f"invoices-{month}", filters, words)
+    return parts.card(
+        words("invoices.documents"), words("invoices.documents_is"), table, tool=tool, class_name="gl-table-card"
+    )
 
 
 def callbacks(app: Dash, _: Ask) -> None:

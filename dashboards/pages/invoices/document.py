@@ -1,4 +1,5 @@
-"""One invoice or credit note: its lines, why a line says what it says, its files, and a credit on it."""
+"""One invoice or credit note: its lines, why a line says what it says, its files; crediting it or a line of it, making
+it void, and issuing the next one in its place."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from dash.development.base_component import Component
 from billing.invoicing.documents import Invoice
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import issued
-from dashboards import forms, grids, parts, states
+from billing.money import minor_digits
+from dashboards import exports, forms, grids, parts, states
 from dashboards.access.current import current
 from dashboards.access.roles import Action
 from dashboards.filters import Filters
@@ -49,7 +51,8 @@ def document_page(store: Store, filters: Filters, words: Language, number: str) 
         _headline(one, name, words),
         _lines_card(one, line, filters, words),
         _explained(store, one, line, filters, words) if line else None,
-        _credit_card(store, one, filters, words),
+        _credit_card(store, one, line, filters, words),
+        _void_card(store, one, filters, words),
     )
 
 
@@ -158,7 +161,10 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
         if found.rules
         else None,
         grids.grid(columns, rows, words, "invoice-explained"),
-        tool=chooser if choices else None,
+        tool=parts.tools(
+            chooser if choices else None,
+            exports.of_grid("invoice-explained", f"{one.number}-line-{number}", filters, words),
+        ),
         class_name="gl-table-card",
         id="why",
     )
@@ -166,10 +172,10 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
 
 def _usage_columns(by_hour: bool, words: Language) -> list[grids.Column]:
     times = (
-        [grids.text("hour", words("workload.hour"), minimum=124), grids.text("device", words("fleet.device"))]
+        [grids.moment("hour", words("workload.hour")), grids.text("device", words("fleet.device"))]
         if by_hour
         else [grids.number("devices", words("workload.devices"), shape=",d", minimum=70),
-              grids.text("from", words("fleet.from"), minimum=124), grids.text("to", words("fleet.until"), minimum=124)]
+              grids.moment("from", words("fleet.from")), grids.moment("to", words("fleet.until"))]
     )  # fmt: skip
     return [
         grids.link("workload", words("workload.name"), minimum=150),
@@ -189,7 +195,7 @@ def _shown(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[st
     return {
         **{name: row[name] for name in ("workload", "allocation", "device", "devices", "billed_cost") if name in row},
         "href": filters.href("/workload", workload=row["workload"], period=None),
-        **{name: words.moment(filters.local(moment)) for name, moment in at.items()},
+        **{name: filters.local(moment) for name, moment in at.items()},
         **hours,
         "use": hours["used"] / hours["allocated"] if hours["allocated"] else None,
     }
@@ -209,8 +215,8 @@ def _of_line(row: Mapping[str, Any], words: Language) -> dict[str, Any]:
     return {"what": f"{row['line']}. {what}", "kind": words.of(f"line.{kind}", kind), "amount": _number(row["amount"])}
 
 
-def _credit_card(store: Store, one: Invoice, filters: Filters, words: Language) -> Component | None:
-    """Credit notes on it, and a form for another where one may be given."""
+def _credit_card(store: Store, one: Invoice, line: int | None, filters: Filters, words: Language) -> Component | None:
+    """Credit notes on it, and a form for another where one may be given; of the line that is chosen, if one is."""
     may = current().may(Action.issue) and not one.is_void and not one.is_credit_note
     notes: Sequence[Invoice] = [
         note for note in issued(store, tenant=one.tenant) if note.document.get("references") == one.number
@@ -226,12 +232,15 @@ def _credit_card(store: Store, one: Invoice, filters: Filters, words: Language) 
         ]
         for note in notes
     ]
+    amount, reason = _of_the_line(one, line, words) if line else ("", "")
     form = forms.form(
         f"POST /invoices/{quote(str(one.number), safe='')}/credit",
-        words("invoices.credit"),
+        words("invoices.credit_line", line=line) if amount else words("invoices.credit"),
         words,
-        forms.field("amount", words("invoices.credit_amount", currency=one.currency), hint="25.00"),
-        forms.field("reason", words("invoices.reason")),
+        forms.field(
+            "amount", words("invoices.credit_amount", currency=one.currency), amount, hint="25.00", required=True
+        ),
+        forms.field("reason", words("invoices.reason"), reason, required=True),
         sure=words("invoices.credit_sure", number=one.number),
     )
     return parts.card(
@@ -239,4 +248,52 @@ def _credit_card(store: Store, one: Invoice, filters: Filters, words: Language) 
         words("invoices.credits_is"),
         parts.table(heads, cells) if cells else None,
         form if may else None,
+        id="credit",
     )
+
+
+def _of_the_line(one: Invoice, number: int, words: Language) -> tuple[str, str]:
+    """Amount and reason that the form begins with; of a tax, or of a line in the tenant's favour: nothing."""
+    line = one.lines[number - 1]
+    amount = Decimal(line["amount"] or 0)
+    if amount <= 0 or line.get("kind") == "tax":
+        return "", ""
+    what = line["description"] or line["sku"] or line["rule"]
+    return f"{amount:.{minor_digits(one.currency)}f}", words("invoices.line_reason", line=number, what=what)
+
+
+def _void_card(store: Store, one: Invoice, filters: Filters, words: Language) -> Component | None:
+    """Making it void; and once it is, issuing the month's next one, where none stands in its place."""
+    if not current().may(Action.issue):
+        return None
+    if not one.is_void:
+        form = forms.form(
+            f"POST /invoices/{quote(str(one.number), safe='')}/void",
+            words("invoices.void"),
+            words,
+            forms.field("reason", words("invoices.reason"), required=True),
+            sure=words("invoices.void_sure", number=one.number),
+        )
+        return parts.card(words("invoices.voiding"), words("invoices.voiding_is"), form)
+    stands = [
+        other.number
+        for other in issued(store, tenant=one.tenant)
+        if other.month == one.month and not other.is_void and not other.is_credit_note
+    ]
+    if one.is_credit_note or stands:
+        return None
+    again = forms.form(
+        "POST /invoices",
+        words("invoices.again"),
+        words,
+        body={"month": one.month, "tenant": one.tenant},
+        sure=words("invoices.again_sure", tenant=one.tenant),
+        then=_to_number(filters),
+    )
+    return parts.card(words("invoices.again"), words("invoices.again_is"), again)
+
+
+def _to_number(filters: Filters) -> str:
+    """Where the form leads: the document that was issued, as the answer names it."""
+    address = filters.href("/invoices")
+    return f"{address}{'&' if '?' in address else '?'}number={{number}}"

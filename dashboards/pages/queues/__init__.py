@@ -12,7 +12,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from alerts.slo.status import slo_status
-from dashboards import figures, grids, parts, states
+from dashboards import exports, figures, grids, parts, states
 from dashboards.access.current import current
 from dashboards.access.roles import Action
 from dashboards.filters import Filters
@@ -250,6 +250,7 @@ def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
         words("queues.table_is"),
         grids.grid(columns, shown, words, "queues-grid"),
         link,
+        tool=exports.of_grid("queues-grid", "queues", filters, words),
         class_name="gl-table-card",
     )
 

@@ -10,7 +10,7 @@ from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from alerts.slo.status import BURNING, SeriesStatus, slo_status
-from dashboards import figures, grids, parts, states
+from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, percent
 from dashboards.languages import Language
@@ -69,7 +69,7 @@ def _objectives(series: Series, filters: Filters, words: Language) -> tuple[Comp
         _headline(series, words),
         parts.card(words("slo.budgets"), words("slo.budgets_is"), chart),
         parts.card(words("slo.objectives"), words("slo.objectives_is"), _table(series, filters, words),
-                   class_name="gl-table-card"),
+                   tool=exports.of_grid("slo-objectives", "objectives", filters, words), class_name="gl-table-card"),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from dash.development.base_component import Component
 
 from alerts import interference
 from alerts.interference.ranking import Aggressor, Victim, aggressors, victims
-from dashboards import grids, parts, states
+from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, percent
 from dashboards.languages import Language
@@ -149,8 +149,8 @@ def _episodes_card(episodes: Rows, filters: Filters, words: Language) -> Compone
     columns = [
         grids.link("name", words("workload.name"), minimum=140),
         grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.7),
-        grids.text("raised", words("slo.raised"), minimum=130, flex=0.9),
-        grids.text("ended", words("slo.ended"), minimum=130, flex=0.9),
+        grids.moment("raised", words("slo.raised"), flex=0.9),
+        grids.moment("ended", words("slo.ended"), flex=0.9),
         grids.number("slowdown", words("slo.slowdown"), words("slo.slowdown_is"), ",.2f"),
         grids.number("lost", words("slo.lost"), words("slo.lost_is"), ",.3~f"),
         grids.text("channels", words("slo.channels"), words("slo.channels_is"), minimum=110),
@@ -162,8 +162,8 @@ def _episodes_card(episodes: Rows, filters: Filters, words: Language) -> Compone
             "name": row["workload_id"],
             "href": _to_workload(row["workload_id"], filters),
             "tenant": row["tenant"],
-            "raised": _moment(row["raised_at"], filters, words),
-            "ended": _moment(row["ended_at"], filters, words) if row["ended_at"] else words("slo.still"),
+            "raised": filters.local(row["raised_at"]),
+            "ended": filters.local(row["ended_at"]) if row["ended_at"] else words("slo.still"),
             "slowdown": row["mean_slowdown"],
             "lost": None if row["lost_gpu_seconds"] is None else row["lost_gpu_seconds"] / 3600,
             "channels": ", ".join(words.of(f"slo.channel_{name}", name) for name in row["channels"]) or UNKNOWN,
@@ -176,4 +176,5 @@ def _episodes_card(episodes: Rows, filters: Filters, words: Language) -> Compone
         "slo.episodes_is" if len(episodes) <= MOST else "slo.episodes_cut", most=MOST, all=f"{len(episodes):,}"
     )
     content = grids.grid(columns, rows, words, "slo-episodes") if rows else states.nothing_here(words("slo.quiet"))
-    return parts.card(words("slo.episodes"), said, content, class_name="gl-table-card" if rows else "")
+    tool = exports.of_grid("slo-episodes", "interference", filters, words) if rows else None
+    return parts.card(words("slo.episodes"), said, content, tool=tool, class_name="gl-table-card" if rows else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from dash.development.base_component import Component
 
 from billing.insights.savings import savings
 from billing.periods import Period as Span
-from dashboards import grids, parts, states
+from dashboards import exports, grids, parts, states
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, hours, money, percent, symbol
@@ -41,13 +42,15 @@ def _all(store: Store, filters: Filters, words: Language) -> Component:
     rows = filters.rows(store, __file__, "workloads", find=find, most=MOST)
     in_all = rows[0]["in_all"] if rows else 0
     columns = [
-        grids.link("name", words("workload.name"), minimum=200, flex=2),
-        grids.text("tenant", words("filter.tenant"), minimum=88),
-        grids.text("project", words("filter.project"), minimum=88),
-        grids.text("queue", words("filter.queue"), minimum=88),
-        grids.number("devices", words("workload.devices"), words("workload.devices_is"), ",d", minimum=80),
+        grids.link("name", words("workload.name"), minimum=160, flex=2),
+        grids.text("tenant", words("filter.tenant"), minimum=96, flex=1.2),
+        grids.text("project", words("filter.project"), minimum=96, flex=1.2),
+        grids.text("queue", words("filter.queue"), minimum=90),
+        grids.number("devices", words("workload.devices"), words("workload.devices_is"), ",d", minimum=64),
         grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
-        grids.number("allocated", words("overview.allocated"), words("tenants.allocated_is")),
+        grids.number(
+            "allocated", words("overview.allocated"), words("tenants.allocated_is"), unit=words("unit.gpu_hours")
+        ),
         grids.percent("efficiency", words("tenants.efficiency"), words("tenants.efficiency_is")),
         grids.percent("coverage", words("overview.coverage"), words("part.coverage_why")),
         grids.money("idle_cost", words("tenants.idle_cost"), currency, words("tenants.idle_cost_is")),
@@ -59,14 +62,17 @@ def _all(store: Store, filters: Filters, words: Language) -> Component:
             words.count("workload.count", in_all),
             words("tenants.table_is" if in_all <= MOST else "tenants.table_cut", most=MOST, all=f"{in_all:,}"),
             grids.grid(columns, [_row(row, filters, words) for row in rows], words, "workload-grid"),
-            tool=dmc.TextInput(
-                id="workload-find",
-                value=find,
-                placeholder=words("workload.find"),
-                debounce=True,
-                size="xs",
-                className="gl-find",
-                **{"aria-label": words("workload.find")},
+            tool=parts.tools(
+                dmc.TextInput(
+                    id="workload-find",
+                    value=find,
+                    placeholder=words("workload.find"),
+                    debounce=True,
+                    size="xs",
+                    className="gl-find",
+                    **{"aria-label": words("workload.find")},
+                ),
+                exports.of_grid("workload-grid", "workloads", filters, words),
             ),
             class_name="gl-table-card",
         ),
@@ -119,15 +125,22 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
             tool=parts.legend(ALLOCATED, words),
         ),
         parts.split(
-            _charges_card(store, filters, life, total, words),
-            parts.card(
-                words("workload.advice"),
-                words("workload.advice_is"),
-                dcc.Store(id="workload-advised", data=workload),
-                html.Div(html.P(words("workload.advice_wait"), className="gl-nothing"), id="workload-advice"),
+            html.Div(
+                [_charges_card(store, filters, life, total, words), _advice_card(workload, words)], className="gl-page"
             ),
+            _events_card(life, filters, words),
         ),
-        parts.split(_events_card(life, filters, words), _hours_card(rows, filters, words), class_name="gl-late"),
+        _hours_card(rows, filters, words),
+    )
+
+
+def _advice_card(workload: str, words: Language) -> Component:
+    """Filled in by a callback: it looks at what the workload did lately."""
+    return parts.card(
+        words("workload.advice"),
+        words("workload.advice_is"),
+        dcc.Store(id="workload-advised", data=workload),
+        html.Div(html.P(words("workload.advice_wait"), className="gl-nothing"), id="workload-advice"),
     )
 
 
@@ -232,7 +245,17 @@ def _said(event: Mapping[str, Any], words: Language) -> str:
     """Reason, message and place of an event, as far as they are told."""
     place = ", ".join(event["nodes"])
     where = words("workload.at", devices=words.count("workload.gpus", event["devices"]), nodes=place) if place else ""
-    return " · ".join(part for part in (event["reason"], event["message"], event["actor"], where) if part)
+    told = (event["reason"], _plain(event["message"]), event["actor"], where)
+    return " · ".join(part for part in told if part)
+
+
+def _plain(message: str) -> str:
+    """A message that is a JSON object, as a person would write it."""
+    try:
+        told = json.loads(message) if message.startswith("{") else None
+    except ValueError:
+        return message
+    return ", ".join(f"{name}: {value}" for name, value in told.items()) if isinstance(told, dict) else message
 
 
 def _hours_card(rows: Rows, filters: Filters, words: Language) -> Component:
@@ -240,11 +263,12 @@ def _hours_card(rows: Rows, filters: Filters, words: Language) -> Component:
     currency = filters.currency
     workload = filters.more["workload"]
     columns = [
-        grids.link("name", words("workload.hour"), minimum=120, flex=1.4),
+        grids.moment_link("name", words("workload.hour"), flex=1.4),
         grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
-        grids.number("used", words("kind.used"), shape=",.2f"),
-        grids.number("idle", words("kind.idle"), shape=",.2f"),
-        grids.number("unmetered", words("kind.unmetered"), shape=",.2f"),
+        *[
+            grids.number(name, words(f"kind.{name}"), shape=",.2f", unit=words("unit.gpu_hours"))
+            for name in ("used", "idle", "unmetered")
+        ],
         grids.money("list_cost", words("account.cost"), currency),
     ]
     shown = []
@@ -254,7 +278,7 @@ def _hours_card(rows: Rows, filters: Filters, words: Language) -> Component:
         allocated = row["used"] + row["idle"] + row["unmetered"]
         shown.append(
             {
-                "name": words.moment(local),
+                "name": local,
                 "href": filters.href("/workload", workload=workload, period=span_key(start, start + HOUR)),
                 **{name: row[name] for name in ("used", "idle", "unmetered", "list_cost")},
                 "allocated": allocated,
@@ -265,6 +289,7 @@ def _hours_card(rows: Rows, filters: Filters, words: Language) -> Component:
         words("workload.hours"),
         words("workload.hours_is"),
         grids.grid(columns, shown, words, "workload-hours"),
+        tool=exports.of_grid("workload-hours", f"{workload}-hours", filters, words),
         class_name="gl-table-card",
     )
 

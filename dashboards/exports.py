@@ -1,0 +1,56 @@
+"""Tables that people take along, as CSV: numbers in full, times in UTC, the period in the file's name.
+
+A table of grids.py is written by the browser, as it is sorted there; other tables are written here.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from dash import html
+from dash.development.base_component import Component
+
+from dashboards.filters import Filters
+from dashboards.languages import Language
+
+
+def of_grid(id: str, what: str, filters: Filters, words: Language) -> Component:
+    """A button beside the table of that id.   what: it is, in the file's name."""
+    return _button(what, filters, words, {"data-csv-of": id})
+
+
+def of_rows(
+    what: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], filters: Filters, words: Language
+) -> Component:
+    """A button that carries its rows; None is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(heads)
+    writer.writerows([_harmless(cell) for cell in row] for row in rows)
+    return _button(what, filters, words, {"data-csv": text.getvalue()})
+
+
+def _harmless(cell: Any) -> Any:
+    """A text that spreadsheets would run as a formula, behind an apostrophe; frame.js does the same."""
+    return f"'{cell}" if isinstance(cell, str) and re.match(r"[=+\-@\t\r]", cell) else cell
+
+
+def _button(what: str, filters: Filters, words: Language, told: dict[str, str]) -> Component:
+    return html.Button(
+        "CSV",
+        type="button",
+        className="gl-press gl-small gl-csv",
+        title=words("part.csv"),
+        **{"data-file": file_name(what, filters), **told},
+    )
+
+
+def file_name(what: str, filters: Filters) -> str:
+    """`gpuledger-tenants-2026-10-vision.csv`: what, when, and what the filters chose."""
+    chosen = [value for values in filters.address.chosen.values() for value in values]
+    parts = ["gpuledger", what, filters.period.key if filters.period else "", *chosen]
+    return re.sub(r"[^\w.-]+", "_", "-".join(part for part in parts if part))[:120] + ".csv"
