@@ -141,7 +141,11 @@ class Client:
 
     def apply_rate_card(self, yaml: str, reason: str = "") -> documents.Applied:
         """Puts a rate card in force."""
-        return self._post(documents.Applied, "/rates/cards", {"yaml": yaml, "reason": reason})
+        return self._apply("/rates/cards", yaml, reason)
+
+    def check_rate_card(self, yaml: str) -> documents.Compared:
+        """What a rate card would change."""
+        return self._check("/rates/cards", yaml)
 
     def tenants(self) -> Iterator[documents.TenantDocument]:
         """Tenants that held something."""
@@ -153,7 +157,11 @@ class Client:
 
     def apply_tenants(self, yaml: str, reason: str = "") -> documents.Applied:
         """Puts a tenants' mapping in force."""
-        return self._post(documents.Applied, "/tenants/mapping", {"yaml": yaml, "reason": reason})
+        return self._apply("/tenants/mapping", yaml, reason)
+
+    def check_tenants(self, yaml: str) -> documents.Compared:
+        """What a tenants' mapping would change."""
+        return self._check("/tenants/mapping", yaml)
 
     def budgets(self, month: str = "", tenant: str | None = None) -> list[documents.Budget]:
         """How a month stands against its budgets."""
@@ -161,7 +169,27 @@ class Client:
 
     def apply_budgets(self, yaml: str, reason: str = "") -> documents.Applied:
         """Puts a budgets file in force."""
-        return self._post(documents.Applied, "/budgets", {"yaml": yaml, "reason": reason})
+        return self._apply("/budgets", yaml, reason)
+
+    def check_budgets(self, yaml: str) -> documents.Compared:
+        """What a budgets file would change."""
+        return self._check("/budgets", yaml)
+
+    def apply_objectives(self, yaml: str, reason: str = "") -> documents.Applied:
+        """Puts a file of objectives in force."""
+        return self._apply("/objectives", yaml, reason)
+
+    def check_objectives(self, yaml: str) -> documents.Compared:
+        """What a file of objectives would change."""
+        return self._check("/objectives", yaml)
+
+    def apply_energy_settings(self, yaml: str, reason: str = "") -> documents.Applied:
+        """Puts carbon intensities, PUE and idle power in force."""
+        return self._apply("/energy/settings", yaml, reason)
+
+    def check_energy_settings(self, yaml: str) -> documents.Compared:
+        """What another file of them would change."""
+        return self._check("/energy/settings", yaml)
 
     def credits(self, month: str = "", tenant: str | None = None) -> Iterator[documents.Credit]:
         """Amounts in tenants' favour on drafts."""
@@ -308,6 +336,12 @@ class Client:
     def change_user(self, name: str, **changes: Any) -> documents.UserDocument:
         """Changes a local user: password, roles, tenants, disabled."""
         return self._read(documents.UserDocument, self._asked("PATCH", f"/users/{_segment(name)}", json=changes))
+
+    def _apply(self, path: str, yaml: str, reason: str) -> documents.Applied:
+        return self._post(documents.Applied, path, {"yaml": yaml, "reason": reason})
+
+    def _check(self, path: str, yaml: str) -> documents.Compared:
+        return self._post(documents.Compared, f"{path}/check", {"yaml": yaml}, LONG_SECONDS)
 
     def _get(self, kind: type[Answer], path: str, timeout: float = TIMEOUT_SECONDS, /, **asked: Any) -> Answer:
         return self._read(kind, self._asked("GET", path, params=_given(asked), timeout=timeout))

@@ -155,13 +155,7 @@ def apply_budgets(store: Store, file: BudgetFile, author: str, reason: str, now:
     """
     import pyarrow as pa
 
-    card = current_rate_card(store)
-    if card is not None and card.card.currency != file.currency:
-        raise BudgetError(
-            "budgets: currency",
-            f"found {file.currency}, but the rate card is in {card.card.currency}",
-            f"Say the amounts in {card.card.currency}",
-        )
+    check_budgets(store, file)
     rows = store.rows(read_sql(__file__, "current_budgets"))
     if rows and rows[0]["version"] == file.version:
         return file.version
@@ -180,6 +174,17 @@ def apply_budgets(store: Store, file: BudgetFile, author: str, reason: str, now:
         store, now, author, "budgets.apply", file.version, reason, {"before": rows[0]["version"] if rows else None}
     )
     return file.version
+
+
+def check_budgets(store: Store, file: BudgetFile) -> None:
+    """Errors: BudgetError if the file's currency is not the rate card's."""
+    card = current_rate_card(store)
+    if card is not None and card.card.currency != file.currency:
+        raise BudgetError(
+            "budgets: currency",
+            f"found {file.currency}, but the rate card is in {card.card.currency}",
+            f"Say the amounts in {card.card.currency}",
+        )
 
 
 def current_budgets(store: Store) -> AppliedBudgets | None:

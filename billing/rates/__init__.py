@@ -1,7 +1,15 @@
 """Prices: the rate card as people write it (`rate_card`), what it says of whom and when (`prices`), which card is in
 force (`applied`), and what another one would change (`changes`)."""
 
-from billing.rates.applied import AppliedCard, apply_rate_card, current_rate_card, history, list_rates, rate_card_of
+from billing.rates.applied import (
+    AppliedCard,
+    apply_rate_card,
+    check_rate_card,
+    current_rate_card,
+    history,
+    list_rates,
+    rate_card_of,
+)
 from billing.rates.changes import Change, card_changes, price_effect
 from billing.rates.prices import PriceBook, PriceInterval, Subject, cut_instants, first_change, price_intervals
 from billing.rates.rate_card import Issuer, Match, RateCard, RateError, RateRule, load_rate_card, parse_rate_card
@@ -19,6 +27,7 @@ __all__ = [
     "Subject",
     "apply_rate_card",
     "card_changes",
+    "check_rate_card",
     "current_rate_card",
     "cut_instants",
     "first_change",

@@ -80,8 +80,7 @@ def apply_rate_card(store: Store, card: RateCard, author: str, reason: str, now:
     rows = store.rows(read_sql(__file__, "current_rate_card"))
     if rows and rows[0]["version"] == card.version:
         return card.version
-    if rows:
-        _refuse_changed_invoices(store, _applied(rows[0]).card, card)
+    check_rate_card(store, card)
     sequence = rows[0]["sequence"] + 1 if rows else 1
     row = pa.table(
         {
@@ -97,6 +96,13 @@ def apply_rate_card(store: Store, card: RateCard, author: str, reason: str, now:
     inputs = {"rules": len(card.rates), "before": rows[0]["version"] if rows else None}
     audit.record(store, now, author, "rates.apply", card.version, reason, inputs)
     return card.version
+
+
+def check_rate_card(store: Store, card: RateCard) -> None:
+    """Errors: RateError if the card would change what an issued invoice was computed from."""
+    current = current_rate_card(store)
+    if current is not None:
+        _refuse_changed_invoices(store, current.card, card)
 
 
 def _applied(row: dict[str, Any]) -> AppliedCard:

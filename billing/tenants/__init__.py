@@ -4,7 +4,14 @@ The mapping as people write it (`mapping`), whom it names when (`owners`), which
 it leaves open (`unmapped`). It knows nothing of prices.
 """
 
-from billing.tenants.applied import AppliedMapping, apply_mapping, closed_with_another, current_mapping, mapping_history
+from billing.tenants.applied import (
+    AppliedMapping,
+    apply_mapping,
+    check_mapping,
+    closed_with_another,
+    current_mapping,
+    mapping_history,
+)
 from billing.tenants.mapping import OwnerRule, TenantError, TenantMapping, load_mapping, parse_mapping
 from billing.tenants.owners import Combination, Owner, OwnerBook
 from billing.tenants.unmapped import Preview, preview, unmapped
@@ -19,6 +26,7 @@ __all__ = [
     "TenantError",
     "TenantMapping",
     "apply_mapping",
+    "check_mapping",
     "closed_with_another",
     "current_mapping",
     "load_mapping",

@@ -57,8 +57,7 @@ def apply_mapping(store: Store, mapping: TenantMapping, author: str, reason: str
     rows = store.rows(read_sql(__file__, "current_mapping"))
     if rows and rows[0]["version"] == mapping.version:
         return mapping.version
-    old = _applied(rows[0]).mapping if rows else None
-    _refuse_changed_invoices(store, old, mapping)
+    check_mapping(store, mapping)
     row = pa.table(
         {
             "version": pa.array([mapping.version], pa.string()),
@@ -70,9 +69,15 @@ def apply_mapping(store: Store, mapping: TenantMapping, author: str, reason: str
         }
     )
     store.insert("tenant_mappings", row)
-    inputs = {"rules": len(mapping.rules), "before": old.version if old else None}
+    inputs = {"rules": len(mapping.rules), "before": rows[0]["version"] if rows else None}
     audit.record(store, now, author, "tenants.apply", mapping.version, reason, inputs)
     return mapping.version
+
+
+def check_mapping(store: Store, mapping: TenantMapping) -> None:
+    """Errors: TenantError if the mapping would change what an issued invoice was computed from."""
+    current = current_mapping(store)
+    _refuse_changed_invoices(store, current.mapping if current else None, mapping)
 
 
 def _applied(row: dict[str, Any]) -> AppliedMapping:

@@ -289,6 +289,19 @@ class Applied(Document):
     new: bool
 
 
+class Compared(Document):
+    """What a file would change. before: the version in force; null: none is.   diff: lines of a unified diff as YAML.
+    changes: in words.   effect: on the closed hours, a row a change: of a rate card what they cost, of a mapping whose
+    they are; empty for other files."""
+
+    version: str
+    before: str | None
+    new: bool
+    diff: list[str]
+    changes: list[str]
+    effect: list[dict[str, Any]]
+
+
 class TenantDocument(Document):
     """first_hour, last_hour: of what it held in the closed hours."""
 

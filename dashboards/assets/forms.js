@@ -50,7 +50,8 @@
     try {
       var sent = values(form), answer = await ask(parts[0], filled(parts[1], sent), sent);
       if (!form.dataset.shows) {
-        if (form.dataset.then) location.assign(filled(form.dataset.then, answer));
+        var told = Array.isArray(answer) ? answer[0] || {} : answer;
+        if (form.dataset.then) location.assign(filled(form.dataset.then, told));
         else location.reload();
         return;
       }
@@ -92,6 +93,13 @@
       } catch (error) {
         return [[], error.message, true];
       }
+    },
+
+    // A file that was chosen, as text; what was compared before is no longer that.
+    opened: function (contents) {
+      if (!contents) return [dash.no_update, dash.no_update];
+      var bytes = Uint8Array.from(atob(contents.split(",")[1]), function (one) { return one.charCodeAt(0); });
+      return [new TextDecoder().decode(bytes), null];
     },
 
     // The statement in the editor into the URL; the page then runs it. Dash may not know yet what was typed last.

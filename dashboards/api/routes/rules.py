@@ -4,44 +4,26 @@ from __future__ import annotations
 
 import json
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated
 
-import yaml
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from billing.accounts.budget_file import BudgetError, apply_budgets, current_budgets, parse_budgets
+from billing.accounts.budget_file import current_budgets
 from billing.accounts.budgets import budget_states
 from billing.accounts.credits import Credit, KeptCredit, add_credit, card_in_force, list_credits, parse_amount
 from billing.accounts.prepaid import balances
 from billing.ledger_report import billing_timezone
 from billing.periods import Period, month_name
-from billing.rates import (
-    RateError,
-    apply_rate_card,
-    current_rate_card,
-    history,
-    list_rates,
-    parse_rate_card,
-    rate_card_of,
-)
-from billing.tenants import TenantError, apply_mapping, current_mapping, parse_mapping
+from billing.rates import current_rate_card, history, list_rates, rate_card_of
+from billing.tenants import current_mapping
 from dashboards.api import documents
-from dashboards.api.caller import Issue, See, SeeFleet, SetBudgets, SetPrices, Tenant
+from dashboards.api.caller import Issue, See, SeeFleet, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
-from warehouse.errors import LedgerError
 from warehouse.store import read_sql
 
 router = APIRouter()
-FILE_CHARACTERS = 1_000_000
-
-
-class StatedFile(BaseModel):
-    """yaml: the file, as the command line reads it (docs/contracts.md)."""
-
-    yaml: Annotated[str, Field(max_length=FILE_CHARACTERS)]
-    reason: Annotated[str, Field(max_length=1000)] = ""
 
 
 class NewCredit(BaseModel):
@@ -88,16 +70,6 @@ def card(caller: SeeFleet, version: str) -> documents.RateCardDocument:
     )  # fmt: skip
 
 
-@router.post("/rates/cards", tags=["rates"], status_code=201)
-def apply_card(caller: SetPrices, file: StatedFile) -> documents.Applied:
-    """Checks a rate card and puts it in force; the same card again changes nothing."""
-    parsed = parse_rate_card(_read(file, RateError), "the rate card")
-    with caller.writing() as store:
-        before = current_rate_card(store)
-        version = apply_rate_card(store, parsed, caller.principal.name, file.reason, caller.now)
-    return documents.Applied(version=version, new=before is None or before.version != version)
-
-
 @router.get("/tenants", tags=["tenants"])
 def tenants(request: Request, caller: See, limit: Limit = 1000, offset: Offset = 0) -> Page[documents.TenantDocument]:
     """The tenants that held something in the closed hours."""
@@ -125,16 +97,6 @@ def mapping(caller: SeeFleet) -> documents.Mapping:
     )  # fmt: skip
 
 
-@router.post("/tenants/mapping", tags=["tenants"], status_code=201)
-def apply_tenants(caller: SetPrices, file: StatedFile) -> documents.Applied:
-    """Checks a tenants' mapping and puts it in force; the same again changes nothing."""
-    parsed = parse_mapping(_read(file, TenantError), "the tenants' mapping")
-    with caller.writing() as store:
-        before = current_mapping(store)
-        version = apply_mapping(store, parsed, caller.principal.name, file.reason, caller.now)
-    return documents.Applied(version=version, new=before is None or before.version != version)
-
-
 @router.get("/budgets", tags=["budgets"])
 def budgets(caller: See, month: str | None = None, tenant: Tenant = None) -> list[documents.Budget]:
     """How a month (by default this one) stands against its budgets."""
@@ -146,16 +108,6 @@ def budgets(caller: See, month: str | None = None, tenant: Tenant = None) -> lis
         for one in budget_states(caller.store, asked, caller.now)
         if caller.principal.sees(one.tenant) and tenant in (None, one.tenant)
     ]
-
-
-@router.post("/budgets", tags=["budgets"], status_code=201)
-def set_budgets(caller: SetBudgets, file: StatedFile) -> documents.Applied:
-    """Checks a budgets file and puts it in force; the same again changes nothing."""
-    parsed = parse_budgets(_read(file, BudgetError), "the budgets")
-    with caller.writing() as store:
-        before = current_budgets(store)
-        version = apply_budgets(store, parsed, caller.principal.name, file.reason, caller.now)
-    return documents.Applied(version=version, new=before is None or before.version != version)
 
 
 @router.get("/credits", tags=["credits"])
@@ -193,16 +145,6 @@ def balances_(caller: See, tenant: Tenant = None) -> list[documents.Balance]:
     low = applied.file.low_below() if applied else {}
     found = balances(caller.store, caller.now, caller.check_tenant(tenant), low)
     return [documents.Balance.model_validate(one) for one in found]
-
-
-def _read(file: StatedFile, error: type[LedgerError]) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(file.yaml)
-    except yaml.YAMLError as mistake:
-        raise error("yaml", "not YAML: " + " ".join(str(mistake).split())[:300]) from mistake
-    if not isinstance(content, dict):
-        raise error("yaml", "holds no keys", "See docs/contracts.md")
-    return content
 
 
 def _credit(kept: KeptCredit) -> documents.Credit:

@@ -1,7 +1,9 @@
-"""Administration: prices, whose what is, tokens, users, and who did what (`?part=`)."""
+"""Administration: what is stated (prices, tenants, budgets, objectives, energy), tokens, users, and who did what
+(`?part=`)."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,8 +19,10 @@ from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from dashboards.pages.admin.people import tokens_part, users_part
-from dashboards.pages.admin.stated import rates_part, tenants_part, unmapped_table
+from dashboards.pages.admin.stated import file_part, rates_part, tenants_part, unmapped_table
+from dashboards.pages.admin.stating import comparison
 from dashboards.registry import Ask, Page
+from dashboards.stated import BUDGETS, ENERGY, OBJECTIVES
 from warehouse.store import Store, read_sql
 
 MOST = 500
@@ -86,6 +90,7 @@ def _said(value: Any) -> str:
 PARTS: dict[str, Part] = {
     "rates": rates_part,
     "tenants": tenants_part,
+    **{kind.name: functools.partial(file_part, kind) for kind in (BUDGETS, OBJECTIVES, ENERGY)},
     "tokens": tokens_part,
     "users": users_part,
     "audit": audit_part,
@@ -97,6 +102,24 @@ def callbacks(app: Dash, ask: Ask) -> None:
     async def unmapped(_: str, search: str) -> Any:
         return await ask(unmapped_table, search)
 
+    async def compared(_: int | None, text: str | None, search: str) -> Any:
+        return await ask(comparison, search, text)
+
+    app.callback(
+        Output("stated-compared", "children"),
+        Input("stated-compare", "n_clicks"),
+        State("stated-yaml", "value"),
+        State("url", "search"),
+        prevent_initial_call=True,
+        running=[(Output("stated-compare", "disabled"), True, False)],
+    )(compared)
+    app.clientside_callback(
+        ClientsideFunction("glforms", "opened"),
+        Output("stated-yaml", "value"),
+        Output("stated-compared", "children", allow_duplicate=True),
+        Input("stated-file", "contents"),
+        prevent_initial_call=True,
+    )
     app.callback(Output("admin-unmapped", "children"), Input("admin-asked", "data"), State("url", "search"))(unmapped)
     app.clientside_callback(
         ClientsideFunction("gl", "find"),

@@ -1,4 +1,5 @@
-"""What people state: rate cards with their history, and the tenants' mapping with what no rule of it fits."""
+"""What people state, each with its history and a form for the next version: rate cards, the tenants' mapping with what
+no rule of it fits, budgets, objectives, energy settings."""
 
 from __future__ import annotations
 
@@ -10,18 +11,18 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from billing.rates import current_rate_card, history, rate_card_of
+from billing.rates import current_rate_card, rate_card_of
 from billing.rates.applied import AppliedCard
 from billing.rates.rate_card import MATCH_KEYS
 from billing.rates.windows import in_words
 from billing.tenants import current_mapping
-from billing.tenants.applied import mapping_history
 from billing.tenants.unmapped import unmapped
-from dashboards import grids, parts, states
+from dashboards import grids, parts, stated, states
 from dashboards.access.current import current
 from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.languages import Language
+from dashboards.pages.admin.stating import form_card
 from warehouse.store import Store
 
 
@@ -29,7 +30,8 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     """The card in force, or another (`?card=`)."""
     in_force = current_rate_card(store)
     if in_force is None:
-        return [parts.card(words("admin.rates"), "", states.nothing_here(words("admin.no_card")))]
+        none = parts.card(words("admin.rates"), "", states.nothing_here(words("admin.no_card")))
+        return [none, form_card(stated.RATES, None, words)]
     asked = filters.more.get("card", "")
     card = (rate_card_of(store, asked) if asked else None) or in_force
     is_current = card.version == in_force.version
@@ -57,7 +59,8 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     table = grids.grid(columns, rows, words, "admin-rates")
     return [
         parts.card(title, said, table, _policies(card, words), class_name="gl-table-card"),
-        _history_card(history(store), filters, words, card.version, "card"),
+        form_card(stated.RATES, card.card, words),
+        _history_card(stated.versions(store, stated.RATES), filters, words, card.version, "card"),
     ]
 
 
@@ -106,7 +109,7 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
     found = current_mapping(store)
     if found is None:
         mapping = parts.card(words("admin.mapping"), "", states.nothing_here(words("admin.no_mapping")))
-        return [mapping, _unmapped_card(words)]
+        return [mapping, _unmapped_card(words), form_card(stated.TENANTS, None, words)]
     columns = [
         grids.text("match", words("admin.match"), words("admin.match_is"), 240, 2.4),
         grids.text("tenant", words("filter.tenant")),
@@ -131,7 +134,22 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
     return [
         parts.card(words("admin.mapping"), said, table, class_name="gl-table-card"),
         _unmapped_card(words),
-        _history_card(mapping_history(store), filters, words, found.version, ""),
+        form_card(stated.TENANTS, found.mapping, words),
+        _history_card(stated.versions(store, stated.TENANTS), filters, words, found.version, ""),
+    ]
+
+
+def file_part(kind: stated.Kind, store: Store, filters: Filters, words: Language) -> list[Component]:
+    """A file that is shown as it is written; what follows from it stands on other pages."""
+    found = stated.in_force(store, kind)
+    title, version = words(f"admin.{kind.name}"), found.version if found else ""
+    said = words("admin.file_is", version=found.version, author=found.author) if found else ""
+    text = html.Pre(stated.as_yaml(found.file), className="gl-written") if found else None
+    none = states.nothing_here(words(f"admin.no_{kind.name}")) if found is None else None
+    return [
+        parts.card(title, said, text, none),
+        form_card(kind, found.file if found else None, words),
+        *([_history_card(stated.versions(store, kind), filters, words, version, "")] if found else []),
     ]
 
 

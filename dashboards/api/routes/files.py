@@ -1,0 +1,102 @@
+"""Files that people state: what another would change, and putting it in force (dashboards.stated)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from dashboards import stated
+from dashboards.api import documents
+from dashboards.api.caller import Caller, SetBudgets, SetPrices
+from dashboards.api.values import plain
+
+router = APIRouter()
+Text = Annotated[str, Field(max_length=stated.FILE_CHARACTERS)]
+
+
+class Candidate(BaseModel):
+    """yaml: the file, as the command line reads it (docs/contracts.md)."""
+
+    yaml: Text
+
+
+class StatedFile(Candidate):
+    reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+@router.post("/rates/cards", tags=["rates"], status_code=201)
+def apply_card(caller: SetPrices, file: StatedFile) -> documents.Applied:
+    """Checks a rate card and puts it in force; the same card again changes nothing."""
+    return _apply(caller, stated.RATES, file)
+
+
+@router.post("/rates/cards/check", tags=["rates"])
+def check_card(caller: SetPrices, file: Candidate) -> documents.Compared:
+    """What a rate card would change, in words and in the cost of the closed hours; changes nothing."""
+    return _compare(caller, stated.RATES, file)
+
+
+@router.post("/tenants/mapping", tags=["tenants"], status_code=201)
+def apply_tenants(caller: SetPrices, file: StatedFile) -> documents.Applied:
+    """Checks a tenants' mapping and puts it in force; the same again changes nothing."""
+    return _apply(caller, stated.TENANTS, file)
+
+
+@router.post("/tenants/mapping/check", tags=["tenants"])
+def check_tenants(caller: SetPrices, file: Candidate) -> documents.Compared:
+    """What a tenants' mapping would change, and whose closed hours would go to whom; changes nothing."""
+    return _compare(caller, stated.TENANTS, file)
+
+
+@router.post("/budgets", tags=["budgets"], status_code=201)
+def set_budgets(caller: SetBudgets, file: StatedFile) -> documents.Applied:
+    """Checks a budgets file and puts it in force; the same again changes nothing."""
+    return _apply(caller, stated.BUDGETS, file)
+
+
+@router.post("/budgets/check", tags=["budgets"])
+def check_budgets(caller: SetBudgets, file: Candidate) -> documents.Compared:
+    """What a budgets file would change; changes nothing."""
+    return _compare(caller, stated.BUDGETS, file)
+
+
+@router.post("/objectives", tags=["objectives"], status_code=201)
+def set_objectives(caller: SetBudgets, file: StatedFile) -> documents.Applied:
+    """Checks a file of objectives and puts it in force; the same again changes nothing."""
+    return _apply(caller, stated.OBJECTIVES, file)
+
+
+@router.post("/objectives/check", tags=["objectives"])
+def check_objectives(caller: SetBudgets, file: Candidate) -> documents.Compared:
+    """What a file of objectives would change; changes nothing."""
+    return _compare(caller, stated.OBJECTIVES, file)
+
+
+@router.post("/energy/settings", tags=["ledger"], status_code=201)
+def set_energy(caller: SetPrices, file: StatedFile) -> documents.Applied:
+    """Checks carbon intensities, PUE and idle power and puts them in force; the same again changes nothing."""
+    return _apply(caller, stated.ENERGY, file)
+
+
+@router.post("/energy/settings/check", tags=["ledger"])
+def check_energy(caller: SetPrices, file: Candidate) -> documents.Compared:
+    """What another file of energy settings would change; changes nothing."""
+    return _compare(caller, stated.ENERGY, file)
+
+
+def _apply(caller: Caller, kind: stated.Kind, file: StatedFile) -> documents.Applied:
+    parsed = stated.read(kind, file.yaml)
+    with caller.writing() as store:
+        new = stated.apply(store, kind, parsed, caller.principal.name, file.reason, caller.now)
+    return documents.Applied(version=parsed.version, new=new)
+
+
+def _compare(caller: Caller, kind: stated.Kind, file: Candidate) -> documents.Compared:
+    found = stated.compare(caller.store, kind, stated.read(kind, file.yaml))
+    effect = [plain(dict(row)) for row in found.effect]
+    return documents.Compared(
+        version=found.version, before=found.before, new=found.new, diff=list(found.diff), changes=list(found.changes),
+        effect=effect,
+    )  # fmt: skip
