@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from dashboards.sql.allowed import Allowed, Catalogue
 from dashboards.sql.check import check_text, check_tree
 from dashboards.sql.errors import BAD_ARGUMENTS, SYNTAX_ERROR, UNKNOWN_FORMAT, SqlError, of_engine
 from dashboards.sql.limits import Limits, set_clause, settings_of
+from dashboards.sql.native import for_protocol
 from warehouse.store import EmbeddedStore, Store, identifier
 
 if TYPE_CHECKING:
@@ -57,12 +59,15 @@ class Engine:
             statement = _statement(connection, question, allowed)
         settings = settings_of(asked, self.limits, not statement.streams)
         with _connection(self._store, settings, allowed) as connection:
+            version = _protocol(asked) if statement.format.lower() == "native" else 0
             if not statement.streams:
-                yield statement.format, iter([_run(connection, statement.text, statement.format, statement.params)])
+                whole = _run(connection, statement.text, statement.format, statement.params)
+                yield statement.format, for_protocol(iter([whole]), version)
                 return
             heading = _heading(connection, statement)
             with _streaming(connection, statement) as pieces:
-                yield statement.format, formats.one_document(statement.format, pieces, heading)
+                document = formats.one_document(statement.format, pieces, heading)
+                yield statement.format, for_protocol(document, version)
 
     def end(self, mark: str) -> None:
         """Ends the statements whose text has the mark in it."""
@@ -70,6 +75,14 @@ class Engine:
             own.command(
                 "KILL QUERY WHERE position(query, {mark:String}) > 0 AND query NOT LIKE 'KILL%' ASYNC", {"mark": mark}
             )
+
+
+def _protocol(asked: Mapping[str, str]) -> int:
+    """The version of ClickHouse's protocol that whoever asks speaks; 0: none."""
+    version = asked.get("client_protocol_version", "") or "0"
+    if not re.fullmatch(r"\d{1,9}", version):
+        raise SqlError(BAD_ARGUMENTS, f"client_protocol_version wants a number, found {version[:40]!r}")
+    return int(version)
 
 
 @dataclass(frozen=True)
@@ -102,13 +115,12 @@ def _statement(connection: Connection, question: Question, allowed: Allowed) -> 
 def _without_format(text: str, lines: list[str]) -> tuple[str, str]:
     """A statement without its FORMAT, and that. In the tree it is an identifier right below the root."""
     named = [line.strip().removeprefix("Identifier ") for line in lines[1:] if line.startswith(" Identifier ")]
-    root = lines[0].split(" ")[0]
-    if not named or root not in ("SelectWithUnionQuery", "SelectIntersectExceptQuery"):
-        return text, ""
-    ending = f" FORMAT {named[-1]}"
-    if not text.endswith(ending):
+    ending = f" FORMAT {named[-1]}" if named else ""
+    if named and text.endswith(ending):
+        return text.removesuffix(ending), named[-1]
+    if named and lines[0].split(" ")[0] in ("SelectWithUnionQuery", "SelectIntersectExceptQuery"):
         raise SqlError(SYNTAX_ERROR, "FORMAT is not the statement's last word", "Put it there")
-    return text.removesuffix(ending), named[-1]
+    return text, ""
 
 
 def _heading(connection: Connection, statement: _Statement) -> bytes:
