@@ -139,9 +139,12 @@ class Filters:
         `FROM ({ledger})` in it reads the ledger of these filters (dashboards/ledger.sql); `FROM ({days})` the same, but
         whole days as one row where their sums are kept (dashboards/days), unless `grain` asks for hours or
         `start` or `end` for another span.
-        Answers from the ledger are kept until the books change: leave the rows as they are.
+        They read nothing else: answers from the ledger are kept until the books change (leave the rows as they are).
+        `FROM ({jobs})` reads the jobs of these filters (dashboards/jobs.sql).
         """
         sql, asked = read_sql(beside, name), {**self.params(), **params}
+        if "FROM ({jobs})" in sql:
+            return store.rows(sql.replace("FROM ({jobs})", f"FROM (\n{self._jobs()})"), asked)
         if not READS_LEDGER.search(sql):
             return store.rows(sql, asked)
         hours, asked = read_sql(__file__, "hours"), asked | self.sums.params()
@@ -153,6 +156,12 @@ class Filters:
             lambda: store.rows(sql, asked),
         )
         return rows
+
+    def _jobs(self) -> str:
+        narrowed = not {"tenant", "project"}.isdisjoint(self.address.chosen)
+        return read_sql(__file__, "jobs").replace(
+            "({whose})", f"(\n{read_sql(__file__, 'whose')})" if narrowed else "true"
+        )
 
 
 class Memory:

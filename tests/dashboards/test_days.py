@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from dashboards import figures
+from dashboards import figures, pages
 from dashboards.access.scope import ScopedStore
 from dashboards.days import sum_days, sums_of
 from dashboards.filters import Edition, Filters, Memory, filters_of
@@ -24,6 +26,7 @@ HOURS = 5 * 24
 """Over the night in which Europe's clocks go back."""
 ZONES = ("Europe/Berlin", "Asia/Kolkata", "Pacific/Chatham")
 SEARCHES = ("?period=all", "?period=2026-10-24..2026-10-28", "?period=2026-10-25&tenant=vision")
+PAGES = Path(next(iter(pages.__path__)))
 ASKED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (overview.__file__, "by_tenant", {}),
     (overview.__file__, "over_time", {"grain": "day", "device": ""}),
@@ -199,3 +202,14 @@ def test_memory_is_bounded() -> None:
         memory.kept(number, lambda: [{}] * 3000)
     kept = [number for number in range(50) if memory.kept(number, list)]
     assert kept == list(range(44, 50))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in PAGES.rglob("*.sql") if re.search(r"FROM \(\{(ledger|days)\}\)", path.read_text())],
+    ids=lambda path: path.stem,
+)
+def test_what_is_kept_until_the_books_change_reads_nothing_else(path: Path) -> None:
+    sql = re.sub(r"--[^\n]*", "", path.read_text())
+    own = re.findall(r"(\w+) AS\s*\(", sql)
+    assert {name for name in re.findall(r"\b(?:FROM|JOIN)\s+(\w+)", sql) if name not in own} == set()

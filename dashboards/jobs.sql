@@ -1,0 +1,21 @@
+-- What pages select from as ({jobs}): jobs that were submitted before the period's end, and not more than 62 days before it.
+-- One row: a job as its source told it. gpus NULL: not told; reason: why it waits; started_at, ended_at NULL:
+-- not yet.
+-- Whose a job is say the books (whose.sql); of jobs never placed its source does.
+-- Parameters: start, end DateTime64(3) (UTC); queues, clusters Array(String), empty: all; those of whose.sql
+SELECT
+    cluster, allocation_id,
+    anyIf(e.queue, e.event = 'submitted') AS queue,
+    any(e.workload_id) AS workload_id,
+    maxIf(e.gpus, e.event = 'submitted') AS gpus,
+    anyIf(e.reason, e.event = 'submitted') AS reason,
+    minIf(e.ts, e.event = 'submitted') AS submitted_at,
+    minOrNullIf(e.ts, e.event = 'started') AS started_at,
+    maxOrNullIf(e.ts, e.event IN ('finished', 'failed', 'cancelled', 'rejected')) AS ended_at
+FROM events AS e
+WHERE e.ts >= {start:DateTime64(3,'UTC')} - INTERVAL 62 DAY AND e.ts < {end:DateTime64(3,'UTC')}
+    AND e.event IN ('submitted', 'started', 'finished', 'failed', 'cancelled', 'rejected')
+    AND (empty({clusters:Array(String)}) OR has({clusters:Array(String)}, cluster))
+    AND ({whose})
+GROUP BY cluster, allocation_id
+HAVING countIf(e.event = 'submitted') > 0 AND (empty({queues:Array(String)}) OR has({queues:Array(String)}, queue))
