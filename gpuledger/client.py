@@ -292,6 +292,18 @@ class Client:
         """Ends a silence now."""
         return self._read(documents.Silence, self._asked("DELETE", f"/alerts/silences/{_segment(id)}"))
 
+    def objectives(self, at: datetime | None = None, tenant: str | None = None) -> Iterator[documents.ObjectiveStatus]:
+        """How each series of the objectives in force stands."""
+        return self._pages(documents.ObjectiveStatus, "/objectives", at=at and at.isoformat(), tenant=tenant)
+
+    def objective(self, name: str, at: datetime | None = None) -> Iterator[documents.ObjectiveStatus]:
+        """The series of one objective."""
+        return self._pages(documents.ObjectiveStatus, f"/objectives/{_segment(name)}", at=at and at.isoformat())
+
+    def interference(self, period: str = "", tenant: str | None = None) -> Iterator[documents.Episode]:
+        """Stretches in which a workload was slowed down beside others."""
+        return self._pages(documents.Episode, "/interference", period=period, tenant=tenant)
+
     def export_focus(self, month: str, out: Path, **options: str) -> Path:
         """Writes a month's FOCUS rows to a file that ends in .csv, .csv.gz or .parquet. options: tenant, which,
         version, grain, platform, skip_unpriced."""

@@ -9,6 +9,7 @@ import pytest
 
 from alerts.state import fingerprint
 from dashboards.api.app import PREFIX
+from gpuledger.client import Client
 from tests.dashboards.site import Site
 from tests.prometheus import check_metrics
 
@@ -98,3 +99,17 @@ def test_the_server_s_metrics_have_the_alerts_and_pass_prometheus_s_own_tool(ser
     assert "gpuledger_alert_evaluated_until_timestamp_seconds" in answer.text
     assert "gpuledger_closed_until_timestamp_seconds" in answer.text
     check_metrics(answer.text)
+
+
+def test_the_client_reads_alerts_and_keeps_them_quiet(served_site: Site) -> None:
+    with Client(served_site.url, served_site.tokens["operator"]) as client:
+        (mine,) = (one for one in client.alerts() if one.labels["tenant"] == "vision")
+        assert mine.evidence["nodes"] == "n of vision"
+        assert [one.state for one in client.alert(mine.fingerprint).changes] == ["firing"]
+        assert [one.fingerprint for one in client.alert_history("idle-holder", mine.fingerprint)] == [mine.fingerprint]
+        assert list(client.alert_deliveries()) == []
+        made = client.add_silence({"tenant": ["vis*"]}, datetime.now(UTC) + timedelta(hours=1), "a demo")
+        assert [one.id for one in client.silences()] == [made.id]
+        assert client.end_silence(made.id).id == made.id
+        assert made.id in {one.id for one in client.silences(past=True)}
+        assert client.silences() == []
