@@ -18,6 +18,19 @@ GRID = "rgba(126,141,166,0.22)"
 PALETTE = ("#3f6ce6", "#f09a2e", "#22a38b", "#9479d6", "#d9567a", "#5aa7d6", "#a3883c", "#6f7f9c", "#7cb342", "#c06bd0")
 """Of series that are no kinds of time, in this order; holds on light and on dark ground."""
 
+LOOK: Mapping[str, Any] = {
+    "hovermode": "x unified",
+    "showlegend": False,
+    "margin": {"l": 44, "r": 8, "t": 8, "b": 30},
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"family": "Inter, ui-sans-serif, system-ui, sans-serif", "size": 12},
+    "hoverlabel": {"bgcolor": "#182034", "bordercolor": "#2c3753", "font": {"color": "#f1f4fa", "size": 12.5}},
+    "template": "none",
+    "autosize": True,
+}
+"""Of every figure's layout."""
+
 
 @dataclass(frozen=True)
 class Bucket:
@@ -74,20 +87,10 @@ def stacked_over_time(
 
 def dressed(figure: go.Figure, words: Language, grain: Grain = "day", **layout: Any) -> go.Figure:
     """With the look that all figures share; grain: whether its axis of time tells hours, too."""
-    figure.update_layout(
-        hovermode="x unified",
-        showlegend=False,
-        margin={"l": 44, "r": 8, "t": 8, "b": 30},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": "Inter, ui-sans-serif, system-ui, sans-serif", "size": 12},
-        hoverlabel={"bgcolor": "#182034", "bordercolor": "#2c3753", "font": {"color": "#f1f4fa", "size": 12.5}},
-        template="none",
-        autosize=True,
-    )
+    figure.update_layout({**LOOK, **layout})
     figure.update_xaxes(showgrid=False, tickformat=words(f"time.{grain}_ticks"), zeroline=False)
     figure.update_yaxes(gridcolor=GRID, zeroline=False, rangemode="tozero", fixedrange=True, nticks=6)
-    return figure.update_layout(**layout)
+    return figure
 
 
 def places(at: Sequence[datetime], grain: Grain) -> list[datetime]:

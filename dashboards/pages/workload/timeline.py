@@ -8,7 +8,6 @@ from typing import Any
 
 import plotly.graph_objects as go
 from dash.development.base_component import Component
-from plotly.subplots import make_subplots
 
 from dashboards import figures, parts
 from dashboards.filters import Filters
@@ -64,18 +63,10 @@ def draw(
         rows.append(("power", 84))
     if slowed:
         rows.append(("slowdown", 84))
-    inside = sum(height for _, height in rows)
-    figure = make_subplots(
-        rows=len(rows),
-        cols=1,
-        shared_xaxes=True,
-        vertical_spacing=26 / (inside + 26 * len(rows)),
-        row_heights=[height for _, height in rows],
-        subplot_titles=[words(f"timeline.{name}") for name, _ in rows],
-    )
-    place = {name: number for number, (name, _) in enumerate(rows, 1)}
-    _held(figure, life, shown, at, filters, words)
-    _use(figure, used, place["use"], at, words)
+    panels = Panels([height for _, height in rows])
+    place = {name: number for number, (name, _) in enumerate(rows)}
+    _held(panels, life, shown, at, filters, words)
+    _use(panels, used, place["use"], at, words)
     series = {
         "utilization": (figures.PALETTE[0], [_scaled(row["utilization"], 100) for row in measured], "%{y:.1f} %"),
         "memory": (figures.PALETTE[3], [_scaled(row["memory_bytes"], 2**-30) for row in measured], "%{y:.1f} GiB"),
@@ -85,21 +76,91 @@ def draw(
     for name, (colour, values, said) in series.items():
         if name in place:
             x, y = _gapped([at(row["step"]) for row in measured], values, step)
-            _line(figure, place[name], x, y, colour, said, name, words)
+            panels.add(place[name], _line(x, y, colour, said, words(f"timeline.{name}")))
+    panels.y(place["utilization"], range=[0, 105], ticksuffix=" %")
     if slowed:
         x, y = _gapped([at(row["step"]) for row in slowed], [row["slowdown"] for row in slowed], step)
-        _line(figure, place["slowdown"], x, y, figures.PALETTE[4], "%{y:.2f} x", "slowdown", words)
-        figure.add_hline(1, line={"width": 1, "dash": "dot", "color": figures.GRID}, row=place["slowdown"], col=1)
-    height = inside + 26 * len(rows) + 46
-    figures.dressed(figure, words, margin={"l": 120, "r": 12, "t": 26, "b": 30}, barmode="stack", bargap=0.2)
-    figure.update_layout(hoversubplots="axis", height=height)
-    figure.update_xaxes(range=[at(life.window[0]), at(life.window[1])], tickformat=words("time.hour_ticks"))
-    figure.update_yaxes(nticks=4)
-    figure.update_yaxes(range=[0, 105], ticksuffix=" %", row=place["utilization"], col=1)
-    figure.update_yaxes(rangemode="normal", row=1, col=1)
-    for title in figure.layout.annotations:
-        title.update(x=0, xanchor="left", font={"size": 12}, xref="paper")
-    return figure, height
+        panels.add(place["slowdown"], _line(x, y, figures.PALETTE[4], "%{y:.2f} x", words("timeline.slowdown")))
+        panels.line(place["slowdown"], 1)
+    span = [at(life.window[0]), at(life.window[1])]
+    return panels.figure([words(f"timeline.{name}") for name, _ in rows], span, words), panels.height
+
+
+class Panels:
+    """Charts below each other over one axis of time, number 0 on top. Made as one figure at the end: Plotly takes a
+    tenth of a second to change such a figure bit by bit."""
+
+    GAP = 26
+    """Pixels above each, for its title."""
+
+    def __init__(self, heights: Sequence[int]) -> None:
+        whole = sum(heights) + self.GAP * len(heights)
+        self.height = whole + 46
+        """Of the figure, in pixels."""
+        self._traces: list[dict[str, Any]] = []
+        self._layout: dict[str, Any] = {"shapes": []}
+        top = 1.0
+        for number, height in enumerate(heights):
+            bottom = max(0.0, top - (height + (self.GAP if number else 0)) / (whole - self.GAP))
+            self._layout[f"yaxis{self._name(number)}"] = {
+                "domain": [bottom, top - (self.GAP / (whole - self.GAP) if number else 0.0)],
+                "anchor": f"x{self._name(number)}",
+                "gridcolor": figures.GRID,
+                "zeroline": False,
+                "rangemode": "tozero",
+                "fixedrange": True,
+                "nticks": 4,
+            }
+            top = bottom
+
+    @staticmethod
+    def _name(number: int) -> str:
+        return str(number + 1) if number else ""
+
+    def add(self, number: int, *traces: dict[str, Any]) -> None:
+        name = self._name(number)
+        self._traces += [{**trace, "xaxis": f"x{name}", "yaxis": f"y{name}"} for trace in traces]
+
+    def y(self, number: int, **axis: Any) -> None:
+        self._layout[f"yaxis{self._name(number)}"] |= axis
+
+    def line(self, number: int, value: float) -> None:
+        """Right across a panel, dotted."""
+        name = self._name(number)
+        line = {"width": 1, "dash": "dot", "color": figures.GRID}
+        self._layout["shapes"].append(
+            {"type": "line", "x0": 0, "x1": 1, "xref": f"x{name} domain", "y0": value, "y1": value, "yref": f"y{name}",
+             "line": line}
+        )  # fmt: skip
+
+    def figure(self, titles: Sequence[str], span: Sequence[datetime], words: Language) -> go.Figure:
+        last = len(titles) - 1
+        for number in range(len(titles)):
+            name = self._name(number)
+            self._layout[f"xaxis{name}"] = {
+                "anchor": f"y{name}",
+                "range": list(span),
+                "showgrid": False,
+                "zeroline": False,
+                "tickformat": words("time.hour_ticks"),
+                "showticklabels": number == last,
+                **({"matches": "x"} if number else {}),
+            }
+        tops = [self._layout[f"yaxis{self._name(number)}"]["domain"][1] for number in range(len(titles))]
+        self._layout["annotations"] = [
+            {"text": text, "x": 0, "y": top, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom",
+             "showarrow": False, "font": {"size": 12}}
+            for text, top in zip(titles, tops, strict=True)
+        ]  # fmt: skip
+        look = {
+            **figures.LOOK,
+            "margin": {"l": 120, "r": 12, "t": 26, "b": 30},
+            "barmode": "stack",
+            "bargap": 0.2,
+            "hoversubplots": "axis",
+            "height": self.height,
+        }
+        return go.Figure({"data": self._traces, "layout": {**look, **self._layout}})
 
 
 def _lane(claim: Mapping[str, Any]) -> Lane:
@@ -107,7 +168,7 @@ def _lane(claim: Mapping[str, Any]) -> Lane:
 
 
 def _held(
-    figure: go.Figure,
+    panels: Panels,
     life: Life,
     shown: Sequence[Lane],
     at: Any,
@@ -129,28 +190,28 @@ def _held(
         x += [at(claim["start_at"]), at(ends), None]
         y += [lane, lane, None]
         said += [text, text, None]
-    figure.add_scatter(
-        x=x,
-        y=y,
-        mode="lines",
-        line={"color": PLAIN, "width": 13},
-        opacity=0.8,
-        customdata=said,
-        hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]} – %{customdata[3]}<extra></extra>",
-        row=1,
-        col=1,
-    )
-    figure.add_scatter(
-        x=[at(event["ts"]) for event in life.events],
-        y=[0] * len(life.events),
-        mode="markers",
-        marker={
+    held = {
+        "type": "scatter",
+        "x": x,
+        "y": y,
+        "mode": "lines",
+        "line": {"color": PLAIN, "width": 13},
+        "opacity": 0.8,
+        "customdata": said,
+        "hovertemplate": "%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]} – %{customdata[3]}<extra></extra>",
+    }
+    happened = {
+        "type": "scatter",
+        "x": [at(event["ts"]) for event in life.events],
+        "y": [0] * len(life.events),
+        "mode": "markers",
+        "marker": {
             "size": 11,
             "symbol": "diamond",
             "color": [COLOURS.get(event["event"], "#6f7f9c") for event in life.events],
         },
-        cliponaxis=False,
-        customdata=[
+        "cliponaxis": False,
+        "customdata": [
             [
                 words.of(f"event.{event['event']}", event["event"]),
                 " ".join(part for part in (event["reason"], event["message"]) if part),
@@ -158,53 +219,43 @@ def _held(
             ]
             for event in life.events
         ],
-        hovertemplate="<b>%{customdata[0]}</b> %{customdata[2]}<br>%{customdata[1]}<extra></extra>",
-        row=1,
-        col=1,
-    )
+        "hovertemplate": "<b>%{customdata[0]}</b> %{customdata[2]}<br>%{customdata[1]}<extra></extra>",
+    }
+    panels.add(0, held, happened)
     names = [words("timeline.events"), *(f"{node} · {(part or device)[-6:]}" for node, device, part in shown)]
-    figure.update_yaxes(
-        range=[len(shown) + 0.7, -0.7], tickvals=list(range(len(names))), ticktext=names, showgrid=False, row=1, col=1
-    )
+    panels.y(
+        0, range=[len(shown) + 0.7, -0.7], rangemode="normal", tickvals=list(range(len(names))), ticktext=names,
+        showgrid=False,
+    )  # fmt: skip
 
 
-def _use(figure: go.Figure, used: Rows, row: int, at: Any, words: Language) -> None:
+def _use(panels: Panels, used: Rows, number: int, at: Any, words: Language) -> None:
     """GPU-hours of each kind, hour by hour, from the books."""
     for kind in (USED, IDLE, UNMETERED):
-        figure.add_bar(
-            x=[at(hour["hour"]) for hour in used],
-            y=[hour[kind.key] for hour in used],
-            width=3600 * 1000,
-            offset=0,
-            name=words(f"kind.{kind.key}"),
-            marker={"color": kind.colour, "line": {"width": 0}},
-            hovertemplate="%{y:,.2f}",
-            row=row,
-            col=1,
-        )
+        bars = {
+            "type": "bar",
+            "x": [at(hour["hour"]) for hour in used],
+            "y": [hour[kind.key] for hour in used],
+            "width": 3600 * 1000,
+            "offset": 0,
+            "name": words(f"kind.{kind.key}"),
+            "marker": {"color": kind.colour, "line": {"width": 0}},
+            "hovertemplate": "%{y:,.2f}",
+        }
+        panels.add(number, bars)
 
 
-def _line(
-    figure: go.Figure,
-    row: int,
-    at: Sequence[datetime],
-    values: Sequence[float | None],
-    colour: str,
-    said: str,
-    name: str,
-    words: Language,
-) -> None:
-    figure.add_scatter(
-        x=list(at),
-        y=list(values),
-        mode="lines",
-        line={"color": colour, "width": 1.6},
-        connectgaps=False,
-        name=words(f"timeline.{name}"),
-        hovertemplate=said,
-        row=row,
-        col=1,
-    )
+def _line(at: Sequence[datetime], values: Sequence[float | None], colour: str, said: str, name: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "x": list(at),
+        "y": list(values),
+        "mode": "lines",
+        "line": {"color": colour, "width": 1.6},
+        "connectgaps": False,
+        "name": name,
+        "hovertemplate": said,
+    }
 
 
 def _gapped(
