@@ -76,6 +76,7 @@ def devices_of(store: Store, filters: Filters, until: datetime, device: str = ""
                 "held": held,
                 "used_part": row["used"] / usable if usable else None,
                 "held_part": held / usable if usable else None,
+                "href": filters.href("/fleet", device=row["device_id"]),
                 **{name: told.get(key, untold)[name] for name in untold},
                 **{name: latest.get(key, unknown)[name] for name in unknown},
             }
@@ -175,7 +176,7 @@ def _table_card(devices: Rows, filters: Filters, words: Language) -> Component:
     rows = [
         {
             "name": row["device_id"],
-            "href": filters.href("/fleet", device=row["device_id"]),
+            "href": row["href"],
             "state": words.of(f"device.{row['state']}", row["state"]),
             **{name: row[name] for name in fields},
         }

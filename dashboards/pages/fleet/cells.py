@@ -58,7 +58,7 @@ def cell(row: Mapping[str, Any], measure: Measure, top: float, filters: Filters,
     kind = "gl-unavailable" if is_down else "gl-unknown" if value is None else f"gl-{measure.ramp}-{step}"
     shared = " gl-shared" if row["device_units"] > 1 else ""
     return html.A(
-        href=filters.href("/fleet", device=row["device_id"]),
+        href=row["href"],
         title=f"{row['device_id']}\n{row['model']}\n{words(f'fleet.by_{measure.key}')}: {said}\n{state}",
         className=f"gl-go gl-cell {kind}{shared}",
         **{"aria-label": label},

@@ -9,7 +9,6 @@ from typing import Any
 import plotly.graph_objects as go
 from dash import html
 from dash.development.base_component import Component
-from plotly.subplots import make_subplots
 
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
@@ -18,6 +17,7 @@ from dashboards.kinds import ALLOCATED, KINDS
 from dashboards.languages import Language
 from dashboards.pages.fleet.layout import layout_card
 from dashboards.pages.overview import fleet_over_time
+from dashboards.panels import Panels
 from dashboards.parts import Figure
 from warehouse.store import Store
 
@@ -113,22 +113,20 @@ def measured(rows: Sequence[Row], filters: Filters, words: Language) -> go.Figur
     offset = filters.local(rows[0]["hour"]).utcoffset()
     assert offset is not None
     at = [(row["hour"].astimezone(UTC) + offset).replace(tzinfo=None) for row in rows]
-    figure = make_subplots(
-        rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.16,
-        subplot_titles=[words("fleet.power"), words("timeline.memory")],
-    )  # fmt: skip
     memory = [None if row["memory_bytes"] is None else row["memory_bytes"] / 2**30 for row in rows]
+    panels = Panels([100, 100])
     lines = (([row["power_watts"] for row in rows], "%{y:,.0f} W", 1), (memory, "%{y:,.1f} GiB", 3))
-    for number, (values, said, colour) in enumerate(lines, 1):
-        figure.add_scatter(
-            x=at, y=values, mode="lines", line={"color": figures.PALETTE[colour], "width": 1.6, "shape": "hv"},
-            hovertemplate=said + "<extra></extra>", row=number, col=1,
-        )  # fmt: skip
-    figures.dressed(figure, words, margin={"l": 52, "r": 12, "t": 24, "b": 30})
-    figure.update_yaxes(nticks=4)
-    for title in figure.layout.annotations:
-        title.update(x=0, xanchor="left", font={"size": 12})
-    return figure
+    for number, (values, said, colour) in enumerate(lines):
+        line = {
+            "type": "scatter",
+            "x": at,
+            "y": values,
+            "mode": "lines",
+            "line": {"color": figures.PALETTE[colour], "width": 1.6, "shape": "hv"},
+            "hovertemplate": said + "<extra></extra>",
+        }
+        panels.add(number, line)
+    return panels.figure([words("fleet.power"), words("timeline.memory")], words, grain="day")
 
 
 def _holders_card(store: Store, filters: Filters, device: str, words: Language) -> Component:
