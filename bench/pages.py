@@ -2,6 +2,9 @@
 
 A real server process over a closed month; pages are asked for as the browser does, one after the other (p50, p95), then
 by so many users at once, each looking at one page after the other with a pause for reading.
+
+What the books answer to a question is kept until they change. So each page is asked for `anew`, of a period of about a
+month that nobody has looked at, and `again`, of one that somebody has.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
 from statistics import quantiles
@@ -33,7 +35,10 @@ from warehouse.store import open_store
 
 MOST_BYTES = 16 << 30
 GOAL_MS = 200.0
+SETTLING = 30
+"""Seconds after the start: the server closes, sums its days and looks at its alerts."""
 CARD = {"currency": "EUR", "rates": [{"sku": "gpu", "price_per_gpu_hour": "1.75"}]}
+MONTH = "period=2026-10"
 OUTPUT = "..page.children...nav.children...bar.children...skip.children...foot.children...told.data.."
 progress = Console(stderr=True, highlight=False)
 
@@ -54,7 +59,7 @@ def closed_month(folder: str, devices: int, days: int) -> dict[str, Any]:
 
 def pages(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """By name: path and search of each page."""
-    month = "?period=2026-10"
+    month = f"?{MONTH}"
     return {
         "overview": ("/", month),
         "overview, a tenant": ("/", f"{month}&tenant={found['tenant']}"),
@@ -71,6 +76,12 @@ def pages(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
         "explore": ("/explore", month),
         "admin": ("/admin", month),
     }
+
+
+def anew(search: str, number: int) -> str:
+    """The page of a period of its own, between 22 and 29 days of the month."""
+    first, last = number % 4 + 1, 30 - number // 4 % 4
+    return search.replace(MONTH, f"period=2026-10-{first:02}..2026-10-{last:02}")
 
 
 def ask(client: httpx.Client, path: str, search: str) -> tuple[float, int]:
@@ -164,17 +175,18 @@ class serving:  # noqa: N801 (used as a function)
 def _measure(
     url: str, asked: dict[str, tuple[str, str]], turns: int, users: int, lasting: timedelta, pause: float
 ) -> None:
-    table = Table("page", "first ms", "p50 ms", "p95 ms", "kB", "goal", box=None)
-    times: dict[str, list[float]] = defaultdict(list)
+    table = Table("page", "anew p50 ms", "p95 ms", "again p50 ms", "p95 ms", "kB", "goal", box=None)
     with httpx.Client(base_url=url, timeout=120) as client:
-        time.sleep(20)  # the server's first close and look at its alerts
+        time.sleep(SETTLING)
         for name, (path, search) in asked.items():
-            first, size = ask(client, path, search)
-            times[name] = [ask(client, path, search)[0] for _ in range(turns)]
-            cuts = quantiles(times[name], n=20)
-            verdict = "met" if 1000 * cuts[18] <= GOAL_MS else "missed"
-            shown = [1000 * first, 1000 * cuts[9], 1000 * cuts[18]]
-            table.add_row(name, *(f"{value:.0f}" for value in shown), f"{size / 1000:.0f}", f"<= 200, {verdict}")
+            ask(client, path, search)
+            first = [ask(client, path, anew(search, number))[0] for number in range(min(turns, 16))]
+            again, size = zip(*(ask(client, path, search) for _ in range(turns)), strict=True)
+            cuts = [
+                1000 * cut for times in (first, again) for cut in (quantiles(times, n=20)[place] for place in (9, 18))
+            ]
+            verdict = "met" if max(cuts[1], cuts[3]) <= GOAL_MS else "missed anew" if cuts[3] <= GOAL_MS else "missed"
+            table.add_row(name, *(f"{cut:.0f}" for cut in cuts), f"{size[0] / 1000:.0f}", f"<= 200, {verdict}")
     Console(width=110).print(table)
     if users:
         progress.print(f"{users} users for {lasting}")

@@ -80,6 +80,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
         ],
         suppress_callback_exceptions=True,
         add_log_handler=False,
+        on_error=frame.failed,
     )
     server.add_middleware(SqlDoor, engine=Engine(store, Limits()))
     server.add_middleware(Gate, doorkeeper=doorkeeper, page_policy=functools.partial(page_policy, app))

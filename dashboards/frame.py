@@ -77,6 +77,18 @@ def _content(
     return page.layout(store, filters, words)
 
 
+def failed(error: Exception) -> None:
+    """What a callback shows that went wrong: a note above the page, which stays as it is. The next page has none."""
+    told = {**dash.ctx.inputs, **dash.ctx.states}
+    words = language(Address.of(told.get("url.search")).language)
+    if isinstance(error, LedgerError):
+        message = str(error)
+    else:
+        log.exception("a callback failed: %s", ", ".join(dash.ctx.triggered_prop_ids), exc_info=error)
+        message = words("state.own_error")
+    dash.set_props("failed", {"children": states.failed(message, words)})
+
+
 def _scope(principal: Principal) -> Hashable:
     return None if principal.sees_all else principal.tenants
 
@@ -100,6 +112,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
 
     async def show_page(path: str, search: str) -> tuple[Any, ...]:
         shown: Shown = await asyncio.to_thread(lent, show, current(), path, search, memory)
+        dash.set_props("failed", {"children": None})
         return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.told
 
     def newer(store: Store, path: str, search: str, told: dict[str, Any]) -> tuple[Any, Any]:

@@ -41,6 +41,7 @@ def layout() -> Component:
                     html.Div(
                         [
                             html.Header(html.Div(className="gl-filters"), id="bar", className="gl-bar"),
+                            html.Div(id="failed", role="alert"),
                             html.Main(loading(), id="page", tabIndex=-1),
                             html.Footer(id="foot"),
                         ],
@@ -80,14 +81,14 @@ def navigation(pages: Sequence[Page], here: str, href: Any, words: Language, pri
                 **({"aria-current": "page"} if is_here else {}),
             )
         )
+    brand = dcc.Link(
+        [html.Span(className="gl-mark"), html.Span("gpuledger")],
+        href=href("/"),
+        className="gl-brand",
+        title="gpuledger",
+    )
     return [
-        dcc.Link(
-            [html.Span(className="gl-mark"), html.Span("gpuledger")],
-            href=href("/"),
-            className="gl-brand",
-            title="gpuledger",
-        ),
-        html.Nav(html.Ul(entries), className="gl-nav", **{"aria-label": words("frame.pages")}),
+        html.Nav([brand, html.Ul(entries)], className="gl-nav", **{"aria-label": words("frame.pages")}),
         *([_signed_in(principal, words)] if principal.how == "session" else []),
     ]
 
@@ -194,7 +195,7 @@ def _period_picker(filters: Filters, path: str, words: Language) -> Component | 
                         html.Button(
                             [label, html.Span(className="gl-caret")],
                             className="gl-period-button",
-                            **{"aria-label": words("period.is", period=label)},
+                            **{"aria-label": words("period.is", period=label), "aria-haspopup": "dialog"},
                         )
                     ),
                     dmc.PopoverDropdown(
@@ -215,6 +216,8 @@ def _period_picker(filters: Filters, path: str, words: Language) -> Component | 
                                 _calendar(filters, words),
                             ],
                             className="gl-period-menu",
+                            role="dialog",
+                            **{"aria-label": words("period.choose")},
                         )
                     ),
                 ],
@@ -222,6 +225,7 @@ def _period_picker(filters: Filters, path: str, words: Language) -> Component | 
                 shadow="md",
                 trapFocus=True,
                 returnFocus=True,
+                withRoles=False,
             ),
             _step(words("period.later"), "›", neighbour(period, filters.months, 1) if period else None, href),
         ],

@@ -83,6 +83,11 @@ def error(message: str, words: Language, title: str = "state.error") -> Componen
     )
 
 
+def failed(message: str, words: Language) -> Component:
+    """A note above a page of which a part could not be shown."""
+    return html.Div([html.Strong(words("state.part_failed")), html.Span(message)], className="gl-failed gl-error")
+
+
 def not_found(path: str, words: Language, home: str) -> Component:
     return nothing(
         words("state.no_page"),

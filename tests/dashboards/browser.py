@@ -19,6 +19,7 @@ MARKS = [
     pytest.mark.browser,
     pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed (apt-get install chromium)"),
 ]
+PATIENCE_MS = 40_000
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 """Of the last run, for people to look at; git ignores it."""
 
@@ -26,6 +27,7 @@ SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 @contextlib.contextmanager
 def browser() -> Iterator[Any]:
     api = pytest.importorskip("playwright.sync_api")
+    api.expect.set_options(timeout=PATIENCE_MS)
     with api.sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
         yield found
@@ -37,7 +39,7 @@ def tab(opened: Any, **options: Any) -> Iterator[tuple[Any, list[str]]]:
     """A tab of its own, and the list of everything that went wrong in it or left the machine."""
     context = opened.new_context(**{"viewport": {"width": 1440, "height": 900}, "locale": "en-GB", **options})
     page = context.new_page()
-    page.set_default_timeout(40_000)
+    page.set_default_timeout(PATIENCE_MS)
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))

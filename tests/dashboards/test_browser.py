@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.dashboards.browser import MARKS, browser, tab
+from warehouse.errors import StoreError
 
 pytestmark = MARKS
 
@@ -75,4 +76,24 @@ def test_a_narrow_screen_does_not_scroll_sideways_whatever_page_is_a_server_s_fi
             page.goto(f"{served}{path}")
             page.locator(drawn).wait_for()
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert wrong == []
+
+
+def test_a_part_that_cannot_be_shown_says_so(served: str, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from playwright.sync_api import expect
+
+    def fail(*_: object, **__: object) -> None:
+        raise StoreError("chdb:///x", "cannot be reached", "Is it full?")
+
+    with tab(opened) as (page, wrong):
+        page.goto(served)
+        page.locator("#overview-fleet .bars .point").first.wait_for()
+        with monkeypatch.context() as patch:
+            patch.setattr("dashboards.pages.overview.fleet_over_time", fail)
+            page.locator("#overview-grain label", has_text="Hours").click()
+            expect(page.locator("#failed")).to_contain_text("cannot be reached")
+        expect(page.locator(".gl-headline")).to_contain_text("€192")
+        page.locator(".gl-side a", has_text="Tenants").click()
+        expect(page.locator("#tenants-costs")).to_be_visible()
+        expect(page.locator("#failed")).to_be_empty()
         assert wrong == []
