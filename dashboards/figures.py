@@ -15,7 +15,7 @@ from dashboards.languages import Language
 
 Grain = Literal["day", "hour"]
 GRID = "rgba(126,141,166,0.22)"
-PALETTE = ("#3f6ce6", "#f09a2e", "#22a38b", "#9479d6", "#d9567a", "#5aa7d6", "#a3883c", "#6f7f9c", "#7cb342", "#c06bd0")
+PALETTE = ("#3f6ce6", "#f09a2e", "#22a38b", "#9479d6", "#d9567a", "#5aa7d6", "#a3883c", "#66758f", "#7cb342", "#c06bd0")
 """Of series that are no kinds of time, in this order; holds on light and on dark ground."""
 
 LOOK: Mapping[str, Any] = {
@@ -30,6 +30,13 @@ LOOK: Mapping[str, Any] = {
     "autosize": True,
 }
 """Of every figure's layout."""
+
+
+def ink(colour: str) -> str:
+    """Of text on a colour (`#rrggbb`): white, or dark where white would not reach WCAG's contrast of 4.5."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return "#ffffff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue <= 1.05 / 4.5 - 0.05 else "#121a2c"
 
 
 @dataclass(frozen=True)

@@ -53,12 +53,16 @@ def _bar(
     free = first["device_units"] - sum(share["units"] for share in held)
     parts_of = [
         html.A(
-            share["partition_profile"] or f"{share['units']}/{first['device_units']}",
+            _share(share, first),
             href=filters.href("/workload", workload=share["workload_id"]),
             className="gl-go gl-share",
-            style={"flexGrow": share["units"], "background": colours[share["tenant"]]},
+            style={
+                "flexGrow": share["units"],
+                "background": colours[share["tenant"]],
+                "color": figures.ink(colours[share["tenant"]]),
+            },
             title=f"{share['workload_id']}\n{share['tenant']}\n{share['partition_id']}".strip(),
-            **{"aria-label": f"{share['units']}/{first['device_units']} {share['tenant']} {share['workload_id']}"},
+            **{"aria-label": f"{_share(share, first)} {share['tenant']} {share['workload_id']}"},
         )
         for share in held
     ]
@@ -79,3 +83,7 @@ def _bar(
         ],
         className="gl-layout",
     )
+
+
+def _share(share: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    return share["partition_profile"] or f"{share['units']}/{first['device_units']}"

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
-from dashboards import figures, parts
+from dashboards import exports, figures, parts
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent
@@ -132,11 +132,12 @@ def _fleet_card(store: Store, grain: figures.Grain, filters: Filters, total: Amo
     return parts.card(
         words("overview.fleet"),
         words("overview.fleet_is"),
+        parts.legend(kinds, words),
         parts.graph(
             fleet_over_time(store, filters, words, grain),
             words("overview.fleet_says", split=split),
             id="overview-fleet",
-            height=340,
+            height=320,
         ),
         tool=dmc.SegmentedControl(
             id="overview-grain",
@@ -164,10 +165,25 @@ def _waterfall_card(filters: Filters, total: Amounts, words: Language) -> Compon
         words("account.title"),
         words("account.is"),
         html.Table(
-            [html.Thead(html.Tr([html.Th(head, scope="col") for head in heads])), html.Tbody(rows)],
+            [
+                html.Thead(html.Tr([html.Th(head, scope="col") if head else html.Td() for head in heads])),
+                html.Tbody(rows),
+            ],
             className="gl-account gl-waterfall",
         ),
+        tool=_account_csv(filters, total, words),
     )
+
+
+def _account_csv(filters: Filters, total: Amounts, words: Language) -> Component:
+    """The kinds, which add up to the whole."""
+    kinds = KINDS if filters.shows_platform else ALLOCATED
+    heads = [words("account.title"), words("unit.gpu_hours"), f"{words('account.cost')} ({filters.currency})"]
+    rows = [
+        [words(f"kind.{kind.key}"), total.hours[kind.key], total.costs[kind.key] if total.costs else None]
+        for kind in kinds
+    ]
+    return exports.of_rows("account", heads, rows, filters, words)
 
 
 def _falls(
@@ -225,8 +241,23 @@ def _cost_card(tenants: Tenants, filters: Filters, words: Language) -> Component
         words("overview.costs"),
         words("overview.costs_is"),
         html.Ul(rows, className="gl-costs") if filters.currency else html.P(words("no_price"), className="gl-nothing"),
-        tool=parts.legend(ALLOCATED, words),
+        tool=parts.tools(parts.legend(ALLOCATED, words), _costs_csv(tenants, filters, words)),
     )
+
+
+def _costs_csv(tenants: Tenants, filters: Filters, words: Language) -> Component:
+    """Of every tenant: the hours of each kind, and what they cost."""
+    hours_of = [f"{words(f'kind.{kind.key}')} ({words('unit.gpu_hours')})" for kind in ALLOCATED]
+    costs_of = [f"{words(f'kind.{kind.key}')} ({filters.currency})" for kind in ALLOCATED]
+    rows = [
+        [
+            name,
+            *[each.hours[kind.key] for kind in ALLOCATED],
+            *[each.costs[kind.key] if each.costs else None for kind in ALLOCATED],
+        ]
+        for name, each in tenants
+    ]
+    return exports.of_rows("costs", [words("filter.tenant"), *hours_of, *costs_of], rows, filters, words)
 
 
 def _cost_row(href: str, name: str, each: Amounts, longest: float, currency: str, words: Language) -> Component:

@@ -209,7 +209,15 @@ def _charges_card(store: Store, filters: Filters, life: Life, total: Amounts, wo
     heads = [words(f"workload.{name}") for name in ("sku", "quantity", "price", "list", "billed")]
     cells.append([words("tenants.all"), hours(total.allocated), "", money(total.list_cost, currency),
                   money(total.billed_cost, currency)])  # fmt: skip
-    return parts.card(words("workload.charges"), words("workload.charges_is"), parts.table(heads, cells, "gl-with-sum"))
+    fields = ("sku", "model", "partition_profile", "gpu_hours", "unit_price", "list_cost", "billed_cost")
+    told = [[row[name] for name in fields] for row in rows]
+    named = [heads[0], words("filter.model"), words("workload.profile"), *heads[1:]]
+    return parts.card(
+        words("workload.charges"),
+        words("workload.charges_is"),
+        parts.table(heads, cells, "gl-with-sum"),
+        tool=exports.of_rows(f"{life.workload}-charges", named, told, filters, words),
+    )
 
 
 def _kind(row: Mapping[str, Any]) -> str:
