@@ -7,20 +7,22 @@ from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
 
+from dashboards.languages import Language
 from dashboards.reports.pages import as_html, as_text, chart
 from dashboards.reports.report import Report
 
 
-def message(report: Report, sender: str, to: Sequence[str], now: datetime) -> EmailMessage:
-    """The mail. Errors: LedgerError if the chart cannot be drawn."""
+def message(report: Report, words: Language, sender: str, to: Sequence[str], now: datetime) -> EmailMessage:
+    """The mail, in a language. Errors: LedgerError if the chart cannot be drawn."""
     mail = EmailMessage()
     domain = sender.rpartition("@")[2].rstrip(">") or "localhost"
     mail["From"], mail["To"], mail["Date"] = sender, ", ".join(to), format_datetime(now)
-    mail["Subject"] = " ".join(f"[gpuledger] {report.tenant}: {report.title}".split())[:200]
+    mail["Subject"] = " ".join(f"[gpuledger] {report.tenant}: {report.title(words)}".split())[:200]
     mail["Message-ID"], mail["Auto-Submitted"] = make_msgid("gpuledger", domain), "auto-generated"
     image = make_msgid("chart", domain)
-    mail.set_content(as_text(report))
-    mail.add_alternative(as_html(report, f"cid:{image[1:-1]}"), subtype="html")
+    mail.set_content(as_text(report, words))
+    mail.add_alternative(as_html(report, words, f"cid:{image[1:-1]}"), subtype="html")
     page = mail.get_payload()[1]  # type: ignore[index]
-    page.add_related(chart(report), "image", "png", cid=image, filename="gpu-hours-by-day.png")  # type: ignore[union-attr]
+    page.add_related(chart(report, words), "image", "png", cid=image, filename="gpu-hours-by-day.png")  # type: ignore[union-attr]
+    mail["Content-Language"] = words.code  # at the end: what comes before the parts goes to the first of them
     return mail

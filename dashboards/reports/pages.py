@@ -3,100 +3,169 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import logging
+import unicodedata
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
+from billing.accounts.budgets import BudgetState
 from billing.documents.figures import DASH, HELD, hours, money, percent
-from billing.documents.pdf import compiled
+from billing.documents.pdf import MISSING_CJK, compiled, faces
 from billing.documents.statement_page import chart_of
+from billing.insights.savings import Recommendation
+from dashboards.format import gibibytes
+from dashboards.languages import Language, language
 from dashboards.reports.report import Report
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+log = logging.getLogger(__name__)
 PIXELS_PER_INCH = 144.0
 COLOURS = {"used": "#1f6f78", "idle": "#e0a03b", "unmetered": "#b4bec7"}
 """As the chart's (billing/documents/templates/design.typ)."""
 
 
-def chart(report: Report) -> bytes:
-    """GPU-hours by day, as PNG; days that are not closed are hatched. Errors: LedgerError if it cannot be drawn."""
+def chart(report: Report, words: Language) -> bytes:
+    """GPU-hours by day, as PNG; days that are not closed are hatched. Its few words are English where the machine has
+    no face for the language's script. Errors: LedgerError if it cannot be drawn."""
+    if _ideographic(words) and not faces().cjk:
+        log.warning("the chart's words are English: %s", MISSING_CJK)
+        words = language("en")
     found = chart_of(report.days, HELD)
-    page = {"title": report.title, "number": "", "notes": [], "issuer": {"logo": ""}, "chart": asdict(found)}
+    page = {"title": report.title(words), "number": "", "notes": [], "issuer": {"logo": ""}, "chart": asdict(found),
+            "lang": words.code, "names": {kind: words(f"kind.{kind}") for kind in HELD}}  # fmt: skip
     drawn = compiled("report_chart", page, format="png", ppi=PIXELS_PER_INCH)
     return bytes(drawn[0] if isinstance(drawn, list) else drawn)
 
 
-def as_html(report: Report, image: str) -> str:
+def as_html(report: Report, words: Language, image: str) -> str:
     """One page. image: where the chart is, such as cid:chart or a data: URI."""
-    return _templates().get_template("report.html").render(**_said(report), image=image)
+    return _templates().get_template("report.html").render(**_said(report, words), image=image)
 
 
-def as_text(report: Report) -> str:
+def as_text(report: Report, words: Language) -> str:
     """For readers without HTML."""
-    return _templates().get_template("report.txt").render(**_said(report))
+    return _templates().get_template("report.txt").render(**_said(report, words), padded=padded)
 
 
-def _said(report: Report) -> dict[str, Any]:
+def padded(text: str, columns: int) -> str:
+    """The text with spaces behind it (before it, where columns are negative) to so many columns, of which an ideograph
+    takes two."""
+    width = sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+    spaces = " " * (abs(columns) - width)
+    return spaces + text if columns < 0 else text + spaces
+
+
+def _ideographic(words: Language) -> bool:
+    return any(unicodedata.east_asian_width(character) == "W" for character in words("kind.used"))
+
+
+def _said(report: Report, words: Language) -> dict[str, Any]:
     total = report.total
     return {
         "report": report,
-        "cost": amount(total["billed_cost"], report.currency),
-        "change": _change(report),
-        "kinds": [_kind(total, kind) for kind in HELD],
-        "efficiency": _ratio(total["efficiency"]),
-        "coverage": _ratio(total["coverage"]),
+        "words": words,
+        "title": report.title(words),
+        "cost": _amount(total["billed_cost"], report.currency, words),
+        "change": _change(report, words),
+        "kinds": [_kind(total, kind, words) for kind in HELD],
+        "efficiency": words(
+            "report.efficiency", efficiency=_ratio(total["efficiency"]), coverage=_ratio(total["coverage"])
+        ),
         "tables": [
-            ("Projects", [_row(row, row["project"] or "no project", report) for row in report.projects]),
-            ("Workloads", [_row(row, f"{row['workload']} ({row['project']})", report) for row in report.workloads]),
+            (
+                words("report.projects"),
+                [_row(row, row["project"] or words("report.no_project"), report, words) for row in report.projects],
+            ),
+            (
+                words("report.workloads"),
+                [_row(row, f"{row['workload']} ({row['project']})", report, words) for row in report.workloads],
+            ),
         ],
-        "budgets": [
-            f"{one.project or 'all projects'}: {amount(one.actual, one.currency)} of "
-            f"{amount(one.amount, one.currency)} in {one.month}, {one.state}; "
-            f"{'expected' if one.is_estimate else 'in all'} {amount(one.forecast, one.currency)}"
-            for one in report.budgets
-        ],
-        "advice": [
-            (f"{', '.join(one.workloads[:2])}: {one.what}", amount(one.monthly_amount, one.currency or ""))
-            for one in report.advice
-        ],
-    }
+        "budgets": [_budget(one, words) for one in report.budgets],
+        "advice": [_advice(one, words) for one in report.advice],
+        "notes": list(_notes(report, words)),
+    }  # fmt: skip
 
 
-def _kind(total: Mapping[str, Any], kind: str) -> tuple[str, str, str, str]:
-    """Its name, colour, hours and part of the held time."""
+def _kind(total: Mapping[str, Any], kind: str, words: Language) -> tuple[str, str, str, str, str]:
+    """It, its name, colour, hours and part of the held time."""
     held = total[f"{kind}_gpu_hours"]
-    return kind, COLOURS[kind], hours(held), percent(held, total["allocated_gpu_hours"])
+    return kind, words(f"kind.{kind}"), COLOURS[kind], hours(held), percent(held, total["allocated_gpu_hours"])
 
 
-def amount(value: Decimal | None, currency: str) -> str:
-    return "unknown" if value is None else f"{money(round(value, 2))} {currency}".strip()
+def _amount(value: Decimal | None, currency: str, words: Language) -> str:
+    return words("report.unknown") if value is None else f"{money(round(value, 2))} {currency}".strip()
 
 
-def _change(report: Report) -> str:
+def _change(report: Report, words: Language) -> str:
     """Against the period before, as far as both are known."""
     now, before = report.total["billed_cost"], report.before and report.before["billed_cost"]
     if now is None or not before:
         return ""
-    return f"{'+' if now >= before else '−'}{abs(100 * (now - before) / before):.1f} % against the period before"
+    share = f"{'+' if now >= before else '−'}{abs(100 * (now - before) / before):.1f} %"
+    return words("report.more", share=share)
+
+
+def _advice(one: Recommendation, words: Language) -> tuple[str, str]:
+    """What to do and why, and what it saves."""
+    what, idle, memory = one.what, one.evidence.get("idle"), one.evidence.get("max_memory_bytes")
+    if one.kind == "reclaim" and idle:
+        key = "report.advice_idle" if memory else "report.advice_idle_alone"
+        what = words(key, hours=idle["longest_hours"], memory=gibibytes(memory))
+    title = words.of(f"advice.{one.kind}", one.kind)
+    line = words("report.advice_line", who=", ".join(one.workloads[:2]), title=title, what=what)
+    return line, words("report.saves", amount=_amount(one.monthly_amount, one.currency or "", words))
+
+
+def _budget(one: BudgetState, words: Language) -> str:
+    forecast = _amount(one.forecast, one.currency, words)
+    return words(
+        "report.budget_line",
+        of=one.project or words("report.all_projects"),
+        actual=_amount(one.actual, one.currency, words),
+        amount=_amount(one.amount, one.currency, words),
+        month=one.month,
+        state=words(f"report.state.{one.state}"),
+        all=words("report.expected" if one.is_estimate else "report.in_all", amount=forecast),
+    )
+
+
+def _notes(report: Report, words: Language) -> Iterator[str]:
+    total = report.total
+    if report.known != report.period:
+        first, last = (_instant(at, report.timezone, words) for at in (report.known.start, report.known.end))
+        yield words("report.part_closed", first=first, last=last)
+    if total["unpriced_gpu_hours"]:
+        yield words("report.unpriced", hours=hours(total["unpriced_gpu_hours"]))
+    if total["unmetered_gpu_hours"]:
+        yield words("report.unmetered")
+
+
+def _instant(at: datetime, timezone: str, words: Language) -> str:
+    local = at.astimezone(ZoneInfo(timezone))
+    return f"{words.day(local.date())} {local:%H:%M}"
 
 
 def _ratio(value: Decimal | None) -> str:
     return DASH if value is None else f"{100 * value:.1f} %"
 
 
-def _row(row: Mapping[str, Any], title: str, report: Report) -> dict[str, str]:
+def _row(row: Mapping[str, Any], title: str, report: Report, words: Language) -> dict[str, str]:
     held = row["allocated_gpu_hours"]
     widths = {kind: f"{100 * row[f'{kind}_gpu_hours'] / held:.1f}" if held else "0" for kind in HELD}
     return {
         "title": title,
         "hours": hours(held),
         "efficiency": _ratio(row["efficiency"]),
-        "idle_cost": amount(row["idle_cost"], ""),
-        "cost": amount(row["billed_cost"], ""),
+        "idle_cost": _amount(row["idle_cost"], "", words),
+        "cost": _amount(row["billed_cost"], "", words),
         **{f"{kind}_width": width for kind, width in widths.items()},
     }
 

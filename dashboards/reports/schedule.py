@@ -2,8 +2,9 @@
 
 smtp: {host: mail.example.org, from: gpuledger@example.org}     # port, security, username, password: docs/alerts.md
 at: "08:00"                          # in the billing zone, on the day after the period
+language: en                         # or zh
 reports:
-  - {tenant: vision, every: week, to: [lead@example.org]}       # Monday to Sunday
+  - {tenant: vision, every: week, to: [lead@example.org], language: zh}     # Monday to Sunday
   - {tenant: "*", every: month, to: [finance@example.org]}      # a glob: a report for each that held something
 """
 
@@ -17,12 +18,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from alerts.transports.email import Email
 from billing import audit
 from billing.ledger_report import billing_timezone, closed_period, ledger_report
 from billing.periods import Period, parse_period
+from dashboards.languages import NAMES, language
 from dashboards.reports.mail import message
 from dashboards.reports.report import ReportError, tenant_report
 from warehouse.store import Store
@@ -35,14 +37,25 @@ MODE = ConfigDict(extra="forbid", frozen=True)
 Every = Literal["week", "month"]
 
 
+def _spoken(code: str) -> str:
+    if code not in NAMES:
+        raise ValueError(f"there are {', '.join(NAMES)}")
+    return code
+
+
+Code = Annotated[str, AfterValidator(_spoken)]
+"""Of a language."""
+
+
 class Wanted(BaseModel):
-    """tenant: a name or a glob.   to: addresses."""
+    """tenant: a name or a glob.   to: addresses.   language: None: the schedule's."""
 
     model_config = MODE
 
     tenant: Annotated[str, Field(min_length=1)]
     every: Every
     to: Annotated[tuple[Annotated[str, Field(pattern=r"^[^@\s,]+@[^@\s,]+$")], ...], Field(min_length=1)]
+    language: Code | None = None
 
 
 class Schedule(BaseModel):
@@ -52,6 +65,7 @@ class Schedule(BaseModel):
 
     smtp: dict[str, Any]
     at: time = time(8)
+    language: Code = "en"
     reports: Annotated[tuple[Wanted, ...], Field(min_length=1)]
 
     @field_validator("at", mode="before")
@@ -127,8 +141,10 @@ def send(store: Store, schedule: Schedule, one: Due, now: datetime, actor: str =
     Errors: SendError; LedgerError if it cannot be made, or a secret is missing.
     """
     email = schedule.email(one.wanted.to)
-    email.post(message(tenant_report(store, one.tenant, one.period, now), email.from_, email.to, now))
-    audit.record(store, now, actor, SENT, one.name, "", {"to": list(one.wanted.to), "every": one.wanted.every})
+    words = language(one.wanted.language or schedule.language)
+    email.post(message(tenant_report(store, one.tenant, one.period, now), words, email.from_, email.to, now))
+    details = {"to": list(one.wanted.to), "every": one.wanted.every, "language": words.code}
+    audit.record(store, now, actor, SENT, one.name, "", details)
 
 
 def name_of(tenant: str, period: Period, timezone: str, to: tuple[str, ...]) -> str:
@@ -141,14 +157,23 @@ def _day(at: datetime, timezone: str) -> date:
     return at.astimezone(ZoneInfo(timezone)).date()
 
 
-def wanted_by(schedule: Schedule, tenant: str, to: tuple[str, ...] = ()) -> list[Wanted]:
-    """Who gets a tenant's report when somebody sends it by hand: `to`, else all whom the file names for it, once.
+def wanted_by(schedule: Schedule, tenant: str, to: tuple[str, ...] = (), code: str = "") -> list[Wanted]:
+    """Who gets a tenant's report when somebody sends it by hand: `to`, else all whom the file names for it, once; a
+    mail for each language. code: of the language for all of them.
 
-    Errors: ReportError if that is nobody.
+    Errors: ReportError if that is nobody, or there is no such language.
     """
-    named = to or tuple(
-        dict.fromkeys(address for one in schedule.reports if fnmatchcase(tenant, one.tenant) for address in one.to)
-    )
-    if not named:
+    if code and code not in NAMES:
+        raise ReportError(f"--language {code}", "not spoken here", f"There are: {', '.join(NAMES)}")
+    spoken = dict.fromkeys(to, code or schedule.language)
+    if not to:
+        for one in schedule.reports:
+            if fnmatchcase(tenant, one.tenant):
+                for address in one.to:
+                    spoken.setdefault(address, code or one.language or schedule.language)
+    if not spoken:
         raise ReportError(f"report of {tenant}", "the file names nobody for it", "Say who: --to ADDRESS")
-    return [Wanted(tenant=tenant, every="month", to=named)]
+    return [
+        Wanted(tenant=tenant, every="month", to=tuple(who for who, its in spoken.items() if its == each), language=each)
+        for each in dict.fromkeys(spoken.values())
+    ]

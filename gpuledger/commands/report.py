@@ -18,6 +18,7 @@ from warehouse.store import migrate, open_store
 report = typer.Typer(no_args_is_help=True)
 Tenant = Annotated[str, typer.Option("--tenant", help="Whose.")]
 PeriodText = Annotated[str, typer.Option("--period", help="A month (2026-10), a day or START..END.")]
+Code = Annotated[str, typer.Option("--language", help="en or zh.", show_default="as the file says, else en")]
 Settings = Annotated[
     Path,
     typer.Option("--reports", envvar="GPULEDGER_REPORTS", help="How mail is sent, and who gets what.", dir_okay=False),
@@ -36,24 +37,29 @@ def preview(
         Path | None,
         typer.Option("--out", help="An HTML file, with its chart in it.", show_default="text on the terminal"),
     ] = None,
+    code: Code = "",
     store: options.Store = "",
 ) -> None:
     """Show a report, and send it to nobody."""
     from billing.ledger_report import billing_timezone
     from billing.periods import parse_period
+    from dashboards.languages import NAMES, language
     from dashboards.reports.pages import as_html, as_text, chart
-    from dashboards.reports.report import tenant_report
+    from dashboards.reports.report import ReportError, tenant_report
 
+    if code and code not in NAMES:
+        raise ReportError(f"--language {code}", "not spoken here", f"There are: {', '.join(NAMES)}")
+    words = language(code)
     with open_store(store) as opened:
         migrate(opened)
         asked = parse_period(period, billing_timezone(opened))
         made = tenant_report(opened, tenant, asked, datetime.now(UTC))
     if out is None:
-        sys.stdout.write(as_text(made))
+        sys.stdout.write(as_text(made, words))
         return
-    image = base64.b64encode(chart(made)).decode()
-    out.write_text(as_html(made, f"data:image/png;base64,{image}"), encoding="utf-8")
-    say(f"{out}: {made.tenant}, {made.title}")
+    image = base64.b64encode(chart(made, words)).decode()
+    out.write_text(as_html(made, words, f"data:image/png;base64,{image}"), encoding="utf-8")
+    say(f"{out}: {made.tenant}, {made.title(words)}")
 
 
 @report.command("send")
@@ -62,11 +68,14 @@ def send(
     tenant: Annotated[str, typer.Option("--tenant", help="Whose; without it what is due.")] = "",
     period: Annotated[str, typer.Option("--period", help="A month (2026-10), a day or START..END.")] = "",
     to: Annotated[list[str] | None, typer.Option("--to", help="Instead of whom the file names.")] = None,
+    code: Code = "",
     store: options.Store = "",
 ) -> None:
     """Send a tenant's report now, or all that are due. Exit 1 if one could not be sent."""
-    if bool(tenant) != bool(period) or (to and not tenant):
-        raise LedgerError("report send", "--tenant and --period go together, and --to with them", "Give both, or none")
+    if bool(tenant) != bool(period) or ((to or code) and not tenant):
+        raise LedgerError(
+            "report send", "--tenant and --period go together, and --to and --language with them", "Give both, or none"
+        )
     from alerts.transports import SendError
     from billing.audit import whoever
     from billing.ledger_report import billing_timezone
@@ -83,7 +92,7 @@ def send(
             raise typer.Exit(1 if failed else 0)
         zone = billing_timezone(opened)
         asked = parse_period(period, zone)
-        for wanted in schedules.wanted_by(schedule, tenant, tuple(to or ())):
+        for wanted in schedules.wanted_by(schedule, tenant, tuple(to or ()), code):
             name = schedules.name_of(tenant, asked, zone, wanted.to)
             try:
                 schedules.send(opened, schedule, schedules.Due(wanted, tenant, asked, name), now, whoever())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import email
 import email.policy
 import shutil
+import socket
 import threading
 import time
+import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
@@ -14,13 +16,18 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import Envelope
 from typer.testing import CliRunner, Result
 
+from billing.documents.pdf import faces
 from billing.periods import parse_period
+from dashboards.languages import language
+from dashboards.reports import pages
 from dashboards.reports.pages import as_html, as_text, chart
 from dashboards.reports.periodic import reporting, send_due
 from dashboards.reports.report import ReportError, period_before, tenant_report
-from dashboards.reports.schedule import Schedule, due, last_period, load_schedule
+from dashboards.reports.schedule import Schedule, due, last_period, load_schedule, wanted_by
 from gpuledger.cli import app
 from gpuledger.commands import report as command
 from tests.alerts.receivers import Received, smtp_receiver
@@ -30,6 +37,7 @@ from warehouse.errors import LedgerError
 from warehouse.store import Store, open_store
 
 NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
+EN, ZH = language("en"), language("zh")
 OCTOBER = parse_period("2026-10", "UTC")
 OF_SPEECH = ("speech", "GPU-b", "4711")
 
@@ -64,29 +72,41 @@ def parsed(text: str | bytes) -> EmailMessage:
 
 def test_a_report_says_what_the_books_say_of_the_tenant_and_nothing_of_others(store: Store) -> None:
     made = tenant_report(store, "vision", OCTOBER, NOW)
-    assert (made.title, made.currency, made.before) == ("October 2026", "EUR", None)
+    assert (made.title(EN), made.title(ZH)) == ("October 2026", "2026年10月")
+    assert (made.currency, made.before) == ("EUR", None)
     assert (made.total["billed_cost"], made.total["used_gpu_hours"], made.total["idle_gpu_hours"]) == (96, 24, 24)
     assert [row["project"] for row in made.projects] == ["p-vision"]
     assert [row["workload"] for row in made.workloads] == ["w-vision"]
     assert [one.amount for one in made.budgets] == [100]
     assert [day["used_gpu_hours"] for day in made.days[:3]] == ["12.000000000", "12.000000000", "0.000000000"]
-    text, html = as_text(made), as_html(made, "cid:chart")
-    for words in ("vision: October 2026", "96.00 EUR", "Efficiency 50.0 %", "96.00 EUR of 100.00 EUR in 2026-10"):
-        assert words in text
-        assert words in html
-    assert not any(word in text + html for word in OF_SPEECH)
-    assert not any(word in html for word in ("<script", "http:", "https:", "url("))
-    assert chart(made).startswith(b"\x89PNG\r\n")
+    english = ("vision: October 2026", "96.00 EUR", "Efficiency 50.0 %", "96.00 EUR of 100.00 EUR in 2026-10, close to")
+    chinese = (
+        "vision: 2026年10月",
+        "96.00 EUR",
+        "效率为已计量时间的 50.0 %",
+        "预算 100.00 EUR，已用 96.00 EUR，接近上限",
+    )
+    for spoken, expected in ((EN, english), (ZH, chinese)):
+        text, html = as_text(made, spoken), as_html(made, spoken, "cid:chart")
+        for words in expected:
+            assert words in text
+            assert words in html
+        assert f'<html lang="{spoken.code}">' in html
+        assert not any(word in text + html for word in OF_SPEECH)
+        assert not any(word in html for word in ("<script", "http:", "https:", "url("))
+        assert chart(made, spoken).startswith(b"\x89PNG\r\n")
 
 
 def test_a_week_is_compared_with_the_week_before_and_says_what_is_not_known(store: Store) -> None:
     quiet = tenant_report(store, "vision", parse_period("2026-10-12..2026-10-19", "UTC"), NOW)
-    assert (quiet.title, quiet.total["billed_cost"]) == ("12 – 18 October 2026", 0)
+    assert (quiet.title(EN), quiet.title(ZH)) == ("12 – 18 October 2026", "2026年10月12日 – 18日")
+    assert quiet.total["billed_cost"] == 0
     assert quiet.before is not None
     later = tenant_report(store, "vision", parse_period("2026-10-28..2026-11-04", "UTC"), NOW)
-    assert later.notes == [
-        "The books are closed from 28 October 2026 00:00 to 1 November 2026 00:00 alone; the rest is not known."
-    ]
+    assert later.title(ZH) == "2026年10月28日 – 2026年11月3日"
+    note = "The books are closed from 28 October 2026 00:00 to 1 November 2026 00:00 alone; the rest is not known."
+    assert as_text(later, EN).endswith(f"\n\n{note}\n")
+    assert "账目仅在 2026年10月28日 00:00 至 2026年11月1日 00:00 之间结清" in as_html(later, ZH, "cid:chart")
     assert later.days[-1]["used_gpu_hours"] is None
     with pytest.raises(ReportError, match="nothing of it is closed"):
         tenant_report(store, "vision", parse_period("2026-12", "UTC"), NOW)
@@ -95,7 +115,7 @@ def test_a_week_is_compared_with_the_week_before_and_says_what_is_not_known(stor
 def test_a_name_is_text_not_markup(store: Store) -> None:
     made = tenant_report(store, "vision", OCTOBER, NOW)
     bad = "<img src=x> & 'q'"
-    html = as_html(type(made)(**{**vars(made), "tenant": bad}), "cid:chart")
+    html = as_html(type(made)(**{**vars(made), "tenant": bad}), EN, "cid:chart")
     assert "<img src=x>" not in html
     assert "&lt;img src=x&gt; &amp; &#39;q&#39;: October 2026" in html
 
@@ -139,6 +159,77 @@ def test_what_is_due_is_sent_once_to_whom_it_is_for(store: Store) -> None:
     assert f"cid:{image['Content-ID'].strip('<>')}" in page.get_content()
     assert image.get_content().startswith(b"\x89PNG")
     assert not any(word in str(part.get_content()) for part in (page,) for word in OF_SPEECH)
+
+
+def test_columns_stand_under_each_other_also_in_chinese(store: Store) -> None:
+    made = tenant_report(store, "vision", OCTOBER, NOW)
+    for words in (EN, ZH):
+        rows = as_text(made, words).split("\n\n")[2].splitlines()[:3]
+        places = [columns(row.partition(words("report.hours"))[0]) for row in rows]
+        assert len(set(places)) == 1, rows
+
+
+def columns(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def test_a_chart_has_no_boxes_where_no_chinese_face_is_installed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = tenant_report(store, "vision", OCTOBER, NOW)
+    if faces().cjk:
+        assert chart(made, ZH) != chart(made, EN)
+    without = faces(())
+    assert not without.cjk
+    monkeypatch.setattr(pages, "faces", lambda: without)
+    assert chart(made, ZH) == chart(made, EN)
+    assert "the chart's words are English" in caplog.text
+    assert "fonts-noto-cjk" in caplog.text
+
+
+def test_a_mail_in_the_reader_s_language_arrives_at_a_mail_server(store: Store) -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.mails: list[bytes] = []
+
+        async def handle_DATA(self, server: object, session: object, envelope: Envelope) -> str:
+            self.mails.append(cast("bytes", envelope.content))
+            return "250 kept"
+
+    kept = Kept()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    controller = Controller(kept, hostname="127.0.0.1", port=port)
+    controller.start()
+    try:
+        smtp = {"host": "127.0.0.1", "port": port, "security": "none", "from": "us@site.org"}
+        wanted = [{"tenant": "vision", "every": "month", "to": ["a@site.org"]},
+                  {"tenant": "vision", "every": "month", "to": ["b@site.org"], "language": "en"}]  # fmt: skip
+        asked = Schedule.model_validate({"smtp": smtp, "language": "zh", "reports": wanted})
+        assert send_due(store, asked, NOW) == (2, 0)
+    finally:
+        controller.stop()
+    chinese, english = map(parsed, kept.mails)
+    assert (chinese["To"], chinese["Content-Language"]) == ("a@site.org", "zh")
+    assert (chinese["Subject"], english["Subject"]) == (
+        "[gpuledger] vision: 2026年10月",
+        "[gpuledger] vision: October 2026",
+    )
+    text = chinese.get_body(("plain",))
+    assert text is not None
+    assert "使用" in text.get_content()
+    assert "GPU 小时" in text.get_content()
+
+
+def test_who_is_named_twice_gets_one_mail_and_each_language_one_of_its_own() -> None:
+    smtp = {"host": "h", "from": "us@site.org"}
+    reports = [{"tenant": "v*", "every": "week", "to": ["a@b.c"], "language": "zh"},
+               {"tenant": "vision", "every": "month", "to": ["a@b.c", "d@e.f"]}]  # fmt: skip
+    asked = Schedule.model_validate({"smtp": smtp, "reports": reports})
+    assert [(one.to, one.language) for one in wanted_by(asked, "vision")] == [(("a@b.c",), "zh"), (("d@e.f",), "en")]
+    assert [(one.to, one.language) for one in wanted_by(asked, "vision", code="zh")] == [(("a@b.c", "d@e.f"), "zh")]
+    with pytest.raises(ReportError, match="There are: en, zh"):
+        wanted_by(asked, "vision", code="fr")
 
 
 def test_what_the_mail_server_refuses_is_tried_again(store: Store, caplog: pytest.LogCaptureFixture) -> None:
@@ -195,6 +286,10 @@ def schedule_text(received: Received, every: str) -> str:
         ("smtp: {host: h, from: a@b, to: [c@d]}\nreports: [{tenant: x, every: week, to: [a@b.c]}]", "whom it goes to"),
         ("smtp: {host: h, from: a@b}\nreports: [{tenant: x, every: year, to: [a@b.c]}]", "reports[0].every"),
         ("smtp: {host: h, from: a@b}\nreports: [{tenant: x, every: week, to: [nobody]}]", "reports[0].to[0]"),
+        (
+            "smtp: {host: h, from: a@b}\nlanguage: fr\nreports: [{tenant: x, every: week, to: [a@b.c]}]",
+            "there are en, zh",
+        ),
         ("smtp: {host: h, from: a@b}\nreports: [{tenant: x, each: week, to: [a@b.c]}]", "reports[0]"),
     ],
 )
@@ -223,6 +318,8 @@ def test_the_command_previews_and_sends(folder: Path, tmp_path: Path) -> None:
     shown = run("preview", *october, *where)
     assert shown.exit_code == 0, shown.output
     assert "96.00 EUR" in shown.stdout
+    assert "工作负载" in run("preview", *october, *where, "--language", "zh").stdout
+    assert "There are: en, zh" in str(run("preview", *october, *where, "--language", "fr").exception)
     out = tmp_path / "report.html"
     assert run("preview", *october, *where, "--out", str(out)).exit_code == 0
     assert 'src="data:image/png;base64,iVBOR' in out.read_text(encoding="utf-8")
