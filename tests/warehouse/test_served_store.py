@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pyarrow as pa
@@ -63,3 +67,39 @@ def test_the_close_runs_there_too(remote: Store) -> None:
     assert (report.checked, report.changed) == (4, 4)
     assert verify(remote).balanced
     assert remote.value("SELECT sum(unmetered_unit_ms) AS ms FROM ledger") == 90 * 60_000
+
+
+def test_a_password_is_the_first_line_of_a_file_so_that_no_environment_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "password"
+    monkeypatch.delenv("GPULEDGER_STORE_PASSWORD", raising=False)
+    monkeypatch.setenv("GPULEDGER_STORE_PASSWORD_FILE", str(file))
+    with pytest.raises(StoreError, match=r"GPULEDGER_STORE_PASSWORD_FILE .*cannot be read"):
+        open_store("clickhouse://u@127.0.0.1:1/db")
+    file.write_text("s3cret\n")
+    with told_by() as (url, keys), pytest.raises(StoreError) as error:
+        open_store(url)
+    assert keys
+    assert {base64.b64decode(key.removeprefix("Basic ")) for key in keys} == {b"u:s3cret"}
+    assert "s3cret" not in str(error.value)
+
+
+@contextlib.contextmanager
+def told_by() -> Iterator[tuple[str, list[str]]]:
+    """A server's store URL that lets nobody in, and who tried."""
+    keys: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            keys.append(self.headers["Authorization"])
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_error(403)
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        yield f"clickhouse://u@127.0.0.1:{server.server_port}/db", keys
+        server.shutdown()
