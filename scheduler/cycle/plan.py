@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler.cycle import reasons
-from scheduler.cycle.accounts import Account
 from scheduler.cycle.elastic import grow
 from scheduler.cycle.order import Line, Lines
 from scheduler.cycle.preempt import NoEviction, evict_for
@@ -71,7 +70,7 @@ def plan(state: State, now: float) -> CyclePlan:
 
 
 class _Cycle:
-    """powerless: least amount with which an account, at a priority and after so many starts, had a right over nobody.
+    """powerless: least amount with which classes of a standing, after so many starts, had a right over nobody.
     Rights only shrink as the amount grows."""
 
     def __init__(self, state: State, trial: Trial, now: float) -> None:
@@ -85,7 +84,7 @@ class _Cycle:
         self.told_now: list[JobClass] = []
         self.started = trial.started_ids
         self.searches = 0
-        self.powerless: dict[tuple[Account, int, int], int] = {}
+        self.powerless: dict[tuple[int, int], int] = {}
 
     def run(self) -> CyclePlan:
         reuse = self._reuse_promises()
@@ -184,7 +183,7 @@ class _Cycle:
             return False
         if self.now < kind.search_again_at:
             return False
-        whose = (kind.account, kind.priority, len(self.trial.started))
+        whose = (kind.standing, len(self.trial.started))
         if kind.amount >= self.powerless.get(whose, kind.amount + 1):
             return False
         found = evict_for(self.trial, kind, job)
@@ -229,7 +228,7 @@ class _Cycle:
 
     def _may_evict(self, kind: JobClass) -> bool:
         """Whether there is anybody who would have to give way."""
-        whose = (kind.account, kind.priority, len(self.trial.started))
+        whose = (kind.standing, len(self.trial.started))
         if kind.amount >= self.powerless.get(whose, kind.amount + 1):
             return False
         position = self.trial.charges
@@ -422,12 +421,18 @@ class _Cycle:
         self.kinds_blocked += [
             (kind, kind.why) for kind in self.state.waiting_classes() if id(kind) not in self.explained and kind.why
         ]
-        blocked = []
-        for kind, why in self.kinds_blocked:
-            jobs = [one for one in kind.jobs if one[1] not in self.started] if self.started else list(kind.jobs)
-            blocked.append(Blocked(jobs, why, kind))
+        pending = self.state.pending
+        begun = {id(pending[job_id][1]) for job_id in self.started}
+        blocked = [
+            Blocked(
+                [one for one in kind.jobs if one[1] not in self.started] if id(kind) in begun else kind.jobs.copy(),
+                why,
+                kind,
+            )
+            for kind, why in self.kinds_blocked
+        ]
         single = {job_id: reasons.dependency(self.state, job_id) for job_id in self.state.dependent}
-        waiting = Waiting(blocked, single, self.expectations, self.now, self.state.bound)
+        waiting = Waiting(blocked, single, self.expectations, self.now, pending, self.state.bound)
         expected = {job_id: p.start for job_id, p in self.promises.items() if job_id not in self.started}
         return CyclePlan(tuple(self.actions), waiting, expected, self.state.version)
 

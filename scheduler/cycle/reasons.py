@@ -5,6 +5,7 @@ All that hold are told, the decisive one first. What is alike for all jobs of a 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from statistics import quantiles
 
 from scheduler.cycle.state import JobClass, State
 from scheduler.cycle.trial import Promise, Trial
-from scheduler.model import Reason, Request
+from scheduler.model import Job, Reason, Request
 from scheduler.placement.reasons import NEVER_FITS, NO_ROOM, nearest_that_fits, why_not
 from scheduler.quota.tree import QuotaTree
 
@@ -45,10 +46,27 @@ class Waiting(Mapping[str, tuple[Reason, ...]]):
         single: Mapping[str, tuple[Reason, ...]],
         promises: Mapping[str, Reason],
         now: float,
+        pending: Mapping[str, tuple[Job, JobClass]],
         bound: Callable[[JobClass], float | None],
     ) -> None:
         self._blocked, self._single, self._promises, self._now = blocked, dict(single), promises, now
-        self._bound = bound
+        self._pending, self._bound = pending, bound
+
+    def _found(self, job_id: str) -> tuple[int, int]:
+        """The class's number and the job's place in it. Most that are asked for still wait, and say their class."""
+        if "_place" not in self.__dict__ and job_id in self._pending:
+            job, kind = self._pending[job_id]
+            number = self._number.get(id(kind))
+            if number is not None:
+                jobs = self._blocked[number].jobs
+                at = bisect_left(jobs, (job.submitted_at, job_id))
+                if at < len(jobs) and jobs[at][1] == job_id:
+                    return number, at
+        return self._place[job_id]
+
+    @cached_property
+    def _number(self) -> dict[int, int]:
+        return {id(of.kind): number for number, of in enumerate(self._blocked)}
 
     @cached_property
     def _place(self) -> dict[str, tuple[int, int]]:
@@ -66,7 +84,7 @@ class Waiting(Mapping[str, tuple[Reason, ...]]):
     def __getitem__(self, job_id: str) -> tuple[Reason, ...]:
         if job_id in self._single:
             return self._single[job_id]
-        number, at = self._place[job_id]
+        number, at = self._found(job_id)
         of = self._blocked[number]
         found = list(of.reasons)
         if at:

@@ -47,7 +47,8 @@ class JobClass:
     `retry_at` only more room changes that, or, once others have started, somebody who gives way.   unpromised_at:
     `State.freed` when no known end would make room for it.   search_again_at: no victims are looked for before.
     verdict: the code of why.   shortest: least time limit that was tried in vain where only promises are in the way; a
-    shorter job is tried.   why, explained_at: all reasons, as of that time.
+    shorter job is tried.   why, explained_at: all reasons, as of that time.   standing: the same number for the same
+    account and priority: for classes of one standing the same jobs give way.
     """
 
     key: Hashable
@@ -58,6 +59,7 @@ class JobClass:
     replicas: int
     amount: int
     bound: float | None
+    standing: int
     jobs: list[tuple[float, str]] = field(default_factory=list)
     tested_at: int = -1
     retry_at: float = FOREVER
@@ -148,6 +150,7 @@ class State:
         self.starts = 0
         self._edges = 0
         self._classes: dict[Hashable, JobClass] = {}
+        self._standings: dict[tuple[Account, int], int] = {}
         self._dependents: dict[str, list[str]] = {}
         self._wholes = self._units_of_a_whole()
         self.bounded = any(queue.wait_bound is not None for queue in self.queues.values())
@@ -275,6 +278,7 @@ class State:
         ):
             setattr(self, name, getattr(fresh, name))
         self.pending, self.lines, self._classes = fresh.pending, fresh.lines, fresh._classes
+        self._standings = fresh._standings
         self.version += 1
         self.freed += 1
 
@@ -356,6 +360,7 @@ class State:
                 job.min_replicas,
                 self.amount(request, job.min_replicas),
                 job.wait_bound,
+                self._standings.setdefault((account, job.priority), len(self._standings)),
             )
         return kind
 
