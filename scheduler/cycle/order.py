@@ -11,7 +11,7 @@ holds the least part of its runtime quota (Koordinator's).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -143,40 +143,57 @@ class Lines:
 
 
 class Fairness:
-    """Shares of tenants in one cycle. What only demand and the past decide is computed once."""
+    """Shares of tenants in one cycle. What only demand and the past decide is computed once, and who comes where in the
+    tournament until somebody is charged."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial, self._state = trial, trial.state
         self._fair: dict[tuple[str, str], dict[str, int]] = {}
+        self._keys: dict[tuple[str, str, int], Key] = {}
+        self._keys_at = (0, 0)
+        self._paths: dict[tuple[str, str], Sequence[Branch]] = {}
 
     def choose(self, queue: Queue, heads: dict[str, JobClass]) -> str:
         """The tenant whose head is next."""
         if queue.policy == "capacity" or queue.half_life:
             return min(heads, key=lambda tenant: (*self._filled(queue, heads[tenant]), heads[tenant].jobs[0], tenant))
+        charged = (len(self._trial.started), self._trial.charges)
+        if charged != self._keys_at:
+            self._keys_at = charged
+            self._keys.clear()
         below: dict[str, list[str]] = {}
         for tenant, kind in heads.items():
-            tree = self._state.accounts.governing(kind.account.pool)
-            tree.admit(tenant)
-            for branch in tree.path(tenant):
+            for branch in self._path(tenant, kind):
                 below.setdefault(branch.name, []).append(tenant)
         return self._winner(None, heads, below)
 
+    def _path(self, tenant: str, kind: JobClass) -> Sequence[Branch]:
+        """From below the root down to the tenant."""
+        found = self._paths.get((kind.account.pool, tenant))
+        if found is None:
+            tree = self._state.accounts.governing(kind.account.pool)
+            tree.admit(tenant)
+            found = self._paths[kind.account.pool, tenant] = tree.path(tenant)
+        return found
+
     def _winner(self, at: Branch | None, heads: dict[str, JobClass], below: dict[str, list[str]]) -> str:
         """Kueue's tournament: the best child, each judged with its own best head."""
-        tenants = below[at.name] if at is not None else list(heads)
+        depth = at.depth if at is not None else 0
         children: dict[str, Branch] = {}
-        for tenant in tenants:
-            tree = self._state.accounts.governing(heads[tenant].account.pool)
-            path = tree.path(tenant)
-            depth = at.depth if at is not None else 0
+        for tenant in below[at.name] if at is not None else heads:
+            path = self._path(tenant, heads[tenant])
             if len(path) > depth:
                 children[path[depth].name] = path[depth]
         best: tuple[Key, str] | None = None
         if at is not None and at.name in heads:
             best = ((False,), at.name)
         for child in children.values():
-            winner = self._winner(child, heads, below)
-            key = self._share_key(child, winner, heads[winner])
+            only = below[child.name]
+            winner = only[0] if len(only) == 1 else self._winner(child, heads, below)
+            of = (child.name, winner, id(heads[winner]))
+            key = self._keys.get(of)
+            if key is None:
+                key = self._keys[of] = self._share_key(child, winner, heads[winner])
             if best is None or key < best[0]:
                 best = (key, winner)
         assert best is not None
