@@ -1,7 +1,7 @@
 """Who held whole devices and MIG instances, and how they used them: what recommendations are made from.
 
-The engine reads the ledger once and the samples once and answers a row for each allocation and device; what is here
-is a few thousand rows at most.
+The engine reads the ledger once, and the samples of those of whom something rests on them; it answers a row for each
+allocation and device.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from warehouse.store import Store, read_sql
 
 MICRO = 10**6
 HOUR_MS = 3_600_000
+MOST_NAMED = 2000
+"""Allocations that a query names; of more, it reads what all of them used."""
 
 
 @dataclass(frozen=True)
@@ -129,21 +131,32 @@ class Holder:
         return Fraction(self.use.covered_ms, HOUR_MS) / self.clock_hours if self.use and self.held else Fraction(0)
 
 
-def read_holders(store: Store, period: Period, rules: Rules) -> tuple[list[Holder], list[str]]:
-    """Who held a whole device or a MIG instance for `idle_hours` or more in the period, and the currencies of prices.
+def read_holders(
+    store: Store, period: Period, rules: Rules, tenant: str = "", workload: str = ""
+) -> tuple[list[Holder], list[str]]:
+    """Of whom something can be said: who held a whole device or a MIG instance for `idle_hours` or more in the period,
+    and was idle, held for `least_hours` or is not metered enough; and the currencies of their prices.
 
-    period: its end is where the closed time ends, or before.
+    period: its end is where the closed time ends, or before.   tenant, workload: theirs alone; empty: all.
     """
     params = {
         "start": period.start,
         "end": period.end,
+        "tenant": tenant,
+        "workload": workload,
         "min_coverage": int(rules.min_coverage * MICRO),
         "idle_below": int(rules.idle_below * MICRO),
         "idle_hours": rules.idle_hours,
+        "least_hours": rules.least_hours,
         "least_ms": rules.idle_hours * HOUR_MS,
     }
-    uses = {_key(row): _use(row) for row in store.rows(read_sql(__file__, "use"), params)}
     rows = store.rows(read_sql(__file__, "holders"), params)
+    wanted = sorted({row["allocation_id"] for row in rows if row["wants_use"]})
+    uses: dict[tuple[str, str, str, str], Use] = {}
+    if wanted:
+        every = len(wanted) > MOST_NAMED
+        named = {**params, "every": int(every), "allocations": [] if every else wanted}
+        uses = {_key(row): _use(row) for row in store.rows(read_sql(__file__, "use"), named)}
     currencies = sorted({currency for row in rows for currency in row["currencies"] if currency})
     return [_holder(row, uses.get(_key(row)), period) for row in rows], currencies
 
@@ -153,7 +166,7 @@ def _key(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _use(row: Mapping[str, Any]) -> Use:
-    p50, p95, p99 = (quotient(int(per_mille), 1000, 3) for per_mille in row["quantiles"])
+    p50, p95, p99 = (quotient(row[name], 1000, 3) for name in ("p50", "p95", "p99"))
     return Use(
         covered_ms=row["covered_ms"],
         samples=row["samples"],

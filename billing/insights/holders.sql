@@ -2,19 +2,29 @@
 -- hours of a period, and its idle stretches. Time-slices and shares of a device are not here: freeing one frees no device.
 -- Units:   *_micro_ms: millionths of a unit-millisecond; cost_*: those x contracted price in billionths, without what
 --          has no price (unpriced_micro_ms); hours and stretches as hours since 1970.
--- Shape:   stretches = arrays of (hour, idle_micro_ms, cost): at least {idle_hours} consecutive hours, each held whole,
---          metered for {min_coverage} of it and used for at most {idle_below} of that.
--- Params:  start, end = [start, end); min_coverage, idle_below = parts of 1 in millionths.
+-- Shape:   a stretch: at least {idle_hours} consecutive hours, each held whole, metered for {min_coverage} of it and used
+--          for at most {idle_below} of that. Of allocations of which something can be said: a device is idle for a stretch,
+--          held for {least_hours} hours or not metered enough; wants_use: something rests on how it was used.
+-- Params:  start, end = [start, end); min_coverage, idle_below = parts of 1 in millionths; tenant, workload: '' = all.
 WITH
     by_hour AS
     (
         SELECT
             cluster, allocation_id, device_id, partition_id, hour, device_units,
-            max(units) AS units,
-            argMax((tenant, project, queue, workload_id, node, model, pool, partition_profile), charge_period_start) AS words,
-            argMax((contracted_unit_price, billing_currency), charge_period_start) AS price,
-            max(billing_currency) AS a_currency,
-            min(billing_currency) AS another_currency,
+            max(ledger.units) AS units,
+            argMax(ledger.tenant, charge_period_start) AS tenant,
+            argMax(ledger.project, charge_period_start) AS project,
+            argMax(ledger.queue, charge_period_start) AS queue,
+            argMax(ledger.workload_id, charge_period_start) AS workload_id,
+            argMax(ledger.node, charge_period_start) AS node,
+            argMax(ledger.model, charge_period_start) AS model,
+            argMax(ledger.pool, charge_period_start) AS pool,
+            argMax(ledger.partition_profile, charge_period_start) AS partition_profile,
+            argMax(ifNull(contracted_unit_price, 0), charge_period_start) AS price,
+            argMax(contracted_unit_price IS NULL, charge_period_start) AS is_unpriced,
+            argMax(ledger.billing_currency, charge_period_start) AS currency,
+            max(ledger.billing_currency) AS a_currency,
+            min(ledger.billing_currency) AS another_currency,
             min(charge_period_start) AS since,
             max(charge_period_end) AS until,
             toInt128(sum(used_unit_ms) * 1000000) AS used,
@@ -34,35 +44,58 @@ WITH
             AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
             AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
             AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
+            AND ({tenant:String} = '' OR ledger.tenant = {tenant:String})
+            AND ({workload:String} = '' OR ledger.workload_id = {workload:String})
         GROUP BY cluster, allocation_id, device_id, partition_id, hour, device_units
+    ),
+    holder AS
+    (
+        SELECT
+            cluster, allocation_id, device_id, partition_id,
+            argMax(by_hour.device_units, hour) AS device_units,
+            argMax(by_hour.tenant, hour) AS tenant,
+            argMax(by_hour.project, hour) AS project,
+            argMax(by_hour.queue, hour) AS queue,
+            argMax(by_hour.workload_id, hour) AS workload_id,
+            argMax(by_hour.node, hour) AS node,
+            argMax(by_hour.model, hour) AS model,
+            argMax(by_hour.pool, hour) AS pool,
+            argMax(by_hour.partition_profile, hour) AS partition_profile,
+            min(by_hour.units) AS least_units,
+            argMax(by_hour.units, hour) AS units,
+            min(since) AS start_at,
+            max(until) AS end_at,
+            argMax(price, hour) AS latest_price,
+            argMax(is_unpriced, hour) AS latest_is_unpriced,
+            argMax(currency, hour) AS billing_currency,
+            groupUniqArrayArray([a_currency, another_currency]) AS currencies,
+            sum(used) AS used_micro_ms,
+            sum(idle) AS idle_micro_ms,
+            sum(unmetered) AS unmetered_micro_ms,
+            sum(unpriced) AS unpriced_micro_ms,
+            sum(by_hour.cost) AS cost,
+            arraySort(groupArrayIf((toInt64(intDiv(toUnixTimestamp(hour), 3600)), idle, by_hour.idle_cost), is_idle)) AS idle_hours,
+            arrayFilter(
+                stretch -> length(stretch) >= {idle_hours:UInt32},
+                arraySplit((x, gap) -> gap > 1, idle_hours, arrayDifference(idle_hours.1))) AS stretches,
+            used_micro_ms + idle_micro_ms AS metered_micro_ms,
+            metered_micro_ms + unmetered_micro_ms AS held_micro_ms,
+            notEmpty(stretches) OR held_micro_ms >= toInt128(units) * {least_hours:UInt32} * 3600000000000 AS is_long,
+            metered_micro_ms * 1000000 < held_micro_ms * {min_coverage:UInt32} AS is_dark
+        FROM by_hour
+        GROUP BY cluster, allocation_id, device_id, partition_id
+        HAVING (least_units = device_units OR partition_profile != '')
+            AND held_micro_ms >= toInt128(units) * {idle_hours:UInt32} * 3600000000000
     ),
     memory AS
     (
         SELECT cluster, device_id, argMax(memory_bytes, ts) AS memory_bytes FROM devices GROUP BY cluster, device_id
     )
 SELECT
-    cluster, allocation_id, device_id, partition_id,
-    argMax(by_hour.device_units, hour) AS device_units,
-    argMax(words, hour) AS latest,
-    latest.1 AS tenant, latest.2 AS project, latest.3 AS queue, latest.4 AS workload_id, latest.5 AS node,
-    latest.6 AS model, latest.7 AS pool, latest.8 AS partition_profile,
-    min(by_hour.units) AS least_units,
-    argMax(by_hour.units, hour) AS units,
-    min(since) AS start_at,
-    max(until) AS end_at,
-    argMax(price, hour) AS latest_price,
-    latest_price.1 AS contracted_unit_price,
-    latest_price.2 AS billing_currency,
-    groupUniqArrayArrayIf([a_currency, another_currency], a_currency != '') AS currencies,
-    sum(used) AS used_micro_ms,
-    sum(idle) AS idle_micro_ms,
-    sum(unmetered) AS unmetered_micro_ms,
-    sum(unpriced) AS unpriced_micro_ms,
-    sum(by_hour.cost) AS cost,
-    arraySort(groupArrayIf((toInt64(intDiv(toUnixTimestamp(hour), 3600)), idle, by_hour.idle_cost), is_idle)) AS idle_hours,
-    arrayFilter(
-        stretch -> length(stretch) >= {idle_hours:UInt32},
-        arraySplit((x, gap) -> gap > 1, idle_hours, arrayDifference(idle_hours.1))) AS stretches,
+    cluster, allocation_id, device_id, partition_id, device_units, tenant, project, queue, workload_id, node, model, pool,
+    partition_profile, units, start_at, end_at,
+    if(latest_is_unpriced, NULL, latest_price) AS contracted_unit_price, billing_currency, currencies,
+    used_micro_ms, idle_micro_ms, unmetered_micro_ms, unpriced_micro_ms, cost,
     length(stretches) AS idle_stretches,
     arraySum(arrayMap(s -> length(s), stretches)) AS idle_stretch_hours,
     arrayMax(arrayMap(s -> length(s), stretches)) AS longest_idle_hours,
@@ -70,10 +103,16 @@ SELECT
     arraySum(arrayMap(s -> arraySum(s.3), stretches)) AS idle_stretch_cost,
     arrayMin(arrayMap(s -> s[1].1, stretches)) AS idle_since_hour,
     arrayMax(arrayMap(s -> s[-1].1, stretches)) + 1 AS idle_until_hour,
-    any(memory.memory_bytes) AS device_memory_bytes
-FROM by_hour
-LEFT JOIN memory USING (cluster, device_id)
-GROUP BY cluster, allocation_id, device_id, partition_id
-HAVING (least_units = device_units OR partition_profile != '')
-    AND used_micro_ms + idle_micro_ms + unmetered_micro_ms >= toInt128(units) * {idle_hours:UInt32} * 3600000000000
+    memory.memory_bytes AS device_memory_bytes,
+    wants_use
+FROM
+(
+    SELECT
+        *,
+        max(is_long) OVER (PARTITION BY cluster, allocation_id) AS wants_use,
+        max(is_dark) OVER (PARTITION BY cluster, allocation_id) AS wants_reason
+    FROM holder
+) AS holder
+LEFT JOIN memory ON holder.cluster = memory.cluster AND holder.device_id = memory.device_id
+WHERE wants_use OR wants_reason
 ORDER BY cluster, allocation_id, device_id, partition_id

@@ -26,6 +26,7 @@ from billing.insights.proposals import (
     fewer_gpus,
     fewer_replicas,
     reclaim,
+    replica_name,
     smaller_profile,
     smallest_fit,
     time_slicing,
@@ -155,9 +156,13 @@ class SavingsReport:
         }
 
 
-def savings(store: Store, period: Period | None = None, rules: Rules = NO_RULES) -> SavingsReport:
+def savings(
+    store: Store, period: Period | None = None, rules: Rules = NO_RULES, tenant: str = "", workload: str = ""
+) -> SavingsReport:
     """What could be held cheaper, judged by the closed hours of a period (None: all that is closed).
 
+    tenant: of what it paid for; workload: of what concerns it; empty: all. They ask the engine for less, and answer the
+    same as they are answered among all.
     Errors: LedgerError if prices of two currencies would be added.
     """
     closed = closed_period(store)
@@ -168,18 +173,24 @@ def savings(store: Store, period: Period | None = None, rules: Rules = NO_RULES)
     period = Period(max(period.start, closed.start), min(period.end, closed.end))
     if period.end <= period.start:
         return SavingsReport(period, None, rules, (), (), ())
-    holders, currencies = read_holders(store, period, rules)
+    holders, currencies = read_holders(store, period, rules, tenant, workload)
+    if workload and any(_may_move(allocation, rules) for allocation in _allocations(holders)):
+        # Somebody else of its tenant may be the better half of what it could do.
+        owners = sorted({holder.tenant for holder in holders})
+        holders = [one for owner in owners for one in read_holders(store, period, rules, owner)[0]]
     if len(currencies) > 1:
         what = f"holds prices in {' and '.join(currencies)}, which do not add up"
         raise LedgerError("ledger", what, "Choose a --period with one of them")
-    currency = currencies[0] if currencies else None
+    return _report(store, holders, period, rules, currencies[0] if currencies else None, workload)
+
+
+def _report(
+    store: Store, holders: Sequence[Holder], period: Period, rules: Rules, currency: str | None, workload: str
+) -> SavingsReport:
     card = current_rate_card(store)
     price_of = _profile_prices(card.card if card else None, period)
-    allocations = [
-        tuple(group) for _, group in groupby(holders, key=lambda holder: (holder.cluster, holder.allocation_id))
-    ]
     judged, not_judged = [], []
-    for allocation in allocations:
+    for allocation in _allocations(holders):
         reason = _unknown(allocation, rules)
         if reason:
             not_judged.append(_not_judged(allocation, reason, currency))
@@ -191,9 +202,26 @@ def savings(store: Store, period: Period | None = None, rules: Rules = NO_RULES)
         reason = _half_known(allocation, rules) if allocation[0].allocation_id not in told else ""
         if reason:
             not_judged.append(_not_judged(allocation, reason, currency))
-    recommendations = tuple(_recommendation(proposal, currency, rules, period) for proposal in chosen)
-    not_judged.sort(key=lambda one: (-(one.cost or 0), -one.hours, one.allocation_id))
-    return SavingsReport(period, currency, rules, recommendations, _by_tenant(recommendations), tuple(not_judged))
+    recommendations = tuple(
+        _recommendation(proposal, currency, rules, period)
+        for proposal in chosen
+        if not workload or workload in {holder.workload_id for holder in proposal.holders}
+    )
+    listed = [one for one in not_judged if not workload or one.workload == workload]
+    listed.sort(key=lambda one: (-(one.cost or 0), -one.hours, one.allocation_id))
+    return SavingsReport(period, currency, rules, recommendations, _by_tenant(recommendations), tuple(listed))
+
+
+def _allocations(holders: Sequence[Holder]) -> list[tuple[Holder, ...]]:
+    return [tuple(group) for _, group in groupby(holders, key=lambda holder: (holder.cluster, holder.allocation_id))]
+
+
+def _may_move(allocation: Sequence[Holder], rules: Rules) -> bool:
+    """Whether it might be moved together with other workloads."""
+    (first, *more) = allocation
+    if more or not first.whole or not first.use or not _well_sampled(first, rules):
+        return False
+    return bool(replica_name(first.workload_id)) or first.use.p95 < rules.low_use
 
 
 def best_of_each(proposals: Sequence[Proposal]) -> list[Proposal]:

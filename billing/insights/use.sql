@@ -3,6 +3,7 @@
 --          covers, exact; covered_ms: time that usable samples cover (the ledger's own coverage is exact, this one may
 --          count a sample that was sent twice); idle_memory_bytes: the most that was held while utilization was at most
 --          {idle_below} (millionths).
+-- Params:  allocations: those that are asked for; every = 1: all.
 -- Reads:   samples once; of allocations that hold whole devices or MIG instances for {least_ms} of the period or longer.
 -- Traps:   whoever holds the whole of what a stream names is alone on it, so both streams speak of this workload:
 --          the one under its name, and everybody's.
@@ -20,6 +21,7 @@ WITH
         FROM allocations
         ARRAY JOIN [true, false] AS named
         WHERE start_at < {end:DateTime64(3, 'UTC')} AND (end_at IS NULL OR end_at > {start:DateTime64(3, 'UTC')})
+            AND ({every:Bool} OR allocation_id IN {allocations:Array(String)})
             AND (partition_profile != '' OR (cluster, device_id, units) IN (SELECT cluster, device_id, units FROM devices))
             AND dateDiff('millisecond', since, until) >= {least_ms:Int64}
     ),
@@ -39,7 +41,7 @@ WITH
             SELECT stream, ts, interval_seconds, utilization, memory_used_bytes, memory_total_bytes, utilization_source
             FROM samples
             WHERE ts > {start:DateTime64(3, 'UTC')} AND ts <= {end:DateTime64(3, 'UTC')} AND state <= 'idle'
-                AND stream IN (SELECT stream FROM spoken)
+                AND device_id IN (SELECT device_id FROM spoken) AND stream IN (SELECT stream FROM spoken)
         ) AS samples
         ASOF INNER JOIN spoken ON samples.stream = spoken.stream AND samples.ts > spoken.since
         WHERE ts <= spoken.until
@@ -59,7 +61,9 @@ WITH
         INNER JOIN (SELECT * FROM spoken WHERE named) AS claims ON measured.claim = claims.claim
         GROUP BY cluster, allocation_id, device_id, partition_id, named
     )
-SELECT *
+SELECT
+    cluster, allocation_id, device_id, partition_id, covered_ms, samples, quantiles[1] AS p50, quantiles[2] AS p95,
+    quantiles[3] AS p99, max_memory_bytes, memory_total_bytes, idle_memory_bytes, sources
 FROM by_stream
 ORDER BY cluster, allocation_id, device_id, partition_id, covered_ms DESC, named DESC
 LIMIT 1 BY cluster, allocation_id, device_id, partition_id

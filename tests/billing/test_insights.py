@@ -571,3 +571,27 @@ def test_the_five_workloads_that_cost_most_are_named(books: Store) -> None:
     (one,) = judged(books, [*history(["100"] * 14), *crowd], 15).flagged
     assert [part.name for part in one.contributors] == ["w7", "w6", "w5", "w4", "w3"]
     assert Fraction(one.cost) == 2800
+
+
+def test_what_is_told_of_one_tenant_or_workload_is_what_is_told_of_it_among_all(facts: Store) -> None:
+    dark = Job("dark", ("dark",), use=0.5, memory=15, model=L40S, tenant="chem")
+    idle = Job("idle", ("idle",), use=lambda hour: 0.9 if hour < 18 else 0.0, memory=15, model=L40S, tenant="chem")
+    busy = Job("busy", ("busy",), use=0.9, memory=30, model=L40S, tenant="chem")
+    sharing = [replace(one, tenant="t2", devices=(one.name,)) for one in sharers()]
+    run(facts, [*pairs(replicas, [{}, {"use": 0.46}]), *sharing, dark, idle, busy], hours=48)
+    never_measured(facts, "dark")
+    whole = savings(facts)
+    assert {one.kind for one in whole.recommendations} >= {"reclaim", "fewer_gpus", "time_slicing"}
+    assert [one.workload for one in whole.not_judged] == ["dark"]
+    for tenant in ("t0", "t1", "t2", "chem", "nobody"):
+        one = savings(facts, tenant=tenant)
+        assert one.recommendations == tuple(each for each in whole.recommendations if each.tenant == tenant)
+        assert one.not_judged == tuple(each for each in whole.not_judged if each.tenant == tenant)
+        assert one.by_tenant == tuple(each for each in whole.by_tenant if each.tenant == tenant)
+    held = [row["workload_id"] for row in facts.rows("SELECT DISTINCT workload_id FROM allocations")]
+    assert len(held) == 9
+    for workload in held:
+        one = savings(facts, workload=workload)
+        assert one.recommendations == tuple(each for each in whole.recommendations if workload in each.workloads)
+        assert one.not_judged == tuple(each for each in whole.not_judged if each.workload == workload)
+    assert savings(facts, tenant="t0", workload="idle").recommendations == ()

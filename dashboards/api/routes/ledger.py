@@ -82,6 +82,7 @@ def savings_(
     caller: See,
     period: PeriodText = None,
     tenant: Tenant = None,
+    workload: Annotated[str, Query(max_length=1000, description="What concerns this workload alone.")] = "",
     min_coverage: Annotated[Decimal, Query(gt=0, le=1, description="Least metered part of the time held.")] = Decimal(
         "0.9"
     ),
@@ -89,7 +90,8 @@ def savings_(
 ) -> documents.Savings:
     """What could be held cheaper, with the evidence and the amount."""
     caller.check_tenant(tenant)
-    report = savings(caller.store, caller.period(period), Rules(min_coverage=min_coverage, idle_hours=idle_hours))
+    rules = Rules(min_coverage=min_coverage, idle_hours=idle_hours)
+    report = savings(caller.store, caller.period(period), rules, tenant or "", workload)
     return documents.Savings(
         period=_span(report.period),
         currency=report.currency,

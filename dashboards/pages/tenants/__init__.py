@@ -13,11 +13,12 @@ from decimal import Decimal
 from typing import Any
 
 import plotly.graph_objects as go
-from dash import ClientsideFunction, Dash, Input
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from billing.accounts.budget_file import current_budgets
 from dashboards import exports, figures, grids, parts, states
+from dashboards.advice import of_tenant
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
 from dashboards.format import hours, money, percent, symbol
@@ -74,6 +75,17 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             tool=exports.of_grid("tenants-grid", f"{level.name}s", filters, words),
             class_name="gl-table-card",
         ),
+        *([] if tenant is None else [_advice_card(filters, words)]),
+    )
+
+
+def _advice_card(filters: Filters, words: Language) -> Component:
+    """Filled in by a callback: it asks for more than the page."""
+    return parts.card(
+        words("workload.advice"),
+        words("advice.tenant_is"),
+        dcc.Store(id="tenants-advised", data=filters.href("/tenants")),
+        html.Div(html.P(words("workload.advice_wait"), className="gl-nothing"), id="tenants-advice"),
     )
 
 
@@ -174,7 +186,13 @@ def _use_over_time(store: Store, filters: Filters, rows: Rows, level: Level, wor
     )
 
 
-def callbacks(app: Dash, _: Ask) -> None:
+def callbacks(app: Dash, ask: Ask) -> None:
+    async def advised(_: str, search: str) -> Any:
+        return await ask(of_tenant, search)
+
+    app.callback(Output("tenants-advice", "children"), Input("tenants-advised", "data"), State("url", "search"))(
+        advised
+    )
     for chart in ("tenants-costs", "tenants-use"):
         app.clientside_callback(ClientsideFunction("gl", "follow"), Input(chart, "clickData"))
 

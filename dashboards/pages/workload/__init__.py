@@ -11,9 +11,8 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
-from billing.insights.savings import savings
-from billing.periods import Period as Span
 from dashboards import exports, grids, parts, states
+from dashboards.advice import of_workload
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, hours, money, percent, symbol
@@ -27,8 +26,6 @@ from dashboards.registry import Ask, Page
 from warehouse.store import Store
 
 MOST = 500
-ADVISED = timedelta(days=7)
-"""The last days of a workload by which advice judges it: computed while somebody waits for it."""
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -307,39 +304,7 @@ def advice(store: Store, filters: Filters, words: Language) -> Component:
     life = life_of(store, filters, filters.more.get("workload", ""))
     if life is None or life.window is None:
         return states.nothing_here(words("workload.no_advice"))
-    start, end = life.window
-    span = Span(max(start, end - ADVISED), end)
-    report = savings(store, span)
-    found = [one for one in report.recommendations if life.workload in one.workloads]
-    judged = f"{words.moment(filters.local(span.start))} – {words.moment(filters.local(span.end))}"
-    if not found:
-        why = next((one.reason for one in report.not_judged if one.workload == life.workload), "")
-        said = words("workload.not_judged", why=why) if why else words("workload.no_advice")
-        return html.Div([states.nothing_here(said), html.P(words("workload.judged", by=judged), className="gl-note")])
-    items = [
-        html.Li(
-            [
-                html.Span(className="gl-dot gl-warn"),
-                html.Span(
-                    [
-                        html.Strong(words.of(f"advice.{one.kind}", one.kind)),
-                        html.Small(one.what),
-                        html.Small(
-                            words(
-                                "workload.saves",
-                                amount=money(one.monthly_amount, one.currency or ""),
-                                confidence=words.of(f"confidence.{one.confidence}", one.confidence),
-                            )
-                        ),
-                    ]
-                ),
-            ]
-        )
-        for one in found
-    ]
-    return html.Div(
-        [html.Ul(items, className="gl-quality"), html.P(words("workload.judged", by=judged), className="gl-note")]
-    )
+    return of_workload(store, filters, words, life.workload, life.window)
 
 
 def callbacks(app: Dash, ask: Ask) -> None:
