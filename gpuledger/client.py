@@ -308,7 +308,7 @@ class Client:
         """Writes a month's FOCUS rows to a file that ends in .csv, .csv.gz or .parquet. options: tenant, which,
         version, grain, platform, skip_unpriced."""
         ending = next((e for e in ("csv.gz", "csv", "parquet") if out.name.endswith(f".{e}")), "")
-        asked = {"month": month, "format": ending, **options}
+        asked = _given({"month": month, "format": ending, **options})
         try:
             with self._http.stream("GET", "/exports/focus", params=asked, timeout=LONG_SECONDS) as answer:
                 if answer.status_code != 200:

@@ -1,18 +1,24 @@
-"""Commands that ask a server instead of opening the store: `--url`, with a token from a file or the environment."""
+"""Commands that ask a server instead of opening the store: `--store http://host:8050` (or `--url`), with a token from
+the environment (or a file).
+
+What only reads needs nothing of this: `open_store` asks the server's SQL. What changes something asks the API.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuledger.output import say
 from warehouse.errors import LedgerError
 
 if TYPE_CHECKING:
+    from dashboards.api.documents import Applied
     from gpuledger.client import Client
 
 Url = Annotated[
@@ -24,8 +30,34 @@ TokenFile = Annotated[
 ]
 
 
+def address(store: str, author: str = "") -> str:
+    """The server that `--store` names; empty: it names a store. Errors: LedgerError for an author: the token tells."""
+    if not store.startswith(("http://", "https://")):
+        return ""
+    if author:
+        raise LedgerError("--author", "a server knows who you are by your token", "Leave it out")
+    return store
+
+
+def refuse_served(store: str) -> None:
+    """Errors: LedgerError if another server holds the store, which is not for this one to serve."""
+    if address(store):
+        raise LedgerError(f"--store {store}", "a server holds it already", "Open that address, or give a store")
+
+
+def apply(server: str, file: Path, what: str, put: Callable[[Client, str], Applied]) -> None:
+    """Sends a file that is stated to the server and says what became of it. put: the client's method for it."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(str(file), f"cannot be read ({error})", f"It holds the {what}, YAML") from error
+    with client(server) as opened:
+        done = put(opened, text)
+    say(f"{what} {done.version} is in force{'' if done.new else ' already'}")
+
+
 @contextlib.contextmanager
-def client(url: str, token_file: Path | None) -> Iterator[Client]:
+def client(url: str, token_file: Path | None = None) -> Iterator[Client]:
     """A client of the server at the URL."""
     from gpuledger.client import Client
 

@@ -67,7 +67,10 @@ def open_store(url: str = "") -> Store:
         return EmbeddedStore(url, Path(parts.path))
     if parts.scheme in ("clickhouse", "clickhouses"):
         return ServerStore(url)
-    raise StoreError(url, "not a store", "Use chdb:///path, chdb://memory or clickhouse://user@host:8123/database")
+    if parts.scheme in ("http", "https"):
+        return ServedStore(url)
+    fits = "Use chdb:///path, chdb://memory, clickhouse://user@host:8123/database, or http://host:8050 of a server"
+    raise StoreError(url, "not a store", fits)
 
 
 class Store:
@@ -263,6 +266,52 @@ class ServerStore(Store):
             self.command(f"DROP TABLE IF EXISTS {name}")
 
 
+class ServedStore(ServerStore):
+    """What a gpuledger server holds, over its SQL: reads alone, as far as the API token in GPULEDGER_TOKEN may."""
+
+    def __init__(self, url: str) -> None:
+        import clickhouse_connect
+
+        parts = urlsplit(url)
+        secure = parts.scheme == "https"
+        with _served_errors(url), _store_errors(url):
+            client = clickhouse_connect.get_client(
+                host=parts.hostname or "localhost",
+                port=parts.port or (443 if secure else 80),
+                secure=secure,
+                access_token=os.environ.get("GPULEDGER_TOKEN", "") or None,
+                autogenerate_session_id=False,
+            )
+            client.database = DATABASE
+        Store.__init__(self, url, client)
+
+    def another(self, database: str = "") -> Store:
+        if database:
+            raise self._refused()
+        return ServedStore(self.url)
+
+    @contextlib.contextmanager
+    def staged(self, batch: pa.Table) -> Iterator[str]:
+        raise self._refused()
+        yield ""
+
+    def command(self, sql: str, params: Params | None = None, settings: Params | None = None) -> None:
+        raise self._refused()
+
+    def check_schema(self) -> None:
+        """Errors: StoreError if the server's gpuledger is of another version."""
+        theirs = {row["number"] for row in self.rows("SELECT number FROM schema_migrations")}
+        if theirs != {number for number, _, _ in migrations()}:
+            raise StoreError(self.url, "its gpuledger is of another version", "Use the same on both sides")
+
+    def _refused(self) -> StoreError:
+        return StoreError(
+            self.url,
+            "a server holds this store, and it takes no such thing from here",
+            "Stop the server and give its --store chdb:///..., or see docs/api.md for what it does itself",
+        )
+
+
 def migrations() -> Sequence[tuple[int, str, str]]:
     """The numbered migrations: (number, name, text), in order."""
     folder = Path(__file__).parent / "migrations"
@@ -274,6 +323,9 @@ def migrate(store: Store) -> list[str]:
 
     A migration's statements are all IF NOT EXISTS or otherwise repeatable, so one that a kill cut short is run again.
     """
+    if isinstance(store, ServedStore):
+        store.check_schema()
+        return []
     store.command(
         "CREATE TABLE IF NOT EXISTS schema_migrations (number UInt32, name String, "
         "applied_at DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC')) ENGINE = ReplacingMergeTree ORDER BY number"
@@ -334,7 +386,7 @@ def _hold(path: Path) -> Any:
         raise StoreHeldError(
             f"chdb://{path}",
             f"held by {holder}; an embedded store belongs to one process",
-            "Stop that process, or ask it over HTTP, or use a ClickHouse server (clickhouse://host:8123/gpuledger)",
+            "If it serves, ask it: --store http://HOST:PORT (docs/api.md). Else stop it, or use a ClickHouse server",
         ) from None
     file.seek(0)
     file.truncate()
@@ -363,6 +415,20 @@ def _store_errors(url: str) -> Iterator[None]:
         raise StoreError(_without_password(url), message[:2000]) from error
     except OSError as error:
         raise StoreError(_without_password(url), f"cannot be reached ({error})", "Is the server running?") from error
+
+
+@contextlib.contextmanager
+def _served_errors(url: str) -> Iterator[None]:
+    """Why a server does not let us ask, in its own words."""
+    try:
+        yield
+    except StoreError as error:
+        told = re.search(r'DB::Exception: (.*?)\.? \([A-Z_]+\)|"detail":"(.*?)"', error.what)
+        if told:
+            what, step = told[1] or told[2], "GPULEDGER_TOKEN is the API token to ask with (docs/access.md)"
+        else:
+            what, step = "cannot be reached, or is no gpuledger server", "Is the server running?"
+        raise StoreError(url, what, step) from error
 
 
 def _without_password(url: str) -> str:

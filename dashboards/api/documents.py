@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from dashboards.api.values import Amount, Document, Instant
 
@@ -469,6 +471,7 @@ class Health(Document):
 
 
 class Closed(Document):
+    run: Annotated[str, BeforeValidator(str)]
     closed_until: Instant | None
     checked: int
     changed: int

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
@@ -186,6 +186,7 @@ def silence_add(
     store: options.Store = "",
 ) -> None:
     """Keep alerts quiet whose labels fit; they go on firing, and nobody is told."""
+    from alerts.routing import Silence
     from alerts.silences import add_silence
     from billing.audit import whoever
 
@@ -200,6 +201,12 @@ def silence_add(
         if not equals or not label:
             raise LedgerError(text, "not a matcher", "Write LABEL=GLOB, like tenant=physics or node='n1*'")
         named[label] = glob
+    if server := remote.address(store, author):
+        with remote.client(server) as client:
+            told = client.add_silence({label: [glob] for label, glob in named.items()}, ends_at, reason, starts_at)
+        added = Silence(**{**vars(told), "matchers": {label: tuple(globs) for label, globs in told.matchers.items()}})
+        say(f"silence {added.id}: {_matchers(added)} until {added.ends_at:%F %T}Z")
+        return
     with open_store(store) as opened:
         migrate(opened)
         added = add_silence(opened, named, ends_at, whoever(author), reason, now, starts_at)
@@ -231,6 +238,11 @@ def silence_end(
     store: options.Store = "",
 ) -> None:
     """End a silence now."""
+    if server := remote.address(store, author):
+        with remote.client(server) as client:
+            client.end_silence(identifier)
+        say(f"silence {identifier} is over")
+        return
     from alerts.silences import end_silence
     from billing.audit import whoever
 

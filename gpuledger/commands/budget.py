@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import instant, print_json, print_rows, say
 from warehouse.store import Store, migrate, open_store
 
@@ -75,6 +75,9 @@ def apply(
     reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
 ) -> None:
     """Check a budgets file and put it in force; the same file again changes nothing."""
+    if server := remote.address(store, author):
+        remote.apply(server, file, "budgets", lambda client, text: client.apply_budgets(text, reason))
+        return
     from billing.accounts.budget_file import apply_budgets, current_budgets, load_budgets
     from billing.audit import whoever
 

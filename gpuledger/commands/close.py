@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import errors, instant, print_json, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import migrate, open_store
+
+if TYPE_CHECKING:
+    from billing.close.run import CloseReport
+
+
+GRACE_MINUTES = 15
 
 
 def register(app: typer.Typer) -> None:
@@ -28,25 +34,30 @@ def close(
             show_default="the last recorded fact, less the grace",
         ),
     ] = "",
-    grace_minutes: Annotated[int, typer.Option(min=0, help="How long an hour waits for late records.")] = 15,
+    grace_minutes: Annotated[int, typer.Option(min=0, help="How long an hour waits for late records.")] = GRACE_MINUTES,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """Compute the ledger of every hour whose facts or prices changed; a second run changes nothing."""
     from billing import close as billing_close
 
     limit = _instant(until) if until else None
-    with open_store(store) as opened, _progress() as show:
-        migrate(opened)
-        task = show.add_task("claims", total=None)
-        report = billing_close.close(
-            opened,
-            until=limit,
-            now=datetime.now(UTC),
-            grace=timedelta(minutes=grace_minutes),
-            on_progress=lambda what, done, total: show.update(
-                task, description=what, completed=done, total=total or None
-            ),
-        )
+    if server := remote.address(store):
+        if until or grace_minutes != GRACE_MINUTES:
+            raise LedgerError("--until, --grace-minutes", "a server closes what can be closed now", "Leave them out")
+        report = _asked(server)
+    else:
+        with open_store(store) as opened, _progress() as show:
+            migrate(opened)
+            task = show.add_task("claims", total=None)
+            report = billing_close.close(
+                opened,
+                until=limit,
+                now=datetime.now(UTC),
+                grace=timedelta(minutes=grace_minutes),
+                on_progress=lambda what, done, total: show.update(
+                    task, description=what, completed=done, total=total or None
+                ),
+            )
     if fmt is not options.Format.table:
         row = {
             "run": str(report.run),
@@ -69,6 +80,14 @@ def close(
         + (f", {report.refused:,} claims refused (gpuledger doctor shows them)" if report.refused else "")
         + ("" if report.rate_card else "; no rate card yet, so prices are unknown (gpuledger rates apply FILE)")
     )
+
+
+def _asked(server: str) -> CloseReport:
+    from billing.close.run import CloseReport
+
+    with remote.client(server) as client:
+        told = client.close_books()
+    return CloseReport(**{**vars(told), "run": int(told.run)})
 
 
 def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import complain, instant, plain, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
@@ -57,6 +57,13 @@ def add(
     from billing.accounts.credits import Credit, add_credit, card_in_force, evidence_of, parse_amount
     from billing.audit import whoever
 
+    if server := remote.address(store, author):
+        if kind != "manual" or evidence:
+            raise LedgerError("--kind, --evidence", "a server takes credits by hand", "Leave them out")
+        with remote.client(server) as client:
+            done = client.add_credit(tenant, month, amount, reason, project=project, currency=currency, id=id_)
+        say(f"credit {done.version}: {amount} for {tenant} in {month}{'' if done.new else ' is there already'}")
+        return
     with open_store(store) as opened:
         migrate(opened)
         credit = Credit(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import say
 from warehouse.store import migrate, open_store
 
@@ -70,6 +70,15 @@ def focus(
     if tenant is not None and platform:
         raise ExportError("export focus", "--platform is nobody's: it goes with all tenants", "Leave out --tenant")
     wanted = Which.invoiced if invoiced else Which.draft if draft else which
+    if server := remote.address(store):
+        options_ = {"tenant": tenant or "", "which": wanted.value, "version": version.value, "grain": grain.value,
+                    "platform": str(platform).lower(), "skip_unpriced": str(skip_unpriced).lower()}  # fmt: skip
+        with remote.client(server) as client:
+            client.export_focus(period, out, **options_)
+        say(f"{out}: written")
+        if check:
+            _check(out, None)
+        return
     with open_store(store) as opened:
         migrate(opened)
         month = parse_month(period, billing_timezone(opened))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
@@ -76,6 +76,12 @@ def issue(
     out: Out = None,
 ) -> None:
     """Number a closed month's invoices and store them for good; those that were issued already stay as they are."""
+    if server := remote.address(store, author):
+        with remote.client(server) as client:
+            numbers = {head.number for head in client.issue(period, tenant)}
+        say(f"{period}: {len(numbers)} invoices stand issued")
+        _answer([one for one in _issued(store, period, tenant) if one.number in numbers], fmt, out)
+        return
     from billing.audit import whoever
     from billing.invoicing.invoices import issue_all, standing
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.commands.invoice import Month, Tenant, invoice, month_of
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
@@ -39,10 +39,15 @@ def void(number: Number, reason: Reason = "", author: Author = "", store: option
     """Make an issued invoice void; its number stays taken, and the month can be issued again."""
     from billing.audit import whoever
     from billing.invoicing import invoices
+    from billing.invoicing.documents import Invoice
 
-    with open_store(store) as opened:
-        migrate(opened)
-        gone = invoices.void(opened, number, datetime.now(UTC), whoever(author), reason)
+    if server := remote.address(store, author):
+        with remote.client(server) as client:
+            gone = Invoice(client.void(number, reason).model_dump())
+    else:
+        with open_store(store) as opened:
+            migrate(opened)
+            gone = invoices.void(opened, number, datetime.now(UTC), whoever(author), reason)
     why = gone.document["void"]
     say(f"{number} is void since {why['at']}, by {why['author']}: {why['reason']}")
     say(f"next: gpuledger invoice issue --period {gone.month} --tenant {gone.tenant}")
@@ -59,12 +64,16 @@ def credit(
     from billing.accounts.credits import parse_amount
     from billing.audit import whoever
     from billing.invoicing import invoices
+    from billing.invoicing.documents import Invoice
 
-    with open_store(store) as opened:
-        migrate(opened)
-        note = invoices.credit(
-            opened, number, parse_amount(amount, "--amount"), datetime.now(UTC), whoever(author), reason
-        )
+    given = parse_amount(amount, "--amount")
+    if server := remote.address(store, author):
+        with remote.client(server) as client:
+            note = Invoice(client.credit(number, str(given), reason).model_dump())
+    else:
+        with open_store(store) as opened:
+            migrate(opened)
+            note = invoices.credit(opened, number, given, datetime.now(UTC), whoever(author), reason)
     say(f"{note.number}: {-note.amount} {note.currency} to {note.tenant}'s credit on {number}")
 
 

@@ -32,7 +32,7 @@ def list_(
     token_file: remote.TokenFile = None,
 ) -> None:
     """Yours and those that are shared; of a store that is opened, all."""
-    if url:
+    if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             found = [vars(one) for one in client.saved_queries()]
     else:
@@ -57,7 +57,7 @@ def show(
     token_file: remote.TokenFile = None,
 ) -> None:
     """A query's text, or with --format json all that is known of it."""
-    if url:
+    if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             found = vars(client.saved_query(name, owner))
     else:
@@ -88,7 +88,7 @@ def save(
 ) -> None:
     """Save a query, or its next version; the same again changes nothing."""
     text = sys.stdin.read() if statement == "-" else statement
-    if url:
+    if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             whose = client.save_query(name, text, description, shared, owner).owner
     else:
@@ -111,7 +111,7 @@ def delete(
     token_file: remote.TokenFile = None,
 ) -> None:
     """Delete a query."""
-    if url:
+    if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             whose = client.delete_query(name, owner).owner
     else:

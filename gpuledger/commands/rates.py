@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import instant, print_json, print_rows, say
+from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ def apply(
     reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
 ) -> None:
     """Check a rate card and put it in force; the same card again changes nothing."""
+    if server := remote.address(store, author):
+        remote.apply(server, file, "rate card", lambda client, text: client.apply_rate_card(text, reason))
+        return
     from billing.audit import whoever
     from billing.rates import apply_rate_card, current_rate_card, load_rate_card
 
@@ -133,6 +137,9 @@ def diff(
     from billing.rates import card_changes, current_rate_card, price_effect
     from billing.rates.changes import ALWAYS
 
+    if server := remote.address(store):
+        _print_asked(server, one, other, period, fmt)
+        return
     with open_store(store) as opened:
         migrate(opened)
         current = current_rate_card(opened)
@@ -154,6 +161,24 @@ def diff(
         print_rows(effect, EFFECT, fmt)
     else:
         _print_diff(old, new, changes, effect)
+
+
+def _print_asked(server: str, file: str, other: str, period: str, fmt: options.Format) -> None:
+    """Of a server that holds the store: a file against the card in force, over all closed hours."""
+    if other or period or not Path(file).exists():
+        raise LedgerError("rates diff", "a server compares a file with the card in force", "Give one file, no --period")
+    with remote.client(server) as client:
+        found = client.check_rate_card(Path(file).read_text(encoding="utf-8"))
+    if fmt is options.Format.json:
+        print_json(found.model_dump())
+    elif fmt is options.Format.csv:
+        print_rows(found.effect, EFFECT, fmt)
+    elif not found.new:
+        say(f"cards {found.before} and {found.version} say the same")
+    else:
+        typer.echo("\n".join(found.changes))
+        columns = [name for name in EFFECT if any(row[name] not in (None, "") for row in found.effect)]
+        print_rows(found.effect, columns, fmt, "what the closed hours hold")
 
 
 def _print_diff(old: RateCard, new: RateCard, changes: list[Any], effect: list[dict[str, Any]]) -> None:

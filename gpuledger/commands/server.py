@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
@@ -53,6 +53,7 @@ def server(
     from gpuledger.serve import dashboard, is_loopback, listen, serve, url_of
     from ingest.senders import Senders
 
+    remote.refuse_served(store)
     tls = _tls(tls_cert, tls_key)
     if not is_loopback(host):
         _refuse_open_doors(host, tls, no_dashboard or sign_in is not None or insecure_no_sign_in, insecure_plain_http)

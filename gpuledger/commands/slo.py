@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import instant, print_json, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import migrate, open_store
+from warehouse.store import ServedStore, migrate, open_store
 
 if TYPE_CHECKING:
     from alerts.slo.credits import Offers
@@ -38,6 +38,9 @@ def apply(
     reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
 ) -> None:
     """Check a file of objectives and put it in force; the same file again changes nothing."""
+    if server := remote.address(store, author):
+        remote.apply(server, file, "objectives", lambda client, text: client.apply_objectives(text, reason))
+        return
     from alerts.slo.applied import apply_objectives, current_objectives
     from alerts.slo.objectives import load_objectives
     from billing.audit import whoever
@@ -96,7 +99,8 @@ def status(
     moment = _instant(at)
     with open_store(store) as opened:
         migrate(opened)
-        measure(opened, moment)
+        if not isinstance(opened, ServedStore):  # its server measures every minute
+            measure(opened, moment)
         series = slo_status(opened, moment, tenant)
     if fmt is options.Format.json:
         tenants = [asdict(one) for one in by_tenant(series)]
@@ -125,7 +129,8 @@ def credits(
 
     with open_store(store) as opened:
         migrate(opened)
-        measure(opened, datetime.now(UTC))
+        if not isinstance(opened, ServedStore):
+            measure(opened, datetime.now(UTC))
         found = slo_credits(opened, month)
     rows: list[dict[str, Any]] = [dict(one.row(whoever(author))) for one in found.offers]
     if fmt is options.Format.csv:

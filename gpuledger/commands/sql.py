@@ -47,7 +47,7 @@ def sql(
         raise LedgerError("sql", "wants a statement, or --saved NAME instead", "See: gpuledger queries list")
     text = sys.stdin.read() if statement == "-" else statement or ""
     wanted = as_format or FORMATS[fmt]
-    if url:
+    if url := url or remote.address(store):
         if saved:
             with remote.client(url, token_file) as client:
                 text = client.saved_query(saved, owner).text

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import instant, print_rows, say
 from warehouse.store import migrate, open_store
 
@@ -38,6 +38,9 @@ def apply(
     reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
 ) -> None:
     """Check a mapping and put it in force; the same mapping again changes nothing."""
+    if server := remote.address(store, author):
+        remote.apply(server, file, "tenants' mapping", lambda client, text: client.apply_tenants(text, reason))
+        return
     from billing.audit import whoever
     from billing.rates import current_rate_card
     from billing.tenants import apply_mapping, current_mapping, load_mapping

@@ -43,7 +43,7 @@ def create(
 ) -> None:
     """Make an API token; it is printed this once, on standard output."""
     scopes = scope or ["read"]
-    if url:
+    if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             made = client.create_token(name, days, roles=role, tenants=tenant or [], scopes=scopes, owner=owner)
         told, shown = made.token, vars(made)
@@ -71,7 +71,7 @@ def list_(
     token_file: remote.TokenFile = None,
 ) -> None:
     """All tokens, but not their texts, which nobody knows."""
-    if url:
+    if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             found = [vars(one) for one in client.tokens()]
     else:
@@ -96,7 +96,7 @@ def revoke(
     token_file: remote.TokenFile = None,
 ) -> None:
     """End a token now."""
-    if url:
+    if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             client.revoke_token(id, reason)
     else:

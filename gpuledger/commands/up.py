@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import errors, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
@@ -49,6 +49,7 @@ def up(
     from alerts.periodic import AlertSettings
     from gpuledger.serve import dashboard, listen, serve, url_of
 
+    remote.refuse_served(store)
     if sign_in is None:
         _refuse_strangers(host, insecure_no_sign_in)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")

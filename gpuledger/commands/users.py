@@ -40,7 +40,7 @@ def add(
 ) -> None:
     """Add a user."""
     password = _password(password_file)
-    if url:
+    if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             client.add_user(name, password, role or [], tenant or [])
     else:
@@ -67,7 +67,7 @@ def set_(
 ) -> None:
     """Change a user: what is given replaces what was, the rest stays. Ends their sessions."""
     password = _password(password_file) if new_password or password_file else None
-    if url:
+    if url := url or remote.address(store):
         changes = {"password": password, "roles": role, "tenants": tenant, "disabled": disabled}
         with remote.client(url, token_file) as client:
             client.change_user(name, **{what: value for what, value in changes.items() if value is not None})
@@ -89,7 +89,7 @@ def list_(
     token_file: remote.TokenFile = None,
 ) -> None:
     """All users."""
-    if url:
+    if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             found = [vars(one) for one in client.users()]
     else:

@@ -1,0 +1,162 @@
+"""Commands whose --store is a server that holds it: what reads says the same, what changes goes by the API."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from dashboards.access.principal import ANYBODY
+from dashboards.access.roles import Role, Scope
+from dashboards.access.settings import AccessSettings
+from dashboards.access.tokens import create_token
+from gpuledger.commands import COMMANDS
+from tests.dashboards.site import BUDGETS, CARD, DAY, fill, serving, site
+from tests.stores import fresh_store
+from warehouse.errors import LedgerError
+from warehouse.store import open_store
+
+READS = (
+    "ledger --by tenant,day", "savings", "energy --by tenant,day", "verify", "audit", "tenants unmapped",
+    "budget status --period 2026-10", "invoice list", "invoice draft --period 2026-10",
+    "invoice explain 1 --number GL-2026-00001", "invoice platform --period 2026-10", "alerts list",
+    "alerts silence list", "slo status --at 2026-11-05T00:00Z",
+)  # fmt: skip
+
+
+@functools.cache
+def whole() -> typer.Typer:
+    """The app with all commands, without those that other tests gave it."""
+    app = typer.Typer()
+    for module in COMMANDS:
+        importlib.import_module(f"gpuledger.commands.{module}").register(app)
+    return app
+
+
+def refused(command: str, *more: str) -> str:
+    done = run(command, *more)
+    assert isinstance(done.exception, LedgerError), done.output
+    assert "\n" not in str(done.exception)
+    return str(done.exception)
+
+
+def run(command: str, *more: str) -> Result:
+    return CliRunner().invoke(whole(), [*command.split(), *more])
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The address of a server that holds a filled store, and what each command said of the store before."""
+    with fresh_store(folder / "store") as opened:
+        fill(opened)
+        token = create_token(
+            opened, ANYBODY, datetime.now(UTC), "all", DAY, "admin", [Role.admin], scopes=tuple(Scope)
+        )[1]
+    own = {}
+    for command in READS:
+        done = run(command, "--store", f"chdb://{folder / 'store'}", "--format", "json")
+        assert done.exit_code == 0, (command, done.output, done.exception)
+        own[command] = json.loads(done.stdout)
+    with (
+        open_store(f"chdb://{folder / 'store'}") as opened,
+        serving(opened, AccessSettings(sign_in=True)) as url,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("GPULEDGER_TOKEN", token)
+        yield url, own
+
+
+def test_a_command_that_reads_says_the_same_of_a_store_that_a_server_holds(tmp_path: Path) -> None:
+    with held(tmp_path) as (url, own):
+        for command in READS:
+            done = run(command, "--store", url, "--format", "json")
+            assert done.exit_code == 0, (command, done.output, done.exception)
+            assert json.loads(done.stdout) == own[command], command
+        for command in ("ledger", "energy", "invoice list"):
+            assert "vision" in run(command, "--store", url).stdout
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with site(tmp_path_factory.mktemp("served")) as found, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPULEDGER_TOKEN", found.tokens["admin"])
+        yield found.url
+
+
+def test_files_are_compared_and_applied_by_the_server_as_the_token_s_owner(url: str, tmp_path: Path) -> None:
+    files = {
+        "rates": CARD + '  - {sku: b200, match: {model: B200}, price_per_gpu_hour: "9.00"}\n',
+        "tenants": "rules: [{match: {tenant: speech}, cost_center: '4711'}, {match: {tenant: x}, tenant: y}]",
+        "budget": BUDGETS.replace('"100.00"', '"110.00"'),
+        "slo": 'objectives: [{name: waits, kind: queue_wait, target: "0.9", within: 30m}]',
+        "energy intensity": 'intensity: [{region: DE, grams_per_kwh: "380", source: "a table"}]',
+    }
+    for command, text in files.items():
+        path = tmp_path / "file.yaml"
+        path.write_text(text)
+        if command == "rates":
+            assert "added b200 (model B200): 9.00" in run("rates diff", str(path), "--store", url).stdout
+        for said in (" is in force\n", " is in force already\n"):
+            done = run(f"{command} apply", str(path), "--store", url, "--reason", "why")
+            assert (done.exit_code, done.stderr.endswith(said)) == (0, True), done.output
+    audit = json.loads(run("audit", "--store", url, "--format", "json").stdout)
+    applied = [row["action"] for row in audit if (row["actor"], row["reason"]) == ("admin", "why")]
+    assert sorted(applied) == ["budgets.apply", "energy.apply", "rates.apply", "slo.apply", "tenants.apply"]
+    path.write_text("a: [")
+    assert "not YAML" in refused("rates apply", str(path), "--store", url)
+    assert "a server knows who you are" in refused("rates apply", str(path), "--store", url, "--author", "ada")
+    assert "cannot be read" in refused("rates apply", str(tmp_path / "nothing"), "--store", url)
+    assert "Give one file" in refused("rates diff", "1234", "--store", url)
+
+
+def test_invoices_are_credited_made_void_and_issued_by_the_server(url: str, tmp_path: Path) -> None:
+    where = ("--store", url)
+    assert (
+        "5.00 EUR to vision's credit" in run("invoice credit GL-2026-00002 --amount 5.00 --reason late", *where).stderr
+    )
+    assert "is void since" in run("invoice void GL-2026-00003 --reason mistaken", *where).stderr
+    assert "is void since" in run("invoice void GL-2026-00001 --reason wrong", *where).stderr
+    assert run("close", *where).exit_code == 0
+    done = run("invoice issue --period 2026-10 --format json", *where)
+    assert [one["number"] for one in json.loads(done.stdout)] == ["GL-2026-00002", "GL-2026-00004"]
+    out = tmp_path / "focus.csv"
+    assert run("export focus --no-check --period 2026-10", "--out", str(out), *where).exit_code == 0
+    assert "vision" in out.read_text(encoding="utf-8")
+    added = "credits add --tenant vision --amount 2.50 --month 2026-11 --reason again"
+    assert "is there already" not in run(added, *where).stderr
+    assert "is there already" in run(added, *where).stderr
+
+
+def test_alerts_are_kept_quiet_and_books_closed_by_the_server(url: str) -> None:
+    made = run("alerts silence add tenant=vis* --for 1h --reason demo", "--store", url)
+    (one,) = json.loads(run("alerts silence list --format json", "--store", url).stdout)
+    assert made.stderr.startswith(f"silence {one['id']}: tenant=vis* until")
+    assert one["author"] == "admin"
+    assert run("alerts silence end", one["id"], "--store", url).exit_code == 0
+    assert json.loads(run("close --format json", "--store", url).stdout)["closed_until"] is not None
+    assert "closes what can be closed now" in refused("close --until 2026-11-01T00:00Z", "--store", url)
+
+
+def test_queries_and_sql_go_to_the_same_address(url: str) -> None:
+    assert run("queries save one", "SELECT 1 AS one", "--store", url).exit_code == 0
+    assert run("sql --saved one --format csv", "--store", url).stdout == '"one"\n1\n'
+
+
+def test_what_a_server_does_not_take_is_refused_in_one_line(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "takes no such thing from here" in refused("invoice verify GL-2026-00002", "--store", url)
+    grant = "credits grant --tenant vision --amount 5 --expires 2027-01-01 --reason x"
+    assert "takes no such thing from here" in refused(grant, "--store", url)
+    assert "a server holds it already" in refused("up", "--store", url)
+    for token, said in (("", "sign in, or send"), ("gpl_x", "unknown, expired or revoked")):
+        monkeypatch.setenv("GPULEDGER_TOKEN", token)
+        assert said in refused("ledger", "--store", url)
+    assert "cannot be reached" in refused("ledger", "--store", "http://127.0.0.1:9")
