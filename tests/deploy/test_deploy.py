@@ -292,6 +292,7 @@ def stat_mode(path: Path) -> int:
 @needs_promtool
 def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
     shutil.copy(DEPLOY / "prometheus" / "gpuledger.rules.yml", tmp_path)
+    shutil.copy(DEPLOY / "compose" / "agents.yaml", tmp_path)
     text = (
         (DEPLOY / "compose" / "prometheus.yml")
         .read_text()

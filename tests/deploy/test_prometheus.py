@@ -119,7 +119,6 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         served: Site = stack.enter_context(site(folder / "site"))
         places = {
             "server:8050": served.url.removeprefix("http://"),
-            "host.docker.internal:9108": stack.enter_context(agent(folder / "agent")),
             "alertmanager:9093": f"127.0.0.1:{free_port()}",
         }
         scraped = stack.enter_context(scheduler(folder / "scheduler"))
@@ -130,6 +129,9 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for old, new in places.items():
             assert old in text
             text = text.replace(old, new)
+        listed = (COMPOSE / "agents.yaml").read_text()
+        assert yaml.safe_load(listed) == [], "nobody is scraped who may not be there"
+        (folder / "agents.yaml").write_text(uncommented(listed, stack.enter_context(agent(folder / "agent"))))
         config = yaml.safe_load(text)
         config["scrape_configs"].append(
             {"job_name": "gpuledger-scheduler", "authorization": {"credentials_file": f"{folder}/scheduler_token"},
@@ -151,6 +153,12 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         url = f"http://{address}/api/v1"
         until(lambda: len(asked(url, "count_over_time(up[1m]) >= 5")) == 3, log)
         yield url
+
+
+def uncommented(listed: str, address: str) -> str:
+    """With the example's list in place of the last line, as its comment says, and one address in it."""
+    (line,) = re.findall(r"^#   (- .*)$", listed, re.M)
+    return re.sub(r"\[.*\]", f'["{address}"]', line)
 
 
 def asked(api: str, query: str) -> list[dict[str, Any]]:
