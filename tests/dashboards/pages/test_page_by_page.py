@@ -1,0 +1,214 @@
+"""Every page as a person uses it: a figure that SQL confirms, the filter bar, the way down, the file to take along.
+
+Nothing may be complained of on the console or asked of another machine; pictures lie in build/screenshots.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from dashboards.access.settings import AccessSettings
+from dashboards.format import money
+from tests.dashboards import site
+from tests.dashboards.browser import MARKS, picture, tab
+from tests.dashboards.pages.conftest import DAY, fill
+from tests.dashboards.pages.operated import disturbs, fires, schedules
+from tests.stores import fresh_store
+from warehouse.store import Store
+
+pytestmark = MARKS
+SPLIT = "/explore?sql=SELECT+tenant,+sum(billed_cost)+AS+cost+FROM+v_charges+GROUP+BY+tenant+ORDER+BY+tenant"
+COST = "SELECT sum(list_cost) FROM v_charges WHERE charge_period_start >= '2026-10-02' AND charge_period_start < "
+COST += "'2026-10-03' AND {}"
+WAITING = "SELECT countIf(started_at IS NULL AND ended_at IS NULL) FROM v_queue_wait WHERE {}"
+INVOICED = "SELECT sum(amount) FROM v_invoices WHERE month = '2026-10' AND {}"
+MISSED = "SELECT uniqExact(tenant) FROM slo_series WHERE {}"
+EUROS, CENTS, COUNT = partial(money, currency="EUR"), "€{:,.2f}".format, "{:,}".format
+
+
+def headline(name: str) -> str:
+    return f".gl-headline .gl-figure:has(dt:text-is('{name}')) strong"
+
+
+@dataclass(frozen=True)
+class Used:
+    """path: of the page.   shows: where its figure stands.   figure: what it says of the value that `sql` tells.
+
+    sql: with {} where a condition goes.   filter: the bar's name, the choice, the condition that means the same; None
+    where there is nothing to narrow.   down: the link one level down, and what its address then says.
+    takes: the beginning of the file's name, and how many rows it has.
+    """
+
+    path: str
+    shows: str
+    figure: Callable[[Any], str]
+    sql: str
+    filter: tuple[str, str, str] | None
+    down: tuple[str, dict[str, str]] | None
+    takes: tuple[str, int]
+
+
+PAGES = {
+    "overview": Used(
+        "/", headline("Cost"), EUROS, COST, ("Tenant", "vision", "tenant = 'vision'"),
+        (".gl-cost-name >> text=vision", {"tenant": "vision"}), ("gpuledger-costs-2026-10-02.csv", 2),
+    ),
+    "tenants": Used(
+        "/tenants", headline("Cost"), EUROS, COST,
+        ("Pool", "train", "pool = 'train'"), ("#tenants-grid a >> text=vision", {"tenant": "vision"}),
+        ("gpuledger-tenants-2026-10-02.csv", 2),
+    ),
+    "tenant": Used(
+        "/tenants?tenant=vision", headline("Cost"), EUROS,
+        COST.replace("{}", "tenant = 'vision' AND {}"), ("Pool", "research", "pool = 'research'"),
+        ("#tenants-grid a >> text=p-vision", {"tenant": "vision", "project": "p-vision"}),
+        ("gpuledger-projects-2026-10-02-vision.csv", 1),
+    ),
+    "workloads": Used(
+        "/workload", "#workload-grid .ag-row[row-index='0'] [col-id=list_cost]", EUROS,
+        COST.replace("sum(list_cost)", "sum(list_cost) AS c").replace("{}", "{} GROUP BY workload_id ORDER BY c DESC")
+        + " LIMIT 1", ("Pool", "research", "pool = 'research'"),
+        ("#workload-grid a >> text=w-speech", {"workload": "w-speech"}), ("gpuledger-workloads-2026-10-02.csv", 4),
+    ),
+    "workload": Used(
+        "/workload?workload=w-mig-vision", headline("Cost"), EUROS,
+        COST.replace("{}", "workload_id = 'w-mig-vision' AND {}"), None,
+        ("#workload-hours a >> text=2 Oct, 05:00", {"period": "2026-10-02T05:00..2026-10-02T06:00"}),
+        ("gpuledger-w-mig-vision-hours-2026-10-02.csv", 24),
+    ),
+    "fleet": Used(
+        "/fleet", headline("GPUs"), COUNT, "SELECT count() FROM v_devices WHERE {}",
+        ("Pool", "research", "pool = 'research'"), (".gl-cell[aria-label^='GPU-m']", {"device": "GPU-m"}),
+        ("gpuledger-devices-2026-10-02.csv", 4),
+    ),
+    "device": Used(
+        "/fleet?device=GPU-m", "#fleet-holders .ag-row:has-text('w-mig-vision') [col-id=list_cost]", EUROS,
+        COST.replace("{}", "workload_id = 'w-mig-vision' AND {}"), None,
+        ("#fleet-holders a >> text=w-mig-vision", {"workload": "w-mig-vision"}),
+        ("gpuledger-GPU-m-holders-2026-10-02.csv", 2),
+    ),
+    "queues": Used(
+        "/queues", headline("Waiting"), COUNT, WAITING,
+        ("Tenant", "vision", "tenant = 'vision'"), ("#queues-grid a >> text=main", {"queue": "main"}),
+        ("gpuledger-queues-2026-10-02.csv", 1),
+    ),
+    "slo": Used(
+        "/slo", headline("Missed"), COUNT, MISSED,
+        ("Tenant", "vision", "tenant = 'vision'"),
+        ("#slo-objectives a >> nth=0", {"queue": "main"}), ("gpuledger-objectives-2026-10-02.csv", 2),
+    ),
+    "invoices": Used(
+        "/invoices?month=2026-10", headline("Amount"), CENTS, INVOICED,
+        ("Tenant", "speech", "tenant = 'speech'"),
+        ("#invoices-issued a >> text=GL-2026-00001", {"number": "GL-2026-00001"}),
+        ("gpuledger-invoices-2026-10.csv", 2),
+    ),
+    "invoice": Used(
+        "/invoices?number=GL-2026-00001&line=1", headline("Amount"), CENTS,
+        INVOICED.replace("{}", "number = 'GL-2026-00001' AND {}"), None,
+        ("#invoice-explained a >> nth=0", {"workload": "w-speech"}), ("gpuledger-GL-2026-00001-line-1.csv", 2),
+    ),
+    "alerts": Used(
+        "/alerts", headline("Warning"), COUNT,
+        "SELECT count() FROM alerts WHERE state = 'firing' AND severity = 'warning' AND {}",
+        ("Tenant", "vision", "JSONExtractString(labels, 'tenant') = 'vision'"),
+        ("#alerts-history a >> text=long-queue", {"rule": "long-queue"}), ("gpuledger-alerts-2026-10-02.csv", 1),
+    ),
+    "explore": Used(
+        SPLIT, "#explore-grid .ag-row[row-index='0'] [col-id=c1]", "{:,.6f}".format,
+        "SELECT sum(billed_cost) FROM v_charges WHERE tenant = 'speech' AND {}", None, None, ("answer.csv", 2),
+    ),
+}  # fmt: skip
+"""Administration is what its own tests change; it has no figure to narrow."""
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with fresh_store(tmp_path_factory.mktemp("page-by-page") / "store") as store:
+        fill(store)
+        fires(store)
+        schedules(store)
+        disturbs(store)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def url(house: Store) -> Iterator[str]:
+    with site.serving(house, AccessSettings()) as address:
+        yield address
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_opened_narrowed_followed_down_and_taken_along(
+    name: str, url: str, opened: Any, house: Store, tmp_path: Path
+) -> None:
+    from playwright.sync_api import expect
+
+    used = PAGES[name]
+
+    def said(condition: str) -> str:
+        return used.figure(house.value(used.sql.replace("{}", condition)))
+
+    with tab(opened, color_scheme="light") as (page, wrong):
+        page.goto(f"{url}{used.path}{'&' if '?' in used.path else '?'}{DAY}")
+        figure = page.locator(used.shows)
+        expect(figure).to_have_text(said("true"))
+        picture(page, f"{name}-light-en")
+
+        file, rows = used.takes
+        table = _taken(page, file, tmp_path)
+        assert len(table) == rows, table
+
+        if used.filter:
+            bar, choice, condition = used.filter
+            assert said(condition) != said("true"), "a filter that changes nothing shows nothing"
+            page.locator(".gl-filters").get_by_role("combobox", name=bar).or_(
+                page.locator(".gl-filters").get_by_role("textbox", name=bar)
+            ).first.click()
+            page.get_by_role("option", name=choice, exact=True).click()
+            expect(figure).to_have_text(said(condition))
+            assert parse_qs(urlsplit(page.url).query)[bar.lower()][-1] == choice
+            page.go_back()
+            expect(figure).to_have_text(said("true"))
+
+        if used.down:
+            link, told = used.down
+            page.locator(link).first.click()
+            expect(page.locator("main")).not_to_have_class("gl-busy")
+            asked = parse_qs(urlsplit(page.url).query)
+            assert {key: asked[key][-1] for key in told} == told
+            expect(page.locator("h1")).to_be_visible()
+        assert wrong == []
+
+
+def test_a_file_has_every_row_in_full_as_the_engine_has_it(url: str, opened: Any, house: Store, tmp_path: Path) -> None:
+    with tab(opened, color_scheme="light") as (page, wrong):
+        page.goto(f"{url}/tenants?period=2026-10")
+        page.locator("#tenants-grid a").first.wait_for()
+        rows = _taken(page, "gpuledger-tenants-2026-10.csv", tmp_path)
+        told = house.rows("SELECT tenant, sum(billed_cost) AS cost FROM v_charges GROUP BY tenant")
+        assert {row["Tenant"]: pytest.approx(float(row["Billed cost (EUR)"]), abs=1e-8) for row in rows} == {
+            row["tenant"]: float(row["cost"]) for row in told
+        }
+        page.goto(f"{url}/workload?workload=w-vision&{DAY}")
+        page.locator("#workload-hours a").first.wait_for()
+        hours = _taken(page, "gpuledger-w-vision-hours-2026-10-02.csv", tmp_path)
+        assert [row["Hour (UTC)"] for row in hours] == [f"2026-10-02T{hour:02}:00:00Z" for hour in range(24)]
+        assert wrong == []
+
+
+def _taken(page: Any, file: str, folder: Path) -> list[dict[str, str]]:
+    """The rows of a CSV that a button or a link of the page saves."""
+    with page.expect_download() as saved:
+        page.locator(f"[data-file='{file}'], a[download='{file}']").click()
+    assert saved.value.suggested_filename == file
+    saved.value.save_as(folder / file)
+    return list(csv.DictReader((folder / file).read_text(encoding="utf-8-sig").splitlines()))
