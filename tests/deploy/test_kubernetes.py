@@ -143,7 +143,11 @@ def test_what_an_overlay_sets_reaches_the_server() -> None:
     (container,) = server["spec"]["template"]["spec"]["containers"]
     given = {one["name"]: one for one in container["env"]}
     assert given["GPULEDGER_STORE"]["value"].startswith("clickhouse://")
-    assert given["GPULEDGER_STORE_PASSWORD"]["valueFrom"]["secretKeyRef"]["name"] == "gpuledger-clickhouse"
+    mounted = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+    folder, _, file = given["GPULEDGER_STORE_PASSWORD_FILE"]["value"].rpartition("/")
+    (secret,) = (one["secret"] for one in pods(render(("clickhouse",)))["gpuledger-server"]["volumes"]
+                 if one["name"] == mounted[folder])  # fmt: skip
+    assert (secret["secretName"], file) == ("gpuledger-clickhouse", "password")
     assert container["livenessProbe"]["httpGet"]["path"] == "/ping"
     maintained = render(("maintenance",))
     assert maintained["StatefulSet", "gpuledger-server"]["spec"]["replicas"] == 0
