@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 from dash import html
 from dash.development.base_component import Component
 
 from billing.insights.savings import Recommendation, savings
 from billing.periods import Period
-from dashboards import states
+from dashboards import grids, states
 from dashboards.filters import Filters
-from dashboards.format import money
+from dashboards.format import money, reason
 from dashboards.languages import Language
 from warehouse.store import Store
 
-LOOKED = timedelta(days=31)
-"""At the end of what a page shows; what was before says little of what comes."""
-SHOWN = 8
-"""Of a tenant; the API has all of them."""
+LOOKED = timedelta(days=32)
+"""At the period's end, so a whole month at least; what was before says little of what comes."""
 
 
-def of_workload(
-    store: Store, filters: Filters, words: Language, workload: str, window: tuple[datetime, datetime]
-) -> Component:
+def of_workload(store: Store, filters: Filters, words: Language, workload: str) -> Component:
     """What the workload could do cheaper, or why that is not known."""
-    span = _last(*window)
+    span = looked_at(filters)
     report = savings(store, span, workload=workload)
     if report.recommendations:
-        return html.Div([_listed(report.recommendations, words), _note(span, filters, words)])
+        items = [html.Li(_item(one, words)) for one in report.recommendations]
+        return html.Div([html.Ul(items, className="gl-quality"), _note(span, filters, words)])
     why = next((one.reason for one in report.not_judged), "")
     said = words("workload.not_judged", why=why) if why else words("workload.no_advice")
     return html.Div([states.nothing_here(said), _note(span, filters, words)])
@@ -39,10 +37,7 @@ def of_workload(
 def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
     """What the tenant's workloads could do cheaper, the greatest amount first, each with a link; of its project, if one
     is chosen."""
-    assert filters.period is not None
-    tenant, project = filters.only("tenant"), filters.only("project")
-    closed = filters.months[-1].last + timedelta(hours=1)
-    span = _last(filters.period.start, min(filters.period.end, closed))
+    span, tenant, project = looked_at(filters), filters.only("tenant"), filters.only("project")
     report = savings(store, span, tenant=tenant or "")
     found = [one for one in report.recommendations if project is None or one.project == project]
     if not found:
@@ -53,39 +48,52 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
     return html.Div(
         [
             html.P(summed, className="gl-note"),
-            _listed(found[:SHOWN], words, filters),
+            _table(found, filters, words, report.currency or ""),
             _note(span, filters, words),
         ]
     )
 
 
-def _last(start: datetime, end: datetime) -> Period:
-    return Period(max(start, end - LOOKED), end)
+def looked_at(filters: Filters) -> Period:
+    """The last days of the period, as far as they are closed. Not a workload's own time: by its end each would seem to
+    go on."""
+    assert filters.period is not None
+    end = min(filters.period.end, filters.months[-1].last + timedelta(hours=1))
+    return Period(max(filters.period.start, end - LOOKED), end)
 
 
-def _listed(found: Sequence[Recommendation], words: Language, filters: Filters | None = None) -> Component:
-    """filters: to link whom it concerns; None: the page says whom."""
-    return html.Ul([html.Li(_item(one, words, filters)) for one in found], className="gl-quality")
-
-
-def _item(one: Recommendation, words: Language, filters: Filters | None) -> list[Component]:
+def _item(one: Recommendation, words: Language) -> list[Component]:
     saves = words(
         "workload.saves",
         amount=money(one.monthly_amount, one.currency or ""),
         confidence=words.of(f"confidence.{one.confidence}", one.confidence),
     )
-    whom = [] if filters is None else _links(one, filters)
     title = html.Strong(words.of(f"advice.{one.kind}", one.kind))
-    return [
-        html.Span(className="gl-dot gl-warn"),
-        html.Span([title, *whom, html.Small(one.what), html.Small(saves)]),
+    why = html.Small(reason(one, words))
+    return [html.Span(className="gl-dot gl-warn"), html.Span([title, why, html.Small(saves)])]
+
+
+def _table(found: Sequence[Recommendation], filters: Filters, words: Language, currency: str) -> Component:
+    columns = [
+        grids.link("name", words("workload.name"), minimum=160),
+        grids.text("kind", words("advice.what"), minimum=130),
+        grids.text("why", words("advice.why"), minimum=200, flex=2.4),
+        grids.text("confidence", words("advice.confidence"), minimum=90, flex=0.6),
+        grids.sorted_by(grids.money("saves", words("advice.saves"), currency, words("advice.saves_is"))),
     ]
+    return grids.grid(columns, [_row(one, filters, words) for one in found], words, "tenants-advice-grid")
 
 
-def _links(one: Recommendation, filters: Filters) -> list[Component]:
+def _row(one: Recommendation, filters: Filters, words: Language) -> dict[str, Any]:
     first, *more = one.workloads
-    link = html.A(first, href=filters.href("/workload", workload=first), className="gl-go")
-    return [html.Small([link, f" +{len(more)}" if more else ""])]
+    return {
+        "name": f"{first} +{len(more)}" if more else first,
+        "href": filters.href("/workload", workload=first),
+        "kind": words.of(f"advice.{one.kind}", one.kind),
+        "why": reason(one, words),
+        "confidence": words.of(f"confidence.{one.confidence}", one.confidence),
+        "saves": one.monthly_amount,
+    }
 
 
 def _note(span: Period, filters: Filters, words: Language) -> Component:

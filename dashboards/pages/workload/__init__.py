@@ -304,7 +304,7 @@ def advice(store: Store, filters: Filters, words: Language) -> Component:
     life = life_of(store, filters, filters.more.get("workload", ""))
     if life is None or life.window is None:
         return states.nothing_here(words("workload.no_advice"))
-    return of_workload(store, filters, words, life.workload, life.window)
+    return of_workload(store, filters, words, life.workload)
 
 
 def callbacks(app: Dash, ask: Ask) -> None:

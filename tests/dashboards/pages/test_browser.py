@@ -46,6 +46,7 @@ def test_from_a_tenant_down_to_an_hour(url: str, opened: Any) -> None:
         expect(grid).not_to_contain_text("€54.86")
         grid.get_by_role("link", name="vision").click()
         expect(page.locator("h1")).to_have_text("vision")
+        expect(page.locator("#tenants-advice")).to_contain_text("Judged by")
         page.locator("#tenants-grid").get_by_role("link", name="p-vision").click()
         expect(page.locator("h1")).to_have_text("p-vision")
         page.locator("#tenants-grid").get_by_role("link", name="w-vision").click()
