@@ -1,0 +1,69 @@
+"""What could be held cheaper, on a tenant's page: its own, with links, for whoever may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dashboards import advice
+from dashboards.access.principal import Principal
+from dashboards.access.roles import Role
+from dashboards.access.scope import Stores
+from dashboards.filters import filters_of
+from dashboards.languages import language
+from tests.billing.small_fleet import L40S, Job, run
+from tests.stores import fresh_store
+from warehouse.store import Store
+
+MONTH = "?period=2026-10"
+EN = language("en")
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """48 hours: an idle device of physics' qcd, two of its replicas that fit on one, an idle one of chem."""
+    words = {"memory": 15, "model": L40S}
+    jobs = [
+        Job("idle", ("GPU-0",), use=0.0, **words),
+        Job("vllm-0", ("GPU-1",), use=0.35, project="serve", **words),
+        Job("vllm-1", ("GPU-2",), use=0.35, project="serve", **words),
+        Job("theirs", ("GPU-3",), use=0.0, tenant="chem", **words),
+    ]
+    with fresh_store(tmp_path_factory.mktemp("advice") / "store") as store:
+        run(store, jobs, hours=48)
+        yield store
+
+
+def told(store: Store, search: str) -> str:
+    return str(advice.of_tenant(store, filters_of(store, search), EN))
+
+
+def test_a_tenants_recommendations_are_summed_and_lead_to_their_workloads(books: Store) -> None:
+    text = told(books, f"{MONTH}&tenant=physics")
+    assert "2 recommendations, €1,461 a month in all" in text
+    assert "/workload?period=2026-10&tenant=physics&workload=idle" in text
+    assert "/workload?period=2026-10&tenant=physics&workload=vllm-0" in text and "vllm-0 +1" in text
+    assert "idle for up to 48 hours on end, at most 15.0 GiB of memory held" in text
+    assert "theirs" not in text
+    assert "1 Oct, 00:00 – 3 Oct, 00:00" in text
+    text = told(books, f"{MONTH}&tenant=physics&project=serve")
+    assert "1 recommendation, €730 a month in all" in text
+    assert "workload=idle" not in text
+    assert "Nothing to recommend" in told(books, f"{MONTH}&tenant=physics&project=none")
+
+
+def test_a_tenant_gets_no_advice_about_another(books: Store) -> None:
+    chem = Principal("c", frozenset({Role.tenant}), frozenset({"chem"}))
+    with Stores(books).lend(chem) as store:
+        assert "Nothing to recommend" in told(store, f"{MONTH}&tenant=physics")
+        own = told(store, f"{MONTH}&tenant=chem")
+        stolen = str(advice.of_workload(store, filters_of(store, MONTH), EN, "idle"))
+    assert "workload=theirs" in own and "workload=idle" not in own
+    assert "Nothing to recommend" in stolen
+
+
+def test_a_workloads_advice_is_that_of_its_tenants_table(books: Store) -> None:
+    of_workload = str(advice.of_workload(books, filters_of(books, MONTH), EN, "vllm-1"))
+    assert "Fewer GPUs" in of_workload and "saves €730 a month" in of_workload
+    assert "'saves': 730.5" in told(books, f"{MONTH}&tenant=physics&project=serve")
