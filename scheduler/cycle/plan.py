@@ -221,7 +221,7 @@ class _Cycle:
         """Whether nothing has changed for a class since it was last found blocked."""
         if kind.tested_at != self.state.freed or self.now >= kind.retry_at:
             return False
-        if not self.state.explain or kind.tested_after == self.state.starts:
+        if kind.tested_after == self.state.starts:
             return True
         # Others have started since: promises may lie elsewhere now, and there may be somebody who gives way.
         return kind.verdict != reasons.KEPT and not self._may_evict(kind)

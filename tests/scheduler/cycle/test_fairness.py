@@ -132,6 +132,7 @@ def test_after_any_history_devices_trees_and_guarantees_are_right(
             _step(state, float(now), what, number, gpus, replicas, tenant)
         plans = [decide(state, float(now)) for state in states]
         assert plans[0].actions == plans[1].actions, "the same history, the same plan"
+        assert plans[0].actions == plans[2].actions, "whether or not it is explained"
         for state in states:
             _check(state)
         _check_guarantees(states[0], plans[0].actions != (), promises)
