@@ -31,24 +31,7 @@ WITH
     ),
     service AS
     (
-        SELECT
-            r.cluster AS cluster, r.service AS service,
-            max(if(r.tenant != '', r.tenant, h.tenant)) AS tenant,
-            arraySort(arrayDistinct(groupArrayArray(r.lit))) AS lit
-        FROM
-        (
-            SELECT cluster, service, workload_id, max(tenant) AS tenant, groupUniqArray(minute) AS lit
-            FROM recent GROUP BY cluster, service, workload_id
-        ) AS r
-        LEFT JOIN
-        (
-            SELECT workload_id, max(if(told_tenant != '', told_tenant, tenant)) AS tenant
-            FROM allocations
-            WHERE start_at < {until:DateTime64(3, 'UTC')} AND workload_id != ''
-                AND (end_at IS NULL OR end_at > {since:DateTime64(3, 'UTC')} - INTERVAL 1 DAY)
-            GROUP BY workload_id
-        ) AS h ON r.workload_id = h.workload_id
-        GROUP BY cluster, service
+        {services}
     ),
     told AS
     (

@@ -67,11 +67,16 @@ def measure(store: Store, at: datetime, now: datetime | None = None, since: date
             span = {"run": run, "since": first, "until": last}
             for statement in dict.fromkeys(STATEMENTS[one.kind] for one in dues):
                 fitting = sorted({one.definition for one in dues if STATEMENTS[one.kind] == statement})
-                store.command(read_sql(__file__, statement), {**span, "definitions": fitting})
+                store.command(_text(statement), {**span, "definitions": fitting})
             store.command(read_sql(__file__, "hours"), {**span, "definitions": definitions})
         _record(store, definitions, run, start, end, at, there)
         measured += len(definitions) * -int((start - end) // HOUR)
     return measured
+
+
+def _text(statement: str) -> str:
+    """The statement; `{services}` in it stands for services.sql."""
+    return read_sql(__file__, statement).replace("{services}", read_sql(__file__, "services"))
 
 
 _NEWEST_RUN = "SELECT max(run) AS run FROM slo_measured"
