@@ -252,8 +252,9 @@ _PORTION_TABLES = (
 
 
 def _run(store: Store, params: Params, *statements: str) -> None:
+    """`{placed}` in a statement stands for placed.sql."""
     for name in statements:
-        store.command(read_sql(__file__, name), params)
+        store.command(read_sql(__file__, name).replace("{placed}", read_sql(__file__, "placed")), params)
 
 
 def _meter(store: Store, params: Params) -> None:
