@@ -200,6 +200,34 @@ class Client:
         asked = {"tenant": tenant, "month": month, "amount": amount, "reason": reason, **more}
         return self._post(documents.Applied, "/credits", asked)
 
+    def reverse_credit(self, id: str, reason: str) -> documents.Credit:
+        """Takes a credit back."""
+        return self._post(documents.Credit, f"/credits/{_segment(id)}/reverse", {"reason": reason})
+
+    def grants(self, tenant: str | None = None) -> Iterator[documents.Grant]:
+        """What was paid, or given, in advance."""
+        return self._pages(documents.Grant, "/grants", tenant=tenant)
+
+    def add_grant(
+        self,
+        tenant: str,
+        amount: str,
+        expires_at: datetime,
+        reason: str,
+        starts_at: datetime | None = None,
+        **more: str,
+    ) -> documents.Applied:
+        """Grants money in advance. more: currency, id."""
+        times = {"expires_at": expires_at.isoformat(), "starts_at": starts_at and starts_at.isoformat()}
+        return self._post(
+            documents.Applied, "/grants", {"tenant": tenant, "amount": amount, "reason": reason, **times, **more}
+        )
+
+    def revoke_grant(self, id: str, reason: str) -> documents.Grant:
+        """Lets a grant expire now."""
+        answer = self._asked("DELETE", f"/grants/{_segment(id)}", params={"reason": reason})
+        return self._read(documents.Grant, answer)
+
     def balances(self, tenant: str | None = None) -> list[documents.Balance]:
         """Prepaid balances."""
         return self._get(list[documents.Balance], "/balances", tenant=tenant)

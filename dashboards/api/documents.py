@@ -371,6 +371,19 @@ class Credit(Document):
     invoice: str | None
 
 
+class Grant(Document):
+    """Money in advance: it pays for what accrues in [starts_at, expires_at)."""
+
+    id: str
+    tenant: str
+    amount: Amount
+    currency: str
+    starts_at: Instant
+    expires_at: Instant
+    author: str
+    reason: str
+
+
 class Balance(Document):
     tenant: str
     currency: str

@@ -13,6 +13,11 @@ def instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def aware(at: datetime) -> datetime:
+    """An instant that somebody sent; without a zone it is UTC."""
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
 def plain(value: Any) -> Any:
     """The same for a value of any shape."""
     if isinstance(value, Decimal):

@@ -138,6 +138,11 @@ def reverse(
     from billing.accounts.credits import reverse_credit
     from billing.audit import whoever
 
+    if server := remote.address(store, author):
+        with remote.client(server) as client:
+            back = client.reverse_credit(credit, reason)
+        say(f"credit {back.id}: {plain(back.amount)} {back.currency} for {back.tenant} in {back.month}")
+        return
     with open_store(store) as opened:
         migrate(opened)
         done = reverse_credit(opened, credit, whoever(author), reason, datetime.now(UTC))
@@ -173,7 +178,13 @@ def grant(
             _instant(expires, card.timezone, "--expires"), whoever(author), reason,
         )  # fmt: skip
         given = replace(given, id=id_ or grant_id(given))
-        new = add_grant(opened, given, now)
+        if server := remote.address(store, author):
+            with remote.client(server) as client:
+                new = client.add_grant(
+                    tenant, amount, given.expires_at, reason, given.starts_at, currency=given.currency, id=given.id
+                ).new
+        else:
+            new = add_grant(opened, given, now)
         _warn_of_strangers(opened, tenant)
     what = f"grant {given.id}: {plain(given.amount)} {given.currency} for {tenant}"
     say(
@@ -194,6 +205,11 @@ def revoke(
     from billing.accounts.prepaid import revoke_grant
     from billing.audit import whoever
 
+    if server := remote.address(store, author):
+        with remote.client(server) as client:
+            over = client.revoke_grant(grant_, reason)
+        say(f"grant {over.id} of {over.tenant} expires at {instant(over.expires_at)}")
+        return
     with open_store(store) as opened:
         migrate(opened)
         done = revoke_grant(opened, grant_, whoever(author), reason, datetime.now(UTC))

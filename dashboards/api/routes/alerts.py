@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -16,6 +16,7 @@ from dashboards.api import documents
 from dashboards.api.caller import Caller, See, SeeFleet, SilenceAlerts
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
+from dashboards.api.values import aware
 
 router = APIRouter(tags=["alerts"])
 MOST_CHANGES = 10_000
@@ -92,8 +93,8 @@ def silence_alerts(caller: SilenceAlerts, new: NewSilence) -> documents.Silence:
     """Keeps alerts quiet whose labels fit; they go on firing, and nobody is told."""
     with caller.writing() as store:
         added = add_silence(
-            store, new.matchers, _aware(new.ends_at), caller.principal.name, new.reason, caller.now,
-            max(caller.now, _aware(new.starts_at or caller.now)),
+            store, new.matchers, aware(new.ends_at), caller.principal.name, new.reason, caller.now,
+            max(caller.now, aware(new.starts_at or caller.now)),
         )  # fmt: skip
     return _silence(added)
 
@@ -134,8 +135,3 @@ def _tenant(row: Mapping[str, Any]) -> str:
 
 def _silence(one: Silence) -> documents.Silence:
     return documents.Silence.model_validate({**vars(one), "matchers": {k: list(v) for k, v in one.matchers.items()}})
-
-
-def _aware(at: datetime) -> datetime:
-    """An instant without a zone is UTC, as everywhere in the API."""
-    return at if at.tzinfo else at.replace(tzinfo=UTC)

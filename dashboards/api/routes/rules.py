@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from billing.accounts.budget_file import current_budgets
 from billing.accounts.budgets import budget_states
-from billing.accounts.credits import Credit, KeptCredit, add_credit, card_in_force, list_credits, parse_amount
-from billing.accounts.prepaid import balances
+from billing.accounts.credits import (
+    Credit,
+    KeptCredit,
+    add_credit,
+    card_in_force,
+    list_credits,
+    parse_amount,
+    reverse_credit,
+)
+from billing.accounts.prepaid import Grant, add_grant, balances, grant_id, grants_of, revoke_grant
 from billing.ledger_report import billing_timezone
-from billing.periods import Period, month_name
+from billing.periods import Period, month_name, parse_month
 from billing.rates import current_rate_card, history, list_rates, rate_card_of
 from billing.tenants import current_mapping
 from dashboards.api import documents
 from dashboards.api.caller import Issue, See, SeeFleet, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
+from dashboards.api.values import aware
 from warehouse.store import read_sql
 
 router = APIRouter()
@@ -36,6 +47,23 @@ class NewCredit(BaseModel):
     project: str = ""
     currency: str = ""
     id: str = ""
+
+
+class NewGrant(BaseModel):
+    """expires_at: it pays for what accrues before.   starts_at: by default this month's start.   id: the same twice is
+    granted once."""
+
+    tenant: Annotated[str, Field(min_length=1, max_length=300)]
+    amount: Annotated[str, Field(max_length=40)]
+    expires_at: datetime
+    starts_at: datetime | None = None
+    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+    currency: str = ""
+    id: Annotated[str, Field(max_length=100)] = ""
+
+
+class Why(BaseModel):
+    reason: Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 @router.get("/rates", tags=["rates"])
@@ -136,6 +164,54 @@ def add(caller: Issue, new: NewCredit) -> documents.Applied:
         )
         added = add_credit(store, given, caller.now)
     return documents.Applied(version=given.id, new=added)
+
+
+@router.post("/credits/{id}/reverse", tags=["credits"])
+def reverse(caller: Issue, id: str, why: Why) -> documents.Credit:
+    """Takes a credit back: the opposite amount, in its month or the next open one; doing it again changes nothing."""
+    if not list_credits(caller.store, ids=[id]):
+        raise NotFoundError(f"credit {id!r}", "there is none of that id", "See: /api/v1/credits")
+    with caller.writing() as store:
+        done = reverse_credit(store, id, caller.principal.name, why.reason, caller.now)
+        (kept,) = list_credits(store, ids=[done.id])
+    return _credit(kept)
+
+
+@router.get("/grants", tags=["credits"])
+def grants(
+    request: Request, caller: See, tenant: Tenant = None, limit: Limit = 100, offset: Offset = 0
+) -> Page[documents.Grant]:
+    """What was paid, or given, in advance."""
+    found = grants_of(caller.store, caller.check_tenant(tenant))
+    rows = [documents.Grant.model_validate(one) for one in part(found, limit, offset)]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+
+
+@router.post("/grants", tags=["credits"], status_code=201)
+def grant(caller: Issue, new: NewGrant) -> documents.Applied:
+    """Grants money in advance; the same twice is granted once."""
+    with caller.writing() as store:
+        card = card_in_force(store)
+        month = parse_month(month_name(Period(caller.now, caller.now), card.timezone), card.timezone)
+        given = Grant(
+            new.id, new.tenant, parse_amount(new.amount), new.currency or card.currency,
+            aware(new.starts_at or month.start), aware(new.expires_at), caller.principal.name, new.reason,
+        )  # fmt: skip
+        given = replace(given, id=new.id or grant_id(given))
+        added = add_grant(store, given, caller.now)
+    return documents.Applied(version=given.id, new=added)
+
+
+@router.delete("/grants/{id}", tags=["credits"])
+def revoke(
+    caller: Issue, id: str, reason: Annotated[str, Query(min_length=1, max_length=1000, description="Why.")]
+) -> documents.Grant:
+    """Lets a grant expire now; what it has paid stays paid."""
+    if id not in {one.id for one in grants_of(caller.store)}:
+        raise NotFoundError(f"grant {id!r}", "there is none of that id", "See: /api/v1/grants")
+    with caller.writing() as store:
+        done = revoke_grant(store, id, caller.principal.name, reason, caller.now)
+    return documents.Grant.model_validate(done)
 
 
 @router.get("/balances", tags=["credits"])
