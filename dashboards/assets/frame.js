@@ -9,6 +9,26 @@
     window.scrollTo(0, 0);
   }
 
+  // Plotly takes the browser a while to read. Dash waits for window.Plotly where that is a promise: this one, which the
+  // first chart asks for, begins when the page's figures have been painted.
+  var plotly = null;
+  window.Plotly = {
+    then: function (resolve, reject) {
+      plotly = plotly || new Promise(function (loaded, failed) {
+        requestAnimationFrame(function () {
+          setTimeout(function () {
+            var script = document.createElement("script");
+            script.src = window._dashPlotlyJSURL;
+            script.onload = function () { loaded(window.Plotly); };
+            script.onerror = failed;
+            document.head.appendChild(script);
+          });
+        });
+      });
+      return plotly.then(resolve, reject);
+    },
+  };
+
   // Links with this class, wherever they are drawn (tables, heat maps), change the page as dcc.Link does.
   document.addEventListener("click", function (event) {
     var link = event.target.closest && event.target.closest("a.gl-go");
