@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import socket
@@ -41,6 +42,8 @@ ONE_BLOCK: Mapping[str, Any] = {
 NOT_COMPILED = "compile_expressions = 0, compile_aggregate_expressions = 0, compile_sort_description = 0"
 """A close runs some ninety statements once each: compiling their expressions costs a third of a small close, and gains
 nothing in a large one. A server, which keeps what it compiled, is left alone."""
+logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
+"""What goes wrong is raised; the client's own line beside it would be the second."""
 Params = Mapping[str, Any]
 
 
@@ -427,7 +430,8 @@ def _served_errors(url: str) -> Iterator[None]:
         if told:
             what, step = told[1] or told[2], "GPULEDGER_TOKEN is the API token to ask with (docs/access.md)"
         else:
-            what, step = "cannot be reached, or is no gpuledger server", "Is the server running?"
+            what = "cannot be reached, or is no gpuledger server"
+            step = "Is it running? A certificate authority of your own stands in SSL_CERT_FILE"
         raise StoreError(url, what, step) from error
 
 
