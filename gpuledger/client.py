@@ -76,9 +76,9 @@ class Client:
         """kWh and kgCO2e, all rows."""
         return self._whole(documents.Energy, "/energy", period=period, by=",".join(by))
 
-    def savings(self, period: str = "", tenant: str | None = None) -> documents.Savings:
-        """What could be held cheaper."""
-        return self._get(documents.Savings, "/savings", period=period, tenant=tenant)
+    def savings(self, period: str = "", tenant: str | None = None, workload: str = "") -> documents.Savings:
+        """What could be held cheaper; of a tenant, or what concerns a workload."""
+        return self._get(documents.Savings, "/savings", period=period, tenant=tenant, workload=workload)
 
     def anomalies(self, period: str = "", tenant: str | None = None) -> documents.Anomalies:
         """Days that cost other than expected."""

@@ -113,7 +113,7 @@ def _victims_card(
 
 def _aggressors_card(named: Sequence[Aggressor], of: Mapping[str, str], filters: Filters, words: Language) -> Component:
     columns = [
-        grids.link("name", words("slo.neighbour"), minimum=110),
+        grids.link("name", words("slo.neighbour"), minimum=180),
         grids.text("victim", words("slo.victim"), minimum=90),
         grids.text("verdict", words("slo.verdict"), words("slo.verdict_is"), minimum=84, flex=0.8),
         grids.text("rose", words("slo.rose"), words("slo.rose_is"), minimum=72, flex=0.7),
@@ -155,7 +155,7 @@ def _episodes_card(episodes: Rows, filters: Filters, words: Language) -> Compone
         grids.number("lost", words("slo.lost"), words("slo.lost_is"), ",.3~f"),
         grids.text("channels", words("slo.channels"), words("slo.channels_is"), minimum=110),
         grids.text("grade", words("slo.grade"), words("slo.grade_is"), minimum=100, flex=0.6),
-        grids.text("neighbours", words("slo.neighbours"), minimum=150, flex=1.5),
+        grids.text("neighbours", words("slo.neighbours"), minimum=180, flex=1.5),
     ]
     rows = [
         {
