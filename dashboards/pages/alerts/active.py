@@ -14,7 +14,7 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
 
-MOST = 60
+MOST = 30
 """Alerts shown; filters and ?rule= show the others."""
 TOLD = ("alertname", "severity", "owner", "category", "allocation_id", "workload_id", "device_id", "tenant")
 """Labels that stand elsewhere in an alert, or lead somewhere."""

@@ -1,0 +1,122 @@
+"""`python -m bench.painting`: when a person first sees something in a browser, and when they see a page's figures.
+
+A real server process over the demo's month (or over a store that is given), asked by Debian's Chromium on the same
+machine. Cold: nothing of the page is in the browser's cache. Warm: the page once more, as a reload does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import httpx
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench.apart import BenchError
+from bench.pages import serving
+
+GOAL_MS = 1500.0
+SETTLED_SECONDS = 20
+"""Until the server's first close and look at its alerts are over."""
+progress = Console(stderr=True, highlight=False)
+
+WATCH = """
+new MutationObserver((_, watch) => {
+  if (!document.querySelector(SHOWS)) return;
+  watch.disconnect();
+  requestAnimationFrame(() => setTimeout(() => { window.figuresAt = performance.now(); }));
+}).observe(document, {childList: true, subtree: true});
+"""
+"""Marks the moment after the frame in which the page's figures were painted."""
+HEADLINE = "main .gl-headline .gl-value strong"
+FIGURES = {
+    "overview": ("/", HEADLINE),
+    "tenants": ("/tenants", HEADLINE),
+    "a tenant": ("/tenants?tenant={tenant}", HEADLINE),
+    "workloads": ("/workload", "main .ag-center-cols-container .ag-row"),
+    "a workload": ("/workload?workload={workload}", HEADLINE),
+    "fleet": ("/fleet", HEADLINE),
+    "a device": ("/fleet?device={device}", HEADLINE),
+    "queues": ("/queues", HEADLINE),
+    "objectives": ("/slo", "main .gl-card h2"),
+    "invoices": ("/invoices", HEADLINE),
+    "an invoice": ("/invoices?number={invoice}", HEADLINE),
+    "alerts": ("/alerts", HEADLINE),
+    "explore": ("/explore", "main #explore-sql"),
+    "administration": ("/admin", "main .ag-center-cols-container .ag-row"),
+}
+"""By page: its address, and the first of its own that it shows (its frame and outline stand before)."""
+ASKED = """
+SELECT any(tenant) AS tenant, any(workload_id) AS workload, any(device_id) AS device,
+    (SELECT any(number) FROM v_invoices) AS invoice
+FROM (SELECT * FROM v_usage_hourly WHERE workload_id != '' ORDER BY hour LIMIT 1) FORMAT JSONEachRow
+"""
+
+
+def painted(browser: Any, url: str, shows: str) -> list[tuple[float, float]]:
+    """(first contentful paint, figures) in ms since the navigation, cold and then warm."""
+    found = []
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.add_init_script(WATCH.replace("SHOWS", repr(shows)))
+    for visit in (page.goto, lambda _: page.reload()):
+        visit(url)
+        page.locator(shows).first.wait_for(timeout=60_000)
+        page.wait_for_timeout(500)
+        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        found.append((paint, page.evaluate("window.figuresAt")))
+    context.close()
+    return found
+
+
+def main(
+    store: Annotated[Path | None, typer.Option(help="Folder of a store; without it the demo's month is made.")] = None,
+    turns: Annotated[int, typer.Option(min=1, help="Of each page.")] = 5,
+    only: Annotated[str, typer.Option(help="Pages, with commas; '': all.")] = "",
+) -> None:
+    """First paint and first figures of each page: the median of the turns, and the slowest."""
+    from playwright.sync_api import sync_playwright
+
+    chosen = only.split(",") if only else list(FIGURES)
+    with tempfile.TemporaryDirectory(prefix="gpuledger-bench-") as name:
+        folder = store.parent if store else Path(name)
+        if store is None:
+            command = ["up", "--demo", "--no-serve", "--store", f"chdb://{folder}/store", "--out", f"{folder}/invoices"]
+            subprocess.run([sys.executable, "-m", "gpuledger", *command], check=True, stdout=subprocess.DEVNULL)
+        elif store.name != "store":
+            raise BenchError(f"{store}: the folder of the store must be called 'store'")
+        with serving(folder) as url, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            time.sleep(SETTLED_SECONDS)
+            answer = httpx.post(f"{url}/sql", content=ASKED, timeout=60)
+            known = answer.raise_for_status().json()
+            table = Table("page", "cold: first paint", "figures", "slowest", "warm: first paint", "figures", "slowest",
+                          "goal", box=None)  # fmt: skip
+            for page in chosen:
+                progress.print(page)
+                path, shows = FIGURES[page]
+                seen = [painted(browser, url + path.format(**known), shows) for _ in range(turns)]
+                cells = []
+                for visit in (0, 1):
+                    paints, figures = ([one[visit][at] for one in seen] for at in (0, 1))
+                    cells += [median(paints), median(figures), max(figures)]
+                verdict = "met" if max(cells[1], cells[4]) <= GOAL_MS else "missed"
+                table.add_row(page, *(f"{cell:,.0f}" for cell in cells), f"<= 1,500, {verdict}")
+            Console(width=120).print(table)
+            progress.print(f"ms, median of {turns}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except BenchError as error:
+        sys.exit(str(error))
