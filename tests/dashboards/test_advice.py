@@ -10,9 +10,12 @@ from dashboards import advice
 from dashboards.access.principal import Principal
 from dashboards.access.roles import Role
 from dashboards.access.scope import Stores
+from dashboards.access.settings import AccessSettings
 from dashboards.filters import filters_of
 from dashboards.languages import language
+from gpuledger.client import Client
 from tests.billing.small_fleet import L40S, Job, run
+from tests.dashboards.site import serving
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -67,3 +70,12 @@ def test_a_workloads_advice_is_that_of_its_tenants_table(books: Store) -> None:
     of_workload = str(advice.of_workload(books, filters_of(books, MONTH), EN, "vllm-1"))
     assert "Fewer GPUs" in of_workload and "saves €730 a month" in of_workload
     assert "'saves': 730.5" in told(books, f"{MONTH}&tenant=physics&project=serve")
+
+
+def test_the_api_tells_of_one_workload_or_tenant_the_same(books: Store) -> None:
+    with serving(books, AccessSettings()) as url, Client(url) as client:
+        assert len(client.savings("2026-10").recommendations) == 3
+        (together,) = client.savings("2026-10", workload="vllm-1").recommendations
+        assert (together.kind, together.workloads) == ("fewer_gpus", ["vllm-0", "vllm-1"])
+        assert {one.tenant for one in client.savings("2026-10", tenant="chem").recommendations} == {"chem"}
+        assert client.savings("2026-10", tenant="chem", workload="vllm-1").recommendations == []
