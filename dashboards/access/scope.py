@@ -40,12 +40,13 @@ _ALL = "merge(currentDatabase(), '^allocations$')"
 """By way of `merge`, which no filter reaches: under its own, `allocations` would hold nobody else's."""
 _OTHERS = f"SELECT cluster, allocation_id FROM {_ALL} WHERE NOT ({_MINE})"
 _RUN = f"SELECT cluster, workload_id FROM allocations WHERE {_MINE}"
+_NOT_OTHERS = f"(workload_id = '' OR (cluster, workload_id) IN ({_RUN}))"
 _RUN_BY_OTHERS = f"SELECT cluster, workload_id FROM {_ALL} WHERE NOT ({_MINE})"
 _TOLD_AS = "if(told_tenant = '', tenant, told_tenant)"
 _TOLD_AS_MINE = f"({_MINE} OR tenant IN (SELECT {_TOLD_AS} FROM allocations WHERE {_MINE}))"
 FILTERS: Mapping[str, str] = {
-    "samples": f"(cluster, device_id) IN ({_HELD})",
-    "metrics": f"(cluster, device_id) IN ({_HELD})",
+    "samples": f"(cluster, device_id) IN ({_HELD}) AND {_NOT_OTHERS}",
+    "metrics": f"(cluster, device_id) IN ({_HELD}) AND {_NOT_OTHERS}",
     "events": f"(cluster, allocation_id) IN ({_PAID}) OR ({_MINE} AND (cluster, allocation_id) NOT IN ({_OTHERS}))",
     "alert_transitions": "JSONExtractString(labels, 'tenant') IN ({tenants})",
     "interference_samples":
