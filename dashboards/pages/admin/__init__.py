@@ -13,7 +13,7 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
-from dashboards import grids, parts, states
+from dashboards import exports, grids, parts, states
 from dashboards.access.current import current
 from dashboards.access.roles import Action
 from dashboards.filters import Filters
@@ -80,7 +80,8 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
         **{"aria-label": words("admin.find")},
     )
     table = grids.grid(columns, rows, words, "admin-audit", empty=words("admin.nothing_done"))
-    return [parts.card(words("admin.audit"), said, table, tool=tool, class_name="gl-table-card")]
+    tools = parts.tools(tool, exports.of_grid("admin-audit", "audit", replace(filters, period=None), words))
+    return [parts.card(words("admin.audit"), said, table, tool=tools, class_name="gl-table-card")]
 
 
 def _said(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +18,7 @@ from billing.rates.rate_card import MATCH_KEYS
 from billing.rates.windows import in_words
 from billing.tenants import current_mapping
 from billing.tenants.unmapped import unmapped
-from dashboards import grids, parts, stated, states
+from dashboards import exports, grids, parts, stated, states
 from dashboards.access.current import current
 from dashboards.access.roles import Action
 from dashboards.filters import Filters
@@ -57,8 +58,9 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     title = words("admin.in_force" if is_current else "admin.once_in_force")
     said = words("admin.card_is", version=card.version, currency=card.card.currency, author=card.author)
     table = grids.grid(columns, rows, words, "admin-rates")
+    tool = exports.of_grid("admin-rates", f"rates-{card.version}", replace(filters, period=None), words)
     return [
-        parts.card(title, said, table, _policies(card, words), class_name="gl-table-card"),
+        parts.card(title, said, table, _policies(card, words), tool=tool, class_name="gl-table-card"),
         form_card(stated.RATES, card.card, words),
         _history_card(stated.versions(store, stated.RATES), filters, words, card.version, "card"),
     ]
