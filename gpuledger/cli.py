@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable
@@ -34,6 +35,7 @@ def _root(
         raise typer.Exit
 
 
+@functools.cache
 def build() -> typer.Typer:
     """The app with every command that can be imported here; a node with the agent alone has only the agent's."""
     for module in COMMANDS:

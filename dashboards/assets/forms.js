@@ -71,6 +71,12 @@
     document.getElementById("explore-run").click();
   });
 
+  // A file to choose is named by the button around it; Dash's upload names it nowhere.
+  new MutationObserver(function () {
+    document.querySelectorAll(".dash-upload input[type=file]:not([aria-label]), #stated-file input:not([aria-label])")
+      .forEach(function (input) { input.setAttribute("aria-label", input.parentElement.textContent); });
+  }).observe(document.documentElement, { childList: true, subtree: true });
+
   dash.glforms = {
     // A month's drafts of those who have no invoice yet, as the API says them to whoever is here.
     drafts: async function (asked) {

@@ -26,10 +26,8 @@ from warehouse.errors import LedgerError
 from warehouse.store import open_store
 
 READS = (
-    "ledger --by tenant,day", "savings", "energy --by tenant,day", "verify", "audit", "tenants unmapped",
-    "budget status --period 2026-10", "invoice list", "invoice draft --period 2026-10",
-    "invoice explain 1 --number GL-2026-00001", "invoice platform --period 2026-10", "alerts list",
-    "alerts silence list", "slo status --at 2026-11-05T00:00Z",
+    "ledger --by tenant,day", "savings", "verify", "audit", "invoice draft --period 2026-10",
+    "invoice explain 1 --number GL-2026-00001", "alerts list", "slo status --at 2026-11-05T00:00Z",
 )  # fmt: skip
 
 
@@ -86,7 +84,7 @@ def test_a_command_that_reads_says_the_same_of_a_store_that_a_server_holds(tmp_p
             done = run(command, "--store", url, "--format", "json")
             assert done.exit_code == 0, (command, done.output, done.exception)
             assert json.loads(done.stdout) == own[command], command
-        for command in ("ledger", "energy", "invoice list"):
+        for command in ("energy", "invoice list"):
             assert "vision" in run(command, "--store", url).stdout
 
 

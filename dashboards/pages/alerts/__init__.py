@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import plotly.graph_objects as go
-from dash import ALL, Dash, Input, Output, State, ctx, html, no_update
+from dash import ALL, MATCH, Dash, Input, Output, State, ctx, html, no_update
 from dash.development.base_component import Component
 
 from alerts.reading import alerts
@@ -21,7 +21,7 @@ from dashboards.format import duration
 from dashboards.languages import Language
 from dashboards.pages import overview
 from dashboards.pages.alerts import quiet
-from dashboards.pages.alerts.active import active_card
+from dashboards.pages.alerts.active import OPENS, WHY, active_card, why
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
 from warehouse.store import Store, read_sql
@@ -43,7 +43,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         parts.titles(filters, words, words("alerts.title")),
         _headline(found, len(silences(store, now)) if sees_fleet else None, targets, evaluated, words),
         quiet_card if begun else None,
-        active_card(found, filters, now, may_silence, evaluated, words),
+        active_card(found, filters, now, evaluated, words),
         *(_history(store, filters, words) if filters.period else ()),
         parts.split(_deliveries_card(targets, filters, words), None if begun else quiet_card)
         if sees_fleet and filters.period
@@ -62,6 +62,11 @@ def active(store: Store, filters: Filters, now: datetime) -> list[dict[str, Any]
         for one in alerts(store, now, rule=filters.more.get("rule", ""))
         if all(not values or one["labels"].get(name, "") in values for name, values in wanted.items())
     ]
+
+
+def _why(store: Store, filters: Filters, words: Language, fingerprint: str) -> list[Component]:
+    found = (one for one in active(store, filters, datetime.now(UTC)) if one["fingerprint"] == fingerprint)
+    return why(next(found, None), filters, current().may(Action.silence), words)
 
 
 def _headline(found: Rows, silenced: int | None, targets: Rows, evaluated: bool, words: Language) -> Component:
@@ -189,6 +194,18 @@ def _deliveries_card(targets: Rows, filters: Filters, words: Language) -> Compon
 
 
 def callbacks(app: Dash, ask: Ask) -> None:
+    async def opened(clicks: int | None, search: str) -> Any:
+        if clicks != 1:  # it was not opened, or says it already
+            return no_update
+        return await ask(_why, search, ctx.triggered_id["alert"])
+
+    app.callback(
+        Output({"type": WHY, "alert": MATCH}, "children"),
+        Input({"type": OPENS, "alert": MATCH}, "n_clicks"),
+        State("url", "search"),
+        prevent_initial_call=True,
+    )(opened)
+
     async def added(clicks: int | None, matchers: str, span: str, reason: str, search: str) -> Any:
         if not clicks:
             return no_update, no_update

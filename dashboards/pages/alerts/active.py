@@ -14,25 +14,25 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
 
-MOST = 30
+MOST = 60
 """Alerts shown; filters and ?rule= show the others."""
 TOLD = ("alertname", "severity", "owner", "category", "allocation_id", "workload_id", "device_id", "tenant")
 """Labels that stand elsewhere in an alert, or lead somewhere."""
 LEADS = (("workload_id", "/workload", "workload"), ("device_id", "/fleet", "device"), ("queue", "/queues", "queue"),
          ("tenant", "/tenants", "tenant"))  # fmt: skip
 """Label, page, and the value of that page that it becomes."""
+OPENS, WHY = "alert-opens", "alert-why"
+"""Types of the identifiers of an alert's line and of what opens below it."""
 Alert = Mapping[str, Any]
 
 
-def active_card(
-    found: Sequence[Alert], filters: Filters, now: datetime, may_silence: bool, evaluated: bool, words: Language
-) -> Component:
-    """found: firing before pending, the worst first."""
+def active_card(found: Sequence[Alert], filters: Filters, now: datetime, evaluated: bool, words: Language) -> Component:
+    """found: firing before pending, the worst first. Why each fires comes when it is opened (`why`)."""
     if not found:
         content = states.nothing_here(words("fires.none" if evaluated else "fires.not_evaluated"))
     else:
         content = html.Ul(
-            [html.Li(_alert(one, filters, now, may_silence, words)) for one in found[:MOST]],
+            [html.Li(_alert(one, filters, now, words)) for one in found[:MOST]],
             className="gl-alerts gl-tall",
         )
     more = len(found) - MOST
@@ -52,7 +52,7 @@ def _rules(filters: Filters, words: Language) -> Component | None:
     return dcc.Link(words("alerts.all_rules"), href=filters.href("/alerts"), className="gl-clear")
 
 
-def _alert(one: Alert, filters: Filters, now: datetime, may_silence: bool, words: Language) -> Component:
+def _alert(one: Alert, filters: Filters, now: datetime, words: Language) -> Component:
     labels, notes = one["labels"], one["annotations"]
     pending = one["state"] == "pending"
     return html.Details(
@@ -69,15 +69,21 @@ def _alert(one: Alert, filters: Filters, now: datetime, may_silence: bool, words
                         className="gl-since",
                         title=words("alerts.since", at=words.moment(filters.local(one["active_at"]))),
                     ),
-                ]
+                ],
+                id={"type": OPENS, "alert": one["fingerprint"]},
             ),
-            html.Div(list(_why(one, filters, may_silence, words)), className="gl-alert-why"),
+            html.Div(id={"type": WHY, "alert": one["fingerprint"]}, className="gl-alert-why"),
         ]
     )
 
 
 def _badge(text: str, why: str = "") -> Component:
     return html.Span(text, className="gl-badge", title=why or None)
+
+
+def why(one: Alert | None, filters: Filters, may_silence: bool, words: Language) -> list[Component]:
+    """What an opened alert says. None: it is over."""
+    return [html.P(words("alerts.over"))] if one is None else list(_why(one, filters, may_silence, words))
 
 
 def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> Iterable[Component]:
