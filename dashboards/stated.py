@@ -38,7 +38,7 @@ from billing.rates import (
 from billing.tenants import TenantError, apply_mapping, check_mapping, current_mapping, parse_mapping, preview
 from dashboards.access.roles import Action
 from warehouse.errors import LedgerError
-from warehouse.store import Store, identifier
+from warehouse.store import Store, read_sql
 
 FILE_CHARACTERS = 1_000_000
 
@@ -148,12 +148,8 @@ def apply(store: Store, kind: Kind, file: File, author: str, reason: str, now: d
 
 def versions(store: Store, kind: Kind) -> list[dict[str, Any]]:
     """Every application, the oldest first: version, applied_at, author, reason, rules (entries of its first list)."""
-    table, column = identifier(kind.table), identifier(kind.column)
-    return store.rows(
-        "SELECT version, applied_at, author, reason, toUInt32(JSONLength("
-        f"{column}, {{key:String}})) AS rules FROM {table} FINAL ORDER BY sequence",
-        {"key": kind.list_key},
-    )
+    params = {"table": kind.table, "column": kind.column, "key": kind.list_key}
+    return store.rows(read_sql(__file__, "stated_versions"), params)
 
 
 def as_yaml(file: File | None) -> str:

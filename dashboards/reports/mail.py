@@ -22,7 +22,8 @@ def message(report: Report, words: Language, sender: str, to: Sequence[str], now
     image = make_msgid("chart", domain)
     mail.set_content(as_text(report, words))
     mail.add_alternative(as_html(report, words, f"cid:{image[1:-1]}"), subtype="html")
-    page = mail.get_payload()[1]  # type: ignore[index]
-    page.add_related(chart(report, words), "image", "png", cid=image, filename="gpu-hours-by-day.png")  # type: ignore[union-attr]
+    page = mail.get_body(("html",))
+    assert page is not None
+    page.add_related(chart(report, words), "image", "png", cid=image, filename="gpu-hours-by-day.png")
     mail["Content-Language"] = words.code  # at the end: what comes before the parts goes to the first of them
     return mail

@@ -13,6 +13,7 @@ import queue
 import threading
 import uuid
 from collections.abc import Mapping
+from email import message_from_bytes
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -95,6 +96,9 @@ class Endpoint:
             body += part
             if len(body) > self._engine.limits.text_bytes:
                 raise SqlError(BAD_ARGUMENTS, "the body is longer than a statement may be")
+        kind = request.headers.get("content-type", "")
+        if kind.lower().startswith("multipart/form-data"):
+            asked, body = {**asked, **_form(kind, body)}, b""
         if asked.get("compress") == "1" or asked.get("decompress") == "1":
             what = "compress= and decompress= (ClickHouse's own blocks) are not spoken here"
             raise SqlError(BAD_ARGUMENTS, what, "Use Accept-Encoding: zstd, lz4, gzip or br")
@@ -122,6 +126,24 @@ class Endpoint:
                 await _send(send, _headers(begun[0], question, encoding), begun[1], running, watching)
         finally:
             watching.cancel()
+
+
+def _form(kind: str, body: bytes) -> dict[str, str]:
+    """The fields of a form, which clients send in place of an address that would be too long (clickhouse-connect does,
+    where its parameters are). kind: its content type.   Errors: SqlError for files and for what is no such form."""
+    form = message_from_bytes(b"Content-Type: " + kind.encode("latin-1") + b"\r\n\r\n" + body)
+    fields: dict[str, str] = {}
+    for part in form.walk():
+        if part is form and part.is_multipart():
+            continue
+        name, content = part.get_param("name", header="content-disposition"), part.get_payload(decode=True)
+        if not isinstance(name, str) or not isinstance(content, bytes) or part.get_filename():
+            raise SqlError(BAD_ARGUMENTS, "such a form is not taken", "Its fields are query and param_...")
+        try:
+            fields[name] = content.decode()
+        except UnicodeDecodeError as error:
+            raise SqlError(BAD_ARGUMENTS, f"the field {name[:100]} is no UTF-8") from error
+    return fields
 
 
 async def _beginning(

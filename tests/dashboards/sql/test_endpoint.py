@@ -41,6 +41,22 @@ def test_clickhouse_connect_reads_every_row_with_every_codec(served_site: Site, 
             client.query("SELECT * FROM url('http://127.0.0.1', 'CSV')")
 
 
+def test_parameters_that_no_address_holds_come_as_a_form(served_site: Site) -> None:
+    many = [f"学术 o'brien \\ \r\n {number}" for number in range(2000)]
+    token = served_site.tokens["analyst"]
+    with clickhouse_connect.get_client(host="127.0.0.1", port=urlsplit(served_site.url).port, password=token) as client:
+        asked = "SELECT length({a:Array(String)}) AS n, {a:Array(String)}[2000] AS last"
+        assert client.query(asked, parameters={"a": many}).first_row == (2000, many[-1])
+        with pytest.raises(ClickHouseError, match="url is not allowed"):
+            client.query("SELECT * FROM url({a:Array(String)}[1], 'CSV')", parameters={"a": many})
+    auth = ("anybody", token)
+    for files in ({"query": (None, "SELECT 1"), "t": ("t.csv", "1")}, {"query": (None, b"SELECT '\xff'")}):
+        refused = httpx.post(f"{served_site.url}/", files=files, auth=auth, timeout=60)
+        assert (refused.status_code, "Traceback" in refused.text) == (400, False), refused.text
+    odd = httpx.post(f"{served_site.url}/", content=b"x", headers={"content-type": "multipart/form-data"}, auth=auth)
+    assert (odd.status_code, "such a form is not taken" in odd.text) == (400, True), odd.text
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "identity"])
 def test_an_answer_over_plain_http_is_whole_in_every_encoding(served_site: Site, encoding: str) -> None:
     headers = {"X-ClickHouse-Key": served_site.tokens["analyst"], "Accept-Encoding": encoding}
