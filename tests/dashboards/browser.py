@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -46,6 +47,20 @@ def tab(opened: Any, **options: Any) -> Iterator[tuple[Any, list[str]]]:
     page.on("request", lambda request: None if _local(request.url) else wrong.append(request.url))
     yield page, wrong
     context.close()
+
+
+def speaks(page: Any, language: str) -> None:
+    """The document comes to say which language it is in, which it does after its words have changed."""
+    from playwright.sync_api import expect
+
+    expect(page.locator("html")).to_have_attribute("lang", language)
+
+
+def asks(page: Any, **told: str) -> None:
+    """The page's address comes to ask for what is told, which it does when a click has been answered."""
+    page.wait_for_url(
+        lambda url: parse_qs(urlsplit(url).query).items() >= {key: [value] for key, value in told.items()}.items()
+    )
 
 
 def picture(page: Any, name: str) -> None:

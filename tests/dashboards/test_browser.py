@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.dashboards.browser import MARKS, browser, tab
+from tests.dashboards.browser import MARKS, browser, speaks, tab
 from warehouse.errors import StoreError
 
 pytestmark = MARKS
@@ -45,28 +45,28 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         page.keyboard.press("Enter")
         page.locator(".gl-period-menu a", has_text="All closed time").click()
         expect(page.locator(".gl-scope")).to_have_text("All closed time · UTC")
-        assert page.url.endswith("?period=all")
+        page.wait_for_url("**/?period=all")
 
         filter_of = page.get_by_role("combobox", name="Tenant").or_(page.get_by_role("textbox", name="Tenant")).first
         filter_of.click()
         page.get_by_role("option", name="vision").click()
         expect(page.locator(".gl-headline")).to_contain_text("€96")
-        assert page.url.endswith("?period=all&tenant=vision")
+        page.wait_for_url("**/?period=all&tenant=vision")
 
         page.locator(".gl-language", has_text="中").click()
         expect(page.locator("h1")).to_have_text("概览")
-        assert page.locator("html").get_attribute("lang") == "zh"
+        speaks(page, "zh")
         page.locator(".gl-clear").click()
         expect(page.locator(".gl-headline")).to_contain_text("€192")
 
         page.click("#theme")
-        assert page.evaluate("document.documentElement.dataset.mantineColorScheme") == "dark"
+        expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
 
         page.go_back()
         expect(page.locator(".gl-headline")).to_contain_text("€96")
         page.goto(served)
         expect(page.locator("h1")).to_have_text("概览")
-        assert page.url.endswith("/?lang=zh")
+        page.wait_for_url("**/?lang=zh")
         assert wrong == []
 
 

@@ -12,6 +12,13 @@ from tests.dashboards import site
 from warehouse.store import Store
 
 
+def operate(store: Store) -> None:
+    """All of it, over the books of conftest."""
+    fires(store)
+    schedules(store)
+    disturbs(store)
+
+
 def fires(store: Store) -> None:
     """A queue that waits since the 2nd, critically; told to a pager that fails."""
     labels = {"alertname": "long-queue", "severity": "critical", "cluster": "c1", "queue": "main", "owner": "platform"}

@@ -13,18 +13,15 @@ from dashboards.access.current import set_current
 from dashboards.access.principal import ANYBODY, Principal
 from dashboards.access.roles import Role
 from dashboards.access.scope import Stores
-from dashboards.access.settings import AccessSettings
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import alerts, queues, slo
 from dashboards.pages.alerts import quiet
 from dashboards.pages.alerts.active import why
-from tests.dashboards import site
-from tests.dashboards.browser import MARKS, picture, tab
-from tests.dashboards.pages.conftest import DAY, fill
-from tests.dashboards.pages.operated import disturbs, fires, schedules
-from tests.stores import fresh_store
+from tests.dashboards.browser import MARKS, picture, speaks, tab
+from tests.dashboards.pages.conftest import DAY
+from tests.dashboards.pages.operated import operate
 from warehouse.store import Store
 
 EN = language("en")
@@ -33,19 +30,9 @@ TENANT = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with fresh_store(tmp_path_factory.mktemp("operations") / "store") as store:
-        fill(store)
-        fires(store)
-        schedules(store)
-        disturbs(store)
-        yield store
-
-
-@pytest.fixture(scope="module")
-def url(house: Store) -> Iterator[str]:
-    with site.serving(house, AccessSettings()) as address:
-        yield address
+def house(house: Store) -> Store:
+    operate(house)
+    return house
 
 
 @pytest.fixture(autouse=True)
@@ -213,8 +200,8 @@ class TestInTheBrowser:
             for name, (path, drawn) in PAGES.items():
                 page.goto(f"{url}{path}?{DAY}&lang=zh")
                 page.locator(drawn).locator("visible=true").first.wait_for()
-                assert page.locator("html").get_attribute("lang") == "zh"
-                assert page.locator("h1").count() == 1
+                speaks(page, "zh")
+                expect(page.locator("h1")).to_have_count(1)
                 if name == "alerts":
                     page.locator(".gl-alerts summary").first.click()
                     expect(page.locator(".gl-alerts .gl-alert-links").first).to_be_visible()

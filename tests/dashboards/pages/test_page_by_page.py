@@ -6,22 +6,18 @@ Nothing may be complained of on the console or asked of another machine; picture
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from dashboards.access.settings import AccessSettings
 from dashboards.format import money
-from tests.dashboards import site
-from tests.dashboards.browser import MARKS, picture, tab
-from tests.dashboards.pages.conftest import DAY, fill
-from tests.dashboards.pages.operated import disturbs, fires, schedules
-from tests.stores import fresh_store
+from tests.dashboards.browser import MARKS, asks, picture, tab
+from tests.dashboards.pages.conftest import DAY
+from tests.dashboards.pages.operated import operate
 from warehouse.store import Store
 
 pytestmark = MARKS
@@ -131,19 +127,9 @@ PAGES = {
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with fresh_store(tmp_path_factory.mktemp("page-by-page") / "store") as store:
-        fill(store)
-        fires(store)
-        schedules(store)
-        disturbs(store)
-        yield store
-
-
-@pytest.fixture(scope="module")
-def url(house: Store) -> Iterator[str]:
-    with site.serving(house, AccessSettings()) as address:
-        yield address
+def house(house: Store) -> Store:
+    operate(house)
+    return house
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -175,16 +161,14 @@ def test_a_page_is_opened_narrowed_followed_down_and_taken_along(
             ).first.click()
             page.get_by_role("option", name=choice, exact=True).click()
             expect(figure).to_have_text(said(condition))
-            assert parse_qs(urlsplit(page.url).query)[bar.lower()][-1] == choice
+            asks(page, **{bar.lower(): choice})
             page.go_back()
             expect(figure).to_have_text(said("true"))
 
         if used.down:
             link, told = used.down
             page.locator(link).first.click()
-            expect(page.locator("main")).not_to_have_class("gl-busy")
-            asked = parse_qs(urlsplit(page.url).query)
-            assert {key: asked[key][-1] for key in told} == told
+            asks(page, **told)
             expect(page.locator("h1")).to_be_visible()
         assert wrong == []
 
