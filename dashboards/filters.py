@@ -8,10 +8,7 @@
 
 from __future__ import annotations
 
-import re
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from billing.ledger_report import billing_timezone
 from dashboards.days import Sums, days_sql, sums_of
+from dashboards.edition import UNKEPT, Edition
 from dashboards.periods import ClosedMonth, Period, choose, closed_months, span_key
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
@@ -27,8 +25,7 @@ from warehouse.store import Store, read_sql
 NAMES = ("tenant", "project", "queue", "pool", "model", "cluster")
 """Of the filters, as in the URL; the parameters of SQL have an s behind."""
 PERIOD, LANGUAGE = "period", "lang"
-ANSWERS_KEPT, ROWS_KEPT = 512, 20_000
-READS_LEDGER = re.compile(r"FROM \(\{(ledger|days)\}\)")
+PERIODS_READ = "closed_hours, rate_cards, summed_days"
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class Filters:
     period: Period | None
     choices: Choices = Choices()
     sums: Sums = field(default_factory=Sums)
-    edition: Edition = field(default_factory=lambda: Edition())
+    edition: Edition = UNKEPT
 
     @property
     def more(self) -> Mapping[str, str]:
@@ -128,9 +125,7 @@ class Filters:
     def closed_steps(self, store: Store, grain: str) -> dict[datetime, float]:
         """The period's days or hours of which something is closed, in order, and how many hours of each are."""
         asked = {**self.params(), "grain": grain}
-        rows = self.edition.kept(
-            ("closed_steps", self.period, grain), lambda: store.rows(read_sql(__file__, "closed_steps"), asked)
-        )
+        rows = self._kept(store, read_sql(__file__, "closed_steps"), asked)
         return {row["step"]: row["hours_closed"] for row in rows}
 
     def rows(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
@@ -139,22 +134,23 @@ class Filters:
         `FROM ({ledger})` in it reads the ledger of these filters (dashboards/ledger.sql); `FROM ({days})` the same, but
         whole days as one row where their sums are kept (dashboards/days), unless `grain` asks for hours or
         `start` or `end` for another span.
-        They read nothing else: answers from the ledger are kept until the books change (leave the rows as they are).
         `FROM ({jobs})` reads the jobs of these filters (dashboards/jobs.sql).
+        Answers are kept while what they were read from is the same (dashboards/edition.py): leave the rows as they are.
         """
         sql, asked = read_sql(beside, name), {**self.params(), **params}
-        if "FROM ({jobs})" in sql:
-            return store.rows(sql.replace("FROM ({jobs})", f"FROM (\n{self._jobs()})"), asked)
-        if not READS_LEDGER.search(sql):
-            return store.rows(sql, asked)
-        hours, asked = read_sql(__file__, "hours"), asked | self.sums.params()
+        if "({ledger})" in sql or "({days})" in sql:
+            asked |= self.sums.params()
+        hours = read_sql(__file__, "hours")
         by_hours = params.get("grain") == "hour" or not {"start", "end"}.isdisjoint(params)
-        for which, source in (("ledger", hours), ("days", hours if by_hours else days_sql())):
-            sql = sql.replace(f"FROM ({{{which}}})", f"FROM (\n{_ledger(source)})")
-        rows: list[dict[str, Any]] = self.edition.kept(
-            (beside, name, tuple(sorted((key, str(value)) for key, value in asked.items()))),
-            lambda: store.rows(sql, asked),
-        )
+        days = hours if by_hours else days_sql()
+        for which, source in (("ledger", _ledger(hours)), ("days", _ledger(days)), ("jobs", self._jobs())):
+            sql = sql.replace(f"FROM ({{{which}}})", f"FROM (\n{source})")
+        return self._kept(store, sql, asked)
+
+    def _kept(self, store: Store, sql: str, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+        key = sql, tuple(sorted((name, str(value)) for name, value in asked.items()))
+        until = max(value for value in asked.values() if isinstance(value, datetime))
+        rows: list[dict[str, Any]] = self.edition.kept(store, key, sql, lambda: store.rows(sql, asked), until)
         return rows
 
     def _jobs(self) -> str:
@@ -164,68 +160,22 @@ class Filters:
         )
 
 
-class Memory:
-    """What the books answered lately; an answer holds until they change. One for each server."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
-        self._rows = 0
-
-    def kept(self, key: Hashable, ask: Callable[[], Any]) -> Any:
-        """The answer to `key`: as it was kept, else as asked now."""
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        answer = ask()
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = answer
-                self._rows += _rows_of(answer)
-            while len(self._kept) > ANSWERS_KEPT or self._rows > ROWS_KEPT:
-                self._rows -= _rows_of(self._kept.popitem(last=False)[1])
-        return answer
-
-
-def _rows_of(answer: Any) -> int:
-    return len(answer) if isinstance(answer, list) else 0
-
-
-@dataclass(frozen=True)
-class Edition:
-    """The state of the books that a page is drawn from, and who reads: what is kept of one is never another's.
-
-    news: changes with the books and the alerts.   sums: with the sums of days.   scope: whose rows the store shows.
-    """
-
-    news: int = 0
-    sums: int = 0
-    scope: Hashable = None
-    memory: Memory | None = None
-
-    @staticmethod
-    def of(store: Store, scope: Hashable = None, memory: Memory | None = None) -> Edition:
-        (row,) = store.rows(read_sql(__file__, "news"))
-        return Edition(row["news"], row["sums"], scope, memory)
-
-    def kept(self, what: Hashable, ask: Callable[[], Any]) -> Any:
-        """For answers of the books alone: to the same question they are the same in one edition."""
-        return self.memory.kept((self.news, self.sums, self.scope, what), ask) if self.memory else ask()
-
-
-def filters_of(store: Store, search: str | None, edition: Edition = Edition()) -> Filters:
+def filters_of(store: Store, search: str | None, edition: Edition = UNKEPT) -> Filters:
     """What a URL asks for, in this store.
 
     Errors: LedgerError where a period has two currencies.
     """
     address = Address.of(search)
-    zone, months = edition.kept("months", lambda: _zone_and_months(store))
-    period = edition.kept(("period", address.period), lambda: choose(store, address.period, months, zone))
+    zone, months = edition.kept(store, "months", PERIODS_READ, lambda: _zone_and_months(store))
+    period = edition.kept(
+        store, ("period", address.period), PERIODS_READ, lambda: choose(store, address.period, months, zone)
+    )
     if period is None:
         return Filters(address, zone, months, None, edition=edition)
-    sums = edition.kept(("sums", period), lambda: sums_of(store, period.start, period.end, zone))
-    choices = edition.kept(("choices", period), lambda: _choices(store, period, sums))
+    sums = edition.kept(store, ("sums", period), PERIODS_READ, lambda: sums_of(store, period.start, period.end, zone))
+    choices = edition.kept(
+        store, ("choices", period), days_sql(), lambda: _choices(store, period, sums), until=period.end
+    )
     return Filters(address, zone, months, period, choices, sums, edition)
 
 

@@ -16,7 +16,8 @@ from dashboards import shell, states
 from dashboards.access.current import current
 from dashboards.access.principal import Principal
 from dashboards.access.scope import Stores
-from dashboards.filters import Address, Edition, Filters, Memory, filters_of
+from dashboards.edition import UNKEPT, Edition, Memory
+from dashboards.filters import Address, Filters, filters_of
 from dashboards.languages import Language, language
 from dashboards.registry import Page, all_pages
 from warehouse.errors import LedgerError
@@ -47,7 +48,7 @@ def show(
     pages = [page for page in all_pages() if principal.may(page.action)]
     page = next((page for page in all_pages() if page.path == path), None)
     filters: Filters | None = None
-    edition = Edition()
+    edition = UNKEPT
     try:
         edition = Edition.of(store, _scope(principal), memory)
         filters = filters_of(store, search, edition)
@@ -116,7 +117,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.told
 
     def newer(store: Store, path: str, search: str, told: dict[str, Any]) -> tuple[Any, Any]:
-        if str(Edition.of(store).news) == told["news"]:
+        if str(Edition.of(store, _scope(current()), memory).news) == told["news"]:
             return dash.no_update, dash.no_update
         shown = show(store, current(), path, search, memory)
         return shown.page, shown.told
