@@ -113,8 +113,7 @@ class Filters:
         """
         if self.period is None:
             raise LedgerError("period", f"nothing of {self.address.period or 'this store'!r} is closed")
-        arrays = {f"{name}s": list(self.address.chosen.get(name, ())) for name in NAMES}
-        return {"start": self.period.start, "end": self.period.end, "zone": self.zone, **arrays}
+        return {"start": self.period.start, "end": self.period.end, "zone": self.zone, **self._arrays()}
 
     def at_step(self, path: str, step: datetime, grain: str) -> str:
         """A link to a page that shows one day or hour; its own values (`more`) are kept."""
@@ -125,7 +124,7 @@ class Filters:
     def closed_steps(self, store: Store, grain: str) -> dict[datetime, float]:
         """The period's days or hours of which something is closed, in order, and how many hours of each are."""
         asked = {**self.params(), "grain": grain}
-        rows = self._kept(store, read_sql(__file__, "closed_steps"), asked)
+        rows = self._kept(store, read_sql(__file__, "closed_steps"), asked, until=None)
         return {row["step"]: row["hours_closed"] for row in rows}
 
     def rows(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
@@ -145,11 +144,17 @@ class Filters:
         days = hours if by_hours else days_sql()
         for which, source in (("ledger", _ledger(hours)), ("days", _ledger(days)), ("jobs", self._jobs())):
             sql = sql.replace(f"FROM ({{{which}}})", f"FROM (\n{source})")
-        return self._kept(store, sql, asked)
+        return self._kept(store, sql, asked, until=max(one for one in asked.values() if isinstance(one, datetime)))
 
-    def _kept(self, store: Store, sql: str, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def rows_now(self, store: Store, beside: str, name: str) -> list[dict[str, Any]]:
+        """As `rows`, of SQL that asks for what is now, whatever the period; its parameters are the filters' arrays."""
+        return self._kept(store, read_sql(beside, name), self._arrays(), until=None)
+
+    def _arrays(self) -> dict[str, list[str]]:
+        return {f"{name}s": list(self.address.chosen.get(name, ())) for name in NAMES}
+
+    def _kept(self, store: Store, sql: str, asked: Mapping[str, Any], until: datetime | None) -> list[dict[str, Any]]:
         key = sql, tuple(sorted((name, str(value)) for name, value in asked.items()))
-        until = max(value for value in asked.values() if isinstance(value, datetime))
         rows: list[dict[str, Any]] = self.edition.kept(store, key, sql, lambda: store.rows(sql, asked), until)
         return rows
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import ipaddress
 import logging
 import os
@@ -140,7 +141,16 @@ def serve(
             from dashboards.reports.periodic import reporting
 
             stack.enter_context(reporting(store, reports))
+        _collect_seldom()
         server.run(sockets=[listener])
+
+
+def _collect_seldom() -> None:
+    """What is loaded by now stays: a full collection that looked through it would stop every page for a fifth of a second.
+    A page makes some ten thousand objects, so the default of a collection every 700 is too often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 def _Server(config: uvicorn.Config) -> uvicorn.Server:  # noqa: N802 (makes the class where uvicorn is imported)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from alerts.reading import alerts
 from dashboards import parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
 from dashboards.registry import has_page
-from warehouse.store import Store, read_sql
+from warehouse.store import Store
 
 MOST = 6
 """Alerts shown; their own page has all."""
@@ -46,16 +43,11 @@ def _queue(name: str, filters: Filters, words: Language) -> Component | str:
 
 def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
     """What fires now, the worst first; of the tenants chosen, where any are."""
-    if not store.value(read_sql(__file__, "evaluations")):
+    if not filters.rows_now(store, __file__, "evaluations")[0]["evaluations"]:
         return parts.card(
             words("fires.title"), words("fires.is"), states.nothing_here(words("fires.not_evaluated")), id="alerts"
         )
-    tenants = filters.address.chosen.get("tenant", ())
-    found = [
-        alert
-        for alert in alerts(store, datetime.now(UTC), states=("firing",))
-        if not tenants or alert["labels"].get("tenant", "") in tenants
-    ]
+    found = filters.rows_now(store, __file__, "firing")
     counted = {name: sum(alert["severity"] == name for alert in found) for name in SEVERITIES}
     content = (
         html.Ul(
@@ -66,7 +58,7 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
                         html.Span(
                             [
                                 html.Strong(alert["rule"]),
-                                html.Small(alert["annotations"].get("summary", "")),
+                                html.Small(alert["summary"]),
                             ]
                         ),
                         html.Small(words.moment(filters.local(alert["active_at"])), className="gl-since"),

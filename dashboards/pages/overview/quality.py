@@ -13,7 +13,7 @@ from dashboards.amounts import Amounts
 from dashboards.filters import Filters
 from dashboards.format import hours, percent
 from dashboards.languages import Language
-from warehouse.store import Store, read_sql
+from warehouse.store import Store
 
 GOOD, NOTE = "gl-good", "gl-warn"
 
@@ -36,7 +36,7 @@ class Quality:
 
 def quality_of(store: Store, filters: Filters) -> Quality:
     refused = filters.rows(store, __file__, "refused_by_reason")
-    quarantined = store.rows(read_sql(__file__, "quarantined_by_reason"))
+    quarantined = filters.rows_now(store, __file__, "quarantined_by_reason")
     return Quality(
         refused=[(row["reason"], row["records"]) for row in refused],
         quarantined=[(row["record_type"], row["reason"], row["records"]) for row in quarantined],

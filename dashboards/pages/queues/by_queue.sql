@@ -13,6 +13,7 @@ WITH
         (
             SELECT DISTINCT cluster, queue FROM events
             WHERE ts >= {start:DateTime64(3,'UTC')} - INTERVAL 62 DAY AND ts < {end:DateTime64(3,'UTC')} AND event = 'submitted'
+                AND (SELECT count() FROM slo_objectives WHERE kind = 'queue_wait') > 0
         ) AS q
         CROSS JOIN (SELECT * FROM slo_objectives WHERE kind = 'queue_wait' AND tenant = '(?s)\\A.*\\z') AS o
         WHERE match(q.cluster, o.cluster) AND match(q.queue, o.queue)
@@ -36,7 +37,7 @@ SELECT
     by_reason.1 AS reasons,
     by_reason.2 AS jobs,
     maxOrNullIf(wait_seconds, waits) AS oldest_seconds,
-    argMaxIf(workload_id, wait_seconds, waits) AS oldest,
+    argMinIf(w.workload_id, (-w.wait_seconds, w.workload_id), waits) AS oldest,
     countIf(began) AS started,
     quantilesExactIf(0.5, 0.95, 0.99)(wait_seconds, began) AS quantiles,
     if(started > 0, quantiles[1], NULL) AS p50,
