@@ -141,11 +141,11 @@ def serve(
             from dashboards.reports.periodic import reporting
 
             stack.enter_context(reporting(store, reports))
-        _collect_seldom()
+        collect_seldom()
         server.run(sockets=[listener])
 
 
-def _collect_seldom() -> None:
+def collect_seldom() -> None:
     """What is loaded by now stays: a full collection that looked through it would stop every page for a fifth of a second.
     A page makes some ten thousand objects, so the default of a collection every 700 is too often."""
     gc.collect()
