@@ -146,7 +146,7 @@ def serve(
 
 
 def collect_seldom() -> None:
-    """What is loaded by now stays: a full collection that looked through it would stop every page for a fifth of a second.
+    """What is loaded by now stays: a full collection that looked through it would stop every page for 0.2 seconds.
     A page makes some ten thousand objects, so the default of a collection every 700 is too often."""
     gc.collect()
     gc.freeze()
