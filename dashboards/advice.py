@@ -10,11 +10,12 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
+from billing.insights.said import Said
 from billing.insights.savings import Recommendation, savings
 from billing.periods import Period
 from dashboards import grids, states
 from dashboards.filters import Filters
-from dashboards.format import money, reason
+from dashboards.format import money
 from dashboards.languages import Language
 from warehouse.store import Store
 
@@ -29,9 +30,9 @@ def of_workload(store: Store, filters: Filters, words: Language, workload: str) 
     if report.recommendations:
         items = [html.Li(_item(one, words)) for one in report.recommendations]
         return html.Div([html.Ul(items, className="gl-quality"), _note(span, filters, words)])
-    why = next((one.reason for one in report.not_judged), "")
-    said = words("workload.not_judged", why=why) if why else words("workload.no_advice")
-    return html.Div([states.nothing_here(said), _note(span, filters, words)])
+    why = next((one.said for one in report.not_judged), None)
+    text = words("workload.not_judged", why=sentence(why, words)) if why else words("workload.no_advice")
+    return html.Div([states.nothing_here(text), _note(span, filters, words)])
 
 
 def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
@@ -62,6 +63,11 @@ def looked_at(filters: Filters) -> Period:
     return Period(max(filters.period.start, end - LOOKED), end)
 
 
+def sentence(said: Said, words: Language) -> str:
+    """Why something is recommended, or is not judged."""
+    return words(f"advised.{said.key}", **said.values)
+
+
 def _item(one: Recommendation, words: Language) -> list[Component]:
     saves = words(
         "workload.saves",
@@ -69,7 +75,7 @@ def _item(one: Recommendation, words: Language) -> list[Component]:
         confidence=words.of(f"confidence.{one.confidence}", one.confidence),
     )
     title = html.Strong(words.of(f"advice.{one.kind}", one.kind))
-    why = html.Small(reason(one, words))
+    why = html.Small(sentence(one.said, words))
     return [html.Span(className="gl-dot gl-warn"), html.Span([title, why, html.Small(saves)])]
 
 
@@ -90,7 +96,7 @@ def _row(one: Recommendation, filters: Filters, words: Language) -> dict[str, An
         "name": f"{first} +{len(more)}" if more else first,
         "href": filters.href("/workload", workload=first),
         "kind": words.of(f"advice.{one.kind}", one.kind),
-        "why": reason(one, words),
+        "why": sentence(one.said, words),
         "confidence": words.of(f"confidence.{one.confidence}", one.confidence),
         "saves": one.monthly_amount,
     }

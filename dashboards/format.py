@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from billing.insights.savings import Recommendation
-    from dashboards.languages import Language
 
 UNKNOWN = "–"
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "CHF": "CHF ", "INR": "₹", "KRW": "₩"}
@@ -54,16 +49,3 @@ def duration(seconds: float | None) -> str:
     if seconds < 3600:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} d"
-
-
-def gibibytes(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value / 2**30:,.1f} GiB"
-
-
-def reason(one: Recommendation, words: Language) -> str:
-    """Why something is recommended, as far as there are words for it."""
-    idle, memory = one.evidence.get("idle"), one.evidence.get("max_memory_bytes")
-    if one.kind != "reclaim" or not idle:
-        return one.what
-    key = "report.advice_idle" if memory else "report.advice_idle_alone"
-    return words(key, hours=idle["longest_hours"], memory=gibibytes(memory))

@@ -17,6 +17,7 @@ from math import ceil
 
 from billing.insights.holders import Holder, Rules, Use
 from billing.insights.mig_profiles import MigProfile, mig_profiles, profile_named
+from billing.insights.said import Said
 
 MONTH_HOURS = Fraction(365 * 24 + 6, 12)
 """An average month: 730.5 hours."""
@@ -37,7 +38,7 @@ class Proposal:
 
     kind: str
     holders: tuple[Holder, ...]
-    what: str
+    said: Said
     monthly: Fraction | None
     past: Fraction | None
     priced_by: str
@@ -63,12 +64,10 @@ def reclaim(allocation: Sequence[Holder], rules: Rules, period_hours: Fraction, 
         past, monthly = past + stretches.waste, monthly + amount
     longest = max(holder.stretches.longest_hours for holder in idle if holder.stretches)
     memory = [holder.use.idle_memory_bytes if holder.use else None for holder in idle]
-    of = f"{len(idle)} of {len(allocation)} " if len(allocation) > 1 else ""
-    held = _memory_words(memory)
     return Proposal(
         "reclaim",
         idle,
-        f"give back {of}{_devices(idle)}: idle for up to {longest} hours on end, {held}",
+        _said_idle(idle, len(allocation), longest, memory),
         monthly if known else None,
         past if known else None,
         "the price of the idle hours",
@@ -96,12 +95,19 @@ def smaller_profile(
     if ratio >= 1:
         return None
     past = None if holder.cost is None else holder.cost * (1 - ratio)
-    now = holder.partition_profile or "the whole device"
     return Proposal(
         "smaller_profile",
         (holder,),
-        f"a MIG instance {fit.name} of {holder.model} instead of {now}: p99 {_percent(holder.use.p99)} of it, "
-        f"{_gib(holder.use.max_memory_bytes)} of memory at most",
+        Said(
+            "smaller_profile" if holder.partition_profile else "smaller_than_device",
+            {
+                "profile": fit.name,
+                "model": holder.model,
+                "held": holder.partition_profile,
+                "p99": _percent(holder.use.p99),
+                "memory": _gib(holder.use.max_memory_bytes),
+            },
+        ),
         _monthly(holder, 1 - ratio, past, period_hours),
         past,
         priced_by,
@@ -149,7 +155,7 @@ def fewer_gpus(allocation: Sequence[Holder], rules: Rules, period_hours: Fractio
     return Proposal(
         "fewer_gpus",
         tuple(allocation),
-        f"{needed} instead of {len(allocation)} {_models(allocation)}: their p95 sum to {_p95s(allocation)} GPUs",
+        _said_of_several("fewer_gpus", allocation, needed),
         _monthly_together(allocation, part, past, period_hours),
         past,
         f"the price held, {len(allocation) - needed} of {len(allocation)} GPUs",
@@ -169,11 +175,8 @@ def fewer_replicas(singles: Sequence[Holder], rules: Rules, period_hours: Fracti
             needed = _gpus_needed(bin_, rules)
             if needed is None or needed >= len(bin_):
                 continue
-            what = (
-                f"{needed} instead of {len(bin_)} workloads {key[-1]}* on {_models(bin_)}: "
-                f"their p95 sum to {_p95s(bin_)} GPUs"
-            )
-            yield _moved_together("fewer_gpus", bin_, needed, what, "medium", period_hours)
+            said = _said_of_several("fewer_replicas", bin_, needed, name=key[-1])
+            yield _moved_together("fewer_gpus", bin_, needed, said, "medium", period_hours)
 
 
 def time_slicing(singles: Sequence[Holder], rules: Rules, period_hours: Fraction) -> Iterator[Proposal]:
@@ -188,8 +191,8 @@ def time_slicing(singles: Sequence[Holder], rules: Rules, period_hours: Fraction
 
     for members in groups.values():
         for bin_ in _bins(members, fits):
-            what = f"one {bin_[0].model} in time-slices for {len(bin_)} workloads: their p95 sum to {_p95s(bin_)} GPUs"
-            yield _moved_together("time_slicing", bin_, 1, what, "low", period_hours)
+            said = _said_of_several("time_slicing", bin_, 1)
+            yield _moved_together("time_slicing", bin_, 1, said, "low", period_hours)
 
 
 def replica_name(workload_id: str) -> str:
@@ -201,7 +204,7 @@ def replica_name(workload_id: str) -> str:
 
 
 def _moved_together(
-    kind: str, bin_: Sequence[Holder], needed: int, what: str, confidence: str, period_hours: Fraction
+    kind: str, bin_: Sequence[Holder], needed: int, said: Said, confidence: str, period_hours: Fraction
 ) -> Proposal:
     part = Fraction(len(bin_) - needed, len(bin_))
     overlap = _overlap(bin_)
@@ -212,7 +215,7 @@ def _moved_together(
     return Proposal(
         kind,
         tuple(bin_),
-        what,
+        said,
         _monthly_together(bin_, part, past, period_hours),
         past,
         f"the price held, {len(bin_) - needed} of {len(bin_)} GPUs for the {float(overlap):.0f} hours in common",
@@ -273,24 +276,25 @@ def _monthly_together(
     return None if None in amounts else sum((amount for amount in amounts if amount is not None), Fraction(0))
 
 
-def _devices(holders: Sequence[Holder]) -> str:
-    profiles = sorted({holder.partition_profile for holder in holders if holder.partition_profile})
-    return f"{_models(holders)} {' '.join(profiles)}".strip()
+def _said_idle(idle: Sequence[Holder], allocated: int, hours: int, memory: Sequence[int | None]) -> Said:
+    profiles = sorted({holder.partition_profile for holder in idle if holder.partition_profile})
+    devices = f"{_models(idle)} {' '.join(profiles)}".strip()
+    values = {"devices": f"{len(idle)} of {allocated} {devices}" if allocated > 1 else devices, "hours": str(hours)}
+    known = [one for one in memory if one is not None]
+    if len(known) < len(memory):
+        return Said("idle_unknown", values)
+    most = max(known)
+    return Said("idle", {**values, "memory": _gib(most)}) if most >= 1 << 30 else Said("idle_empty", values)
+
+
+def _said_of_several(key: str, holders: Sequence[Holder], needed: int, **values: str) -> Said:
+    p95 = sum((holder.use.p95 for holder in holders if holder.use), Decimal(0))
+    told = {"needed": str(needed), "held": str(len(holders)), "models": _models(holders), "p95": f"{p95:.2f}"}
+    return Said(key, {**told, **values})
 
 
 def _models(holders: Sequence[Holder]) -> str:
-    return " and ".join(sorted({holder.model for holder in holders}))
-
-
-def _memory_words(memory: Sequence[int | None]) -> str:
-    if None in memory:
-        return "memory not known"
-    held = max(one for one in memory if one is not None)
-    return f"{_gib(held)} of memory held" if held >= 1 << 30 else "no memory held"
-
-
-def _p95s(holders: Sequence[Holder]) -> str:
-    return f"{sum((holder.use.p95 for holder in holders if holder.use), Decimal(0)):.2f}"
+    return ", ".join(sorted({holder.model for holder in holders}))
 
 
 def _percent(part: Decimal) -> str:

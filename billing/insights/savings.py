@@ -31,6 +31,7 @@ from billing.insights.proposals import (
     smallest_fit,
     time_slicing,
 )
+from billing.insights.said import Said
 from billing.ledger_report import closed_period
 from billing.money import minor_digits
 from billing.periods import Period
@@ -66,7 +67,7 @@ class Recommendation:
     project: str
     workloads: tuple[str, ...]
     devices: tuple[Mapping[str, str], ...]
-    what: str
+    said: Said
     evidence: Mapping[str, Any]
     monthly_amount: Decimal | None
     past_amount: Decimal | None
@@ -75,6 +76,10 @@ class Recommendation:
     confidence: str
     still_held: bool
     reproduce: str
+
+    @property
+    def what(self) -> str:
+        return str(self.said)
 
     def document(self) -> dict[str, Any]:
         return {
@@ -119,7 +124,14 @@ class NotJudged:
     hours: Decimal
     coverage: Decimal
     cost: Decimal | None
-    reason: str
+    said: Said
+
+    @property
+    def reason(self) -> str:
+        return str(self.said)
+
+    def document(self) -> dict[str, Any]:
+        return {**{name: value for name, value in vars(self).items() if name != "said"}, "reason": self.reason}
 
 
 @dataclass(frozen=True)
@@ -152,7 +164,7 @@ class SavingsReport:
             "rules": vars(self.rules),
             "recommendations": [one.document() for one in self.recommendations],
             "by_tenant": [vars(one) for one in self.by_tenant],
-            "not_judged": [vars(one) for one in self.not_judged],
+            "not_judged": [one.document() for one in self.not_judged],
         }
 
 
@@ -191,17 +203,17 @@ def _report(
     price_of = _profile_prices(card.card if card else None, period)
     judged, not_judged = [], []
     for allocation in _allocations(holders):
-        reason = _unknown(allocation, rules)
-        if reason:
-            not_judged.append(_not_judged(allocation, reason, currency))
+        unknown = _unknown(allocation, rules)
+        if unknown:
+            not_judged.append(_not_judged(allocation, unknown, currency))
         else:
             judged.append(allocation)
     chosen = best_of_each(list(_proposals(judged, rules, period, price_of)))
     told = {holder.allocation_id for proposal in chosen for holder in proposal.holders}
     for allocation in judged:
-        reason = _half_known(allocation, rules) if allocation[0].allocation_id not in told else ""
-        if reason:
-            not_judged.append(_not_judged(allocation, reason, currency))
+        unknown = _half_known(allocation, rules) if allocation[0].allocation_id not in told else None
+        if unknown:
+            not_judged.append(_not_judged(allocation, unknown, currency))
     recommendations = tuple(
         _recommendation(proposal, currency, rules, period)
         for proposal in chosen
@@ -255,24 +267,24 @@ def _proposals(
     yield from time_slicing(singles, rules, hours)
 
 
-def _unknown(allocation: Sequence[Holder], rules: Rules) -> str:
-    """Why nothing can be said of the allocation; empty if it can."""
+def _unknown(allocation: Sequence[Holder], rules: Rules) -> Said | None:
+    """Why nothing can be said of the allocation; None if it can."""
     coverage = _coverage(allocation)
     if coverage < rules.min_coverage:
-        return f"metered for {coverage * 100:.1f} % of the time held, less than {_percent(rules.min_coverage)}"
-    return ""
+        return Said("unmetered", {"coverage": f"{coverage * 100:.1f} %", "least": _percent(rules.min_coverage)})
+    return None
 
 
-def _half_known(allocation: Sequence[Holder], rules: Rules) -> str:
-    """Why quantiles or memory say nothing of it, although it is metered; empty if they do, or nothing is missing."""
+def _half_known(allocation: Sequence[Holder], rules: Rules) -> Said | None:
+    """Why quantiles or memory say nothing of it, although it is metered; None if they do, or nothing is missing."""
     if max(holder.clock_hours for holder in allocation) < rules.least_hours:
-        return ""
+        return None
     if any(holder.sampled() < rules.min_coverage for holder in allocation):
-        return f"no single stream of samples speaks of {_percent(rules.min_coverage)} of the time held"
+        return Said("unsampled", {"least": _percent(rules.min_coverage)})
     (first, *more) = allocation
     if not more and first.use and first.use.max_memory_bytes is None and smallest_fit(first, first.use, rules):
-        return "memory is not known, and it might not fit a smaller MIG instance"
-    return ""
+        return Said("memory_unknown")
+    return None
 
 
 def _well_sampled(holder: Holder, rules: Rules) -> bool:
@@ -322,7 +334,7 @@ def _recommendation(proposal: Proposal, currency: str | None, rules: Rules, peri
         project=holders[0].project,
         workloads=tuple(dict.fromkeys(holder.workload_id for holder in holders)),
         devices=tuple({name: getattr(holder, name) for name in words} for holder in holders),
-        what=proposal.what,
+        said=proposal.said,
         evidence={**_evidence(holders), "devices": [_evidence([holder]) for holder in holders]},
         monthly_amount=_amount(proposal.monthly, currency),
         past_amount=_amount(proposal.past, currency),
@@ -392,7 +404,7 @@ def _amount(value: Fraction | None, currency: str | None) -> Decimal | None:
     return None if value is None or currency is None else rounded(value, minor_digits(currency))
 
 
-def _not_judged(allocation: Sequence[Holder], reason: str, currency: str | None) -> NotJudged:
+def _not_judged(allocation: Sequence[Holder], said: Said, currency: str | None) -> NotJudged:
     hours = sum((holder.clock_hours for holder in allocation), Fraction(0))
     costs = [holder.cost for holder in allocation]
     known = None if None in costs else sum((cost for cost in costs if cost is not None), Fraction(0))
@@ -405,7 +417,7 @@ def _not_judged(allocation: Sequence[Holder], reason: str, currency: str | None)
         hours=quotient(hours.numerator, hours.denominator, 3),
         coverage=_coverage(allocation),
         cost=_amount(known, currency),
-        reason=reason,
+        said=said,
     )
 
 

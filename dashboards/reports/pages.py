@@ -18,7 +18,7 @@ from billing.documents.figures import DASH, HELD, hours, money, percent
 from billing.documents.pdf import MISSING_CJK, compiled, faces
 from billing.documents.statement_page import chart_of
 from billing.insights.savings import Recommendation
-from dashboards.format import reason
+from dashboards.advice import sentence
 from dashboards.languages import Language, language
 from dashboards.reports.report import Report
 
@@ -116,7 +116,7 @@ def _change(report: Report, words: Language) -> str:
 def _advice(one: Recommendation, words: Language) -> tuple[str, str]:
     """What to do and why, and what it saves."""
     title = words.of(f"advice.{one.kind}", one.kind)
-    line = words("report.advice_line", who=", ".join(one.workloads[:2]), title=title, what=reason(one, words))
+    line = words("report.advice_line", who=", ".join(one.workloads[:2]), title=title, what=sentence(one.said, words))
     return line, words("report.saves", amount=_amount(one.monthly_amount, one.currency or "", words))
 
 

@@ -8,6 +8,8 @@ from datetime import date
 from pathlib import Path
 
 import dashboards
+from billing.insights.said import SENTENCES, Said
+from dashboards.advice import sentence as sentence_of
 from dashboards.languages import NAMES, language
 from dashboards.registry import all_pages
 
@@ -39,6 +41,15 @@ def test_every_key_that_the_code_names_is_there() -> None:
     assert len(named) > 80
     assert named <= words.keys()
     assert {page.title for page in all_pages()} <= words.keys()
+
+
+def test_every_reason_for_advice_is_said_in_each_language() -> None:
+    for code in NAMES:
+        for key, sentence in SENTENCES.items():
+            text = language(code).words[f"advised.{key}"]
+            assert places(text) <= places(sentence), (code, key)
+            said = sentence_of(Said(key, dict.fromkeys(places(sentence), "7")), language(code))
+            assert said.isascii() == (code == "en"), said
 
 
 def test_an_unknown_language_is_the_first_one() -> None:

@@ -100,7 +100,7 @@ def savings_(
             for one in _of(report.recommendations, tenant)
         ],
         by_tenant=[documents.TenantSavings(**vars(one)) for one in _of(report.by_tenant, tenant)],
-        not_judged=[documents.NotJudged(**vars(one)) for one in _of(report.not_judged, tenant)],
+        not_judged=[documents.NotJudged(**one.document()) for one in _of(report.not_judged, tenant)],
     )
 
 
