@@ -76,8 +76,6 @@ class Edition:
     @staticmethod
     def of(store: Store, scope: Hashable = None, memory: Memory | None = None) -> Edition:
         """As the store is now. Without a memory nothing is kept."""
-        if memory is None:
-            return Edition(scope=scope)
         parts = {row["table"]: row["partitions"] for row in store.rows(read_sql(__file__, "parts_in_force"))}
         sql = read_sql(__file__, "news")
         news = Edition(parts, scope, memory).kept(store, "news", sql, lambda: store.value(sql))

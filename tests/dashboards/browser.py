@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,15 @@ def asks(page: Any, **told: str) -> None:
     page.wait_for_url(
         lambda url: parse_qs(urlsplit(url).query).items() >= {key: [value] for key, value in told.items()}.items()
     )
+
+
+def taken(page: Any, file: str, folder: Path) -> list[dict[str, str]]:
+    """The rows of a CSV that a button or a link of the page saves."""
+    with page.expect_download() as saved:
+        page.locator(f"[data-file='{file}'], a[download='{file}']").click()
+    assert saved.value.suggested_filename == file
+    saved.value.save_as(folder / file)
+    return list(csv.DictReader((folder / file).read_text(encoding="utf-8-sig").splitlines()))
 
 
 def picture(page: Any, name: str) -> None:

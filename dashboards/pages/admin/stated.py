@@ -187,4 +187,6 @@ def unmapped_table(store: Store, filters: Filters, words: Language) -> Component
         }
         for row in unmapped(store)
     ]
-    return grids.grid(columns, rows, words, "admin-unmapped-grid", empty=words("admin.all_mapped"))
+    table = grids.grid(columns, rows, words, "admin-unmapped-grid", empty=words("admin.all_mapped"))
+    untimed = replace(filters, period=None)
+    return html.Div([exports.of_grid("admin-unmapped-grid", "unmapped", untimed, words), table])

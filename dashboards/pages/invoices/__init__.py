@@ -50,7 +50,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         _headline(month, [row for row in sums if row["month"] == month.name], filters, words),
         parts.split(
             _months_card(months, month, sums, filters, words),
-            _drafts_card(month, issued, tenants["tenants"], name, words),
+            _drafts_card(month, issued, tenants["tenants"], name, untimed, words),
             class_name="gl-late",
         ),
         _issued_card(issued, month.name, untimed, words),
@@ -102,7 +102,9 @@ def state_chip(state: str, words: Language) -> Component:
     )
 
 
-def _drafts_card(month: Month, issued: Rows, tenants: Sequence[str], name: str, words: Language) -> Component:
+def _drafts_card(
+    month: Month, issued: Rows, tenants: Sequence[str], name: str, filters: Filters, words: Language
+) -> Component:
     done = [row["tenant"] for row in issued if row["document_type"] == "invoice" and row["status"] == "issued"]
     asked = {"month": month.name, "issued": done, "tenants": list(tenants), "nobody": words("no_name")}
     columns = [
@@ -130,6 +132,7 @@ def _drafts_card(month: Month, issued: Rows, tenants: Sequence[str], name: str, 
         ),
         html.P(id="invoices-refused", className="gl-said gl-refused"),
         html.Div(issue if may else None, id="invoices-issue", hidden=True),
+        tool=exports.of_grid("invoices-drafts", f"drafts-{month.name}", filters, words),
         class_name="gl-table-card",
     )
 

@@ -266,6 +266,12 @@ def _quota_card(store: Store, told: Rows, filters: Filters, sees_fleet: bool, wo
     if guaranteed:
         heads = [words(f"queues.{name}") for name in ("tenant", "guaranteed", "held", "asked", "redeemed", "breach")]
         breach = "breach_gpu_seconds_total"
+        told_as = ("tenant_guaranteed_gpus", "tenant_held_gpus", "tenant_asked_gpus", "quota_redemption_ratio")
+        in_full = [
+            [tenant, pool, *[one.get(name) for name in told_as], one[breach] / 3600 if breach in one else None]
+            for (tenant, pool), one in sorted(guaranteed.items())
+        ]
+        tool = exports.of_rows("quota", [heads[0], words("filter.pool"), *heads[1:]], in_full, filters, words)
         cells = [
             [
                 html.Span([tenant, html.Small(pool) if pool else None]),
@@ -277,7 +283,7 @@ def _quota_card(store: Store, told: Rows, filters: Filters, sees_fleet: bool, wo
             ]
             for (tenant, pool), one in sorted(guaranteed.items())
         ]
-        return parts.card(words("queues.quota"), words("queues.quota_is"), parts.table(heads, cells))
+        return parts.card(words("queues.quota"), words("queues.quota_is"), parts.table(heads, cells), tool=tool)
     measured = [] if not sees_fleet or filters.period is None else [
         one for one in slo_status(store, filters.period.end)
         if one.kind == "quota_redemption" and one.tenant and (not tenants or one.tenant in tenants)
@@ -285,8 +291,13 @@ def _quota_card(store: Store, told: Rows, filters: Filters, sees_fleet: bool, wo
     heads = [words(f"queues.{name}") for name in ("tenant", "target", "redeemed")]
     rows = [[html.Span([one.tenant, html.Small(one.objective)]), percent(one.target), percent(one.sli)]
             for one in measured]  # fmt: skip
-    content = parts.table(heads, rows) if rows else states.nothing_here(words("queues.no_quota"))
-    return parts.card(words("queues.quota"), words("queues.quota_slo" if rows else "queues.quota_is"), content)
+    if not rows:
+        return parts.card(
+            words("queues.quota"), words("queues.quota_is"), states.nothing_here(words("queues.no_quota"))
+        )
+    in_full = [[one.tenant, one.objective, one.target, one.sli] for one in measured]
+    tool = exports.of_rows("quota", [heads[0], words("slo.objective"), *heads[1:]], in_full, filters, words)
+    return parts.card(words("queues.quota"), words("queues.quota_slo"), parts.table(heads, rows), tool=tool)
 
 
 def _gpus(value: float | None) -> str:

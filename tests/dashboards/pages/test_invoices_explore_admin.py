@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,7 +21,7 @@ from dashboards.pages import explore
 from dashboards.pages.admin import stated
 from dashboards.pages.explore import answer
 from tests.conftest import REPO
-from tests.dashboards.browser import MARKS, picture, speaks, tab
+from tests.dashboards.browser import MARKS, picture, speaks, tab, taken
 from warehouse.store import Store
 
 ANALYST = Principal("ann", frozenset({Role.analyst}))
@@ -179,6 +180,22 @@ class TestInABrowser:
             page.wait_for_url("**sql=SELECT**")
             href = page.get_by_role("link", name="CSV").get_attribute("href")
             assert page.request.get(url + href).text().startswith('"tenant","hours"\n"speech",')
+            assert wrong == []
+
+    def test_drafts_and_what_no_rule_fits_are_taken_along(
+        self, url: str, opened: Any, house: Store, tmp_path: Path
+    ) -> None:
+        with tab(opened) as (page, wrong):
+            page.goto(f"{url}/admin?part=tenants")
+            page.locator("#admin-unmapped-grid .ag-row[row-id]").first.wait_for()
+            rows = taken(page, "gpuledger-unmapped.csv", tmp_path)
+            told = house.value("SELECT sum(allocated_gpu_hours) AS h FROM v_usage_hourly WHERE tenant = 'vision'")
+            assert sum(float(row["GPU-hours"]) for row in rows) == pytest.approx(float(told))
+            page.goto(f"{url}/invoices?month=2026-10")
+            page.locator("#invoices-drafts .ag-overlay-no-rows-center").wait_for()
+            assert taken(page, "gpuledger-drafts-2026-10.csv", tmp_path) == [], "all are issued"
+            heads = (tmp_path / "gpuledger-drafts-2026-10.csv").read_text(encoding="utf-8-sig")
+            assert heads.startswith('"Tenant","Lines","GPU-hours"')
             assert wrong == []
 
     def test_a_token_is_made_told_once_and_revoked(self, url: str, opened: Any, house: Store) -> None:

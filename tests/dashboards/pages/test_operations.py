@@ -107,6 +107,8 @@ def test_preemptions_are_who_by_whom_and_unknown_where_nobody_says(house: Store)
 def test_what_no_scheduler_told_is_unknown_not_zero(house: Store) -> None:
     text = str(show(house, ANYBODY, "/queues", f"?{DAY}").page)
     assert "62.5 %" in text
+    assert "gpuledger-quota-2026-10-02.csv" in text
+    assert "0.625" in text, "in full, in the file"
     assert "queues-fragmentation" in text
     text = str(show(house, ANYBODY, "/queues", "?period=2026-10-03").page)
     assert "no scheduler told of guarantees" in text

@@ -5,7 +5,6 @@ Nothing may be complained of on the console or asked of another machine; picture
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from dashboards.format import money
-from tests.dashboards.browser import MARKS, asks, picture, tab
+from tests.dashboards.browser import MARKS, asks, picture, tab, taken
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
 from warehouse.store import Store
@@ -150,7 +149,7 @@ def test_a_page_is_opened_narrowed_followed_down_and_taken_along(
         picture(page, f"{name}-light-en")
 
         file, rows = used.takes
-        table = _taken(page, file, tmp_path)
+        table = taken(page, file, tmp_path)
         assert len(table) == rows, table
 
         if used.filter:
@@ -177,22 +176,13 @@ def test_a_file_has_every_row_in_full_as_the_engine_has_it(url: str, opened: Any
     with tab(opened, color_scheme="light") as (page, wrong):
         page.goto(f"{url}/tenants?period=2026-10")
         page.locator("#tenants-grid a").first.wait_for()
-        rows = _taken(page, "gpuledger-tenants-2026-10.csv", tmp_path)
+        rows = taken(page, "gpuledger-tenants-2026-10.csv", tmp_path)
         told = house.rows("SELECT tenant, sum(billed_cost) AS cost FROM v_charges GROUP BY tenant")
         assert {row["Tenant"]: pytest.approx(float(row["Billed cost (EUR)"]), abs=1e-8) for row in rows} == {
             row["tenant"]: float(row["cost"]) for row in told
         }
         page.goto(f"{url}/workload?workload=w-vision&{DAY}")
         page.locator("#workload-hours a").first.wait_for()
-        hours = _taken(page, "gpuledger-w-vision-hours-2026-10-02.csv", tmp_path)
+        hours = taken(page, "gpuledger-w-vision-hours-2026-10-02.csv", tmp_path)
         assert [row["Hour (UTC)"] for row in hours] == [f"2026-10-02T{hour:02}:00:00Z" for hour in range(24)]
         assert wrong == []
-
-
-def _taken(page: Any, file: str, folder: Path) -> list[dict[str, str]]:
-    """The rows of a CSV that a button or a link of the page saves."""
-    with page.expect_download() as saved:
-        page.locator(f"[data-file='{file}'], a[download='{file}']").click()
-    assert saved.value.suggested_filename == file
-    saved.value.save_as(folder / file)
-    return list(csv.DictReader((folder / file).read_text(encoding="utf-8-sig").splitlines()))
