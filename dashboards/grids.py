@@ -57,6 +57,9 @@ def grid(
             "domLayout": "normal" if long else "autoHeight",
             "pinnedBottomRowData": [_plain(totals, words)] if totals and rows else [],
             "enableCellTextSelection": True,
+            # Arrows move within the table, and Tab leaves it, as in any grid; Enter follows a link (assets/frame.js).
+            "tabToNextCell": {"function": "false"},
+            "tabToNextHeader": {"function": "false"},
             "suppressColumnVirtualisation": True,
             "localeText": {"noRowsToShow": empty or words("grid.nothing")},
         },

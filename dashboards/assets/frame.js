@@ -37,6 +37,13 @@
     go(link.getAttribute("href"));
   });
 
+  // In a table of grids.py the cell has the focus, not the link in it.
+  document.addEventListener("keydown", function (event) {
+    var cell = event.key === "Enter" && event.target.closest && event.target.closest(".ag-cell");
+    var link = cell && cell.querySelector("a.gl-go");
+    if (link) link.click();
+  });
+
   // A button that saves a table: one that it carries, or that of a grid, every row in the order it is shown in.
   // Numbers are in full; a text that spreadsheets would run as a formula stands behind an apostrophe.
   document.addEventListener("click", function (event) {

@@ -79,6 +79,33 @@ def test_a_narrow_screen_does_not_scroll_sideways_whatever_page_is_a_server_s_fi
         assert wrong == []
 
 
+def test_a_table_is_read_sorted_followed_and_left_by_keyboard_alone(served: str, opened: Any) -> None:
+    from playwright.sync_api import expect
+
+    with tab(opened) as (page, wrong):
+        page.goto(f"{served}tenants")
+        grid = page.locator("#tenants-grid")
+        first = grid.locator("[row-index='0'] [col-id=name]")
+        expect(first).to_be_visible()
+        page.locator("[data-csv-of=tenants-grid]").focus()
+        page.keyboard.press("Tab")
+        expect(grid.locator(".ag-header-cell").first).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(first).to_have_text("vision")
+        page.keyboard.press("Enter")
+        expect(first).to_have_text("speech")
+        page.keyboard.press("ArrowDown")
+        expect(first).to_be_focused()
+        page.keyboard.press("Shift+Tab")
+        expect(page.locator("[data-csv-of=tenants-grid]")).to_be_focused()
+        page.keyboard.press("Tab")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**tenant=vision**")
+        assert wrong == []
+
+
 def test_a_part_that_cannot_be_shown_says_so(served: str, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from playwright.sync_api import expect
 
