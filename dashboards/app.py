@@ -6,15 +6,20 @@ import asyncio
 import base64
 import functools
 import hashlib
+import logging
 import re
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import dash_ag_grid
 import dash_mantine_components
 from dash import Dash
+from dash.exceptions import PreventUpdate
 from fastapi import FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboards import frame, metrics, opencost_api, shell
 from dashboards.access import sign_in
@@ -28,7 +33,13 @@ from dashboards.sql.engine import Engine
 from dashboards.sql.limits import Limits
 from warehouse.store import Store
 
+if find_spec("pandas"):
+    # Arrow imports it when it first needs it, on whichever thread. A chart that is drawn while it is half there fails:
+    # Plotly asks what is loaded whether a value is one of its.
+    import_module("pandas")
+
 HERE = Path(__file__).parent
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     metrics.add_routes(server, stores)
     server.mount(PREFIX, build_api(stores, settings.version))
 
+    server.add_middleware(Failures)
     app = Dash(
         name="gpuledger",
         server=server,
@@ -90,6 +102,22 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     # Dash on FastAPI does this at the first request of /, and not where a link into the pages is the first.
     app._setup_server()
     return server
+
+
+class Failures:
+    """Logs what Dash would answer with a bare 500: a page that cannot be put into JSON."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except PreventUpdate:
+            raise
+        except Exception:
+            log.exception("%s %s failed", scope.get("method", ""), scope.get("path", ""))
+            raise
 
 
 def page_policy(app: Dash) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from typing import Any
 
 import httpx
@@ -53,7 +55,7 @@ def test_nothing_that_is_served_names_another_host(filled: Store) -> None:
     assert "fonts.g" not in css.text
 
 
-def test_a_callback_answers_the_page_over_http(filled: Store) -> None:
+def asked_for_the_overview() -> tuple[str, str, dict[str, Any]]:
     outputs = [("page", "children"), ("nav", "children"), ("bar", "children"), ("skip", "children"),
                ("foot", "children"), ("told", "data")]  # fmt: skip
     body = {
@@ -65,11 +67,34 @@ def test_a_callback_answers_the_page_over_http(filled: Store) -> None:
         ],
         "changedPropIds": ["url.search"],
     }
-    _, answer = ask(filled, ("GET", "/", None), ("POST", "/_dash-update-component", body))
+    return "POST", "/_dash-update-component", body
+
+
+def test_a_callback_answers_the_page_over_http(filled: Store) -> None:
+    _, answer = ask(filled, ("GET", "/", None), asked_for_the_overview())
     assert answer.status_code == 200
     text = json.dumps(answer.json(), ensure_ascii=False)
     assert "October 2026" in text
     assert "€192" in text
+
+
+def test_what_keeps_an_answer_from_being_sent_is_in_the_log(
+    filled: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_: object) -> str:
+        raise AttributeError("partially initialized module")
+
+    monkeypatch.setattr("dash._callback.to_json", fails)
+    (answer,) = ask(filled, asked_for_the_overview())
+    assert answer.status_code == 500
+    assert "/_dash-update-component failed" in caplog.text
+    assert "partially initialized module" in caplog.text
+
+
+def test_pages_find_pandas_loaded_whoever_needs_it_first() -> None:
+    """Half loaded by another thread, it makes the charts fail that are drawn meanwhile."""
+    code = "import dashboards.app, sys; sys.exit('pandas' not in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_an_unknown_host_name_is_refused(store: Store) -> None:
