@@ -58,6 +58,7 @@
   });
 
   function saveGrid(id, file) {
+    if (!document.getElementById(id)) return;  // not filled in yet
     var api = window.dash_ag_grid.getApi(id);
     var context = function (column) { return column.getColDef().context || {}; };
     api.exportDataAsCsv({

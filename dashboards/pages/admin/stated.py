@@ -111,7 +111,7 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
     found = current_mapping(store)
     if found is None:
         mapping = parts.card(words("admin.mapping"), "", states.nothing_here(words("admin.no_mapping")))
-        return [mapping, _unmapped_card(words), form_card(stated.TENANTS, None, words)]
+        return [mapping, _unmapped_card(filters, words), form_card(stated.TENANTS, None, words)]
     columns = [
         grids.text("match", words("admin.match"), words("admin.match_is"), 240, 2.4),
         grids.text("tenant", words("filter.tenant")),
@@ -135,7 +135,7 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
     table = grids.grid(columns, rows, words, "admin-mapping")
     return [
         parts.card(words("admin.mapping"), said, table, class_name="gl-table-card"),
-        _unmapped_card(words),
+        _unmapped_card(filters, words),
         form_card(stated.TENANTS, found.mapping, words),
         _history_card(stated.versions(store, stated.TENANTS), filters, words, found.version, ""),
     ]
@@ -155,13 +155,14 @@ def file_part(kind: stated.Kind, store: Store, filters: Filters, words: Language
     ]
 
 
-def _unmapped_card(words: Language) -> Component:
+def _unmapped_card(filters: Filters, words: Language) -> Component:
     """Filled in by a callback: it reads all of the books."""
     return parts.card(
         words("admin.unmapped"),
         words("admin.unmapped_is"),
         dcc.Store(id="admin-asked", data="unmapped"),
         html.Div(html.P(words("explore.runs"), className="gl-nothing"), id="admin-unmapped"),
+        tool=exports.of_grid("admin-unmapped-grid", "unmapped", replace(filters, period=None), words),
         class_name="gl-table-card",
     )
 
@@ -176,7 +177,7 @@ def unmapped_table(store: Store, filters: Filters, words: Language) -> Component
         grids.text("owner", words("admin.owner"), words("admin.owner_is")),
         grids.number("allocations", words("admin.allocations"), shape=",d"),
         grids.sorted_by(grids.number("gpu_hours", words("workload.quantity"))),
-        grids.text("until", words("admin.last"), minimum=124),
+        grids.text("until", words("admin.last"), minimum=156),
     ]
     names = ("told_tenant", "told_project", "queue", "cluster", "allocations", "gpu_hours")
     rows = [
@@ -187,6 +188,4 @@ def unmapped_table(store: Store, filters: Filters, words: Language) -> Component
         }
         for row in unmapped(store)
     ]
-    table = grids.grid(columns, rows, words, "admin-unmapped-grid", empty=words("admin.all_mapped"))
-    untimed = replace(filters, period=None)
-    return html.Div([exports.of_grid("admin-unmapped-grid", "unmapped", untimed, words), table])
+    return grids.grid(columns, rows, words, "admin-unmapped-grid", empty=words("admin.all_mapped"))
