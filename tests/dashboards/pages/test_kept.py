@@ -22,6 +22,7 @@ from dashboards.pages import overview
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
 from tests.dashboards.pages.test_page_by_page import PAGES
+from warehouse.errors import StoreError
 from warehouse.store import Store, identifier
 
 TENANT = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
@@ -154,6 +155,25 @@ def test_a_table_that_was_emptied_and_filled_anew_is_another(house: Store) -> No
         prints.append(Edition.of(house, None, Memory()).parts["refilled"])
     house.command("DROP TABLE refilled")
     assert prints[0] != prints[1]
+
+
+def test_a_server_that_does_not_show_its_parts_is_asked_every_time(
+    house: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = Store.rows
+
+    def refused(self: Store, sql: str, params: Any = None, settings: Any = None) -> Any:
+        if "system.parts" in sql:
+            raise StoreError(self.url, "Not enough privileges. (ACCESS_DENIED)")
+        return rows(self, sql, params, settings)
+
+    monkeypatch.setattr(Store, "rows", refused)
+    memory = Memory()
+    first = waits(house, memory)
+    assert waits(house, memory) == first
+    assert waits(house, memory) is not first
+    assert caplog.text.count("GRANT SELECT ON system.parts") == 1
+    assert Edition.of(house, None, memory).news
 
 
 def test_what_may_be_another_answer_at_any_time_is_not_kept(house: Store) -> None:
