@@ -138,7 +138,7 @@ def test_a_queue_that_is_full_does_not_hold_the_training_up(socket_path: Path) -
         began = time.monotonic()
         for _ in range(3000):
             progress.step()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 20
         assert progress.lost > 0
 
 
