@@ -53,7 +53,7 @@ def run_killed(command: list[str], store: Path, seconds: float) -> None:
     """Runs the command and kills it after so many seconds; earlier, on the store as it was, where it ends before."""
     before = store.with_suffix(".before")
     for attempt in range(12):
-        shutil.copytree(store, before)
+        shutil.copytree(store, before, symlinks=True)
         was_killed = run(*command, kill_after=seconds * 0.7**attempt)
         if not was_killed:
             shutil.rmtree(store)
