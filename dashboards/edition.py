@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from dashboards.access.scope import READ_BY_RULES
+from dashboards.access.scope import RULES
 from warehouse.errors import StoreError
 from warehouse.store import Store, read_sql
 
@@ -109,7 +109,7 @@ class Edition:
         """
         if self.memory is None or NEVER_THE_SAME.search(reads):
             return ask()
-        tables = self.memory.tables(store, reads) | (READ_BY_RULES if self.scope is not None else frozenset())
+        tables = self.memory.tables(store, reads if self.scope is None else f"{reads}\n{RULES}")
         read = tuple((table, self._state(table, until)) for table in sorted(tables))
         return self.memory.kept((self.scope, what, read), ask)
 

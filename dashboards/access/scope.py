@@ -62,8 +62,8 @@ FILTERS: Mapping[str, str] = {
 the source told it, and the mapping may make somebody else pay. A series under a name for which others pay, too, is no
 tenant's to see. An objective is a tenant's if it has a series of it, or names it (and not everybody).
 """
-READ_BY_RULES = frozenset({"allocations", "slo_points"})
-"""Tables on which it depends what a rule shows of another."""
+RULES = " ".join(FILTERS.values())
+"""All of them, which name the tables on which it depends what a rule shows of another."""
 
 
 class ScopedStore(Store):

@@ -54,13 +54,11 @@ def run_killed(command: list[str], store: Path, seconds: float) -> None:
     before = store.with_suffix(".before")
     for attempt in range(12):
         shutil.copytree(store, before, symlinks=True)
-        was_killed = run(*command, kill_after=seconds * 0.7**attempt)
-        if not was_killed:
-            shutil.rmtree(store)
-            before.rename(store)
-            continue
-        shutil.rmtree(before)
-        return
+        if run(*command, kill_after=seconds * 0.7**attempt):
+            shutil.rmtree(before)
+            return
+        shutil.rmtree(store)
+        before.rename(store)
     raise AssertionError(f"the kills of {command} came too late to say anything")
 
 

@@ -19,12 +19,12 @@ from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.format import duration
 from dashboards.languages import Language
-from dashboards.pages import overview
 from dashboards.pages.alerts import quiet
 from dashboards.pages.alerts.active import OPENS, WHY, active_card, why
+from dashboards.pages.overview.lately import is_evaluated
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
-from warehouse.store import Store, read_sql
+from warehouse.store import Store
 
 MOST = 400
 """Rows of the history."""
@@ -34,7 +34,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     now = datetime.now(UTC)
-    found, evaluated = active(store, filters, now), bool(store.value(_EVALUATIONS))
+    found, evaluated = active(store, filters, now), is_evaluated(store, filters)
     may_silence, sees_fleet = current().may(Action.silence), current().may(Action.see_fleet)
     begun = next((one for one in found if one["fingerprint"] == filters.more.get("silence")), None)
     targets = filters.rows(store, __file__, "deliveries") if sees_fleet and filters.period else []
@@ -49,9 +49,6 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         if sees_fleet and filters.period
         else None if begun else quiet_card,
     )  # fmt: skip
-
-
-_EVALUATIONS = read_sql(overview.__file__, "evaluations")
 
 
 def active(store: Store, filters: Filters, now: datetime) -> list[dict[str, Any]]:

@@ -41,9 +41,14 @@ def _queue(name: str, filters: Filters, words: Language) -> Component | str:
     return dcc.Link(said, href=filters.href("/queues", queue=name)) if has_page("/queues") else said
 
 
+def is_evaluated(store: Store, filters: Filters) -> bool:
+    """Whether alert rules ever were, as far as the reader may know."""
+    return bool(filters.rows_now(store, __file__, "evaluations")[0]["evaluations"])
+
+
 def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
     """What fires now, the worst first; of the tenants chosen, where any are."""
-    if not filters.rows_now(store, __file__, "evaluations")[0]["evaluations"]:
+    if not is_evaluated(store, filters):
         return parts.card(
             words("fires.title"), words("fires.is"), states.nothing_here(words("fires.not_evaluated")), id="alerts"
         )

@@ -13,7 +13,7 @@ import pytest
 from dashboards.access.current import set_current
 from dashboards.access.principal import ANYBODY, Principal
 from dashboards.access.roles import Role
-from dashboards.access.scope import READ_BY_RULES, ScopedStore
+from dashboards.access.scope import RULES, ScopedStore
 from dashboards.days import sum_days
 from dashboards.edition import Edition, Memory
 from dashboards.filters import filters_of
@@ -89,7 +89,7 @@ def test_what_is_kept_reads_no_table_that_it_does_not_name(
 ) -> None:
     memory = Memory()
     with ScopedStore(house.another(), TENANT.tenants) as own:
-        for store, principal, besides in ((house, ANYBODY, frozenset()), (own, TENANT, READ_BY_RULES)):
+        for store, principal, besides in ((house, ANYBODY, frozenset()), (own, TENANT, memory.tables(house, RULES))):
             asked = {(one.reads, sql): params for one in kept_by_pages[principal] for sql, params in one.asked}
             seen: set[str] = set()
             for (reads, sql), params in asked.items():
