@@ -1,21 +1,25 @@
-"""Runs one statement on the embedded engine: on a connection of its own, read-only from its first moment."""
+"""Asks people's statements: checks them here, runs them in a worker process (`workers`), hands over the bytes."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dashboards.access.principal import Principal
+from dashboards.access.roles import Action
 from dashboards.sql import formats
 from dashboards.sql.allowed import Allowed, Catalogue
 from dashboards.sql.check import check_text, check_tree
-from dashboards.sql.errors import BAD_ARGUMENTS, SYNTAX_ERROR, UNKNOWN_FORMAT, SqlError, of_engine
+from dashboards.sql.errors import BAD_ARGUMENTS, ENDED, SYNTAX_ERROR, UNKNOWN_FORMAT, SqlError, of_engine
+from dashboards.sql.frames import Kind
 from dashboards.sql.limits import Limits, set_clause, settings_of
-from dashboards.sql.native import for_protocol
+from dashboards.sql.workers import Workers
 from warehouse.store import EmbeddedStore, Store, identifier
 
 if TYPE_CHECKING:
@@ -25,18 +29,42 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Question:
     """text: as it came.   format: where the statement names none.   settings: of the URL.   params: values by name.
-    mark: a word that stands in the text as it runs, by which `Engine.end` finds it.
+    encoding: how the answer is compressed; empty: not at all.
     """
 
     text: str
     format: str = "TabSeparated"
     settings: Mapping[str, str] | None = None
     params: Mapping[str, str] | None = None
-    mark: str = ""
+    encoding: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """format: its name.   pieces: in that format, compressed as the question says.   seconds: in which they are there,
+    and to be read.
+    """
+
+    format: str
+    pieces: AsyncIterator[bytes]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement that may be run. format: that it names; empty: none.   rows: it answers rows of a query.
+    totals: a row of them comes after the others.   tables: that it reads; None: perhaps any.
+    """
+
+    text: str
+    format: str
+    rows: bool
+    totals: bool
+    tables: frozenset[str] | None = None
 
 
 class Engine:
-    """Asks the store's engine what a principal may ask.
+    """Asks an embedded store what a principal may ask.
 
     Errors: SqlError if the store is a server: that is asked directly, with its own roles and row policies.
     """
@@ -45,36 +73,78 @@ class Engine:
         self._store, self.limits, self.database = store, limits, store.database
         self._catalogue = Catalogue(store)
 
-    @contextlib.contextmanager
-    def asked(self, principal: Principal, question: Question) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """The format and the pieces of the answer, for as long as it lasts. Leaving early ends the statement."""
-        if not isinstance(self._store, EmbeddedStore):
-            what = "the store is a ClickHouse server, which answers SQL itself"
-            raise SqlError(BAD_ARGUMENTS, what, "Ask it at its own address (docs/sql.md)")
+    @contextlib.asynccontextmanager
+    async def ask(self, principal: Principal, question: Question) -> AsyncIterator[Answer]:
+        """The answer, from when its first piece is there, for as long as it lasts. Leaving early ends the statement."""
+        workers = await asyncio.to_thread(self._workers)
         if len(question.text.encode()) > self.limits.text_bytes:
             raise SqlError(SYNTAX_ERROR, f"a statement of more than {self.limits.text_bytes} bytes")
-        allowed = self._catalogue.allowed(principal)
-        asked = question.settings or {}
-        with _connection(self._store, settings_of(asked, self.limits, True), allowed) as connection:
-            statement = _statement(connection, question, allowed)
-        settings = settings_of(asked, self.limits, not statement.streams)
-        with _connection(self._store, settings, allowed) as connection:
-            version = _protocol(asked) if statement.format.lower() == "native" else 0
-            if not statement.streams:
-                whole = _run(connection, statement.text, statement.format, statement.params)
-                yield statement.format, for_protocol(iter([whole]), version)
-                return
-            heading = _heading(connection, statement)
-            with _streaming(connection, statement) as pieces:
-                document = formats.one_document(statement.format, pieces, heading)
-                yield statement.format, for_protocol(document, version)
+        # A turn first: so many texts are checked at once as statements are run.
+        async with workers.turn(principal.name):
+            statement = await asyncio.to_thread(self._checked, principal, question)
+            request = self._request(question, statement)
+            async with (
+                workers.lent(principal.may(Action.see_audit), statement.tables) as worker,
+                contextlib.aclosing(worker.ask(request)) as frames,
+            ):
+                name = await _format(frames)
+                yield Answer(name, (piece async for _, piece in frames), worker.seconds_left())
 
-    def end(self, mark: str) -> None:
-        """Ends the statements whose text has the mark in it."""
-        with self._store.another() as own:
-            own.command(
-                "KILL QUERY WHERE position(query, {mark:String}) > 0 AND query NOT LIKE 'KILL%' ASYNC", {"mark": mark}
-            )
+    @contextlib.contextmanager
+    def asked(self, principal: Principal, question: Question) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """The same for a thread that has no event loop: the format and the pieces."""
+        with asyncio.Runner() as runner:
+            asking = self.ask(principal, question)
+            answer = runner.run(asking.__aenter__())
+            try:
+                yield answer.format, _each(runner, answer.pieces)
+            finally:
+                runner.run(asking.__aexit__(None, None, None))
+
+    def _workers(self) -> Workers:
+        store = self._store
+        if not isinstance(store, EmbeddedStore):
+            what = "the store is a ClickHouse server, which answers SQL itself"
+            raise SqlError(BAD_ARGUMENTS, what, "Ask it at its own address (docs/sql.md)")
+        return store.beside(Workers, lambda: Workers(store, self.limits.at_once, self.limits.waiting_seconds))
+
+    def _checked(self, principal: Principal, question: Question) -> Statement:
+        allowed = self._catalogue.allowed(principal)
+        return _statement(self._store, question, allowed, settings_of(question.settings or {}, self.limits, True))
+
+    def _request(self, question: Question, statement: Statement) -> dict[str, Any]:
+        """What a worker is asked."""
+        asked = question.settings or {}
+        name = statement.format or question.format
+        if not formats.known(name):
+            raise SqlError(UNKNOWN_FORMAT, f"the format {name[:60]!r} is not known here", "Try JSON, CSV or Parquet")
+        streams = statement.rows and not statement.totals and formats.streams(name)
+        return {
+            "original": question.text,
+            "text": statement.text,
+            "format": name,
+            "streams": streams,
+            "protocol": _protocol(asked) if name.lower() == "native" else 0,
+            "encoding": question.encoding,
+            "enough": self.limits.whole_bytes if asked.get("wait_end_of_query") == "1" else 1,
+            "params": dict(question.params or {}),
+            "settings": settings_of(asked, self.limits, not streams),
+        }
+
+
+async def _format(frames: AsyncIterator[tuple[Kind, bytes]]) -> str:
+    async for kind, body in frames:
+        if kind == Kind.format:
+            return str(json.loads(body))
+    raise SqlError(ENDED, "a worker answered nothing")
+
+
+def _each(runner: asyncio.Runner, pieces: AsyncIterator[bytes]) -> Iterator[bytes]:
+    async def following() -> bytes | None:
+        return await anext(pieces, None)
+
+    while (piece := runner.run(following())) is not None:
+        yield piece
 
 
 def _protocol(asked: Mapping[str, str]) -> int:
@@ -85,31 +155,18 @@ def _protocol(asked: Mapping[str, str]) -> int:
     return int(version)
 
 
-@dataclass(frozen=True)
-class _Statement:
-    text: str
-    format: str
-    params: Mapping[str, str]
-    streams: bool
-
-
-def _statement(connection: Connection, question: Question, allowed: Allowed) -> _Statement:
+def _statement(store: Store, question: Question, allowed: Allowed, settings: Mapping[str, int | str]) -> Statement:
     """The one statement of a text, in the engine's own words, if it may be run: what was checked is what is run."""
-    source = f"unhex('{question.text.encode().hex()}')"
-    text = _run(connection, f"SELECT formatQuerySingleLine({source})", "RawBLOB").decode()
-    check_text(text)
-    params = dict(question.params or {})
-    tree = _run(connection, f"EXPLAIN AST {text}", "TabSeparatedRaw", params).decode()
+    with _connection(store, settings) as connection:
+        source = f"unhex('{question.text.encode().hex()}')"
+        text = _run(connection, f"SELECT formatQuerySingleLine({source})", "RawBLOB").decode()
+        check_text(text)
+        tree = _run(connection, f"EXPLAIN AST {text}", "TabSeparatedRaw", question.params).decode()
     lines = tree.split("\n")
     root = check_tree(lines, allowed)
     body, named = _without_format(text, lines)
-    wanted = named or question.format
-    if not formats.known(wanted):
-        raise SqlError(UNKNOWN_FORMAT, f"the format {wanted[:60]!r} is not known here", "Try JSON, CSV or Parquet")
     selects = root in ("SelectWithUnionQuery", "SelectIntersectExceptQuery")
-    streams = selects and formats.streams(wanted) and " WITH TOTALS" not in body.upper()
-    marked = f"{body} /* {identifier(question.mark)} */" if question.mark else body
-    return _Statement(marked, wanted, params, streams)
+    return Statement(body, named, selects, " WITH TOTALS" in body.upper())
 
 
 def _without_format(text: str, lines: list[str]) -> tuple[str, str]:
@@ -123,52 +180,16 @@ def _without_format(text: str, lines: list[str]) -> tuple[str, str]:
     return text, ""
 
 
-def _heading(connection: Connection, statement: _Statement) -> bytes:
-    """The answer without rows, where the format needs it first."""
-    wanted = formats.heading_format(statement.format)
-    if not wanted:
-        return b""
-    return _run(connection, f"SELECT * FROM ({statement.text}) LIMIT 0", wanted, statement.params)
-
-
 @contextlib.contextmanager
-def _streaming(connection: Connection, statement: _Statement) -> Iterator[Iterator[bytes]]:
-    from chdb import ChdbError
-
-    try:
-        result = connection.send_query(
-            statement.text, formats.engine_format(statement.format), params=dict(statement.params)
-        )
-    except (ChdbError, RuntimeError) as error:
-        raise of_engine(str(error)) from error
-
-    def pieces() -> Iterator[bytes]:
-        try:
-            for piece in result:
-                if data := bytes(piece.bytes() or b""):
-                    yield data
-        except (ChdbError, RuntimeError) as error:
-            raise of_engine(str(error)) from error
-
-    try:
-        yield pieces()
-    finally:
-        with contextlib.suppress(ChdbError, RuntimeError):
-            result.cancel()
-
-
-@contextlib.contextmanager
-def _connection(store: Store, settings: Mapping[str, int | str], allowed: Allowed) -> Iterator[Connection]:
-    """A raw one, read-only before anything from outside gets there. (A client that was once read-only would stay so for
-    whoever gets it next.) Of tables that are closed it sees no row, whatever the check lets through."""
+def _connection(store: Store, settings: Mapping[str, int | str]) -> Iterator[Connection]:
+    """A raw one, read-only before anything from outside gets there."""
     import chdb
 
     path = urlsplit(store.url).path
     connection = chdb.connect(f"{path}/engine" if path not in ("", "/") else ":memory:")
     try:
         _run(connection, f"USE {identifier(store.database)}")
-        filters = ", ".join(f"'{identifier(table)}': '0'" for table in sorted(allowed.closed))
-        _run(connection, f"SET {set_clause(settings)}, additional_table_filters = {{{filters}}}, readonly = 1")
+        _run(connection, f"SET {set_clause(settings)}, readonly = 1")
         yield connection
     finally:
         connection.close()
