@@ -29,11 +29,14 @@ from warehouse.store import EmbeddedStore, migrations, read_sql
 log = logging.getLogger(__name__)
 SMALL_PARTS = 300
 """A store of no more is looked at for every statement, which takes some milliseconds."""
+SURE_SECONDS, QUIET_NS = 10.0, 1_000_000_000
+"""The parts are listed anew after so long even if no folder has changed; folders that changed just now say nothing."""
 SHARE = 10
 """A larger one so seldom that looking, linking and attaching take at most this part of the time: one tenth."""
 TRIES = 5
 FORMAT_VERSION = "1"
 _CREATES = re.compile(r"^CREATE (?:OR REPLACE )?(?:TABLE|VIEW) (?:IF NOT EXISTS )?(\w+)", re.M)
+_ACTIVE_PARTS = read_sql(__file__, "active_parts")
 _ON_DISK = (
     "table_disk = 1, disk = disk(readonly = 1, type = object_storage, object_storage_type = local_blob_storage, "
     "metadata_type = plain, path = '{path}/')"
@@ -60,6 +63,7 @@ class Snapshot:
 
     def __init__(self, store: EmbeddedStore, folder: Path) -> None:
         self._store = store
+        self._data = Path(store.value("SELECT path FROM system.disks WHERE name = 'default'")) / "data" / store.database
         self.open, self.audit = folder / "open", folder / "audit"
         for place in (self.open, self.audit):
             place.mkdir(parents=True, mode=0o700)
@@ -70,7 +74,8 @@ class Snapshot:
         self._tables: dict[str, Frozen] = {}
         self._made: set[Path] = set()
         self._held: dict[Hashable, frozenset[Frozen]] = {}
-        self._looked_at = float("-inf")
+        self._state: tuple[tuple[int, int], ...] | None = None
+        self._listed_at = float("-inf")
         self._took = 0.0
 
     def tables(self, holder: Hashable, audit: bool, wanted: Collection[str] | None) -> Tables:
@@ -87,7 +92,7 @@ class Snapshot:
             began = time.monotonic()
             if self._is_due(began):
                 self._list()
-                self._looked_at, self._took = began, 0.0
+                self._listed_at, self._took = began, 0.0
             self._link(names)
             self._took += time.monotonic() - began
             found = {name: self._tables[name] for name in names}
@@ -108,8 +113,23 @@ class Snapshot:
             self._tidy()
 
     def _is_due(self, now: float) -> bool:
-        parts = sum(map(len, self._listed.values()))
-        return parts <= SMALL_PARTS or now - self._looked_at >= SHARE * self._took
+        """Whether to list the parts anew: something has changed since, and that was not just now in a large store."""
+        ago = now - self._listed_at
+        if ago < SURE_SECONDS and self._state is not None and self._state == self._folders():
+            return False
+        return sum(map(len, self._listed.values())) <= SMALL_PARTS or ago >= SHARE * self._took
+
+    def _folders(self) -> tuple[tuple[int, int], ...] | None:
+        """Which folder each table has and when something in it changed last; None: not known, or only just. A part
+        that becomes active is renamed into its table's folder; what changes at the very moment shows in no time."""
+        try:
+            found = [(self._data / name).stat() for name, one in self._definitions.items() if not one.is_view]
+        except OSError as error:
+            log.debug("sql: the folders of the tables are not where they should be: %s", error)
+            return None
+        if max(one.st_mtime_ns for one in found) > time.time_ns() - QUIET_NS:
+            return None
+        return tuple((one.st_ino, one.st_mtime_ns) for one in found)
 
     def _define(self) -> None:
         self._definitions = _definitions(self._store)
@@ -129,10 +149,12 @@ class Snapshot:
 
     def _list(self) -> None:
         """Sees which parts of each table are active."""
-        found = {row["table"]: frozenset(row["paths"]) for row in self._store.rows(read_sql(__file__, "active_parts"))}
-        self._listed = {
-            name: found.get(name, frozenset()) for name, one in self._definitions.items() if not one.is_view
-        }
+        self._state = self._folders()
+        found: dict[str, list[str]] = {name: [] for name, one in self._definitions.items() if not one.is_view}
+        for row in self._store.rows(_ACTIVE_PARTS):
+            if row["table"] in found:
+                found[row["table"]].append(row["path"])
+        self._listed = {name: frozenset(paths) for name, paths in found.items()}
 
     def _link(self, names: Collection[str]) -> None:
         """Makes the copies of those whose parts are others than those that were copied."""

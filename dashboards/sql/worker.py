@@ -8,12 +8,11 @@ statement after the other, each on a connection of its own that is read-only fro
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from dashboards.sql.native import for_protocol
 if TYPE_CHECKING:
     from chdb.state.sqlitelike import Connection
 
-NICE = 15
+NICE = 10
 FILE_BYTES = 64_000_000
 """The largest file in its own folder."""
 MEMORY_BESIDE = 1_000_000_000
@@ -78,20 +77,27 @@ class Worker:
         import pyarrow.parquet  # noqa: F401 (now, not while somebody waits)
 
         self._replies, self._database = replies, database
-        self._connect: Callable[[], Connection] = functools.partial(chdb.connect, str(own / "engine"))
-        self._connection = self._connect()
-        _run(self._connection, f"CREATE DATABASE `{database}` ENGINE = Memory")
-        _run(self._connection, f"USE `{database}`")
+        self._path = str(own / "engine")
+        with contextlib.closing(chdb.connect(self._path)) as first:
+            _run(first, f"CREATE DATABASE `{database}` ENGINE = Memory")
+            self._connection = self._new_connection()
+        self._prepared: Connection | None = None
         self._mapped = sandbox.memory_mapped()
 
     def __enter__(self) -> Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._prepared is not None:
+            self._prepared.close()
         self._connection.close()
 
     def run(self) -> None:
-        while (asked := _next()) is not None:
+        while True:
+            # The next statement's connection, made while nobody waits for it.
+            self._prepared = self._prepared or self._new_connection()
+            if (asked := _next()) is None:
+                return
             kind, body = asked
             if kind == Kind.stop:  # came too late: that statement has ended
                 continue
@@ -155,24 +161,28 @@ class Worker:
     @contextlib.contextmanager
     def _reading(self, settings: Mapping[str, int | str]) -> Iterator[Connection]:
         """A connection that reads alone, before anything from outside gets there."""
-        connection = self._connect()
+        connection = self._prepared or self._new_connection()
         try:
-            _run(connection, f"USE `{self._database}`")
             _run(connection, f"SET {set_clause(settings)}, readonly = 1")
             yield connection
         finally:
             connection.close()
+            self._prepared = None
+
+    def _new_connection(self) -> Connection:
+        import chdb
+
+        connection: Connection = chdb.connect(self._path)
+        _run(connection, f"USE `{self._database}`")
+        return connection
 
 
 def _agree(connection: Connection, original: str, text: str, name: str) -> None:
     """Whether the engine reads the text that runs as it reads the one that came, but for its FORMAT."""
-    first, second = (_run(connection, f"SELECT formatQuerySingleLine({_quoted(one)})") for one in (original, text))
-    if first not in (second, second + f" FORMAT {name}".encode()):
+    one, other, ending = (f"unhex('{part.encode().hex()}')" for part in (original, text, f" FORMAT {name}"))
+    came, runs = f"formatQuerySingleLine({one})", f"formatQuerySingleLine({other})"
+    if _run(connection, f"SELECT {came} IN ({runs}, concat({runs}, {ending}))") != b"\x01":
         raise SqlError(SYNTAX_ERROR, "the engine reads this statement in another way than gpuledger does")
-
-
-def _quoted(text: str) -> str:
-    return f"unhex('{text.encode().hex()}')"
 
 
 @contextlib.contextmanager
