@@ -19,7 +19,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import dashboards
 from dashboards.sql.errors import ENDED, MEMORY, TIMEOUT, SqlError
 from dashboards.sql.frames import HEAD, LONGEST_PIECE, Kind, frame
 from dashboards.sql.snapshot import Frozen, Tables
@@ -37,11 +36,10 @@ _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
 
 
 def program_folders() -> list[str]:
-    """Where Python, its packages and the libraries of the system are; not the folder this checkout is in."""
-    ours = Path(dashboards.__file__).resolve().parent.parent
-    packages = [path for path in sys.path if path and "-packages" in path]
-    folders = [*_SYSTEM, f"{sys.base_prefix}/lib", f"{sys.prefix}/lib", *packages]
-    return sorted({path for path in folders if Path(path).exists() and not ours.is_relative_to(Path(path).resolve())})
+    """Where Python, its packages and the system's libraries are; not all of `sys.path`, where a checkout may be."""
+    packages = [path for path in sys.path if "-packages" in path]
+    python = {f"{prefix}/{name}" for prefix in (sys.prefix, sys.base_prefix) for name in ("lib", sys.platlibdir)}
+    return sorted(path for path in {*_SYSTEM, *python, *packages} if Path(path).exists())
 
 
 class Process:

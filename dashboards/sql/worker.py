@@ -27,7 +27,7 @@ from dashboards.sql.native import for_protocol
 if TYPE_CHECKING:
     from chdb.state.sqlitelike import Connection
 
-NICE = 10
+NICE = 15
 FILE_BYTES = 64_000_000
 """The largest file in its own folder."""
 MEMORY_BESIDE = 1_000_000_000

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from pathlib import Path
 
+import chdb
+import pyarrow
 import pytest
 
 from dashboards.access.principal import ANYBODY
 from dashboards.sql.engine import Engine, Question
 from dashboards.sql.errors import SqlError
 from dashboards.sql.limits import Limits
+from dashboards.sql.process import program_folders
 from dashboards.sql.sandbox import OF_ITSELF, REFUSED, Isolation, filter_code
 from warehouse.store import migrate, open_store
 
@@ -95,3 +100,11 @@ def test_a_store_in_memory_is_copied_too() -> None:
             with engine.asked(ANYBODY, Question("SELECT count() FROM slo_hours")) as (_, pieces):
                 assert list(pieces) == [f"{number}\n".encode()]
             store.command("INSERT INTO slo_hours (definition, hour, run) SELECT toString(rand()), now(), 1")
+
+
+def test_a_worker_may_open_its_program_and_no_more_of_a_checkout() -> None:
+    readable = [Path(path) for path in program_folders()]
+    for module in (chdb, pyarrow, json):
+        assert any(Path(module.__file__ or "").is_relative_to(path) for path in readable)
+    for path in (Path(__file__), Path.home(), Path("/etc/passwd"), Path("/proc/1/environ")):
+        assert not any(path.is_relative_to(folder) for folder in readable)
