@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from billing.audit import history
+from dashboards.access.opening import open_access
 from dashboards.access.principal import ForbiddenError, Principal
 from dashboards.access.roles import Role
+from dashboards.access.store import AccessStore
 from dashboards.sql.saved import (
     SavedQueryError,
     UnknownQueryError,
@@ -18,8 +20,6 @@ from dashboards.sql.saved import (
     saved_queries,
     saved_query,
 )
-from dashboards.access.opening import open_access
-from dashboards.access.store import AccessStore
 from warehouse.store import Store
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
