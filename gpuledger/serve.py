@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,17 +70,20 @@ def url_of(listener: socket.socket, tls: bool = False) -> str:
     return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def dashboard(store: Store, listener: socket.socket, sign_in: Path | None = None) -> FastAPI:
+def dashboard(
+    store: Store, listener: socket.socket, sign_in: Path | None = None, trusted_proxies: Sequence[str] | None = None
+) -> FastAPI:
     """The dashboard's application, API and SQL, for those who reach the listener.
 
-    sign_in: a file that says how people sign in (docs/access.md); None: they need not.   Errors: AccessError.
+    sign_in: a file that says how people sign in (docs/access.md); None: they need not.
+    trusted_proxies: addresses and networks that are believed, beside those of the file.   Errors: AccessError.
     """
-    from dashboards.access.settings import AccessSettings, load_access
+    from dashboards.access.settings import AccessSettings, believing, load_access
     from dashboards.app import DashboardSettings, build_app
 
     host = listener.getsockname()[0]
     allowed = ("localhost", "127.0.0.1") if host == "127.0.0.1" and sign_in is None else ("*",)
-    access = load_access(sign_in) if sign_in else AccessSettings()
+    access = believing(load_access(sign_in) if sign_in else AccessSettings(), trusted_proxies or ())
     return build_app(store, DashboardSettings(version=__version__, allowed_hosts=allowed, access=access))
 
 
@@ -115,6 +118,7 @@ def serve(
         workers=1,
         timeout_graceful_shutdown=3,
         access_log=False,
+        proxy_headers=False,  # uvicorn would believe this machine; whom we believe, the sign-in settings say
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None else str(tls.key),
     )

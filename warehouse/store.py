@@ -42,6 +42,8 @@ ONE_BLOCK: Mapping[str, Any] = {
 NOT_COMPILED = "compile_expressions = 0, compile_aggregate_expressions = 0, compile_sort_description = 0"
 """A close runs some ninety statements once each: compiling their expressions costs a third of a small close, and gains
 nothing in a large one. A server, which keeps what it compiled, is left alone."""
+MOVED_OUT = ("access_users", "access_tokens", "saved_queries")
+"""Tables of old migrations whose rows live in the access store now (migration access_moves_out)."""
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 """What goes wrong is raised; the client's own line beside it would be the second."""
 Params = Mapping[str, Any]
@@ -345,12 +347,22 @@ def migrate(store: Store) -> list[str]:
     for number, name, text in migrations():
         if number not in done:
             store.script(text)
+            if name.endswith("_access_moves_out"):
+                _drop_empty(store, MOVED_OUT)
             store.command(
                 "INSERT INTO schema_migrations (number, name) VALUES ({number:UInt32}, {name:String})",
                 {"number": number, "name": name},
             )
             applied.append(name)
     return applied
+
+
+def _drop_empty(store: Store, tables: Sequence[str]) -> None:
+    """Drops those that are there and hold no row."""
+    there = {row["name"] for row in store.rows("SELECT name FROM system.tables WHERE database = currentDatabase()")}
+    for table in tables:
+        if table in there and not store.value(f"SELECT count() AS n FROM {identifier(table)}"):
+            store.command(f"DROP TABLE IF EXISTS {identifier(table)} SYNC")
 
 
 def split_statements(text: str) -> list[str]:

@@ -512,9 +512,12 @@ class ViewDocument(Document):
 
 
 class SavedQueryDocument(Document):
-    """shared: whether others who may ask SQL see it.   changed_by: its owner, or an admin."""
+    """issuer, subject: whose it is; owner: what they are called.   shared: whether others who may ask SQL see it.
+    changed_by: its owner, or an admin."""
 
     owner: str
+    issuer: str
+    subject: str
     name: str
     text: str
     description: str
@@ -525,9 +528,14 @@ class SavedQueryDocument(Document):
 
 
 class TokenDocument(Document):
+    """roles, tenants: what it may at most; it may no more than its owner may now. issuer, subject: of the owner."""
+
     id: str
     name: str
     owner: str
+    issuer: str
+    subject: str
+    owner_disabled: bool
     roles: list[str]
     tenants: list[str]
     scopes: list[str]
@@ -544,6 +552,12 @@ class NewToken(TokenDocument):
 
 
 class UserDocument(Document):
+    """kind: local, sso or service.   issuer, subject: who they are; name: what they are called.
+    seen_at: their last sign-in; null: never."""
+
+    issuer: str
+    subject: str
+    kind: str
     name: str
     roles: list[str]
     tenants: list[str]
@@ -551,12 +565,15 @@ class UserDocument(Document):
     created_at: Instant
     changed_at: Instant
     changed_by: str
+    seen_at: Instant | None
 
 
 class Me(Document):
     """tenants: null where all of them are yours to see."""
 
     name: str
+    issuer: str
+    subject: str
     roles: list[str]
     tenants: list[str] | None
     scopes: list[str]

@@ -40,6 +40,7 @@ def server(
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.")] = None,
     no_dashboard: Annotated[bool, typer.Option("--no-dashboard", help="Take in records, show nothing.")] = False,
     sign_in: options.SignIn = None,
+    trusted_proxy: options.TrustedProxies = None,
     rules: options.Rules = None,
     routing: options.Routing = None,
     reports: options.Reports = None,
@@ -61,7 +62,7 @@ def server(
     with open_store(store) as opened, listen(host, port) as listener:
         migrate(opened)
         with _receiving(opened, senders) as receiver:
-            app = _app(opened, receiver, None if no_dashboard else dashboard(opened, listener, sign_in))
+            app = _app(opened, receiver, None if no_dashboard else dashboard(opened, listener, sign_in, trusted_proxy))
             url = url_of(listener, tls is not None)
             say(f"  Store             {opened.url}")
             say(f"  Records           {url}api/v1/records/   (Ctrl-C ends it)")

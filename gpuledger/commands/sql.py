@@ -36,6 +36,7 @@ def sql(
     saved: Annotated[str, typer.Option("--saved", metavar="NAME", help="A saved query instead.")] = "",
     owner: Annotated[str, typer.Option(help="Whose query of that name.", show_default="yours, else a shared one")] = "",
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     fmt: options.OutputFormat = options.Format.table,
     as_format: Annotated[str, typer.Option("--as", help="Any of ClickHouse's formats, such as Parquet.")] = "",
     out: Annotated[Path | None, typer.Option("--out", help="A file for the answer.", dir_okay=False)] = None,
@@ -53,10 +54,10 @@ def sql(
                 text = client.saved_query(saved, owner).text
         _write(_from_server(url, token_file, text, wanted), out)
         return
+    if saved:
+        text = _saved(store, sign_in, saved, owner)
     with open_store(store) as opened:
         migrate(opened)
-        if saved:
-            text = _saved(opened, saved, owner)
         if isinstance(opened, EmbeddedStore):
             _write(_embedded(opened, text, wanted), out)
         elif as_format or out:
@@ -66,11 +67,12 @@ def sql(
             print_rows(rows, list(rows[0]) if rows else (), fmt)
 
 
-def _saved(store: Store, name: str, owner: str) -> str:
+def _saved(store: str, sign_in: Path | None, name: str, owner: str) -> str:
     from dashboards.sql.saved import saved_query
-    from gpuledger.commands.tokens import local_admin
+    from gpuledger.commands.tokens import access_store, local_admin
 
-    return saved_query(store, local_admin(""), name, owner).text
+    with access_store(store, sign_in) as access:
+        return saved_query(access, local_admin(""), name, owner).text
 
 
 def _embedded(store: Store, text: str, wanted: str) -> Iterator[bytes]:

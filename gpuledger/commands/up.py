@@ -40,6 +40,7 @@ def up(
     no_serve: Annotated[bool, typer.Option("--no-serve", help="Prepare everything, serve nothing.")] = False,
     seed: Annotated[int, typer.Option(help="Of the demo's fleet; the same seed, the same month.")] = 7,
     sign_in: options.SignIn = None,
+    trusted_proxy: options.TrustedProxies = None,
     rules: options.Rules = None,
     routing: options.Routing = None,
     reports: options.Reports = None,
@@ -64,7 +65,7 @@ def up(
             _say_where(opened, url_of(listener))
             # The demo's month is over: nothing is to be closed, and nobody to be told that its data stopped.
             live = None if demo else AlertSettings(rules, routing)
-            app = dashboard(opened, listener, sign_in)
+            app = dashboard(opened, listener, sign_in, trusted_proxy)
             serve(opened, listener, close_hourly=not demo, app=app, alerts=live, reports=None if demo else reports)
             say("stopped; the store is closed and free")
     if made is not None and not made.proof.balanced:
