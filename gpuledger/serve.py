@@ -107,25 +107,16 @@ def serve(
     reports: a file that says who gets which report by mail; None: nobody.
     Errors: LedgerError if the certificate, the alert rules, their routing or the reports' file are of no use.
     """
-    import uvicorn
+    from gpuledger.http.limits import limits_here
+    from gpuledger.http.server import Server
 
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        workers=1,
-        timeout_graceful_shutdown=3,
-        access_log=False,
-        ssl_certfile=None if tls is None else tls.certificate,
-        ssl_keyfile=None if tls is None else str(tls.key),
-    )
-    if tls is not None:
-        try:
-            config.load()
-        except OSError as error:  # ssl.SSLError is one
-            raise LedgerError(
-                f"--tls-cert {tls.certificate}", f"of no use ({error})", "Give a certificate and its key as PEM files"
-            ) from error
-    server = _Server(config)
+    certificate, key = (str(tls.certificate), str(tls.key)) if tls is not None else (None, None)
+    try:
+        server = Server(app, limits_here(), certificate, key)
+    except OSError as error:  # ssl.SSLError is one
+        raise LedgerError(
+            f"--tls-cert {certificate}", f"of no use ({error})", "Give a certificate and its key as PEM files"
+        ) from error
     with contextlib.ExitStack() as stack:
         stack.enter_context(_signals(server))
         if close_hourly:
@@ -151,19 +142,6 @@ def collect_seldom() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
-
-
-def _Server(config: uvicorn.Config) -> uvicorn.Server:  # noqa: N802 (makes the class where uvicorn is imported)
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        """Leaves the signals to us: its own way raises them again at the end, so that the process would not exit 0."""
-
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
-    return Server(config)
 
 
 @contextlib.contextmanager
