@@ -28,6 +28,7 @@ from dashboards.access.gate import Gate
 from dashboards.access.scope import Stores
 from dashboards.access.settings import AccessSettings
 from dashboards.api.app import PREFIX, build_api
+from dashboards.callbacks import CallbackDoor
 from dashboards.sql.endpoint import SqlDoor
 from dashboards.sql.engine import Engine
 from dashboards.sql.limits import Limits
@@ -94,6 +95,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
         add_log_handler=False,
         on_error=frame.failed,
     )
+    server.add_middleware(CallbackDoor, pages=app)
     server.add_middleware(SqlDoor, engine=Engine(store, Limits()))
     server.add_middleware(Gate, doorkeeper=doorkeeper, page_policy=functools.partial(page_policy, app))
     server.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))
