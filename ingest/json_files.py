@@ -15,12 +15,10 @@ from pydantic_core import from_json
 from ingest.columns import CONVERSION_ERRORS
 from ingest.errors import IngestError
 from ingest.pieces import Piece, Reject, RowNumbers, check_columns
-from ingest.text_files import BOM, ROW_BYTES, open_bytes, tail_of_whole, whole_lines
+from ingest.text_files import BOM, RAW_BYTES, ROW_BYTES, open_bytes, tail_of_whole, whole_lines
 from warehouse.records import USABLE_STATES, Column, ColumnType, RecordType
 
 PIECE_LINES = 20_000
-RAW_BYTES = 1000
-"""Of a row that is too large to keep."""
 
 
 def json_pieces(record: RecordType, path: Path, found: set[str]) -> Iterator[Piece]:
