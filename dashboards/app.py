@@ -31,6 +31,7 @@ from dashboards.access.roles import Action
 from dashboards.access.scope import Stores
 from dashboards.access.settings import AccessSettings
 from dashboards.api.app import PREFIX, build_api
+from dashboards.callbacks import CallbackDoor
 from dashboards.sql.endpoint import SqlDoor, asks_sql
 from dashboards.sql.engine import Engine
 from dashboards.sql.limits import Limits
@@ -100,6 +101,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
         add_log_handler=False,
         on_error=frame.failed,
     )
+    server.add_middleware(CallbackDoor, pages=app)
     server.add_middleware(SqlDoor, engine=Engine(store, Limits()))
     server.add_middleware(Gate, doorkeeper=doorkeeper, page_policy=functools.partial(page_policy, app), doors=action_of)
     server.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))

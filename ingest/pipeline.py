@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ingest.ahead import ahead
 from ingest.batches import batches
+from ingest.errors import IngestError
 from ingest.pieces import Piece, table_pieces
 from ingest.report import IngestReport
 from ingest.write import write
@@ -17,6 +18,10 @@ from warehouse.store import Store
 
 Progress = Callable[[int], None]
 """Told after every batch how many more rows of the source are done."""
+
+
+SOURCE_REJECTS = 1_000_000
+"""Bad rows of one source, after which it is read no further."""
 
 
 def ingest_tables(
@@ -46,6 +51,8 @@ def ingest_pieces(
     report = IngestReport()
     for batch in ahead(batches(record, source, pieces, now or datetime.now(UTC))):
         report += write(store, record, source, batch)
+        if (bad := sum(report.quarantined.values())) > SOURCE_REJECTS:
+            raise IngestError(source, f"{bad:,} bad rows so far, more than {SOURCE_REJECTS:,}", "See gpuledger doctor")
         if on_progress is not None:
             on_progress(batch.rows)
     return report

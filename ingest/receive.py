@@ -27,11 +27,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from ingest.body import TooLargeError, body_lines, decompressed, portions
+from ingest.body import BODY_REJECTS, EXAMPLES, TooLargeError, body_lines, decompressed, portions
 from ingest.coalesce import Arrived, Coalescer
 from ingest.errors import IngestError
 from ingest.json_files import lines_piece
 from ingest.normalise import Clean, normalise
+from ingest.pieces import Reject
 from ingest.senders import Sender, Senders
 from ingest.wire import BATCH_HEADER, CLUSTER_HEADER, NODE_HEADER, PATH, batch_id
 from warehouse.errors import LedgerError
@@ -49,7 +50,7 @@ WAITING_BYTES = 64 << 20
 """Of bodies that were let in and are not in the store yet, as they travel."""
 RETRY_SECONDS = 5
 PORTION_ROWS = 100_000
-"""So many are looked at at once; a larger body goes on while these are written."""
+"""So many are looked at at once."""
 KNOWN = 100_000
 """Batches that are remembered by their hash."""
 
@@ -190,18 +191,22 @@ class Receiver:
     async def _put(
         self, sender: Sender, record: RecordType, source: str, lines: Sequence[bytes]
     ) -> list[tuple[Clean, Future[None]]]:
-        """Looks at the rows and has them written, in portions: while one is written, the next is looked at."""
+        """Looks at all of the rows, then has them written: a batch is taken as a whole or not at all."""
+        cleans = [
+            await asyncio.to_thread(_clean, record, portion, first, self._now())
+            for first, portion in portions(lines, PORTION_ROWS)
+            if portion
+        ]
         if sender.clusters is not None:
-            # All of them are looked at before the first is written: a batch is taken as a whole or not at all.
-            cleans = [await asyncio.to_thread(_clean, record, lines, 1, self._now())] if lines else []
             _refuse_other_clusters(sender, cleans)
-            return [self._write(record, source, clean) for clean in cleans]
-        found = []
-        for first, portion in portions(lines, PORTION_ROWS):
-            if portion:
-                clean = await asyncio.to_thread(_clean, record, portion, first, self._now())
-                found.append(self._write(record, source, clean))
-        return found
+        rejects = [reject for clean in cleans for reject in clean.rejects]
+        if len(rejects) > BODY_REJECTS:
+            few = Clean(EXAMPLES, cleans[0].table.slice(0, 0), rejects[:EXAMPLES], {})
+            await asyncio.wrap_future(self._write(record, source, few)[1])
+            raise IngestError(
+                "body", _many(rejects, len(lines)), "The first of them are in quarantine; mend and resend"
+            )
+        return [self._write(record, source, clean) for clean in cleans]
 
     def _write(self, record: RecordType, source: str, clean: Clean) -> tuple[Clean, Future[None]]:
         return clean, self._coalescer.put(Arrived(record, source, clean, time.monotonic()))
@@ -224,6 +229,12 @@ def _lines(body: bytes, encoding: str, document: bool) -> list[bytes]:
 
 def _clean(record: RecordType, lines: Sequence[bytes], first: int, now: datetime) -> Clean:
     return normalise(record, lines_piece(record, lines, first)[0], now)
+
+
+def _many(rejects: Sequence[Reject], rows: int) -> str:
+    reasons = Counter(reject.reason for reject in rejects).most_common(5)
+    named = ", ".join(f"{reason}: {count:,}" for reason, count in reasons)
+    return f"{len(rejects):,} of {rows:,} rows do not fit ({named}), more than {BODY_REJECTS:,}: none was taken"
 
 
 def _refuse_other_clusters(sender: Sender, cleans: Sequence[Clean]) -> None:

@@ -156,9 +156,10 @@ def _delivering(events: str, cluster: str, token_file: Path | None, store: str) 
 @contextlib.contextmanager
 def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
     """HTTP on a thread of its own; the signals stay with the main thread."""
-    import uvicorn
+    from gpuledger.http.limits import limits_here
+    from gpuledger.http.server import Server
 
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3))
+    server = Server(app, limits_here())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
     thread.start()
     try:

@@ -51,7 +51,7 @@ def server(
 ) -> None:
     """Hold the store, take in what agents push, close the books every hour, watch for alerts, serve the dashboard."""
     from alerts.periodic import AlertSettings
-    from gpuledger.serve import dashboard, is_loopback, listen, serve, url_of
+    from gpuledger.serve import access_settings, dashboard, is_loopback, listen, serve, url_of
     from ingest.senders import Senders
 
     remote.refuse_served(store)
@@ -62,14 +62,18 @@ def server(
     with open_store(store) as opened, listen(host, port) as listener:
         migrate(opened)
         with _receiving(opened, senders) as receiver:
-            app = _app(opened, receiver, None if no_dashboard else dashboard(opened, listener, sign_in, trusted_proxy))
+            access = access_settings(sign_in, trusted_proxy)
+            app = _app(opened, receiver, None if no_dashboard else dashboard(opened, listener, access))
             url = url_of(listener, tls is not None)
             say(f"  Store             {opened.url}")
             say(f"  Records           {url}api/v1/records/   (Ctrl-C ends it)")
             if not no_dashboard:
                 say(f"  Dashboard         {url}")
             alerts = AlertSettings(rules, routing)
-            serve(opened, listener, close_hourly=True, app=app, tls=tls, alerts=alerts, reports=reports)
+            serve(
+                opened, listener, close_hourly=True, app=app, tls=tls, alerts=alerts, reports=reports,
+                trusted_proxies=access.trusted_proxies,
+            )  # fmt: skip
     say("stopped; the store is closed and free")
 
 

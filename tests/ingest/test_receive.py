@@ -291,3 +291,64 @@ def test_what_waits_at_the_end_is_written(store: Store, tmp_path: Path) -> None:
         while not served.coalescer.waiting_rows:
             time.sleep(0.005)
     assert store.value("SELECT count() FROM samples") == 1
+
+
+# Small bodies that would become much.
+def gzipped(text: bytes) -> dict[str, Any]:
+    return {"content": gzip.compress(text), "Content-Encoding": "gzip"}
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        (b"x\n" * 1_000_000, 413, "rows"),
+        (b"\n" * 5_000_000, 413, "rows"),
+        (b"x\r" * 200_001, 413, "200,001 rows"),
+        (b"{}\n" * 10_001, 422, "missing_ts: 10,001"),
+        (b"x\n" * 200_000, 422, "bad_json: 200,000"),
+        (b'{"a":[' + b"[]," * 100_000 + b"[]]}\n", 422, "values in 1 rows"),
+        (b'{"a":"' + b"x" * 120_000_000 + b'"}', 200, "row_too_large"),
+        (b"[" * 65_000, 422, "values in 1 rows"),
+        (b"[" * 5_000, 200, "bad_json"),
+    ],
+)
+def test_a_small_body_that_would_become_much_costs_little(
+    served: Served, store: Store, text: bytes, status: int, said: str
+) -> None:
+    began = time.process_time()
+    answer = post(served, "samples", **gzipped(text))
+    assert time.process_time() - began < 6
+    assert (answer.status_code, said in answer.text) == (status, True), answer.text[:300]
+    assert store.value("SELECT count() FROM quarantine") <= body.EXAMPLES
+    assert store.value("SELECT max(length(raw)) FROM quarantine") <= 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (b"[" + b"{}," * 250_000 + b"{}]", 413),
+        (b"[" * 5_000_000, 422),
+        (b"[" + b"[]," * 1_000_000 + b"[]]", 422),
+        (b"[" + b" " * (9 << 20) + b"]", 413),
+        (b'{"a":' * 5_000, 422),
+    ],
+)
+def test_a_document_that_would_become_much_is_refused(served: Served, text: bytes, status: int) -> None:
+    answer = post(served, "samples", **gzipped(text), **{"Content-Type": "application/json"})
+    assert answer.status_code == status, answer.text[:300]
+
+
+def test_a_body_with_too_many_bad_rows_is_refused_with_the_good_ones(served: Served, store: Store) -> None:
+    good = pack("samples", [sample(number) for number in range(10)]).body
+    bad = b'{"ts": "never"}\n' * (body.BODY_REJECTS + 1)
+    answer = post(served, "samples", gzip.compress(gzip.decompress(good) + bad), **{"Content-Encoding": "gzip"})
+    assert (answer.status_code, "bad_time" in answer.text, "none was taken" in answer.text) == (422, True, True)
+    assert store.value("SELECT count() FROM samples") == 0
+    assert store.value("SELECT groupUniqArray(source) FROM quarantine") == ["push:agents"]
+    assert store.value("SELECT count() FROM quarantine") == body.EXAMPLES
+
+
+def test_as_many_rows_as_an_agent_sends_at_once_are_taken(served: Served, store: Store) -> None:
+    rows = [json.dumps({**sample(), "ts": (NOW - timedelta(seconds=n)).isoformat()}).encode() for n in range(2000)]
+    answer = post(served, "samples", **gzipped(b"\n".join(rows * (body.BODY_ROWS // 2000))))
+    assert answer.json()["read"] == body.BODY_ROWS
