@@ -28,11 +28,12 @@ from warehouse.records import FINDINGS
 from warehouse.store import Store, migrate, open_store
 
 TOKEN = "a token of the tests"
+ANYTHING = "records: all, clusters: all, nodes: all, back: all, inventory: true"
 
 
 def tokens_file(folder: Path, text: str = "") -> Path:
     path = folder / "tokens.yaml"
-    path.write_text(text or f"senders: [{{name: agents, token: {TOKEN}}}]\n")
+    path.write_text(text or f"senders: [{{name: agents, token: {TOKEN}, {ANYTHING}}}]\n")
     return path
 
 
@@ -49,7 +50,7 @@ def receiving(
 ) -> Iterator[Served]:
     """The receiver on a free port, in a thread."""
     coalescer = Coalescer(store, linger_seconds, most_waiting)
-    receiver = Receiver(coalescer, Senders(tokens))
+    receiver = Receiver(coalescer, Senders(tokens), store)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = _server(receiver)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -89,7 +90,7 @@ def main() -> None:
         ingest_tables(store, FINDINGS, "test", [about])
         coalescer = Coalescer(store, 0.01)
         print("open", flush=True)
-        _server(Receiver(coalescer, Senders(Path(tokens)))).run(sockets=[listener])
+        _server(Receiver(coalescer, Senders(Path(tokens)), store)).run(sockets=[listener])
         coalescer.close()
 
 
