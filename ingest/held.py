@@ -26,7 +26,10 @@ from ingest.write import write
 from warehouse.records import RECORD_TYPES, RecordType
 from warehouse.store import Store, read_sql
 
-HELD, ACCEPTED, REFUSED = "held", "accepted", "refused"
+Decision = Literal["accepted", "refused"]
+HELD = "held"
+ACCEPTED: Decision = "accepted"
+REFUSED: Decision = "refused"
 """What a row is that was held."""
 MOST_HELD = 100_000
 """Rows of a sender that wait; what it sends more goes to quarantine."""
@@ -120,9 +123,7 @@ def write_rows(store: Store, push: HeldPush, rows: Sequence[Mapping[str, Any]]) 
     write(store, record, source, assemble(record, source, 1, [clean]), push.sender)
 
 
-def decide(
-    store: Store, push: HeldPush, decision: Literal["accepted", "refused"], now: datetime, author: str, why: str
-) -> HeldPush:
+def decide(store: Store, push: HeldPush, decision: Decision, now: datetime, author: str, why: str) -> HeldPush:
     """Says yes or no to a held push; with a yes exactly its rows are written. Said again it changes nothing.
 
     Errors: IngestError if it was decided otherwise, or has other rows now.

@@ -88,6 +88,8 @@ Issue = Annotated[Caller, asks(Action.issue)]
 SetPrices = Annotated[Caller, asks(Action.set_prices)]
 SetBudgets = Annotated[Caller, asks(Action.set_budgets)]
 Close = Annotated[Caller, asks(Action.close)]
+SeeHeld = Annotated[Caller, asks(Action.see_held)]
+DecideHeld = Annotated[Caller, asks(Action.decide_held)]
 SilenceAlerts = Annotated[Caller, asks(Action.silence)]
 ManageAccess = Annotated[Caller, asks(Action.manage_access)]
 

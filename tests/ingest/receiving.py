@@ -11,8 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from starlette.applications import Starlette
 from ingest import ingest_tables
 from ingest.coalesce import Coalescer
 from ingest.receive import Receiver
-from ingest.senders import Senders
+from ingest.senders import Connect, Senders
 from tests.conftest import REPO
 from warehouse.records import FINDINGS
 from warehouse.store import Store, migrate, open_store
@@ -46,11 +47,16 @@ class Served:
 
 @contextlib.contextmanager
 def receiving(
-    store: Store, tokens: Path, linger_seconds: float = 0.05, most_waiting: int = 1_000_000
+    store: Store,
+    tokens: Path,
+    linger_seconds: float = 0.05,
+    most_waiting: int = 1_000_000,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    connect: Connect | None = None,
 ) -> Iterator[Served]:
     """The receiver on a free port, in a thread."""
     coalescer = Coalescer(store, linger_seconds, most_waiting)
-    receiver = Receiver(coalescer, Senders(tokens), store)
+    receiver = Receiver(coalescer, Senders(tokens, connect), store, now)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = _server(receiver)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

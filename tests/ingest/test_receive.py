@@ -268,10 +268,10 @@ def test_one_batch_that_the_store_cannot_take_keeps_no_other_out(
 
     real = coalesce.write
 
-    def picky(store: Store, record: Any, source: str, batch: Any) -> Any:
+    def picky(store: Store, record: Any, source: str, batch: Any, sender: str) -> Any:
         if "GPU-3" in batch.table["device_id"].to_pylist():
             raise StoreError("store", "cannot take GPU-3")
-        return real(store, record, source, batch)
+        return real(store, record, source, batch, sender)
 
     monkeypatch.setattr("ingest.coalesce.write", picky)
     with (
