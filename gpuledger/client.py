@@ -244,6 +244,26 @@ class Client:
         """Closes what can be closed now."""
         return self._post(documents.Closed, "/close", {}, LONG_SECONDS)
 
+    def held(self, state: str = "") -> Iterator[documents.HeldPushDocument]:
+        """Pushed rows that wait for a person; or with a state (accepted, refused, all) what was decided."""
+        return self._pages(documents.HeldPushDocument, "/held", state=state)
+
+    def held_push(self, id: str) -> documents.HeldPushWithEffect:
+        """One of them with its rows, and with what a yes would change."""
+        return self._get(documents.HeldPushWithEffect, f"/held/{_segment(id)}", LONG_SECONDS)
+
+    def accept_held(self, id: str, why: str = "") -> documents.HeldPushDocument:
+        """Says yes to exactly these rows."""
+        return self._post(documents.HeldPushDocument, f"/held/{_segment(id)}/accept", {"why": why})
+
+    def refuse_held(self, id: str, why: str = "") -> documents.HeldPushDocument:
+        """Says no to exactly these rows."""
+        return self._post(documents.HeldPushDocument, f"/held/{_segment(id)}/refuse", {"why": why})
+
+    def senders(self, days: int = 7) -> Iterator[documents.SenderDay]:
+        """What each sender pushed on a day and what became of it."""
+        return self._pages(documents.SenderDay, "/senders", days=days)
+
     def audit(self, action: str = "", object: str = "") -> Iterator[documents.AuditEntry]:
         """Who did what, the newest first."""
         return self._pages(documents.AuditEntry, "/audit", action=action, object=object)

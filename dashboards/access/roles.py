@@ -41,6 +41,8 @@ class Action(StrEnum):
     close = "close"
     silence = "silence"
     see_audit = "see_audit"
+    see_held = "see_held"
+    decide_held = "decide_held"
     manage_access = "manage_access"
 
 
@@ -56,8 +58,10 @@ _OWN = frozenset({Action.see, Action.own_tokens})
 _SEES = _OWN | {Action.see_fleet, Action.sql, Action.save_queries}
 MAY: dict[Role, frozenset[Action]] = {
     Role.admin: frozenset(Action),
-    Role.finance: _SEES | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit},
-    Role.operator: _SEES | {Action.close, Action.silence},
+    Role.finance: _SEES
+    | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit}
+    | {Action.see_held, Action.decide_held},
+    Role.operator: _SEES | {Action.close, Action.silence, Action.see_held},
     Role.analyst: _SEES,
     Role.tenant: _OWN,
 }
@@ -65,6 +69,7 @@ SCOPE_OF: dict[Action, Scope] = {
     Action.see: Scope.read,
     Action.see_fleet: Scope.read,
     Action.see_audit: Scope.read,
+    Action.see_held: Scope.read,
     Action.sql: Scope.sql,
     Action.save_queries: Scope.write,
     Action.own_tokens: Scope.write,
@@ -72,6 +77,7 @@ SCOPE_OF: dict[Action, Scope] = {
     Action.set_prices: Scope.write,
     Action.set_budgets: Scope.write,
     Action.close: Scope.write,
+    Action.decide_held: Scope.write,
     Action.silence: Scope.write,
     Action.manage_access: Scope.write,
 }

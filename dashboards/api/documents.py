@@ -460,6 +460,60 @@ class AuditEntry(Document):
     inputs: dict[str, Any]
 
 
+class HeldPushDocument(Document):
+    """Pushed rows that wait together for a person. id: names exactly these rows.   decided_at: null while they wait."""
+
+    id: str
+    sender: str
+    record_type: str
+    reason: str
+    subject: str
+    detail: str
+    rows: int
+    first_at: Instant
+    last_at: Instant
+    held_since: Instant
+    state: str
+    decided_at: Instant | None
+    decided_by: str
+    why: str
+
+
+class HeldChange(Document):
+    """A month of a tenant that a yes would change. tenant: null: what nobody holds.   issued: the invoice's number."""
+
+    month: str
+    tenant: str | None
+    cost_before: Amount | None
+    cost_after: Amount | None
+    difference: Amount
+    gpu_hours_before: Amount
+    gpu_hours_after: Amount
+    currency: str | None
+    issued: str
+
+
+class HeldPushWithEffect(HeldPushDocument):
+    """raw_rows: as they came, at most a thousand."""
+
+    changes: list[HeldChange]
+    closed_until: Instant
+    raw_rows: list[dict[str, Any]]
+
+
+class SenderDay(Document):
+    """sender: empty: nobody that is known.   outcome: stored, held, quarantined, out_of_place, refused or denied."""
+
+    day: date
+    sender: str
+    record_type: str
+    outcome: str
+    reason: str
+    pushes: int
+    rows: int
+    last_at: Instant
+
+
 class QuarantineGroup(Document):
     record_type: str
     reason: str

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from gpuledger.serve import Tls
     from ingest.receive import Receiver
-    from ingest.senders import Senders
+    from ingest.reviews import Reviewer
+    from ingest.senders import Kubernetes, Senders
 
 
 def register(app: typer.Typer) -> None:
@@ -58,7 +59,7 @@ def server(
     tls = _tls(tls_cert, tls_key)
     if not is_loopback(host):
         _refuse_open_doors(host, tls, no_dashboard or sign_in is not None or insecure_no_sign_in, insecure_plain_http)
-    senders = Senders(tokens)
+    senders = Senders(tokens, _reviewer)
     with open_store(store) as opened, listen(host, port) as listener:
         migrate(opened)
         with _receiving(opened, senders) as receiver:
@@ -104,16 +105,27 @@ def _refuse_open_doors(host: str, tls: Tls | None, books_ok: bool, plain_ok: boo
 
 @contextlib.contextmanager
 def _receiving(store: Store, senders: Senders) -> Iterator[Receiver]:
-    """A receiver with a connection and a thread of its own: pages and closes need not wait for it."""
+    """A receiver with connections and a thread of its own: pages and closes need not wait for it, nor what is written
+    for what is looked up."""
     from ingest.coalesce import Coalescer
     from ingest.receive import Receiver
 
-    with store.another() as own:
+    with store.another() as own, store.another() as judging:
         coalescer = Coalescer(own)
+        receiver = Receiver(coalescer, senders, judging)
         try:
-            yield Receiver(coalescer, senders)
+            yield receiver
         finally:
             coalescer.close()
+            receiver.tally.write()
+
+
+def _reviewer(settings: Kubernetes) -> Reviewer:
+    """What asks the API server whose a service account's token is."""
+    from collectors.kubernetes.connection import find
+    from collectors.kubernetes.token_review import TokenReviews
+
+    return TokenReviews(find(settings.kubeconfig, settings.context), settings.audience)
 
 
 def _app(store: Store, receiver: Receiver, pages: ASGIApp | None) -> ASGIApp:

@@ -137,7 +137,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 Exchanges(app, limits), log_level=log_level, access_log=False, workers=1, server_header=False,
                 proxy_headers=False,  # uvicorn would believe this machine; whom we believe, the sign-in settings say
-               
+
                 http=Connection, ws="none", timeout_keep_alive=limits.idle_seconds, timeout_graceful_shutdown=3,
                 ssl_certfile=certificate, ssl_keyfile=key,
             )

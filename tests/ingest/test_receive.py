@@ -21,7 +21,7 @@ from ingest.body import TooLargeError, decompressed
 from ingest.errors import IngestError
 from ingest.senders import Senders
 from ingest.wire import BATCH_HEADER, batch_id, pack
-from tests.ingest.receiving import TOKEN, Served, receiving, tokens_file
+from tests.ingest.receiving import ANYTHING, TOKEN, Served, receiving, tokens_file
 from warehouse.errors import StoreError
 from warehouse.store import Store
 
@@ -61,7 +61,9 @@ def push(served: Served, rows: list[dict[str, Any]], record: str = "samples", **
 def test_a_batch_is_in_the_store_when_it_is_answered(served: Served, store: Store) -> None:
     answer = push(served, [sample(number) for number in range(100)])
     assert answer.status_code == 200
-    assert answer.json() | {"batch": ""} == {"batch": "", "read": 100, "stored": 100, "quarantined": {}, "known": False}
+    assert answer.json() | {"batch": ""} == {
+        **{"batch": "", "read": 100, "stored": 100, "quarantined": {}, "held": {}, "refused": 0, "known": False}
+    }
     assert store.value("SELECT count() FROM samples") == 100
     assert store.value("SELECT sum(rows) FROM touched_hours") == 100
 
@@ -140,7 +142,7 @@ def test_who_has_no_token_gets_no_further(served: Served) -> None:
 
 
 def test_a_sender_may_send_what_its_entry_says(store: Store, tmp_path: Path) -> None:
-    text = f"senders: [{{name: a, token: {TOKEN}, records: [samples], clusters: [c1]}}]"
+    text = f"senders: [{{name: a, token: {TOKEN}, records: [samples], clusters: [c1], nodes: all}}]"
     with receiving(store, tokens_file(tmp_path, text)) as served:
         assert push(served, [sample()]).status_code == 200
         other = push(served, [sample(), sample(cluster="c2")])
@@ -154,7 +156,7 @@ def test_a_token_that_is_changed_in_the_file_holds_from_then_on(tmp_path: Path) 
     path = tokens_file(tmp_path)
     senders = Senders(path)
     assert senders.of(TOKEN)
-    tokens_file(tmp_path, "senders: [{name: agents, token: another token of the tests}]")
+    tokens_file(tmp_path, f"senders: [{{name: agents, token: another token of the tests, {ANYTHING}}}]")
     assert senders.of(TOKEN) is None
     assert senders.of("another token of the tests")
     path.write_text("senders: [")
@@ -166,10 +168,16 @@ def test_a_token_that_is_changed_in_the_file_holds_from_then_on(tmp_path: Path) 
     [
         ("", "not a list of senders"),
         ("senders: []", "senders: "),
-        ("senders: [{name: a, token: short}]", "senders.0.token"),
-        ("senders: [{name: a}]", "one of token and token_sha256"),
-        (f"senders: [{{name: a, token: {TOKEN}, records: [sample]}}]", "no record type sample"),
-        (f"senders: [{{name: a, token: {TOKEN}}}, {{name: b, token: {TOKEN}}}]", "the same token"),
+        (f"senders: [{{name: a, token: short, {ANYTHING}}}]", "senders.0.token"),
+        (f"senders: [{{name: a, {ANYTHING}}}]", "one of token and token_sha256"),
+        (
+            f"senders: [{{name: a, token: {TOKEN}, records: [sample], clusters: all, nodes: all}}]",
+            "no record type sample",
+        ),
+        (
+            f"senders: [{{name: a, token: {TOKEN}, {ANYTHING}}}, {{name: b, token: {TOKEN}, {ANYTHING}}}]",
+            "the same token",
+        ),
     ],
 )
 def test_a_tokens_file_of_no_use_is_one_line_that_names_the_key(tmp_path: Path, text: str, said: str) -> None:
@@ -260,10 +268,10 @@ def test_one_batch_that_the_store_cannot_take_keeps_no_other_out(
 
     real = coalesce.write
 
-    def picky(store: Store, record: Any, source: str, batch: Any) -> Any:
+    def picky(store: Store, record: Any, source: str, batch: Any, sender: str) -> Any:
         if "GPU-3" in batch.table["device_id"].to_pylist():
             raise StoreError("store", "cannot take GPU-3")
-        return real(store, record, source, batch)
+        return real(store, record, source, batch, sender)
 
     monkeypatch.setattr("ingest.coalesce.write", picky)
     with (
