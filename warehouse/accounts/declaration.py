@@ -34,6 +34,9 @@ SECRET = ("access_users", "access_tokens", "saved_queries")
 """Nobody's but the writer's, together with whatever stands in no list."""
 AGENT_RECORDS = ("samples", "metrics", "findings", "devices", "service_levels", "quarantine")
 """What an agent may insert. Not events: agents measure, schedulers tell."""
+FOLLOWS_SAMPLES = ("touched_hours_of_samples", "stream_hours_of_samples")
+"""Materialized views: they write what follows from samples with the writer's rights, so that an agent needs none there.
+Without, its insert would leave the samples and fail at what follows."""
 SCRATCH = "scratch_*"
 """Databases in which the writer derives a close anew (warehouse.store.Store.scratch)."""
 HOUR = 3600

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from warehouse.accounts.declaration import (
+    FOLLOWS_SAMPLES,
     HOUR,
     Account,
     Setting,
@@ -48,7 +49,8 @@ def statements(
     tenants: Sequence[TenantUser] = (),
     cluster: str = "",
 ) -> Iterator[str]:
-    """All of them, in order. passwords: by user; None: of every account, as placeholders. cluster: on all its servers."""
+    """All of them, in order, for a database that has the schema and a server that has the user gpuledger_writer, or gets
+    it here. passwords: by user; None: of every account, as placeholders. cluster: on all its servers."""
     known = accounts(database)
     on = f" ON CLUSTER {identifier(cluster)}" if cluster else ""
     users = [account.name for account in known if account.name != "gpuledger_tenant"]
@@ -60,6 +62,8 @@ def statements(
         if account.name in users and account.name in passwords:
             yield from _user(account.name, passwords[account.name], on)
             yield _member(account.role, account.name, on)
+    for view in FOLLOWS_SAMPLES:
+        yield f"ALTER TABLE {database}.{view}{on} MODIFY DEFINER = gpuledger_writer SQL SECURITY DEFINER"
     if tenants:
         yield from _tenants(database, tenants, passwords, on)
 

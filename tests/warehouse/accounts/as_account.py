@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -44,6 +45,12 @@ class Asked:
         except RuntimeError as error:
             return int(str(error).split("Code: ")[1].split(".")[0])
         return 0
+
+
+def copied(store: Path, folder: Path) -> Path:
+    """A copy of the store: a process holds one at a time."""
+    shutil.copytree(store, folder / "store", symlinks=True)
+    return folder / "store"
 
 
 def account(name: str) -> Account:

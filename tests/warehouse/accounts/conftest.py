@@ -20,7 +20,7 @@ PREEMPTED = (
 
 @pytest.fixture(scope="session")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the views of tenants' own users."""
+    """With what `init` makes beside accounts: the views of tenants' own users, and definers."""
     folder = tmp_path_factory.mktemp("accounts")
     with fresh_store(folder / "store") as store:
         fill(store)
@@ -29,9 +29,9 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = [
         one
         for one in statements("gpuledger", {}, [TenantUser("vera", ("vision",))])
-        if one.startswith(("CREATE DATABASE", "CREATE OR REPLACE VIEW"))
+        if one.startswith(("CREATE DATABASE", "CREATE OR REPLACE VIEW", "ALTER TABLE"))
     ]
-    assert len(made) == 2 + 8
+    assert len(made) == 2 + 2 + 8
     with asked_as(None, folder / "store", folder) as admin:
         for one in made:
             admin.ask(one)
