@@ -232,6 +232,11 @@ def _password() -> str:
         ) from error
 
 
+def database_of(url: str) -> str:
+    """The database that the URL of a ClickHouse server names."""
+    return urlsplit(url).path.strip("/") or DATABASE
+
+
 class ServerStore(Store):
     """A ClickHouse server over HTTP."""
 
@@ -239,7 +244,7 @@ class ServerStore(Store):
         import clickhouse_connect
 
         parts = urlsplit(url)
-        database = database or parts.path.strip("/") or DATABASE
+        database = database or database_of(url)
         connect: dict[str, Any] = {
             "host": parts.hostname or "localhost",
             "port": parts.port or (8443 if parts.scheme == "clickhouses" else 8123),
@@ -484,6 +489,8 @@ def _clickhouse_type(field: pa.Field) -> str:
     import pyarrow as pa
 
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if pa.types.is_list(kind):
+        return f"Array({_clickhouse_type(kind.value_field)})"
     names = {
         pa.string(): "String",
         pa.large_string(): "String",
