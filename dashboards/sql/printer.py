@@ -48,21 +48,21 @@ class Printer:
     """Prints one statement. answering: with what it may be told about the schema in place of the system's tables; else
     as it was asked, to be compared with the text that came.
 
-    tables, totals: what was found on the way.
+    defined: the names that the statement's WITH gives to queries. tables, totals: what was found on the way.
+    of_schema: whether answering would print something else.
     """
 
-    def __init__(self, tree: exp.Expression, allowed: Allowed, answering: bool) -> None:
-        self._allowed, self._answering = allowed, answering
-        self._defined = frozenset(one.args["alias"].name for one in tree.find_all(exp.CTE))
+    def __init__(self, defined: frozenset[str], allowed: Allowed, answering: bool = False) -> None:
+        self._defined, self._allowed, self._answering = defined, allowed, answering
         self._lambdas: frozenset[str] = frozenset()
         self.tables: set[str] = set()
         self.totals = False
+        self.of_schema = False
 
     def print(self, node: exp.Expression) -> str:
         """The text of a node. Errors: SqlError if something in it is not allowed."""
         arguments, rule = RULES.get(type(node), ((), None))
-        given = {name for name, value in node.args.items() if value not in (None, False, [])}
-        if rule is None or not given <= set(arguments):
+        if rule is None or any(name not in arguments and value for name, value in node.args.items()):
             raise SqlError(ACCESS_DENIED, f"{type(node).__name__} is not among what is known to be harmless")
         return rule(self, node)
 
@@ -185,11 +185,12 @@ class Printer:
 
     def _source(self, node: exp.Expression) -> str:
         text, alias, rest = self.print(node.this), node.args.get("alias"), self._optional(node.args.get("rest"))
-        if isinstance(node.this, exp.Table) and node.this.args.get("db") and self._answering:
+        if isinstance(node.this, exp.Table) and node.this.args.get("db"):
             instead = self._cut(node.this.this.this, node.this.args["db"].this)
             if instead and rest:
                 raise SqlError(ACCESS_DENIED, f"{rest.split(' ')[0]} does not fit that table")
-            if instead:
+            self.of_schema = self.of_schema or bool(instead)
+            if instead and self._answering:
                 text, alias = instead, alias or node.this.this
         if alias is not None:
             self._check_name(alias.this)
@@ -268,6 +269,7 @@ class Printer:
     def _show(self, node: exp.Expression) -> str:
         kind, full, table = self._word(exp.Var(this=node.this)), bool(node.args.get("full")), node.args.get("table")
         database, rest = node.args.get("database"), node.args.get("rest")
+        self.of_schema = True
         if self._answering:
             if kind == "SHOW TABLES":
                 named = database.this if database else ""
@@ -298,7 +300,7 @@ class Printer:
         return (f"{self.print(database)}." if database else "") + self.print(table.this)
 
     def _like_limit(self, rest: exp.Expression | None) -> tuple[str, str]:
-        like, _, limit = "" if rest is None else "", "", ""
+        like, limit = "", ""
         parts = [self.print(part) for part in rest.expressions] if rest is not None else []
         while parts:
             first, second = parts.pop(0), parts.pop(0)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 
 from dashboards.sql.allowed import Allowed
 from dashboards.sql.dialect import Explain, Show, read, refuse_verb
@@ -49,10 +51,11 @@ def checked(text: str, allowed: Allowed) -> Statement:
     if "\0" in text:
         raise SqlError(SYNTAX_ERROR, "the text has a null byte in it")
     tree, format_ = read(text)
-    asked, answering = Printer(tree, allowed, answering=False), Printer(tree, allowed, answering=True)
+    defined = frozenset(one.args["alias"].name for one in tree.find_all(exp.CTE))
+    asked = Printer(defined, allowed)
     printed = asked.print(tree)
     return Statement(
-        text=answering.print(tree),
+        text=Printer(defined, allowed, answering=True).print(tree) if asked.of_schema else printed,
         format=format_,
         rows=not isinstance(tree, Show | Explain),
         totals=asked.totals,
