@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from dashboards.access.principal import Principal
 from dashboards.sql import formats
 from dashboards.sql.allowed import Allowed, Catalogue
-from dashboards.sql.check import check_text, check_tree
-from dashboards.sql.errors import BAD_ARGUMENTS, SYNTAX_ERROR, UNKNOWN_FORMAT, SqlError, of_engine
+from dashboards.sql.errors import BAD_ARGUMENTS, UNKNOWN_FORMAT, SqlError, of_engine
 from dashboards.sql.limits import Limits, set_clause, settings_of
 from dashboards.sql.native import for_protocol
+from dashboards.sql.statement import agreement_sql, checked, disagreement
 from warehouse.store import EmbeddedStore, Store, identifier
 
 if TYPE_CHECKING:
@@ -51,8 +51,6 @@ class Engine:
         if not isinstance(self._store, EmbeddedStore):
             what = "the store is a ClickHouse server, which answers SQL itself"
             raise SqlError(BAD_ARGUMENTS, what, "Ask it at its own address (docs/sql.md)")
-        if len(question.text.encode()) > self.limits.text_bytes:
-            raise SqlError(SYNTAX_ERROR, f"a statement of more than {self.limits.text_bytes} bytes")
         allowed = self._catalogue.allowed(principal)
         asked = question.settings or {}
         with _connection(self._store, settings_of(asked, self.limits, True), allowed) as connection:
@@ -94,33 +92,16 @@ class _Statement:
 
 
 def _statement(connection: Connection, question: Question, allowed: Allowed) -> _Statement:
-    """The one statement of a text, in the engine's own words, if it may be run: what was checked is what is run."""
-    source = f"unhex('{question.text.encode().hex()}')"
-    text = _run(connection, f"SELECT formatQuerySingleLine({source})", "RawBLOB").decode()
-    check_text(text)
-    params = dict(question.params or {})
-    tree = _run(connection, f"EXPLAIN AST {text}", "TabSeparatedRaw", params).decode()
-    lines = tree.split("\n")
-    root = check_tree(lines, allowed)
-    body, named = _without_format(text, lines)
-    wanted = named or question.format
+    """The one statement of a text, if it may be run: what is run is printed anew from what was checked."""
+    statement = checked(question.text, allowed)
+    if _run(connection, agreement_sql(question.text, statement), "TabSeparatedRaw").strip() != b"1":
+        raise disagreement()
+    wanted = statement.format or question.format
     if not formats.known(wanted):
         raise SqlError(UNKNOWN_FORMAT, f"the format {wanted[:60]!r} is not known here", "Try JSON, CSV or Parquet")
-    selects = root in ("SelectWithUnionQuery", "SelectIntersectExceptQuery")
-    streams = selects and formats.streams(wanted) and " WITH TOTALS" not in body.upper()
-    marked = f"{body} /* {identifier(question.mark)} */" if question.mark else body
-    return _Statement(marked, wanted, params, streams)
-
-
-def _without_format(text: str, lines: list[str]) -> tuple[str, str]:
-    """A statement without its FORMAT, and that. In the tree it is an identifier right below the root."""
-    named = [line.strip().removeprefix("Identifier ") for line in lines[1:] if line.startswith(" Identifier ")]
-    ending = f" FORMAT {named[-1]}" if named else ""
-    if named and text.endswith(ending):
-        return text.removesuffix(ending), named[-1]
-    if named and lines[0].split(" ")[0] in ("SelectWithUnionQuery", "SelectIntersectExceptQuery"):
-        raise SqlError(SYNTAX_ERROR, "FORMAT is not the statement's last word", "Put it there")
-    return text, ""
+    streams = statement.rows and formats.streams(wanted) and not statement.totals
+    text = f"{statement.text} /* {identifier(question.mark)} */" if question.mark else statement.text
+    return _Statement(text, wanted, dict(question.params or {}), streams)
 
 
 def _heading(connection: Connection, statement: _Statement) -> bytes:

@@ -18,6 +18,7 @@ from dashboards.sql.compress import compressed, decompressed, negotiated
 from dashboards.sql.engine import Engine, Question
 from dashboards.sql.errors import SqlError
 from dashboards.sql.limits import Limits, settings_of
+from dashboards.sql.statement import Statement
 from tests.stores import fresh_store
 
 ANALYST = Principal("ann", frozenset({Role.analyst}))
@@ -213,7 +214,7 @@ def test_an_attack_is_refused_with_a_reason(engine: Engine, text: str, tmp_path:
 def test_no_row_of_a_closed_table_is_there_even_where_the_check_lets_a_statement_through(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboards.sql.engine.check_tree", lambda lines, allowed: "SelectWithUnionQuery")
+    monkeypatch.setattr("dashboards.sql.engine.checked", lambda text, allowed: Statement(text, "", True, False, frozenset(), text))
     assert ask(engine, "SELECT * FROM access_tokens") == b""
     with pytest.raises(SqlError, match=r"readonly|not supported"):
         ask(engine, "INSERT INTO access_tokens (id) SELECT 'x'")
