@@ -16,10 +16,10 @@ import re
 import socket
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from warehouse.errors import StoreError, StoreHeldError
@@ -177,13 +177,45 @@ class Store:
             self._client.close()
 
 
+class Closes(Protocol):
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=Closes)
+
+
+class Beside:
+    """What lives as long as an embedded store is held; one of a kind."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: dict[type[Any], Any] = {}
+
+    def get(self, kind: type[T], make: Callable[[], T]) -> T:
+        with self._lock:
+            if kind not in self._all:
+                self._all[kind] = make()
+            found: T = self._all[kind]
+            return found
+
+    def close(self) -> None:
+        with self._lock:
+            ended, self._all = [*self._all.values()], {}
+        for one in ended:
+            one.close()
+
+
 class EmbeddedStore(Store):
     """ClickHouse inside this process. It belongs to one process at a time; a lock file says which."""
 
-    def __init__(self, url: str, path: Path | None, hold: bool = True, database: str = DATABASE) -> None:
+    def __init__(
+        self, url: str, path: Path | None, hold: bool = True, database: str = DATABASE, beside: Beside | None = None
+    ) -> None:
         import clickhouse_connect
 
-        self._path = path
+        self.path = path
+        self._beside = Beside() if beside is None else beside
+        self._is_first = beside is None
         self._lock_file = _hold(path) if path is not None and hold else None
         try:
             with _store_errors(url):
@@ -199,8 +231,13 @@ class EmbeddedStore(Store):
             raise
         super().__init__(url, client, database)
 
-    def another(self, database: str = "") -> Store:
-        return EmbeddedStore(self.url, self._path, hold=False, database=database or self.database)
+    def another(self, database: str = "") -> EmbeddedStore:
+        return EmbeddedStore(self.url, self.path, hold=False, database=database or self.database, beside=self._beside)
+
+    def beside(self, kind: type[T], make: Callable[[], T]) -> T:
+        """The one of its kind for this store, whichever connection asks: made now if there is none, and closed before
+        the store is."""
+        return self._beside.get(kind, make)
 
     @contextlib.contextmanager
     def staged(self, batch: pa.Table) -> Iterator[str]:
@@ -214,6 +251,8 @@ class EmbeddedStore(Store):
             del globals()[name]
 
     def close(self) -> None:
+        if self._is_first:
+            self._beside.close()
         super().close()
         _release(self._lock_file)
         self._lock_file = None

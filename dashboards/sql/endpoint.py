@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
-import threading
 import uuid
 from collections.abc import Mapping
 from email import message_from_bytes
-from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
@@ -23,16 +20,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dashboards.access.principal import ForbiddenError, Principal
 from dashboards.access.roles import Action
 from dashboards.sql import formats
-from dashboards.sql.compress import compressed, decompressed, negotiated
-from dashboards.sql.engine import Engine, Question
-from dashboards.sql.errors import ACCESS_DENIED, BAD_ARGUMENTS, TOO_MANY, SqlError
+from dashboards.sql.compress import decompressed, negotiated
+from dashboards.sql.engine import Answer, Engine, Question
+from dashboards.sql.errors import ACCESS_DENIED, BAD_ARGUMENTS, ENDED, TIMEOUT, SqlError
 from warehouse.errors import LedgerError
 
 log = logging.getLogger(__name__)
 PATHS = ("/", "/sql", "/sql/")
-PIECES_AHEAD = 4
-"""Of an answer that wait for a slow reader."""
-POLL_SECONDS = 0.25
 
 
 class SqlDoor:
@@ -60,11 +54,10 @@ def asks_sql(scope: Scope) -> bool:
 
 
 class Endpoint:
-    """Answers statements, so many at a time."""
+    """Answers statements. Each is a task of the event loop and a turn in a worker process, no thread of its own."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._slots = threading.BoundedSemaphore(engine.limits.at_once)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -81,13 +74,14 @@ class Endpoint:
             return
         except ClientDisconnect:
             return
-        encoding = negotiated(request.headers.get("accept-encoding", ""))
-        running = _Running(self._engine, self._slots, principal, question, encoding)
-        running.start()
+        answering = asyncio.ensure_future(self._answer(request, principal, question, send))
+        gone = asyncio.ensure_future(_gone(request))
         try:
-            await self._answer(request, running, question, encoding, send)
+            await asyncio.wait((answering, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            running.leave()
+            gone.cancel()
+            answering.cancel()  # where whoever asked has hung up: what still runs is ended
+            await asyncio.wait((answering, gone))
 
     async def _question(self, request: Request) -> Question:
         asked = dict(request.query_params)
@@ -112,20 +106,34 @@ class Endpoint:
             format=asked.get("default_format") or request.headers.get("x-clickhouse-format", "") or "TabSeparated",
             settings=asked,
             params={name.removeprefix("param_"): value for name, value in asked.items() if name.startswith("param_")},
-            mark=f"asked_{uuid.uuid4().hex}",
+            encoding=negotiated(request.headers.get("accept-encoding", "")),
         )
 
-    async def _answer(self, request: Request, running: _Running, question: Question, encoding: str, send: Send) -> None:
-        watching = asyncio.ensure_future(_gone(request))
+    async def _answer(self, request: Request, principal: Principal, question: Question, send: Send) -> None:
+        begun = False
         try:
-            wait = (question.settings or {}).get("wait_end_of_query") == "1"
-            begun = await _beginning(running, watching, self._engine.limits.whole_bytes if wait else 1)
-            if isinstance(begun, SqlError):
-                await _error(begun)(request.scope, request.receive, send)
-            elif begun is not None:
-                await _send(send, _headers(begun[0], question, encoding), begun[1], running, watching)
-        finally:
-            watching.cancel()
+            async with self._engine.ask(principal, question) as answer, asyncio.timeout(answer.seconds):
+                await send({"type": "http.response.start", "status": 200, "headers": _headers(answer, question)})
+                begun = True
+                async for piece in answer.pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                return
+        except SqlError as refused:
+            error = refused
+        except TimeoutError:
+            error = SqlError(TIMEOUT, "the answer was not read in time")
+        except LedgerError as failed:
+            log.error("sql: %s", failed)
+            error = SqlError(ENDED, "the store does not answer; the log says why")
+        except Exception:  # whoever asks gets a code, the log has the details
+            log.exception("sql: a statement failed")
+            error = SqlError(ENDED, "an error of gpuledger's own; its log has the details")
+        if begun:
+            # No last chunk: whoever reads notices that the answer is not whole.
+            log.warning("sql: an answer broke off: %s", error.text()[:500])
+        else:
+            await _error(error)(request.scope, request.receive, send)
 
 
 def _form(kind: str, body: bytes) -> dict[str, str]:
@@ -146,135 +154,20 @@ def _form(kind: str, body: bytes) -> dict[str, str]:
     return fields
 
 
-async def _beginning(
-    running: _Running, watching: asyncio.Future[None], enough: int
-) -> tuple[str, list[Any]] | SqlError | None:
-    """The format, and what of the answer there is when there are so many bytes; an error, as long as nothing is sent;
-    None: nobody reads any more."""
-    name: str | None = None
-    made: list[Any] = []
-    size = 0
-    while size < enough and not (made and made[-1] is _END):
-        if watching.done():
-            return None
-        following = await asyncio.to_thread(running.following)
-        if isinstance(following, SqlError):
-            return following
-        if name is None:
-            name = following
-        elif following is not None:
-            made.append(following)
-            size += len(following) if following is not _END else 0
-    return (name or "", made)
-
-
-async def _send(
-    send: Send, headers: list[tuple[bytes, bytes]], made: list[Any], running: _Running, watching: asyncio.Future[None]
-) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    while not watching.done():
-        following = made.pop(0) if made else await asyncio.to_thread(running.following)
-        if following is _END:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-            return
-        if isinstance(following, SqlError):
-            # No last chunk: whoever reads notices that the answer is not whole.
-            log.warning("sql: an answer broke off: %s", following.text()[:500])
-            return
-        if following:
-            await send({"type": "http.response.body", "body": following, "more_body": True})
-
-
-def _headers(name: str, question: Question, encoding: str) -> list[tuple[bytes, bytes]]:
+def _headers(answer: Answer, question: Question) -> list[tuple[bytes, bytes]]:
     headers = {
-        "content-type": formats.media_type(name),
-        "x-clickhouse-format": name,
-        "x-clickhouse-query-id": (question.settings or {}).get("query_id", "")[:100] or question.mark,
+        "content-type": formats.media_type(answer.format),
+        "x-clickhouse-format": answer.format,
+        "x-clickhouse-query-id": (question.settings or {}).get("query_id", "")[:100] or uuid.uuid4().hex,
         "x-clickhouse-timezone": "UTC",
         "x-clickhouse-summary": "{}",
         "vary": "accept-encoding",
-        **({"content-encoding": encoding} if encoding else {}),
+        **({"content-encoding": question.encoding} if question.encoding else {}),
     }
     return [
         (key.encode("latin-1"), "".join(c for c in value if c.isprintable()).encode("latin-1", "replace"))
         for key, value in headers.items()
     ]
-
-
-class _Running(threading.Thread):
-    """A statement and its answer, in a thread that opens, reads and closes its connection by itself."""
-
-    def __init__(
-        self, engine: Engine, slots: threading.BoundedSemaphore, principal: Principal, question: Question, encoding: str
-    ) -> None:
-        super().__init__(name="sql", daemon=True)
-        self._engine, self._slots, self._principal = engine, slots, principal
-        self._question, self._encoding = question, encoding
-        self._made: queue.Queue[Any] = queue.Queue(PIECES_AHEAD)
-        self._left = threading.Event()
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        try:
-            self._put(self._run() or _END)
-        except SqlError as error:
-            self._put(error)
-        except LedgerError as error:
-            log.error("sql: %s", error)
-            self._put(SqlError(1002, "the store does not answer; the log says why"))
-        except Exception:  # whoever asks gets a code, the log has the details
-            log.exception("sql: a statement failed")
-            self._put(SqlError(1002, "an error of gpuledger's own; its log has the details"))
-        finally:
-            self._ended.set()
-
-    def _run(self) -> SqlError | None:
-        if not self._slots.acquire(timeout=self._engine.limits.waiting_seconds):
-            return SqlError(TOO_MANY, "more statements than are run at once", "Try again in a while")
-        try:
-            if self._left.is_set():
-                return None
-            with self._engine.asked(self._principal, self._question) as (name, pieces):
-                self._put(name)
-                for piece in compressed(pieces, self._encoding):
-                    if not self._put(piece):
-                        return None
-        finally:
-            self._slots.release()
-        return None
-
-    def _put(self, made: Any) -> bool:
-        """False: nobody reads any more."""
-        while not self._left.is_set():
-            try:
-                self._made.put(made, timeout=POLL_SECONDS)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def following(self) -> Any:
-        """What comes next: first the format, then pieces, _END or an SqlError; None: nothing yet."""
-        try:
-            return self._made.get(timeout=POLL_SECONDS)
-        except queue.Empty:
-            return None
-
-    def leave(self) -> None:
-        """Nobody reads any more: what still runs is ended."""
-        self._left.set()
-        if not self._ended.is_set():
-            threading.Thread(target=self._end, name="sql-end", daemon=True).start()
-
-    def _end(self) -> None:
-        try:
-            if not self._ended.wait(POLL_SECONDS * 2):
-                self._engine.end(self._question.mark)
-        except LedgerError as error:
-            log.warning("sql: a statement that nobody waits for goes on: %s", error)
-
-
-_END = object()
 
 
 async def _gone(request: Request) -> None:

@@ -1,42 +1,53 @@
-"""Runs one statement on the embedded engine: on a connection of its own, read-only from its first moment."""
+"""Asks people's statements: checks them here, runs them in a worker process (`workers`), hands over the bytes."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 from dashboards.access.principal import Principal
+from dashboards.access.roles import Action
 from dashboards.sql import formats
-from dashboards.sql.allowed import Allowed, Catalogue
-from dashboards.sql.errors import BAD_ARGUMENTS, UNKNOWN_FORMAT, SqlError, of_engine
-from dashboards.sql.limits import Limits, set_clause, settings_of
-from dashboards.sql.native import for_protocol
-from dashboards.sql.statement import agreement_sql, checked, disagreement
-from warehouse.store import EmbeddedStore, Store, identifier
-
-if TYPE_CHECKING:
-    from chdb.state.sqlitelike import Connection
+from dashboards.sql.allowed import Catalogue
+from dashboards.sql.errors import BAD_ARGUMENTS, ENDED, UNKNOWN_FORMAT, SqlError
+from dashboards.sql.frames import Kind
+from dashboards.sql.limits import Limits, settings_of
+from dashboards.sql.statement import Statement, agreement_sql, checked
+from dashboards.sql.workers import Workers
+from warehouse.store import EmbeddedStore, Store
 
 
 @dataclass(frozen=True)
 class Question:
     """text: as it came.   format: where the statement names none.   settings: of the URL.   params: values by name.
-    mark: a word that stands in the text as it runs, by which `Engine.end` finds it.
+    encoding: how the answer is compressed; empty: not at all.
     """
 
     text: str
     format: str = "TabSeparated"
     settings: Mapping[str, str] | None = None
     params: Mapping[str, str] | None = None
-    mark: str = ""
+    encoding: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """format: its name.   pieces: in that format, compressed as the question says.   seconds: in which they are there,
+    and to be read.
+    """
+
+    format: str
+    pieces: AsyncIterator[bytes]
+    seconds: float
 
 
 class Engine:
-    """Asks the store's engine what a principal may ask.
+    """Asks an embedded store what a principal may ask.
 
     Errors: SqlError if the store is a server: that is asked directly, with its own roles and row policies.
     """
@@ -45,34 +56,75 @@ class Engine:
         self._store, self.limits, self.database = store, limits, store.database
         self._catalogue = Catalogue(store)
 
+    @contextlib.asynccontextmanager
+    async def ask(self, principal: Principal, question: Question) -> AsyncIterator[Answer]:
+        """The answer, from when its first piece is there, for as long as it lasts. Leaving early ends the statement."""
+        workers = await asyncio.to_thread(self._workers)
+        # A turn first: so many texts are checked at once as statements are run.
+        async with workers.turn(principal.name):
+            statement = await asyncio.to_thread(self._checked, principal, question)
+            request = self._request(question, statement)
+            async with (
+                workers.lent(principal.may(Action.see_audit), None if statement.of_schema else statement.tables) as worker,
+                contextlib.aclosing(worker.ask(request)) as frames,
+            ):
+                name = await _format(frames)
+                yield Answer(name, (piece async for _, piece in frames), worker.seconds_left())
+
     @contextlib.contextmanager
     def asked(self, principal: Principal, question: Question) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """The format and the pieces of the answer, for as long as it lasts. Leaving early ends the statement."""
-        if not isinstance(self._store, EmbeddedStore):
+        """The same for a thread that has no event loop: the format and the pieces."""
+        with asyncio.Runner() as runner:
+            asking = self.ask(principal, question)
+            answer = runner.run(asking.__aenter__())
+            try:
+                yield answer.format, _each(runner, answer.pieces)
+            finally:
+                runner.run(asking.__aexit__(None, None, None))
+
+    def _workers(self) -> Workers:
+        store = self._store
+        if not isinstance(store, EmbeddedStore):
             what = "the store is a ClickHouse server, which answers SQL itself"
             raise SqlError(BAD_ARGUMENTS, what, "Ask it at its own address (docs/sql.md)")
-        allowed = self._catalogue.allowed(principal)
-        asked = question.settings or {}
-        with _connection(self._store, settings_of(asked, self.limits, True), allowed) as connection:
-            statement = _statement(connection, question, allowed)
-        settings = settings_of(asked, self.limits, not statement.streams)
-        with _connection(self._store, settings, allowed) as connection:
-            version = _protocol(asked) if statement.format.lower() == "native" else 0
-            if not statement.streams:
-                whole = _run(connection, statement.text, statement.format, statement.params)
-                yield statement.format, for_protocol(iter([whole]), version)
-                return
-            heading = _heading(connection, statement)
-            with _streaming(connection, statement) as pieces:
-                document = formats.one_document(statement.format, pieces, heading)
-                yield statement.format, for_protocol(document, version)
+        return store.beside(Workers, lambda: Workers(store, self.limits.at_once, self.limits.waiting_seconds))
 
-    def end(self, mark: str) -> None:
-        """Ends the statements whose text has the mark in it."""
-        with self._store.another() as own:
-            own.command(
-                "KILL QUERY WHERE position(query, {mark:String}) > 0 AND query NOT LIKE 'KILL%' ASYNC", {"mark": mark}
-            )
+    def _checked(self, principal: Principal, question: Question) -> Statement:
+        return checked(question.text, self._catalogue.allowed(principal))
+
+    def _request(self, question: Question, statement: Statement) -> dict[str, Any]:
+        """What a worker is asked."""
+        asked = question.settings or {}
+        name = statement.format or question.format
+        if not formats.known(name):
+            raise SqlError(UNKNOWN_FORMAT, f"the format {name[:60]!r} is not known here", "Try JSON, CSV or Parquet")
+        streams = statement.rows and not statement.totals and formats.streams(name)
+        return {
+            "text": statement.text,
+            "agreement": agreement_sql(question.text, statement),
+            "format": name,
+            "streams": streams,
+            "protocol": _protocol(asked) if name.lower() == "native" else 0,
+            "encoding": question.encoding,
+            "enough": self.limits.whole_bytes if asked.get("wait_end_of_query") == "1" else 1,
+            "params": dict(question.params or {}),
+            "settings": settings_of(asked, self.limits, not streams),
+        }
+
+
+async def _format(frames: AsyncIterator[tuple[Kind, bytes]]) -> str:
+    async for kind, body in frames:
+        if kind == Kind.format:
+            return str(json.loads(body))
+    raise SqlError(ENDED, "a worker answered nothing")
+
+
+def _each(runner: asyncio.Runner, pieces: AsyncIterator[bytes]) -> Iterator[bytes]:
+    async def following() -> bytes | None:
+        return await anext(pieces, None)
+
+    while (piece := runner.run(following())) is not None:
+        yield piece
 
 
 def _protocol(asked: Mapping[str, str]) -> int:
@@ -81,86 +133,3 @@ def _protocol(asked: Mapping[str, str]) -> int:
     if not re.fullmatch(r"\d{1,9}", version):
         raise SqlError(BAD_ARGUMENTS, f"client_protocol_version wants a number, found {version[:40]!r}")
     return int(version)
-
-
-@dataclass(frozen=True)
-class _Statement:
-    text: str
-    format: str
-    params: Mapping[str, str]
-    streams: bool
-
-
-def _statement(connection: Connection, question: Question, allowed: Allowed) -> _Statement:
-    """The one statement of a text, if it may be run: what is run is printed anew from what was checked."""
-    statement = checked(question.text, allowed)
-    if _run(connection, agreement_sql(question.text, statement), "TabSeparatedRaw").strip() != b"1":
-        raise disagreement()
-    wanted = statement.format or question.format
-    if not formats.known(wanted):
-        raise SqlError(UNKNOWN_FORMAT, f"the format {wanted[:60]!r} is not known here", "Try JSON, CSV or Parquet")
-    streams = statement.rows and formats.streams(wanted) and not statement.totals
-    text = f"{statement.text} /* {identifier(question.mark)} */" if question.mark else statement.text
-    return _Statement(text, wanted, dict(question.params or {}), streams)
-
-
-def _heading(connection: Connection, statement: _Statement) -> bytes:
-    """The answer without rows, where the format needs it first."""
-    wanted = formats.heading_format(statement.format)
-    if not wanted:
-        return b""
-    return _run(connection, f"SELECT * FROM ({statement.text}) LIMIT 0", wanted, statement.params)
-
-
-@contextlib.contextmanager
-def _streaming(connection: Connection, statement: _Statement) -> Iterator[Iterator[bytes]]:
-    from chdb import ChdbError
-
-    try:
-        result = connection.send_query(
-            statement.text, formats.engine_format(statement.format), params=dict(statement.params)
-        )
-    except (ChdbError, RuntimeError) as error:
-        raise of_engine(str(error)) from error
-
-    def pieces() -> Iterator[bytes]:
-        try:
-            for piece in result:
-                if data := bytes(piece.bytes() or b""):
-                    yield data
-        except (ChdbError, RuntimeError) as error:
-            raise of_engine(str(error)) from error
-
-    try:
-        yield pieces()
-    finally:
-        with contextlib.suppress(ChdbError, RuntimeError):
-            result.cancel()
-
-
-@contextlib.contextmanager
-def _connection(store: Store, settings: Mapping[str, int | str], allowed: Allowed) -> Iterator[Connection]:
-    """A raw one, read-only before anything from outside gets there. (A client that was once read-only would stay so for
-    whoever gets it next.) Of tables that are closed it sees no row, whatever the check lets through."""
-    import chdb
-
-    path = urlsplit(store.url).path
-    connection = chdb.connect(f"{path}/engine" if path not in ("", "/") else ":memory:")
-    try:
-        _run(connection, f"USE {identifier(store.database)}")
-        filters = ", ".join(f"'{identifier(table)}': '0'" for table in sorted(allowed.closed))
-        _run(connection, f"SET {set_clause(settings)}, additional_table_filters = {{{filters}}}, readonly = 1")
-        yield connection
-    finally:
-        connection.close()
-
-
-def _run(
-    connection: Connection, sql: str, format: str = "TabSeparated", params: Mapping[str, Any] | None = None
-) -> bytes:
-    from chdb import ChdbError
-
-    try:
-        return bytes(connection.query(sql, format, params=dict(params or {})).bytes() or b"")
-    except (ChdbError, RuntimeError) as error:
-        raise of_engine(str(error)) from error

@@ -7,7 +7,7 @@ import re
 from warehouse.errors import LedgerError
 
 READONLY, ACCESS_DENIED, UNKNOWN_FORMAT, SYNTAX_ERROR, TOO_MANY, BAD_ARGUMENTS = 164, 497, 73, 62, 202, 36
-NOT_IMPLEMENTED = 48
+NOT_IMPLEMENTED, TIMEOUT, MEMORY, ENDED = 48, 159, 241, 1002
 NAMES = {
     READONLY: "READONLY",
     ACCESS_DENIED: "ACCESS_DENIED",
@@ -16,11 +16,14 @@ NAMES = {
     TOO_MANY: "TOO_MANY_SIMULTANEOUS_QUERIES",
     BAD_ARGUMENTS: "BAD_ARGUMENTS",
     NOT_IMPLEMENTED: "NOT_IMPLEMENTED",
+    TIMEOUT: "TIMEOUT_EXCEEDED",
+    MEMORY: "MEMORY_LIMIT_EXCEEDED",
+    ENDED: "UNKNOWN_EXCEPTION",
 }
 STATUS = {
     READONLY: 403, ACCESS_DENIED: 403, UNKNOWN_FORMAT: 400, SYNTAX_ERROR: 400, TOO_MANY: 503, BAD_ARGUMENTS: 400,
-    NOT_IMPLEMENTED: 400,
-    47: 404, 46: 404, 60: 404, 81: 404, 43: 400, 42: 400, 53: 400, 215: 400, 456: 400, 457: 400, 159: 408, 241: 500,
+    NOT_IMPLEMENTED: 400, TIMEOUT: 408, MEMORY: 500,
+    47: 404, 46: 404, 60: 404, 81: 404, 43: 400, 42: 400, 53: 400, 215: 400, 456: 400, 457: 400,
     396: 400, 307: 400,
 }  # fmt: skip
 """Of HTTP, by ClickHouse's code; 500 for the others."""
@@ -50,3 +53,8 @@ def of_engine(message: str) -> SqlError:
     text = message.strip().removeprefix("Streaming query failed: ")
     found = re.search(r"Code: (\d+)", text)
     return SqlError(int(found[1]) if found else 1002, text[:4000])
+
+
+def disagreement() -> SqlError:
+    """Where the engine reads the text that came in another way than gpuledger does."""
+    return SqlError(SYNTAX_ERROR, "the statement can be read in two ways", "Write it more plainly")

@@ -28,6 +28,7 @@ class Statement:
     rows:     whether it is a SELECT, whose answer streams; else SHOW, DESCRIBE, EXISTS or EXPLAIN.
     totals:   whether a WITH TOTALS is in it.
     tables:   of the database, that it names; not the names that it defines itself.
+    of_schema: whether it asks what tables there are, and so may name any.
     asked:    as it was asked, with its FORMAT and before the system's tables were cut: for `agreement_sql` alone.
     """
 
@@ -36,6 +37,7 @@ class Statement:
     rows: bool
     totals: bool
     tables: frozenset[str]
+    of_schema: bool
     asked: str
 
 
@@ -60,6 +62,7 @@ def checked(text: str, allowed: Allowed) -> Statement:
         rows=not isinstance(tree, Show | Explain),
         totals=asked.totals,
         tables=frozenset(asked.tables),
+        of_schema=asked.of_schema,
         asked=f"{printed} FORMAT {format_}" if format_ else printed,
     )
 
@@ -72,8 +75,3 @@ def agreement_sql(text: str, statement: Statement) -> str:
     """
     ours, theirs = (f"unhex('{one.encode().hex()}')" for one in (statement.asked, text))
     return f"SELECT ifNull(formatQuerySingleLineOrNull({ours}) = formatQuerySingleLine({theirs}), 0)"
-
-
-def disagreement() -> SqlError:
-    """What to say where `agreement_sql` does not answer 1."""
-    return SqlError(SYNTAX_ERROR, "the statement can be read in two ways", "Write it more plainly")

@@ -26,7 +26,7 @@ SECONDS = 20
 """That somebody waits at a page; the endpoint gives a statement more."""
 FORMAT = "JSONCompactEachRowWithNamesAndTypes"
 AT_ONCE = 2
-"""Statements of pages that run at a time: they hold the threads that pages are drawn on."""
+"""Statements of pages that run or wait at a time: they hold the threads that pages are drawn on."""
 BARS, SERIES = 40, 8
 _SLOTS = threading.BoundedSemaphore(AT_ONCE)
 _NUMBER = re.compile(r"(U?Int|Float|Decimal|BFloat)\d*")
