@@ -61,11 +61,13 @@ class Engine:
         """The answer, from when its first piece is there, for as long as it lasts. Leaving early ends the statement."""
         workers = await asyncio.to_thread(self._workers)
         # A turn first: so many texts are checked at once as statements are run.
-        async with workers.turn(principal.name):
+        async with workers.turn(principal.id):
             statement = await asyncio.to_thread(self._checked, principal, question)
             request = self._request(question, statement)
             async with (
-                workers.lent(principal.may(Action.see_audit), None if statement.of_schema else statement.tables) as worker,
+                workers.lent(
+                    principal.may(Action.see_audit), None if statement.of_schema else statement.tables
+                ) as worker,
                 contextlib.aclosing(worker.ask(request)) as frames,
             ):
                 name = await _format(frames)
