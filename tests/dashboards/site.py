@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 import yaml
+from starlette.types import ASGIApp
 
 from alerts import journal
 from alerts.journal import Run
@@ -184,9 +185,15 @@ def token_of(people: AccessStore, name: str, scopes: Iterable[str] = tuple(Scope
 
 @contextlib.contextmanager
 def serving(store: Store, access: AccessSettings) -> Iterator[str]:
+    with running(build_app(store, DashboardSettings(version="9", access=access))) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def running(app: ASGIApp) -> Iterator[str]:
+    """An application, served from a thread as the server process serves it."""
     listener = listen("127.0.0.1", 0)
-    app = build_app(store, DashboardSettings(version="9", access=access))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", proxy_headers=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     until = time.monotonic() + 60

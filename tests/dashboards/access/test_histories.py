@@ -4,11 +4,11 @@ credential that there ever was, what may it do? Reckoned here from the words of 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,7 +23,6 @@ from dashboards.access.settings import AccessSettings, Oidc
 from dashboards.access.store import _METADATA, AccessStore, connect
 from dashboards.access.tokens import create_token, revoke_token
 from tests.dashboards.access.postgres import Cluster
-from tests.stores import fresh_store
 from warehouse.store import Store
 
 ISSUER, GONE = "https://login.example.org", "https://was.example.org"
@@ -191,7 +190,7 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
             ) and all(may(one.roles, one.tenants, Action.see, tenant) for tenant in tenants)
             ask = (self.servers[at].access, ROOT, self.now, "t", lasts, who[1], roles, tenants, scopes, who[0])
             if not fits or one.disabled:
-                with pytest.raises(AccessError, match="more than its owner|owner is disabled"):
+                with pytest.raises(AccessError, match=r"more than its owner|owner is disabled"):
                     create_token(*ask)
             else:
                 token, text = create_token(*ask)
@@ -239,19 +238,16 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
     return Histories
 
 
-@pytest.fixture(scope="module")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with fresh_store(tmp_path_factory.mktemp("warehouse") / "store") as store:
-        yield store
+NO_WAREHOUSE = cast("Store", None)
+"""It holds the audit alone, which is another test's: writing it would be most of the time."""
 
 
 @pytest.mark.parametrize(("database", "examples"), [("sqlite", 20), ("postgresql", 6)])
 @pytest.mark.usefixtures("quick_hashes")
 def test_what_a_credential_may_is_what_it_and_its_owner_may_now(
-    request: pytest.FixtureRequest, warehouse: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str,
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str,
     examples: int,
 ) -> None:  # fmt: skip
-    # The audit is another test's: writing it would be most of the time.
     monkeypatch.setattr(AccessStore, "record", lambda *_: None)
     if database == "sqlite":
         address, password_file = f"sqlite:///{tmp_path / 'access.sqlite'}", None
@@ -259,10 +255,10 @@ def test_what_a_credential_may_is_what_it_and_its_owner_may_now(
         cluster: Cluster = request.getfixturevalue("postgres")
         address, password_file = cluster.database(), cluster.password_file
     run_state_machine_as_test(
-        histories(lambda: connect(address, password_file, warehouse)),
+        histories(lambda: connect(address, password_file, NO_WAREHOUSE)),
         settings=settings(
             max_examples=examples, stateful_step_count=30, deadline=None,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture],
+            suppress_health_check=list(HealthCheck),
         ),
     )  # fmt: skip
 

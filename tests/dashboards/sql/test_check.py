@@ -28,6 +28,8 @@ MANY = f"SELECT number AS n, toString(number % 7) AS s FROM numbers({ROWS})"
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     with fresh_store(tmp_path_factory.mktemp("store")) as store:
+        store.command("CREATE TABLE access_tokens (id String, digest String) ENGINE = MergeTree ORDER BY id")
+        store.command("CREATE TABLE access_users AS access_tokens")
         store.command("INSERT INTO access_tokens (id, digest) VALUES ('secret-id', 'secret-digest')")
         store.command("INSERT INTO audit (at, actor, action) VALUES (now64(3), 'secret-actor', 'x')")
         yield Engine(store, Limits(seconds=2, rows=300_000, memory_bytes=300_000_000))
