@@ -12,7 +12,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import httpx
-import uvicorn
 import yaml
 
 from alerts import journal
@@ -35,6 +34,8 @@ from dashboards.access.settings import AccessSettings
 from dashboards.access.tokens import create_token
 from dashboards.access.users import add_user
 from dashboards.app import DashboardSettings, build_app
+from gpuledger.http.limits import HttpLimits
+from gpuledger.http.server import Server
 from gpuledger.serve import listen, url_of
 from tests.stores import fresh_store
 from warehouse.store import Store
@@ -177,7 +178,7 @@ def site(folder: Path, access: AccessSettings | None = None) -> Iterator[Site]:
 def serving(store: Store, access: AccessSettings) -> Iterator[str]:
     listener = listen("127.0.0.1", 0)
     app = build_app(store, DashboardSettings(version="9", access=access))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    server = Server(app, HttpLimits())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     until = time.monotonic() + 60
