@@ -16,7 +16,7 @@ from pathlib import Path
 import dash_ag_grid
 import dash_mantine_components
 from dash import Dash
-from dash.exceptions import PreventUpdate
+from dash.exceptions import DependencyException, PreventUpdate
 from fastapi import FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,7 +25,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from dashboards import frame, metrics, opencost_api, shell
 from dashboards.access import sign_in
 from dashboards.access.doorkeeper import Doorkeeper
-from dashboards.access.gate import Gate
+from dashboards.access.gate import Gate, problem
 from dashboards.access.opening import open_access
 from dashboards.access.roles import Action
 from dashboards.access.scope import Stores
@@ -138,6 +138,9 @@ class Failures:
             await self._app(scope, receive, send)
         except PreventUpdate:
             raise
+        except DependencyException:
+            # A script of a library that there is not.
+            await problem(404, "Not Found")(scope, receive, send)
         except Exception:
             log.exception("%s %s failed", scope.get("method", ""), scope.get("path", ""))
             raise

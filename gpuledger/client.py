@@ -21,6 +21,7 @@ from dashboards.api import documents
 from dashboards.api.app import PREFIX
 from dashboards.api.paging import MOST_ROWS
 from warehouse.errors import LedgerError
+from warehouse.private_files import users_file
 
 Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 60.0
@@ -364,7 +365,7 @@ class Client:
                 if answer.status_code != 200:
                     answer.read()
                     raise self._refused(answer)
-                with out.open("wb") as file:
+                with open(out, "wb", opener=users_file) as file:
                     for part in answer.iter_bytes():
                         file.write(part)
         except httpx.HTTPError as error:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from warehouse.errors import StoreError, StoreHeldError
+from warehouse.private_files import private_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -432,7 +433,7 @@ def identifier(name: str) -> str:
 def _hold(path: Path) -> Any:
     """Takes the lock of an embedded store and writes our name into it."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        private_folder(path)
         file = (path / "holder").open("a+", encoding="utf-8")
     except OSError as error:
         raise StoreError(str(path), f"cannot be opened ({error.strerror})", "Choose another --store") from error

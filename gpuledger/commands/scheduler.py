@@ -21,6 +21,7 @@ import typer
 from gpuledger import options
 from gpuledger.output import console, plain, print_json, print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
     from collectors.readings import Row
@@ -248,7 +249,7 @@ def _document(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = parse_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise LedgerError(str(path), f"is neither JSON nor YAML ({error})") from error
     if not isinstance(found, dict):

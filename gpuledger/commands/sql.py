@@ -12,6 +12,7 @@ import typer
 from gpuledger import options, remote
 from gpuledger.output import print_rows
 from warehouse.errors import LedgerError
+from warehouse.private_files import users_file
 from warehouse.store import EmbeddedStore, migrate, open_store
 
 if TYPE_CHECKING:
@@ -117,6 +118,6 @@ def _write(pieces: Iterator[bytes], out: Path | None) -> None:
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
         return
-    with out.open("wb") as file:
+    with open(out, "wb", opener=users_file) as file:
         for piece in pieces:
             file.write(piece)

@@ -12,7 +12,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import httpx
-import uvicorn
 import yaml
 from starlette.types import ASGIApp
 
@@ -38,6 +37,8 @@ from dashboards.access.settings import AccessSettings
 from dashboards.access.store import AccessStore
 from dashboards.access.tokens import create_token
 from dashboards.app import DashboardSettings, build_app
+from gpuledger.http.limits import HttpLimits
+from gpuledger.http.server import Server
 from gpuledger.serve import listen, url_of
 from tests.stores import fresh_store
 from warehouse.store import Store
@@ -193,7 +194,7 @@ def serving(store: Store, access: AccessSettings) -> Iterator[str]:
 def running(app: ASGIApp) -> Iterator[str]:
     """An application, served from a thread as the server process serves it."""
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", proxy_headers=False))
+    server = Server(app, HttpLimits())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     until = time.monotonic() + 60
