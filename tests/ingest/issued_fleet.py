@@ -127,13 +127,12 @@ def device(name: str, node: str, ts: datetime, **more: Any) -> Row:
 
 @dataclass(frozen=True)
 class Forged:
-    """Rows that somebody pushes. moves: whether they would change October if they were simply stored."""
+    """Rows that somebody pushes."""
 
     what: str
     token: str
     record: str
     rows: list[Row]
-    moves: bool = True
 
 
 LONG_AGO, MID_OCTOBER, LIVE = at("2001-01-01 00:00"), at("2026-10-05 12:00"), NOW - timedelta(hours=3)
@@ -150,10 +149,8 @@ def _devices() -> Iterator[Forged]:
     cheap = {"model": "CHEAP"}
     for who, token in (("an agent", AGENT), ("the watch", WATCH), ("anybody", ANYBODY)):
         for ts in (LONG_AGO, at("2026-09-20 00:00"), MID_OCTOBER):
-            yield Forged(f"{who} makes a foreign device cheap", token, "devices", [device("g2", "n2", ts, **cheap)],
-                         ts > LONG_AGO)  # fmt: skip
-            yield Forged(f"{who} moves a foreign device to n1", token, "devices", [device("g2", "n1", ts, **cheap)],
-                         ts > LONG_AGO)  # fmt: skip
+            yield Forged(f"{who} makes a foreign device cheap", token, "devices", [device("g2", "n2", ts, **cheap)])
+            yield Forged(f"{who} moves a foreign device to n1", token, "devices", [device("g2", "n1", ts, **cheap)])
         yield Forged(f"{who} has its own device away", token, "devices",
                      [device("g1", "n1", MID_OCTOBER, state="unavailable")])  # fmt: skip
         yield Forged(f"{who} moves its own device to another pool", token, "devices",
@@ -173,8 +170,12 @@ def _events() -> Iterator[Forged]:
         yield Forged(f"another job is {what} early", WATCH, "events", [event("other", what, back)])
     yield Forged("a job goes over to another tenant", WATCH, "events",
                  [event("whole", "resized", back, tenant="phys", node="n1", device_id="g1")])  # fmt: skip
-    yield Forged("a job starts again under another tenant", WATCH, "events",
-                 [event("whole", "started", at("2026-10-05 00:00"), tenant="aaa", node="n1", device_id="g1")])  # fmt: skip
+    yield Forged(
+        "a job starts again under another tenant",
+        WATCH,
+        "events",
+        [event("whole", "started", MID_OCTOBER, tenant="aaa", node="n1", device_id="g1")],
+    )
     yield Forged("another tenant is charged", WATCH, "events",
                  [event("made-up", "started", at("2026-10-15 00:00"), tenant="phys", node="n1", device_id="g1"),
                   event("made-up", "finished", at("2026-10-16 00:00"))])  # fmt: skip
@@ -182,7 +183,7 @@ def _events() -> Iterator[Forged]:
                  [event("older", "started", at("2026-09-15 00:00"), tenant="phys", node="n2", device_id="g2"),
                   event("older", "finished", at("2026-10-06 00:00"))])  # fmt: skip
     yield Forged("a suspended job is resumed", ANYBODY, "events",
-                 [event("whole", "resumed", at("2026-10-12 00:00"), node="n1", device_id="g1")], False)  # fmt: skip
+                 [event("whole", "resumed", at("2026-10-12 00:00"), node="n1", device_id="g1")])  # fmt: skip
     yield Forged("a job of another cluster ends", ANYBODY, "events", [event("x", "finished", back, cluster="c2")])
     yield Forged("a job is submitted again", WATCH, "events",
                  [event("blank", "submitted", at("2026-10-14 00:00"), tenant="aaa")])  # fmt: skip
@@ -200,8 +201,10 @@ def _events() -> Iterator[Forged]:
                  [event("new", "started", LIVE, tenant="aaa", node="n5", device_id="g6")])  # fmt: skip
     yield Forged("somebody comes to a device that was assumed", WATCH, "events",
                  [event("newer", "started", LIVE, tenant="aaa", node="n8", device_id="g10")])  # fmt: skip
-    yield Forged("a part says that it is all", WATCH, "events",
-                 [event("greedy", "started", LIVE, tenant="aaa", node="n9", device_id="m1", partition_id="p2", units=5)])  # fmt: skip
+    greedy = {"tenant": "aaa", "node": "n9", "device_id": "m1", "partition_id": "p2", "units": 5}
+    yield Forged(
+        "a part says that it is more than is left", WATCH, "events", [event("greedy", "started", LIVE, **greedy)]
+    )
 
 
 def _samples() -> Iterator[Forged]:
@@ -225,12 +228,12 @@ def _samples() -> Iterator[Forged]:
 def _others() -> Iterator[Forged]:
     level = {"ts": MID_OCTOBER, "interval_seconds": 60.0, "cluster": "c1", "service": "chat", "metric": "errors_total",
              "value": 9.0, "tenant": "chem"}  # fmt: skip
-    yield Forged("a service was worse", OTHER_AGENT, "service_levels", [level], False)
+    yield Forged("a service was worse", OTHER_AGENT, "service_levels", [level])
     metric = {"ts": MID_OCTOBER, "interval_seconds": 60.0, "cluster": "c1", "node": "n2", "device_id": "g2",
               "metric": "sm_clock_hertz", "state": "ok", "value": 1.0}  # fmt: skip
-    yield Forged("a foreign device was slower", AGENT, "metrics", [metric], False)
+    yield Forged("a foreign device was slower", AGENT, "metrics", [metric])
     finding = {"ts": MID_OCTOBER, "cluster": "c1", "node": "n2", "finding": "xid", "severity": "critical"}
-    yield Forged("a foreign node was broken", AGENT, "findings", [finding], False)
+    yield Forged("a foreign node was broken", AGENT, "findings", [finding])
 
 
 def honest() -> Iterable[Forged]:
@@ -240,9 +243,8 @@ def honest() -> Iterable[Forged]:
     yield Forged("", AGENT, "devices", [device("g1", "n1", LIVE)])
     yield Forged("", AGENT, "devices", [device("g1c", "n1", LIVE)])
     yield Forged("", ANYBODY, "samples", [sample("g3", "n3", LIVE, "lively")])
-    yield Forged("", OTHER_AGENT, "service_levels", [
-        {"ts": LIVE, "interval_seconds": 60.0, "cluster": "c1", "service": "chat", "metric": "errors_total", "value": 1.0}
-    ])  # fmt: skip
+    level = {"ts": LIVE, "interval_seconds": 60.0, "cluster": "c1", "service": "chat", "metric": "errors_total"}
+    yield Forged("", OTHER_AGENT, "service_levels", [{**level, "value": 1.0}])
     run = event("today", "started", LIVE, tenant="chem", node="n2", device_id="g2", gpus=1.0)
     yield Forged("", WATCH, "events", [event("today", "submitted", LIVE - timedelta(minutes=1), tenant="chem"), run])
     yield Forged("", WATCH, "events", [event("today", "finished", LIVE + timedelta(hours=1))])
