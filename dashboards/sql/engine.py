@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -16,7 +16,8 @@ from dashboards.sql.check import check_text, check_tree
 from dashboards.sql.errors import BAD_ARGUMENTS, SYNTAX_ERROR, UNKNOWN_FORMAT, SqlError, of_engine
 from dashboards.sql.limits import Limits, set_clause, settings_of
 from dashboards.sql.native import for_protocol
-from warehouse.store import EmbeddedStore, Store, identifier
+from dashboards.sql.server_engine import ServerEngine, asked_sync, checked_by
+from warehouse.store import ServerStore, Store, identifier
 
 if TYPE_CHECKING:
     from chdb.state.sqlitelike import Connection
@@ -36,27 +37,29 @@ class Question:
 
 
 class Engine:
-    """Asks the store's engine what a principal may ask.
-
-    Errors: SqlError if the store is a server: that is asked directly, with its own roles and row policies.
-    """
+    """Asks the store's engine what a principal may ask; a ClickHouse server as an account of people's SQL."""
 
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store, self.limits, self.database = store, limits, store.database
         self._catalogue = Catalogue(store)
+        self._server = ServerEngine(store, limits) if type(store) is ServerStore else None
 
     @contextlib.contextmanager
     def asked(self, principal: Principal, question: Question) -> Iterator[tuple[str, Iterator[bytes]]]:
         """The format and the pieces of the answer, for as long as it lasts. Leaving early ends the statement."""
-        if not isinstance(self._store, EmbeddedStore):
-            what = "the store is a ClickHouse server, which answers SQL itself"
-            raise SqlError(BAD_ARGUMENTS, what, "Ask it at its own address (docs/sql.md)")
         if len(question.text.encode()) > self.limits.text_bytes:
             raise SqlError(SYNTAX_ERROR, f"a statement of more than {self.limits.text_bytes} bytes")
         allowed = self._catalogue.allowed(principal)
         asked = question.settings or {}
+        if self._server is not None:
+            server = self._server
+            statement = _statement(lambda *how: checked_by(server, principal, *how), question, allowed)
+            params = statement.params
+            with asked_sync(server, principal, statement.text, statement.format, asked, params, question.mark) as pieces:
+                yield statement.format, pieces
+            return
         with _connection(self._store, settings_of(asked, self.limits, True), allowed) as connection:
-            statement = _statement(connection, question, allowed)
+            statement = _statement(lambda *how: _run(connection, *how), question, allowed)
         settings = settings_of(asked, self.limits, not statement.streams)
         with _connection(self._store, settings, allowed) as connection:
             version = _protocol(asked) if statement.format.lower() == "native" else 0
@@ -70,7 +73,10 @@ class Engine:
                 yield statement.format, for_protocol(document, version)
 
     def end(self, mark: str) -> None:
-        """Ends the statements whose text has the mark in it."""
+        """Ends the statements whose text has the mark in it, or which a server knows by it."""
+        if self._server is not None:
+            self._server.end(mark)
+            return
         with self._store.another() as own:
             own.command(
                 "KILL QUERY WHERE position(query, {mark:String}) > 0 AND query NOT LIKE 'KILL%' ASYNC", {"mark": mark}
@@ -93,13 +99,16 @@ class _Statement:
     streams: bool
 
 
-def _statement(connection: Connection, question: Question, allowed: Allowed) -> _Statement:
+Run = Callable[[str, str, Mapping[str, str]], bytes]
+
+
+def _statement(run: Run, question: Question, allowed: Allowed) -> _Statement:
     """The one statement of a text, in the engine's own words, if it may be run: what was checked is what is run."""
     source = f"unhex('{question.text.encode().hex()}')"
-    text = _run(connection, f"SELECT formatQuerySingleLine({source})", "RawBLOB").decode()
+    text = run(f"SELECT formatQuerySingleLine({source})", "RawBLOB", {}).decode()
     check_text(text)
     params = dict(question.params or {})
-    tree = _run(connection, f"EXPLAIN AST {text}", "TabSeparatedRaw", params).decode()
+    tree = run(f"EXPLAIN AST {text}", "TabSeparatedRaw", params).decode()
     lines = tree.split("\n")
     root = check_tree(lines, allowed)
     body, named = _without_format(text, lines)
