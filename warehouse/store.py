@@ -272,13 +272,17 @@ def _password() -> str:
         ) from error
 
 
+def _host(name: str) -> str:
+    return f"[{name}]" if ":" in name else name
+
+
 def database_of(url: str) -> str:
     """The database that the URL of a ClickHouse server names."""
     return urlsplit(url).path.strip("/") or DATABASE
 
 
 class ServerStore(Store):
-    """A ClickHouse server over HTTP."""
+    """A ClickHouse server over HTTP. user: who asks it.   http_url: where."""
 
     def __init__(self, url: str, database: str = "") -> None:
         import clickhouse_connect
@@ -293,6 +297,8 @@ class ServerStore(Store):
             "secure": parts.scheme == "clickhouses",
         }
         self._full_url = url
+        self.user = str(connect["username"])
+        self.http_url = f"{'https' if connect['secure'] else 'http'}://{_host(connect['host'])}:{connect['port']}/"
         with _store_errors(url):
             admin = clickhouse_connect.get_client(**connect)
             admin.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")

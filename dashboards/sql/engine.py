@@ -14,12 +14,13 @@ from dashboards.access.principal import Principal
 from dashboards.access.roles import Action
 from dashboards.sql import formats
 from dashboards.sql.allowed import Catalogue
-from dashboards.sql.errors import BAD_ARGUMENTS, ENDED, UNKNOWN_FORMAT, SqlError
+from dashboards.sql.errors import BAD_ARGUMENTS, ENDED, UNKNOWN_FORMAT, SqlError, disagreement
 from dashboards.sql.frames import Kind
 from dashboards.sql.limits import Limits, settings_of
+from dashboards.sql.server_engine import ServerEngine
 from dashboards.sql.statement import Statement, agreement_sql, checked
 from dashboards.sql.workers import Workers
-from warehouse.store import EmbeddedStore, Store
+from warehouse.store import EmbeddedStore, ServerStore, Store
 
 
 @dataclass(frozen=True)
@@ -37,28 +38,31 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """format: its name.   pieces: in that format, compressed as the question says.   seconds: in which they are there,
-    and to be read.
+    """format: its name.   pieces: in that format.   seconds: in which they are there, and to be read.
+    encoding: how the pieces are compressed; empty: not at all.
     """
 
     format: str
     pieces: AsyncIterator[bytes]
     seconds: float
+    encoding: str
 
 
 class Engine:
-    """Asks an embedded store what a principal may ask.
-
-    Errors: SqlError if the store is a server: that is asked directly, with its own roles and row policies.
-    """
+    """Asks the store's engine what a principal may ask; a ClickHouse server as an account of people's SQL."""
 
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store, self.limits, self.database = store, limits, store.database
         self._catalogue = Catalogue(store)
+        self._server = ServerEngine(store, limits) if type(store) is ServerStore else None
 
     @contextlib.asynccontextmanager
     async def ask(self, principal: Principal, question: Question) -> AsyncIterator[Answer]:
         """The answer, from when its first piece is there, for as long as it lasts. Leaving early ends the statement."""
+        if self._server is not None:
+            async with self._of_server(self._server, principal, question) as answer:
+                yield answer
+            return
         workers = await asyncio.to_thread(self._workers)
         # A turn first: so many texts are checked at once as statements are run.
         async with workers.turn(principal.id):
@@ -71,7 +75,7 @@ class Engine:
                 contextlib.aclosing(worker.ask(request)) as frames,
             ):
                 name = await _format(frames)
-                yield Answer(name, (piece async for _, piece in frames), worker.seconds_left())
+                yield Answer(name, (piece async for _, piece in frames), worker.seconds_left(), question.encoding)
 
     @contextlib.contextmanager
     def asked(self, principal: Principal, question: Question) -> Iterator[tuple[str, Iterator[bytes]]]:
@@ -84,11 +88,20 @@ class Engine:
             finally:
                 runner.run(asking.__aexit__(None, None, None))
 
+    @contextlib.asynccontextmanager
+    async def _of_server(self, server: ServerEngine, principal: Principal, question: Question) -> AsyncIterator[Answer]:
+        statement = await asyncio.to_thread(self._checked, principal, question)
+        name, settings = _format_of(statement, question), question.settings or {}
+        agreement = agreement_sql(question.text, statement)
+        if (await server.answer(principal, agreement, "TabSeparated", {})).strip() != b"1":
+            raise disagreement()
+        async with server.ask(principal, statement.text, name, settings, question.params or {}) as pieces:
+            yield Answer(name, pieces, self.limits.seconds, "")
+
     def _workers(self) -> Workers:
         store = self._store
         if not isinstance(store, EmbeddedStore):
-            what = "the store is a ClickHouse server, which answers SQL itself"
-            raise SqlError(BAD_ARGUMENTS, what, "Ask it at its own address (docs/sql.md)")
+            raise SqlError(BAD_ARGUMENTS, "another server holds this store", "Ask it at its own address (docs/sql.md)")
         return store.beside(Workers, lambda: Workers(store, self.limits.at_once, self.limits.waiting_seconds))
 
     def _checked(self, principal: Principal, question: Question) -> Statement:
@@ -97,9 +110,7 @@ class Engine:
     def _request(self, question: Question, statement: Statement) -> dict[str, Any]:
         """What a worker is asked."""
         asked = question.settings or {}
-        name = statement.format or question.format
-        if not formats.known(name):
-            raise SqlError(UNKNOWN_FORMAT, f"the format {name[:60]!r} is not known here", "Try JSON, CSV or Parquet")
+        name = _format_of(statement, question)
         streams = statement.rows and not statement.totals and formats.streams(name)
         return {
             "text": statement.text,
@@ -112,6 +123,13 @@ class Engine:
             "params": dict(question.params or {}),
             "settings": settings_of(asked, self.limits, not streams),
         }
+
+
+def _format_of(statement: Statement, question: Question) -> str:
+    name = statement.format or question.format
+    if not formats.known(name):
+        raise SqlError(UNKNOWN_FORMAT, f"the format {name[:60]!r} is not known here", "Try JSON, CSV or Parquet")
+    return name
 
 
 async def _format(frames: AsyncIterator[tuple[Kind, bytes]]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -47,7 +48,7 @@ def init(
         for _, name, text in migrations():
             console.print(f"-- {name}\n{text}", markup=False, soft_wrap=True)
         if accounts:
-            _print_accounts(database_of(store) if store else DATABASE, users, cluster)
+            _print_accounts(database_of(store) if urlsplit(store).scheme.startswith("clickhouse") else DATABASE, users, cluster)
         return
     with open_store(store) as opened:
         applied = migrate(opened)
