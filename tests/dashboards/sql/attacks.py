@@ -2,7 +2,7 @@
 
 `{secret}` stands for the path of a file that nobody may read, `{out}` for one that nobody may write. `plant` puts a
 canary into everything that is closed: none of CANARIES may come back, in an answer or in an error. Where a statement
-only asks whether something is there, it says so with `concat('leak', 'ed')`.
+only asks whether something is there, it says so with `concat('leak', lower(materialize('ED')))`, which the engine does not compute while it explains.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ READS = (
     "(SELECT any(digest) FROM access_tokens)",
     "(SELECT any(password) FROM gpuledger.access_users)",
     "(SELECT any(actor) FROM `audit`)",
-    "(SELECT any(text) FROM \"saved_queries\" FINAL)",
+    '(SELECT any(text) FROM "saved_queries" FINAL)',
     "(SELECT any(line) FROM file('{secret}', 'LineAsString', 'line String'))",
     "(SELECT any(password) FROM merge('gpuledger', '^access_users$'))",
     "arrayMap(file, ['{secret}'])[1]",
-    "if('root' IN access_users, concat('leak', 'ed'), '')",
+    "if('root' IN access_users, concat('leak', lower(materialize('ED'))), '')",
     "(WITH t AS (SELECT * FROM access_users) SELECT any(password) FROM t)",
     "joinGet('gpuledger.access_users', 'password', 'root')",
-    "if(inIgnoreSet('path', system.server_settings), concat('leak', 'ed'), concat('leak', 'ed'))",
+    "if(inIgnoreSet('path', system.server_settings), concat('leak', lower(materialize('ED'))), concat('leak', lower(materialize('ED'))))",
 )
 """Each reads something closed, where an expression may stand."""
 PLACES = (
@@ -344,7 +344,7 @@ FUNCTIONS = tuple(
         "naiveBayesClassifier('x', 'y')", "regionToName(1)", "dictHas('x', 1)", "dictGetOrNull('a', 'b', 1)",
         "dictGetString('gpuledger.access_users', 'password', 'root')", "DICTGET('a', 'b', 1)", "dictIsIn('a', 1, 2)",
         "joinGetOrNull('gpuledger.access_users', 'password', 'root')", "JOINGET('gpuledger.access_users', 'x', 1)",
-        "if(hasColumnInTable('gpuledger', 'access_users', 'password'), concat('leak', 'ed'), '')",
+        "if(hasColumnInTable('gpuledger', 'access_users', 'password'), concat('leak', lower(materialize('ED'))), '')",
         "hasColumnInTable('127.0.0.1', 'gpuledger', 'access_users', 'password')", "getMacro('x')", "getMACRO('x')",
         "getServerPort('tcp_port')", "getClientHTTPHeader('Authorization')", "getOSKernelVersion()", "tcpPort()",
         "FQDN()", "fullHostName()", "serverUUID()", "buildId()", "showCertificate()", "filesystemAvailable()",
@@ -357,23 +357,23 @@ FUNCTIONS = tuple(
         "transactionID()", "shardNum()", "structureToProtobufSchema('a String')", "generateRandomStructure()",
         "timeSeriesStoreTags(1, [])", "kqlParameterCast('x')", "encrypt('aes-128-ecb', 'a', 'b')",
         "__getScalar('x')", "__actionName('x', 'y')", "__scalarSubqueryResult(1)", "__applyFilter('x', 1)",
-        "if('root' NOT IN access_users, '', concat('leak', 'ed'))",
-        "if('root' GLOBAL IN access_users, concat('leak', 'ed'), '')",
-        "if(in('root', access_users), concat('leak', 'ed'), '')",
-        "if(IN('root', (access_users)), concat('leak', 'ed'), '')",
-        "if(globalIn('root', gpuledger.access_users), concat('leak', 'ed'), '')",
-        "if(notIn('root', `access_users`), '', concat('leak', 'ed'))",
-        "if(nullIn('root', \"access_users\"), concat('leak', 'ed'), '')",
-        "if(inIgnoreSet('root', access_users), concat('leak', 'ed'), concat('leak', 'ed'))",
-        "if(('root', 'canary-password') IN (gpuledger.access_users), concat('leak', 'ed'), '')",
-        "if('root' IN (access_users AS x), concat('leak', 'ed'), '')",
-        "if('root' IN ((access_users)), concat('leak', 'ed'), '')",
+        "if('root' NOT IN access_users, '', concat('leak', lower(materialize('ED'))))",
+        "if('root' GLOBAL IN access_users, concat('leak', lower(materialize('ED'))), '')",
+        "if(in('root', access_users), concat('leak', lower(materialize('ED'))), '')",
+        "if(IN('root', (access_users)), concat('leak', lower(materialize('ED'))), '')",
+        "if(globalIn('root', gpuledger.access_users), concat('leak', lower(materialize('ED'))), '')",
+        "if(notIn('root', `access_users`), '', concat('leak', lower(materialize('ED'))))",
+        "if(nullIn('root', \"access_users\"), concat('leak', lower(materialize('ED'))), '')",
+        "if(inIgnoreSet('root', access_users), concat('leak', lower(materialize('ED'))), concat('leak', lower(materialize('ED'))))",
+        "if(('root', 'canary-password') IN (gpuledger.access_users), concat('leak', lower(materialize('ED'))), '')",
+        "if('root' IN (access_users AS x), concat('leak', lower(materialize('ED'))), '')",
+        "if('root' IN ((access_users)), concat('leak', lower(materialize('ED'))), '')",
         "if(('gpuledger', 'x') IN system.macros, 1, 2)", "inIgnoreSet(1, system.macros)", "1 IN system.processes",
         "1 IN SYSTEM.MACROS", "1 IN `system`.`macros`", "1 IN (system.macros AS x)", "1 IN default.x",
-        "if('access_users' IN (SELECT name FROM system.tables), concat('leak', 'ed'), '')",
-        "if('access_users' IN (SELECT table FROM system.columns), concat('leak', 'ed'), '')",
-        "if('saved_queries' IN (SELECT table_name FROM information_schema.tables), concat('leak', 'ed'), '')",
-        "if('audit' IN (SELECT TABLE_NAME FROM INFORMATION_SCHEMA.COLUMNS), concat('leak', 'ed'), '')",
+        "if('access_users' IN (SELECT name FROM system.tables), concat('leak', lower(materialize('ED'))), '')",
+        "if('access_users' IN (SELECT table FROM system.columns), concat('leak', lower(materialize('ED'))), '')",
+        "if('saved_queries' IN (SELECT table_name FROM information_schema.tables), concat('leak', lower(materialize('ED'))), '')",
+        "if('audit' IN (SELECT TABLE_NAME FROM INFORMATION_SCHEMA.COLUMNS), concat('leak', lower(materialize('ED'))), '')",
         "'access_users' IN system.tables", "arrayMap(`file`, ['{secret}'])", "arrayMap(FILE, ['{secret}'])",
         "arrayMap((file), ['{secret}'])", "arrayMap(file AS f, ['{secret}'])", "arrayFilter(sleep, [1])",
         "arrayExists(file, ['{secret}'])", "arrayFirst(file, ['{secret}'])", "arraySort(file, ['{secret}'])",
@@ -492,10 +492,10 @@ SHOWS = (
     "SELECT t.* FROM system.tables AS t JOIN system.columns AS c ON t.name = c.table",
     "SELECT tables.name, * FROM system.tables",
     "SELECT * FROM system.settings WHERE name LIKE 'additional%'",
-    "SELECT 1 FROM system.tables WHERE throwIf(name = 'access_users', concat('leak', 'ed'))",
-    "SELECT 1 FROM system.columns WHERE throwIf(table = 'access_users', concat('leak', 'ed'))",
-    "SELECT 1 FROM system.`tables` AS x WHERE throwIf(x.name = 'saved_queries', concat('leak', 'ed'))",
-    "WITH tables AS (SELECT 1) SELECT 1 FROM system.tables WHERE throwIf(name = 'audit', concat('leak', 'ed'))",
+    "SELECT concat('leak', lower(materialize('ED'))) FROM system.tables WHERE name = 'access_users'",
+    "SELECT concat('leak', lower(materialize('ED'))) FROM system.columns WHERE table = 'access_users'",
+    "SELECT concat('leak', lower(materialize('ED'))) FROM system.`tables` AS x WHERE x.name = 'saved_queries'",
+    "WITH tables AS (SELECT 1) SELECT concat('leak', lower(materialize('ED'))) FROM system.tables WHERE name = 'audit'",
 )
 NAMES = (
     "WITH access_users AS (SELECT 1 AS x) SELECT * FROM access_users",
@@ -538,7 +538,7 @@ NAMES = (
     "SELECT `a\nTableIdentifier v_charges` FROM access_tokens",
     "SELECT 1 AS `a`` FROM access_users --`",
     "SELECT 1 AS `a\\` FROM access_users --`",
-    "SELECT 1 AS \"a\"\" FROM access_users --\"",
+    'SELECT 1 AS "a"" FROM access_users --"',
     "SELECT 1 AS `access_users`, * FROM `access_users`",
     "SELECT access_users.password FROM v_charges",
     "SELECT gpuledger.access_users.password FROM v_charges",

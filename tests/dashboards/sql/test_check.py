@@ -214,7 +214,9 @@ def test_an_attack_is_refused_with_a_reason(engine: Engine, text: str, tmp_path:
 def test_no_row_of_a_closed_table_is_there_even_where_the_check_lets_a_statement_through(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboards.sql.engine.checked", lambda text, allowed: Statement(text, "", True, False, frozenset(), text))
+    monkeypatch.setattr(
+        "dashboards.sql.engine.checked", lambda text, allowed: Statement(text, "", True, False, frozenset(), text)
+    )
     assert ask(engine, "SELECT * FROM access_tokens") == b""
     with pytest.raises(SqlError, match=r"readonly|not supported"):
         ask(engine, "INSERT INTO access_tokens (id) SELECT 'x'")
