@@ -158,10 +158,12 @@ class Printer:
             raise SqlError(ACCESS_DENIED, f"the function {name} is not allowed here", "Give a column another name")
 
     def _may_be_table(self, node: exp.Expression) -> None:
-        """Notes a table that stands alone behind IN."""
+        """Judges what stands behind IN: a name in front of a dot is a database there, whichever the engine has."""
         bare = _bare(node)
         if isinstance(bare, Path):
             names = [one.this for one in bare.expressions]
+            if len(names) > 1:
+                self._check_table(names[1], names[0])
             if len(names) == 1 or names[0] == self._allowed.database:
                 self.tables |= {names[-1]} & self._allowed.tables
 

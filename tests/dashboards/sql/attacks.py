@@ -369,7 +369,7 @@ FUNCTIONS = tuple(
         "if('root' IN (access_users AS x), concat('leak', lower(materialize('ED'))), '')",
         "if('root' IN ((access_users)), concat('leak', lower(materialize('ED'))), '')",
         "if(('gpuledger', 'x') IN system.macros, 1, 2)", "inIgnoreSet(1, system.macros)", "1 IN system.processes",
-        "1 IN SYSTEM.MACROS", "1 IN `system`.`macros`", "1 IN (system.macros AS x)", "1 IN default.x",
+        "1 IN SYSTEM.MACROS", "1 IN `system`.`macros`", "1 IN (system.macros AS x)", "1 IN default.x", "1 IN other.x", "in(1, other.x)", "1 IN ((other.x))", "1 IN (other.x AS y)",
         "if('access_users' IN (SELECT name FROM system.tables), concat('leak', lower(materialize('ED'))), '')",
         "if('access_users' IN (SELECT table FROM system.columns), concat('leak', lower(materialize('ED'))), '')",
         "if('saved_queries' IN (SELECT table_name FROM information_schema.tables), concat('leak', lower(materialize('ED'))), '')",

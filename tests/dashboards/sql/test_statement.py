@@ -107,6 +107,14 @@ def test_nearly_all_attacks_are_refused_before_the_engine_sees_them(ground: Grou
     assert len(let_through) < len(ATTACKS) / 50, let_through
 
 
+@pytest.mark.parametrize("text", ["SELECT 1 IN other.x", "SELECT in(1, other.x)", "SELECT 1 GLOBAL NOT IN ((other.x))"])
+def test_behind_in_no_database_is_named_but_the_store_s_own(ground: Ground, text: str) -> None:
+    with pytest.raises(SqlError, match=r"other\.x is not for you"):
+        checked(text, ground.allowed)
+    assert checked("SELECT other.x FROM t AS other", ground.allowed)
+    assert checked(text.replace("other.x", "gpuledger.v_charges"), ground.allowed).tables == {"v_charges"}
+
+
 def test_without_the_check_the_attacks_would_reach_what_is_closed(ground: Ground) -> None:
     """The canaries sing: an attack that finds nothing is no proof otherwise."""
     reads = [attacks.filled(f"SELECT {read}", ground.secret, ground.out) for read in attacks.READS]
