@@ -8,6 +8,7 @@ differ in case alone and in what they do. Last read through: 26.9.2.1.
 
 from __future__ import annotations
 
+# ruff: noqa: SIM905
 AGGREGATES = frozenset(
     """
     analysisofvariance anova any any_respect_nulls any_value any_value_respect_nulls anyheavy anylast
@@ -311,4 +312,20 @@ HIGHER_ORDER = frozenset(
     """.split()
 )
 """Those that take a function: a lambda, or the bare name of another one."""
-COMBINATORS = ('simplestate', 'ordefault', 'distinct', 'resample', 'foreach', 'argmax', 'argmin', 'ornull', 'array', 'merge', 'state', 'tuple', 'null', 'map', 'if')
+COMBINATORS = (
+    "simplestate",
+    "ordefault",
+    "distinct",
+    "resample",
+    "foreach",
+    "argmax",
+    "argmin",
+    "ornull",
+    "array",
+    "merge",
+    "state",
+    "tuple",
+    "null",
+    "map",
+    "if",
+)

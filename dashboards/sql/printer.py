@@ -13,10 +13,9 @@ from sqlglot import exp
 
 from dashboards.sql import schema
 from dashboards.sql.allowed import TABLE_FUNCTIONS, TYPES, Allowed, allowed_aggregate, allowed_function
-from dashboards.sql.dialect import (
-    KEYWORDS,
-    NUMBER,
-    WORD,
+from dashboards.sql.errors import ACCESS_DENIED, SqlError
+from dashboards.sql.functions import HIGHER_ORDER, REFUSED
+from dashboards.sql.grammar.nodes import (
     Applied,
     Call,
     Explain,
@@ -31,8 +30,7 @@ from dashboards.sql.dialect import (
     TableCall,
     Type,
 )
-from dashboards.sql.errors import ACCESS_DENIED, SqlError
-from dashboards.sql.functions import HIGHER_ORDER, REFUSED
+from dashboards.sql.grammar.words import KEYWORDS, NUMBER, WORD
 from dashboards.sql.quote import name_literal, text_literal
 
 READ_VIEWS = "The views are in docs/sql.md"
@@ -157,13 +155,15 @@ class Printer:
         if name in self._allowed.closed:
             raise SqlError(ACCESS_DENIED, f"the table {name} is not for you to read", READ_VIEWS)
         if name.lower() in REFUSED:
-            raise SqlError(ACCESS_DENIED, f"the function {name} is not allowed here", "Name a column by its table's dot")
+            raise SqlError(ACCESS_DENIED, f"the function {name} is not allowed here", "Give a column another name")
 
     def _may_be_table(self, node: exp.Expression) -> None:
-        """Notes a table that stands alone behind IN."""
+        """Judges what stands behind IN: a name in front of a dot is a database there, whichever the engine has."""
         bare = _bare(node)
         if isinstance(bare, Path):
             names = [one.this for one in bare.expressions]
+            if len(names) > 1:
+                self._check_table(names[1], names[0])
             if len(names) == 1 or names[0] == self._allowed.database:
                 self.tables |= {names[-1]} & self._allowed.tables
 
@@ -267,7 +267,8 @@ class Printer:
         return " ".join(filter(None, (words, settings, self.print(node.expression))))
 
     def _show(self, node: exp.Expression) -> str:
-        kind, full, table = self._word(exp.Var(this=node.this)), bool(node.args.get("full")), node.args.get("table")
+        kind, full = self._word(exp.Var(this=node.this)), bool(node.args.get("full"))
+        table: exp.Expression = node.args.get("table") or exp.Table()
         database, rest = node.args.get("database"), node.args.get("rest")
         self.of_schema = True
         if self._answering:
@@ -287,7 +288,7 @@ class Printer:
             self._check_table(table.this.this, database.this if database else "")
             self._table(exp.Table(this=table.this, db=database))
             table = table.this
-        shown = [kind, "FROM" if kind.endswith("COLUMNS") else "", self._optional(table)]
+        shown = [kind, "FROM" if kind.endswith("COLUMNS") else "", self.print(table) if table.args else ""]
         shown += ["FROM", self.print(database)] if database else []
         return " ".join(filter(None, (*shown, self._optional(rest))))
 

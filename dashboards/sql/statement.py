@@ -6,15 +6,14 @@ that came is the same as of what was printed, so that a statement never runs as 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-
 from dashboards.sql.allowed import Allowed
-from dashboards.sql.dialect import Explain, Show, read, refuse_verb
 from dashboards.sql.errors import SYNTAX_ERROR, SqlError
+from dashboards.sql.grammar.nodes import Explain, Show
+from dashboards.sql.grammar.statements import read, refuse_verb
 from dashboards.sql.printer import Printer
 
 LONGEST = 262_144
@@ -43,7 +42,7 @@ class Statement:
 
 def checked(text: str, allowed: Allowed) -> Statement:
     """The one statement of a text, if it may be run. Errors: SqlError with the reason, in one line."""
-    refuse_verb(re.match(r"\s*(\w*)", text, re.A)[1].upper())  # before all else: an INSERT may bring data along
+    refuse_verb("".join(text.lstrip()[:20].upper().split(maxsplit=1)[:1]))  # first: an INSERT may bring data along
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:

@@ -19,8 +19,9 @@ from dashboards.access.principal import ANYBODY, Principal
 from dashboards.access.roles import Role
 from dashboards.sql import functions
 from dashboards.sql.allowed import SECRET, TYPES, Allowed, Catalogue, allowed_function
-from dashboards.sql.dialect import DEEPEST, MOST_TOKENS, read
 from dashboards.sql.errors import READONLY, SqlError
+from dashboards.sql.grammar.statements import read
+from dashboards.sql.grammar.words import DEEPEST, MOST_TOKENS
 from dashboards.sql.printer import RULES
 from dashboards.sql.statement import LONGEST, Statement, agreement_sql, checked
 from tests.conftest import REPO
@@ -31,7 +32,7 @@ from tests.stores import fresh_store
 from warehouse.store import Store, split_statements
 
 ANALYST = Principal("ann", frozenset({Role.analyst}))
-MANY = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @dataclass(frozen=True)
@@ -106,12 +107,23 @@ def test_nearly_all_attacks_are_refused_before_the_engine_sees_them(ground: Grou
     assert len(let_through) < len(ATTACKS) / 50, let_through
 
 
+@pytest.mark.parametrize("text", ["SELECT 1 IN other.x", "SELECT in(1, other.x)", "SELECT 1 GLOBAL NOT IN ((other.x))"])
+def test_behind_in_no_database_is_named_but_the_store_s_own(ground: Ground, text: str) -> None:
+    with pytest.raises(SqlError, match=r"other\.x is not for you"):
+        checked(text, ground.allowed)
+    assert checked("SELECT other.x FROM t AS other", ground.allowed)
+    assert checked(text.replace("other.x", "gpuledger.v_charges"), ground.allowed).tables == {"v_charges"}
+
+
 def test_without_the_check_the_attacks_would_reach_what_is_closed(ground: Ground) -> None:
     """The canaries sing: an attack that finds nothing is no proof otherwise."""
     reads = [attacks.filled(f"SELECT {read}", ground.secret, ground.out) for read in attacks.READS]
     found = [text for text in reads if any(one in ground.ask(text) for one in CANARIES)]
     assert len(found) >= 10, set(reads) - set(found)
     assert "canary-file" in ground.ask(f"SELECT * APPLY(file) FROM (SELECT '{ground.secret}' AS x)")
+
+
+QUOTED = re.compile(r"""('(?:[^'\\]|\\.|'')*'|"[^"]*"|`[^`]*`|\$\$.*?\$\$|--[^\n]*|/\*.*?\*/)""", re.S)
 
 
 def _swapped(text: str, number: int) -> str:
@@ -121,7 +133,12 @@ def _swapped(text: str, number: int) -> str:
 
 def _commented(text: str, number: int) -> str:
     gaps = ("/**/", " /* ' */ ", "\n", "\t", " -- x\n", "  ", "\r\n", "/*`*/")
-    return re.sub(r"(?<=\w) (?=\w)", lambda match: gaps[(match.start() + number) % len(gaps)], text)
+    return "".join(
+        part
+        if number_of_part % 2
+        else re.sub(r"(?<=\w) (?=\w)", lambda at: gaps[(at.start() + number) % len(gaps)], part)
+        for number_of_part, part in enumerate(QUOTED.split(text))
+    )
 
 
 def _wrapped(text: str, number: int) -> str:
@@ -167,9 +184,8 @@ def _same(ground: Ground, text: str, params: dict[str, str] = PARAMS) -> Stateme
     statement = checked(text, ground.allowed)
     assert ground.agrees(text, statement), statement.asked
     assert checked(statement.asked, ground.allowed) == statement
-    without_format = re.sub(r"\sFORMAT \w+;?\s*$", "", text, flags=re.I)
-    if "now()" not in text:
-        assert ground.ask(statement.text, params) == ground.ask(without_format, params)
+    answer = ground.ask(statement.text, params, statement.format or "TSVWithNamesAndTypes")
+    assert answer == ground.ask(text, params)
     return statement
 
 
@@ -177,6 +193,11 @@ def _same(ground: Ground, text: str, params: dict[str, str] = PARAMS) -> Stateme
 def test_what_analysts_write_answers_the_same_when_printed(ground: Ground, text: str) -> None:
     _same(ground, text)
     assert not ground.ask(checked(text, ground.allowed).text, PARAMS).startswith("error"), ground.ask(text, PARAMS)
+
+
+def _rows(answer: str) -> list[str]:
+    """Without their order, and an error as such: it tells the text."""
+    return ["error"] if answer.startswith("error") else sorted(answer.split("\n"))
 
 
 @MANY
@@ -191,9 +212,9 @@ def test_a_mutation_is_refused_or_answers_the_same_when_printed(
         return
     assert checked(statement.asked, ground.allowed).asked == statement.asked
     if statement.rows and ground.agrees(text, statement):
-        first = ground.ask(statement.text, PARAMS)
-        second = ground.ask(re.sub(r"\sFORMAT\s+\w+[;\s]*$", "", text, flags=re.I), PARAMS)
-        assert first == second or (first[:5] == second[:5] == "error")
+        first = ground.ask(statement.text, PARAMS, statement.format or "TSVWithNamesAndTypes")
+        second = ground.ask(text, PARAMS)
+        assert _rows(first) == _rows(second)
 
 
 @MANY
@@ -219,7 +240,7 @@ def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
             lambda parts: f"{parts[0]} {parts[1]} " + (f"(1, {parts[2]})" if "IN" in parts[1][-2:] else parts[2])
         ),
         inner.map(lambda one: f"({one})"),
-        inner.map(lambda one: f"-{one}"),
+        inner.map(lambda one: f"- {one}"),
         inner.map(lambda one: f"NOT {one}"),
         inner.map(lambda one: f"{one} IS NOT NULL"),
         inner.map(lambda one: f"toString({one})::String = 'x'"),
@@ -237,9 +258,10 @@ def _grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-expressions = st.recursive(columns, _grown, max_leaves=8)
+expressions = st.recursive(columns, _grown, max_leaves=5)
 endings = st.sampled_from(
-    ["", " ORDER BY a", " ORDER BY a DESC LIMIT 3", " LIMIT 1 BY c LIMIT 4", " QUALIFY row_number() OVER () < 5",
+    ["", " ORDER BY a", " ORDER BY a DESC LIMIT 3", " ORDER BY a LIMIT 1 BY c LIMIT 4",
+     " QUALIFY row_number() OVER (ORDER BY a) < 5",
      " UNION ALL SELECT 1 AS x, 2 AS y FROM u"]
 )  # fmt: skip
 
@@ -249,16 +271,14 @@ endings = st.sampled_from(
 def test_a_random_statement_answers_the_same_when_printed(
     ground: Ground, one: str, two: str, where: str, ending: str
 ) -> None:
-    window = " WINDOW w AS (ORDER BY a)"
-    before, after = (window, ending) if not ending.startswith(" LIMIT 1 BY") else (window, ending)
-    text = f"SELECT {one} AS x, {two} y FROM t WHERE a < 12 AND isNotNull({where}){before}{after}"
+    text = f"SELECT {one} AS x, {two} y FROM t WHERE a < 12 AND isNotNull({where}) WINDOW w AS (ORDER BY a){ending}"
     statement = checked(text, ground.allowed)
     assert checked(statement.text, ground.allowed).text == statement.text
     if ground.ask("SELECT formatQuerySingleLine(unhex('" + text.encode().hex() + "'))").startswith("error"):
         return
     assert ground.agrees(text, statement), statement.text
     first, second = ground.ask(statement.text, PARAMS), ground.ask(text, PARAMS)
-    assert first == second or (first[:5] == second[:5] == "error")
+    assert _rows(first) == _rows(second)
 
 
 # All that we send ourselves
@@ -266,7 +286,8 @@ def test_a_random_statement_answers_the_same_when_printed(
 
 def _templated(text: str) -> str:
     """A template of ours with names and tables in it."""
-    text = re.sub(r"\$\$", "", text)
+    text = re.sub(r"\{\w+:Identifier\}", "t", text.replace("$$", ""))
+    text = re.sub(r"\(\s*\{\w+\}\s*\)", "(SELECT 1)", text)
     text = re.sub(r"(?<=SELECT)\s+\{(\w+)\}", r" a AS \1", text)
     return re.sub(r"\{(\w+)\}|\$\{?(\w+)\}?", "t", text)
 
@@ -363,7 +384,10 @@ def test_only_the_tables_that_may_be_read_are_listed(ground: Ground) -> None:
     assert not set(listed) & ground.allowed.closed
     for text in ("SELECT name FROM system.tables", "SELECT table_name FROM INFORMATION_SCHEMA.Tables"):
         assert set(ground.ask(checked(text, ground.allowed).text, format="TSV").split()) == ground.allowed.tables
-    for text in ("SELECT DISTINCT table FROM system.columns", "SELECT DISTINCT table_name FROM information_schema.columns"):
+    for text in (
+        "SELECT DISTINCT table FROM system.columns",
+        "SELECT DISTINCT table_name FROM information_schema.columns",
+    ):
         assert set(ground.ask(checked(text, ground.allowed).text, format="TSV").split()) <= ground.allowed.tables
 
 
@@ -420,17 +444,29 @@ def test_a_write_is_refused_as_such_whatever_it_brings_along(ground: Ground) -> 
 
 # Limits
 
-LEVELS = ("(", "[", "sum(", "CASE WHEN 1 THEN ", "(SELECT ", "x -> ", "NOT (", "a[", "INTERVAL (", "sum(1) OVER (ORDER BY ")
+LEVELS = (
+    "(",
+    "[",
+    "sum(",
+    "CASE WHEN 1 THEN ",
+    "(SELECT ",
+    "x -> ",
+    "NOT (",
+    "a[",
+    "INTERVAL (",
+    "sum(1) OVER (ORDER BY ",
+)
 PIECES = (
-    "1 + ", "1, ", "NOT ", "- ", "1 UNION ALL SELECT ", "'a', ", "a AS b, ", "1 ? 2 : ", "a IN ", "{a:Int8}, ", "a.", "(",
-    "[", "f(", "CASE ", "x -> ", "'", '"', "`", "$", "$a$", "/*", "/**/", "--\n", "\\", " ", "é", "INTERVAL ", "a::Int8 ",
-    "* EXCEPT (a) ", "a FROM t JOIN ", "a FROM t, ", "a[1]", "WITH ", "0x", "9", "1_", "\\x41", "a ", "GROUP ", ";", "{",
+    "1 + ", "1, ", "NOT ", "- ", "1 UNION ALL SELECT ", "'a', ", "a AS b, ", "1 ? 2 : ", "a IN ", "{a:Int8}, ", "a.",
+    "(", "[", "f(", "CASE ", "x -> ", "'", '"', "`", "$", "$a$", "/*", "/**/", "--\n", "\\", " ", "é", "INTERVAL ",
+    "a::Int8 ", "* EXCEPT (a) ", "a FROM t JOIN ", "a FROM t, ", "a[1]", "WITH ", "0x", "9", "1_", "\\x41", "a ",
+    "GROUP ", ";", "{",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("piece", LEVELS)
 def test_what_is_nested_too_deep_is_refused_with_a_line(ground: Ground, piece: str) -> None:
-    for times in (DEEPEST + 1, 1000, 15_000):
+    for times in (DEEPEST + 1, 1000, 9_000):
         with pytest.raises(SqlError) as refused:
             checked("SELECT " + piece * times + "1", ground.allowed)
         assert re.search(r"nested more than|words and signs", refused.value.what)
@@ -439,7 +475,10 @@ def test_what_is_nested_too_deep_is_refused_with_a_line(ground: Ground, piece: s
 @pytest.mark.parametrize("piece", PIECES)
 def test_no_text_takes_longer_than_its_length_allows(ground: Ground, piece: str) -> None:
     """Seconds of this thread alone, on whatever machine: a reading that tries twice would take days."""
-    for times in (MOST_TOKENS // len(piece.split()) // 2 if piece.split() else LONGEST // 2, LONGEST // len(piece.encode())):
+    for times in (
+        MOST_TOKENS // len(piece.split()) // 2 if piece.split() else LONGEST // 2,
+        LONGEST // len(piece.encode()),
+    ):
         text = ("SELECT " + piece * times)[: LONGEST - 1] + "1"
         before = time.thread_time()
         try:
@@ -476,10 +515,8 @@ def test_every_function_of_the_engine_is_known(ground: Ground) -> None:
     assert names <= known
     assert not functions.REFUSED & (functions.AGGREGATES | functions.ORDINARY)
     aggregates = set(ground.ask("SELECT lower(name) FROM system.functions WHERE is_aggregate", format="TSV").split())
-    assert functions.AGGREGATES <= aggregates
-    combinators = set(
-        ground.ask("SELECT lower(name) FROM system.aggregate_function_combinators", format="TSV").split()
-    )
+    assert aggregates >= functions.AGGREGATES
+    combinators = set(ground.ask("SELECT lower(name) FROM system.aggregate_function_combinators", format="TSV").split())
     assert combinators == set(functions.COMBINATORS)
     takers = set(ground.ask("SELECT lower(name) FROM system.functions WHERE higher_order", format="TSV").split())
     assert takers & functions.ORDINARY == functions.HIGHER_ORDER
@@ -487,14 +524,16 @@ def test_every_function_of_the_engine_is_known(ground: Ground) -> None:
 
 def test_no_refused_function_is_let_in_by_a_combinator_or_its_letters() -> None:
     assert not [name for name in functions.REFUSED if allowed_function(name) or allowed_function(name.upper())]
-    assert not [name for name in functions.REFUSED if any(allowed_function(name + one) for one in functions.COMBINATORS)]
+    assert not [
+        name for name in functions.REFUSED if any(allowed_function(name + one) for one in functions.COMBINATORS)
+    ]
     assert allowed_function("quantileExactIfOrNull")
     assert not allowed_function("sum" + "if" * 100_000)
 
 
 def test_every_type_is_the_engines_and_none_names_a_table(ground: Ground) -> None:
-    engine = {line.lower() for line in ground.ask("SELECT name FROM system.data_type_families", format="TSVRaw").split("\n")}
-    assert not TYPES - engine
+    engine = ground.ask("SELECT lower(name) FROM system.data_type_families", format="TSVRaw").split("\n")
+    assert not TYPES - set(engine)
     assert not TYPES & {"identifier", "set"}
 
 
