@@ -55,7 +55,7 @@ class Process:
         self.held: dict[str, Frozen] = {}
         self.idle_since = time.monotonic()
         self.deadline = self.idle_since + START_SECONDS
-        self._memory = 0
+        self._memory = self._base = 0
         self._verdict: SqlError | None = None
         self._lock = threading.Lock()
         self._came = bytearray()
@@ -136,6 +136,7 @@ class Process:
         if self._fresh:
             await self._expect(Kind.ready)
             self._fresh = False
+            self._base = self._has()
         new = [one for name, one in tables.items() if self.held.get(name) != one]
         if not new:
             self.is_sound = True
@@ -148,7 +149,7 @@ class Process:
 
     async def ask(self, request: Mapping[str, Any]) -> AsyncGenerator[tuple[Kind, bytes], None]:
         """The frames of an answer: its format, its pieces. Errors: SqlError, also in the middle of it."""
-        self._memory = self._has() + int(request["settings"]["max_memory_usage"]) + MEMORY_BESIDE // 2
+        self._memory = self._base + int(request["settings"]["max_memory_usage"]) + MEMORY_BESIDE // 2
         self.deadline = time.monotonic() + float(request["settings"]["max_execution_time"]) + 1
         self.is_sound, self._is_asked = False, True
         await self._say(Kind.statement, request)

@@ -106,6 +106,7 @@ class Isolation:
         return self.landlock > 0 and self.filter
 
     def text(self) -> str:
+        """In a line, for people who run a server."""
         files = f"Landlock {self.landlock}" if self.landlock else "no Landlock: a worker could open the store's files"
         calls = "filter of system calls" if self.filter else "no filter of system calls: a worker could use the network"
         return f"{files}; {calls}"
@@ -126,10 +127,11 @@ def die_with(parent: int) -> None:
 
 def step_back(nice: int) -> None:
     """Lets others have the processors, and be spared when memory runs out; leaves no core behind."""
-    os.nice(nice)
-    with contextlib.suppress(OSError):  # a container may not let us; then the kernel chooses by size
+    with contextlib.suppress(OSError):  # a service manager may keep priorities from us
+        os.nice(nice)
+    with contextlib.suppress(OSError):  # a container may, too; then the kernel chooses by size
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _limit(resource.RLIMIT_CORE, 0, 0)
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
@@ -150,7 +152,7 @@ def seal(read: Sequence[Path], write: Sequence[Path]) -> Isolation:
 
 def limit_files(size: int) -> None:
     """Lets no file grow beyond so many bytes; a write that would fails."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    _limit(resource.RLIMIT_FSIZE, size, size)
 
 
 def memory_mapped() -> int:
@@ -161,7 +163,13 @@ def memory_mapped() -> int:
 
 def limit_memory(size: int) -> None:
     """Lets this process map so many bytes of its own; a call that wants more fails."""
-    resource.setrlimit(resource.RLIMIT_DATA, (size, resource.RLIM_INFINITY))
+    _limit(resource.RLIMIT_DATA, size, resource.RLIM_INFINITY)
+
+
+def _limit(what: int, soft: int, hard: int) -> None:
+    # A service manager may keep limits from us; whoever started this process watches its memory as well.
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(what, (soft, hard))
 
 
 def _landlock_version() -> int:

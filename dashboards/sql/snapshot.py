@@ -127,7 +127,7 @@ class Snapshot:
         except OSError as error:
             log.debug("sql: the folders of the tables are not where they should be: %s", error)
             return None
-        if max(one.st_mtime_ns for one in found) > time.time_ns() - QUIET_NS:
+        if max((one.st_mtime_ns for one in found), default=0) > time.time_ns() - QUIET_NS:
             return None
         return tuple((one.st_ino, one.st_mtime_ns) for one in found)
 

@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import logging
+import os
 import queue
 import shutil
 import tempfile
@@ -18,7 +19,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Hashable
 from pathlib import Path
 
-from dashboards.sql.errors import ENDED, TOO_MANY, SqlError
+from dashboards.sql.errors import ENDED, NOT_IMPLEMENTED, TOO_MANY, SqlError
 from dashboards.sql.process import Process
 from dashboards.sql.sandbox import isolation
 from dashboards.sql.slots import Slots, Turn
@@ -30,6 +31,8 @@ IDLE_SECONDS = 300.0
 """A worker that nobody asks for so long is ended; with it goes what it holds of old copies."""
 LOOK_SECONDS = 0.1
 CLOSE_SECONDS = 10.0
+NEEDED = "GPULEDGER_SQL_ISOLATION"
+"""An environment variable: `required` refuses statements where the kernel cannot isolate them."""
 Started = concurrent.futures.Future[None]
 
 
@@ -37,6 +40,12 @@ class Workers:
     """at_once: statements that run.   waiting_seconds: that others wait for a turn."""
 
     def __init__(self, store: EmbeddedStore, at_once: int, waiting_seconds: float) -> None:
+        found = isolation()
+        if not found.is_whole:
+            if os.environ.get(NEEDED, "") == "required":
+                what = f"people's statements cannot be isolated on this machine ({found.text()})"
+                raise SqlError(NOT_IMPLEMENTED, what, f"Leave {NEEDED} out to allow them all the same (docs/sql.md)")
+            log.warning("sql: people's statements are not fully isolated here (%s); see docs/sql.md", found.text())
         self._own = store.another()
         self._folder = _folder(store)
         self._snapshot = Snapshot(self._own, self._folder / "tables")
@@ -52,9 +61,6 @@ class Workers:
         self._jobs: queue.SimpleQueue[tuple[bool, Started] | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._watch, name="sql-workers", daemon=True)
-        found = isolation()
-        if not found.is_whole:
-            log.warning("sql: people's statements are not fully isolated here (%s); see docs/sql.md", found.text())
         self._thread.start()
 
     @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ import typer
 from gpuledger import __version__, options
 from gpuledger.output import console, print_json, print_rows
 from warehouse.records import RECORD_TYPES
-from warehouse.store import Store, identifier, migrations, open_store, read_sql
+from warehouse.store import EmbeddedStore, Store, identifier, migrations, open_store, read_sql
 
 EXAMPLES = 3
 """Newest rows shown of each reason."""
@@ -44,11 +44,15 @@ def examine(store: Store) -> dict[str, Any]:
     def found(table: str, name: str, **params: Any) -> list[dict[str, Any]]:
         return store.rows(read_sql(__file__, name), params) if table in exists else []
 
+    from dashboards.sql.sandbox import isolation
+
     version = found("schema_migrations", "schema_version")
     last_close = found("close_runs", "last_close")
     return {
         "store": store.url,
         "gpuledger": __version__,
+        # Of this machine: it says something about a store that this machine holds.
+        "sql_isolation": isolation().text() if isinstance(store, EmbeddedStore) else None,
         "schema": {"version": version[0]["version"] if version else 0, "newest": newest},
         "rows": {name: _count(store, name) if name in exists else 0 for name in RECORD_TYPES},
         "quarantine": [
@@ -77,6 +81,7 @@ def _print(findings: Mapping[str, Any]) -> None:
     last = findings["last_close"]
     summary = [
         {"": "store", "is": findings["store"]},
+        *([{"": "sql isolation", "is": findings["sql_isolation"]}] if findings["sql_isolation"] else []),
         {"": "schema", "is": f"{schema['version']} of {schema['newest']} ({state})"},
         *({"": name, "is": f"{count:,} rows"} for name, count in findings["rows"].items()),
         {"": "last close", "is": _last_close(last)},
@@ -119,6 +124,7 @@ def _flat(findings: Mapping[str, Any]) -> list[dict[str, Any]]:
     last = findings["last_close"]
     return [
         {"section": "store", "name": findings["store"]},
+        *([{"section": "sql", "name": "isolation", "detail": said}] if (said := findings["sql_isolation"]) else []),
         {"section": "schema", "name": "version", "count": findings["schema"]["version"]},
         *({"section": "rows", "name": name, "count": count} for name, count in findings["rows"].items()),
         *(

@@ -77,3 +77,4 @@ def test_doctor_on_an_empty_store_says_what_comes_next(capsys: pytest.CaptureFix
     code, out, _ = run(capsys, "doctor", "--store", url)
     assert code == 0
     assert "next: gpuledger init" in out
+    assert "filter of system calls" in out

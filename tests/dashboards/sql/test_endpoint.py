@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import clickhouse_connect
@@ -10,7 +14,9 @@ import httpx
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from dashboards.sql.workers import Workers
 from tests.dashboards.site import Site
+from warehouse.store import EmbeddedStore
 
 ROWS = 250_000
 MANY = f"SELECT number AS n, toString(number % 7) AS s FROM numbers({ROWS})"
@@ -128,18 +134,64 @@ def test_an_answer_that_breaks_off_is_no_whole_answer(served_site: Site) -> None
     assert early.headers["x-clickhouse-exception-code"] == "395"
 
 
-def test_a_statement_ends_when_nobody_waits_for_it(served_site: Site) -> None:
+HEAVY = "SELECT sum(editDistance(concat(repeat('a',60000),toString(number)), repeat('b',60000))) FROM numbers(10000)"
+ENDLESS = "SELECT count() FROM numbers(1000000000000) WHERE sipHash64(number) = 3"
+
+
+@pytest.mark.parametrize("text", [ENDLESS, HEAVY])
+def test_a_statement_ends_when_nobody_waits_for_it(served_site: Site, text: str) -> None:
+    assert isinstance(served_site.store, EmbeddedStore)
+    workers = served_site.store.beside(Workers, lambda: Workers(served_site.store, 4, 10.0))  # type: ignore[arg-type]
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(
-            f"{served_site.url}/",
-            content="SELECT count() FROM numbers(1000000000000) WHERE sipHash64(number) = 3",
-            auth=("x", served_site.tokens["analyst"]),
-            timeout=1,
-        )
-    until = time.monotonic() + 20
+        httpx.post(f"{served_site.url}/", content=text, auth=("x", served_site.tokens["analyst"]), timeout=3)
+    until = time.monotonic() + 5
     while time.monotonic() < until:
-        running = served_site.store.rows("SELECT query FROM system.processes")
-        if not any("sipHash64" in row["query"] and "processes" not in row["query"] for row in running):
-            return
-        time.sleep(0.2)
-    raise AssertionError("it goes on")
+        if not workers._lent and not workers._dead:
+            break
+        time.sleep(0.05)
+    assert not workers._lent
+    assert workers._slots.next_turns() == []
+    used = [cpu_seconds(worker.pid) for worker in workers._idle]
+    time.sleep(0.5)
+    assert sum(cpu_seconds(worker.pid) for worker in workers._idle) - sum(used) < 2  # one may just load the engine
+    assert post(served_site, "analyst", "SELECT 1").text == "1\n"
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_pages_and_pushes_do_not_wait_for_statements(served_site: Site) -> None:
+    auth = {"Authorization": f"Bearer {served_site.tokens['analyst']}"}
+    with httpx.Client(base_url=served_site.url, headers=auth, timeout=30) as client:
+        streams = []
+        for _ in range(6):
+            thread = threading.Thread(
+                target=post, args=(served_site, "analyst", HEAVY), kwargs={"max_execution_time": "3"}
+            )
+            thread.start()
+            streams.append(thread)
+        time.sleep(0.5)
+        for _ in range(5):
+            began = time.monotonic()
+            assert client.get("/api/v1/views").status_code == 200
+            assert time.monotonic() - began < 2
+        for thread in streams:
+            thread.join(30)
+
+
+def test_a_reader_who_does_not_read_keeps_no_slot(served_site: Site) -> None:
+    workers = served_site.store.beside(Workers, lambda: None)  # type: ignore[attr-defined]
+    host, port = urlsplit(served_site.url).hostname, urlsplit(served_site.url).port
+    with socket.create_connection((host, port)) as client:
+        query = "SELECT number, repeat('x', 100) FROM numbers(4000000)"
+        client.sendall(
+            f"POST /sql?max_execution_time=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(query)}\r\n"
+            f"X-ClickHouse-Key: {served_site.tokens['analyst']}\r\n\r\n{query}".encode()
+        )
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+        until = time.monotonic() + 6
+        while workers._lent and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not workers._lent
