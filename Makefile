@@ -10,7 +10,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help demo dev test coverage lint bench focus-validator golden clean
+.PHONY: help demo dev test coverage lint audit bench focus-validator golden clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,6 +31,9 @@ lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
 	$(RUN)/lint-imports
+
+audit: $(VENV)/.dev  ## known vulnerabilities of the locked versions; fails where they cannot be looked up
+	.ci/audit
 
 bench: $(VENV)/.dev  ## speed and memory as ratios beside alternatives, in one run
 	$(RUN)/python -m bench

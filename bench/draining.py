@@ -101,7 +101,10 @@ def _fill(folder: Path, start: datetime, ticks: int) -> tuple[int, int]:
 def _drain(folder: Path, rows: int) -> tuple[float, float]:
     """Seconds by the wall, and CPU seconds of the server."""
     (folder / "token").write_text(TOKEN, encoding="utf-8")
-    (folder / "tokens.yaml").write_text(f"senders: [{{name: bench, token: {TOKEN}}}]", encoding="utf-8")
+    (folder / "tokens.yaml").write_text(
+        f"senders: [{{name: bench, token: {TOKEN}, records: all, clusters: all, nodes: all, back: all}}]",
+        encoding="utf-8",
+    )
     arguments = ["--store", f"chdb://{folder}/drained", "--tokens", str(folder / "tokens.yaml"), "--port", "0"]
     command = [sys.executable, "-c", RUN.format("server"), "server", *arguments, "--no-dashboard"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:

@@ -1,4 +1,4 @@
-"""Who did what to prices, tenants, credits and invoices, when and from what."""
+"""Who did what to prices, tenants, credits, invoices and held pushes, when and from what; and what senders pushed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from warehouse.store import Store
+from warehouse.store import Store, read_sql
 
 
 def record(
@@ -50,13 +50,9 @@ def record_all(
 
 
 def history(store: Store, action: str = "", what: str = "") -> list[dict[str, Any]]:
-    """The actions, the oldest first; of one kind (`invoice`, or `invoice.void`) or on one thing alone."""
-    return store.rows(
-        "SELECT at, actor, action, object, reason, inputs FROM audit FINAL "
-        "WHERE ({action:String} = '' OR action = {action:String} OR startsWith(action, concat({action:String}, '.'))) "
-        "AND ({object:String} = '' OR object = {object:String}) ORDER BY at, action, object",
-        {"action": action, "object": what},
-    )
+    """The actions, the oldest first; of one kind (`invoice`, or `invoice.void`) or on one thing alone. What a sender
+    pushed on a day is one of them (`push.day`)."""
+    return store.rows(read_sql(__file__, "history"), {"action": action, "object": what})
 
 
 def whoever(author: str = "") -> str:

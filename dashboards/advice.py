@@ -58,7 +58,8 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
 def looked_at(filters: Filters) -> Period:
     """The last days of the period, as far as they are closed. Not a workload's own time: by its end each would seem to
     go on."""
-    assert filters.period is not None
+    if filters.period is None:
+        raise filters.nothing_closed()
     end = min(filters.period.end, filters.months[-1].last + timedelta(hours=1))
     return Period(max(filters.period.start, end - LOOKED), end)
 

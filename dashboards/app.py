@@ -16,19 +16,23 @@ from pathlib import Path
 import dash_ag_grid
 import dash_mantine_components
 from dash import Dash
-from dash.exceptions import PreventUpdate
+from dash.exceptions import DependencyException, PreventUpdate
 from fastapi import FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from dashboards import frame, metrics, opencost_api, shell
 from dashboards.access import sign_in
 from dashboards.access.doorkeeper import Doorkeeper
-from dashboards.access.gate import Gate
+from dashboards.access.gate import Gate, problem
+from dashboards.access.opening import open_access
+from dashboards.access.roles import Action
 from dashboards.access.scope import Stores
 from dashboards.access.settings import AccessSettings
 from dashboards.api.app import PREFIX, build_api
-from dashboards.sql.endpoint import SqlDoor
+from dashboards.callbacks import CallbackDoor
+from dashboards.sql.endpoint import SqlDoor, asks_sql
 from dashboards.sql.engine import Engine
 from dashboards.sql.limits import Limits
 from warehouse.store import Store
@@ -39,6 +43,8 @@ if find_spec("pandas"):
     import_module("pandas")
 
 HERE = Path(__file__).parent
+DOORS = {"/metrics": Action.see_fleet, f"{PREFIX}/openapi.json": Action.see}
+"""What takes another action than its neighbours do."""
 log = logging.getLogger(__name__)
 
 
@@ -72,11 +78,12 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
         await asyncio.to_thread(store.value, "SELECT 1 AS one")
         return {"status": "ok", "version": settings.version}
 
-    doorkeeper = Doorkeeper(store, settings.access)
+    access = open_access(store, settings.access)
+    doorkeeper = Doorkeeper(access, settings.access)
     server.router.routes.extend(sign_in.routes())
     opencost_api.add_routes(server, stores)
     metrics.add_routes(server, stores)
-    server.mount(PREFIX, build_api(stores, settings.version))
+    server.mount(PREFIX, build_api(stores, access, settings.version))
 
     server.add_middleware(Failures)
     app = Dash(
@@ -94,14 +101,30 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
         add_log_handler=False,
         on_error=frame.failed,
     )
+    server.add_middleware(CallbackDoor, pages=app)
     server.add_middleware(SqlDoor, engine=Engine(store, Limits()))
-    server.add_middleware(Gate, doorkeeper=doorkeeper, page_policy=functools.partial(page_policy, app))
+    server.add_middleware(Gate, doorkeeper=doorkeeper, page_policy=functools.partial(page_policy, app), doors=action_of)
     server.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))
+    if settings.access.trusted_proxies:
+        server.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.access.trusted_proxies))
     app.layout = shell.layout
     frame.add_callbacks(app, stores)
     # Dash on FastAPI does this at the first request of /, and not where a link into the pages is the first.
     app._setup_server()
     return server
+
+
+def action_of(scope: Scope) -> Action | None:
+    """What a request takes at least, by its door: a page, a callback, a websocket and whatever nobody thought of take
+    what pages take. The API's routes each name their own."""
+    path: str = scope["path"]
+    if path in DOORS:
+        return DOORS[path]
+    if path == PREFIX or path.startswith(f"{PREFIX}/") or path == "/sign-out":
+        return None
+    if scope["type"] == "http" and asks_sql(scope):
+        return Action.sql
+    return Action.see
 
 
 class Failures:
@@ -115,6 +138,9 @@ class Failures:
             await self._app(scope, receive, send)
         except PreventUpdate:
             raise
+        except DependencyException:
+            # A script of a library that there is not.
+            await problem(404, "Not Found")(scope, receive, send)
         except Exception:
             log.exception("%s %s failed", scope.get("method", ""), scope.get("path", ""))
             raise

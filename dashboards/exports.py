@@ -5,7 +5,6 @@ A table of grids.py is written by the browser, as it is sorted there; other tabl
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from dash.development.base_component import Component
 
 from dashboards.filters import Filters
 from dashboards.languages import Language
+from warehouse.csv_cells import write_csv
 
 
 def of_grid(id: str, what: str, filters: Filters, words: Language) -> Component:
@@ -28,15 +28,8 @@ def of_rows(
 ) -> Component:
     """A button that carries its rows; None is an empty cell."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(heads)
-    writer.writerows([_harmless(cell) for cell in row] for row in rows)
+    write_csv(text, (heads, *rows), end="\r\n")
     return _button(what, filters, words, {"data-csv": text.getvalue()})
-
-
-def _harmless(cell: Any) -> Any:
-    """A text that spreadsheets would run as a formula, behind an apostrophe; frame.js does the same."""
-    return f"'{cell}" if isinstance(cell, str) and re.match(r"[=+\-@\t\r]", cell) else cell
 
 
 def _button(what: str, filters: Filters, words: Language, told: dict[str, str]) -> Component:

@@ -25,6 +25,7 @@ from warehouse.store import Store, read_sql
 NAMES = ("tenant", "project", "queue", "pool", "model", "cluster")
 """Of the filters, as in the URL; the parameters of SQL have an s behind."""
 PERIOD, LANGUAGE = "period", "lang"
+CHOSEN_CHARACTERS = 4096
 PERIODS_READ = "closed_hours, rate_cards, summed_days"
 
 
@@ -47,6 +48,16 @@ class Address:
             chosen={name: tuple(dict.fromkeys(values[name])) for name in NAMES if name in values},
             more=own,
         )
+
+    def check(self) -> None:
+        """Every link of a page carries what was chosen: a page of a thousand links has it a thousand times.
+
+        Errors: LedgerError where that is too much.
+        """
+        size = len(self.period) + sum(len(value) + 10 for values in self.chosen.values() for value in values)
+        if size > CHOSEN_CHARACTERS:
+            what = f"more than {CHOSEN_CHARACTERS:,} characters are chosen"
+            raise LedgerError("filters", what, "Choose fewer, or none for all")
 
     def href(self, path: str, **changes: str | Sequence[str] | None) -> str:
         """A link to a page that keeps period, language and filters, but for the changes (None: without it).
@@ -112,8 +123,11 @@ class Filters:
         Errors: LedgerError where nothing of what was asked is closed.
         """
         if self.period is None:
-            raise LedgerError("period", f"nothing of {self.address.period or 'this store'!r} is closed")
+            raise self.nothing_closed()
         return {"start": self.period.start, "end": self.period.end, "zone": self.zone, **self._arrays()}
+
+    def nothing_closed(self) -> LedgerError:
+        return LedgerError("period", f"nothing of {self.address.period[:100] or 'this store'!r} is closed")
 
     def at_step(self, path: str, step: datetime, grain: str) -> str:
         """A link to a page that shows one day or hour; its own values (`more`) are kept."""
@@ -168,9 +182,10 @@ class Filters:
 def filters_of(store: Store, search: str | None, edition: Edition = UNKEPT) -> Filters:
     """What a URL asks for, in this store.
 
-    Errors: LedgerError where a period has two currencies.
+    Errors: LedgerError where a period has two currencies, or more is chosen than links can carry.
     """
     address = Address.of(search)
+    address.check()
     zone, months = edition.kept(store, "months", PERIODS_READ, lambda: _zone_and_months(store))
     period = edition.kept(
         store, ("period", address.period), PERIODS_READ, lambda: choose(store, address.period, months, zone)

@@ -15,11 +15,12 @@ from dash.development.base_component import Component
 from dashboards import shell, states
 from dashboards.access.current import current
 from dashboards.access.principal import Principal
+from dashboards.access.roles import Action
 from dashboards.access.scope import Stores
 from dashboards.edition import UNKEPT, Edition, Memory
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.languages import Language, language
-from dashboards.registry import Page, all_pages
+from dashboards.registry import Ask, Page, all_pages
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
@@ -98,7 +99,8 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
     """The frame's and the pages' own. Dash runs plain callbacks on the event loop, so ours are coroutines that ask the
     store on worker threads, as whoever looks at the page may see it."""
 
-    def lent(answer: Callable[..., Any], *arguments: Any) -> Any:
+    def lent(action: Action, answer: Callable[..., Any], *arguments: Any) -> Any:
+        current().require(action)
         with stores.lend(current()) as store:
             return answer(store, *arguments)
 
@@ -108,11 +110,16 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         filters = filters_of(store, search, Edition.of(store, _scope(current()), memory))
         return answer(store, filters, language(filters.address.language), *arguments)
 
-    async def ask(answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
-        return await asyncio.to_thread(lent, filtered, answer, search, *arguments)
+    def asking(page: Page) -> Ask:
+        """For the callbacks of a page, which take what the page takes, and whatever they ask for themselves."""
+
+        async def ask(answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
+            return await asyncio.to_thread(lent, page.action, filtered, answer, search, *arguments)
+
+        return ask
 
     async def show_page(path: str, search: str) -> tuple[Any, ...]:
-        shown: Shown = await asyncio.to_thread(lent, show, current(), path, search, memory)
+        shown: Shown = await asyncio.to_thread(lent, Action.see, show, current(), path, search, memory)
         dash.set_props("failed", {"children": None})
         return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.told
 
@@ -125,7 +132,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
     async def refresh(_: int, path: str, search: str, told: dict[str, Any] | None) -> tuple[Any, Any]:
         if not told or not told["refreshes"]:
             return dash.no_update, dash.no_update
-        found: tuple[Any, Any] = await asyncio.to_thread(lent, newer, path, search, told)
+        found: tuple[Any, Any] = await asyncio.to_thread(lent, Action.see, newer, path, search, told)
         return found
 
     app.callback(
@@ -166,4 +173,4 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
     app.clientside_callback(ClientsideFunction("gl", "told"), Output("live", "children"), Input("told", "data"))
     for page in all_pages():
         if page.callbacks:
-            page.callbacks(app, ask)
+            page.callbacks(app, asking(page))

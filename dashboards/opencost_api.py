@@ -19,6 +19,7 @@ from billing.opencost.document import error, response
 from billing.opencost.query import parse_query
 from billing.opencost.words import QueryError
 from dashboards.access.current import current
+from dashboards.access.roles import Action
 from dashboards.access.scope import Stores
 from warehouse.errors import LedgerError
 from warehouse.store import Store
@@ -31,6 +32,7 @@ def add_routes(server: FastAPI, stores: Stores) -> None:
     """Adds the routes; the store is asked on worker threads, as whoever asks may see it."""
 
     def scoped(params: dict[str, str]) -> tuple[int, dict[str, Any]]:
+        current().require(Action.see)
         with stores.lend(current()) as store:
             return answer(store, params, datetime.now(UTC))
 

@@ -15,6 +15,7 @@ from gpuledger import __version__
 from gpuledger.commands import COMMANDS
 from gpuledger.output import complain
 from warehouse.errors import LedgerError
+from warehouse.private_files import keep_private
 
 app = typer.Typer(
     name="gpuledger",
@@ -44,6 +45,7 @@ def build() -> typer.Typer:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    keep_private()
     run(build(), arguments)
 
 

@@ -21,6 +21,7 @@ from dashboards.api import documents
 from dashboards.api.app import PREFIX
 from dashboards.api.paging import MOST_ROWS
 from warehouse.errors import LedgerError
+from warehouse.private_files import users_file
 
 Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 60.0
@@ -244,6 +245,26 @@ class Client:
         """Closes what can be closed now."""
         return self._post(documents.Closed, "/close", {}, LONG_SECONDS)
 
+    def held(self, state: str = "") -> Iterator[documents.HeldPushDocument]:
+        """Pushed rows that wait for a person; or with a state (accepted, refused, all) what was decided."""
+        return self._pages(documents.HeldPushDocument, "/held", state=state)
+
+    def held_push(self, id: str) -> documents.HeldPushWithEffect:
+        """One of them with its rows, and with what a yes would change."""
+        return self._get(documents.HeldPushWithEffect, f"/held/{_segment(id)}", LONG_SECONDS)
+
+    def accept_held(self, id: str, why: str = "") -> documents.HeldPushDocument:
+        """Says yes to exactly these rows."""
+        return self._post(documents.HeldPushDocument, f"/held/{_segment(id)}/accept", {"why": why})
+
+    def refuse_held(self, id: str, why: str = "") -> documents.HeldPushDocument:
+        """Says no to exactly these rows."""
+        return self._post(documents.HeldPushDocument, f"/held/{_segment(id)}/refuse", {"why": why})
+
+    def senders(self, days: int = 7) -> Iterator[documents.SenderDay]:
+        """What each sender pushed on a day and what became of it."""
+        return self._pages(documents.SenderDay, "/senders", days=days)
+
     def audit(self, action: str = "", object: str = "") -> Iterator[documents.AuditEntry]:
         """Who did what, the newest first."""
         return self._pages(documents.AuditEntry, "/audit", action=action, object=object)
@@ -263,21 +284,23 @@ class Client:
         """Your saved queries and those that are shared."""
         return self._pages(documents.SavedQueryDocument, "/queries")
 
-    def saved_query(self, name: str, owner: str = "") -> documents.SavedQueryDocument:
+    def saved_query(self, name: str, owner: str = "", issuer: str = "") -> documents.SavedQueryDocument:
         """One of them, with its text."""
-        return self._get(documents.SavedQueryDocument, f"/queries/{_segment(name)}", owner=owner)
+        return self._get(documents.SavedQueryDocument, f"/queries/{_segment(name)}", owner=owner, issuer=issuer)
 
     def save_query(
-        self, name: str, text: str, description: str = "", shared: bool = False, owner: str = ""
+        self, name: str, text: str, description: str = "", shared: bool = False, owner: str = "", issuer: str = ""
     ) -> documents.SavedQueryDocument:
-        """Saves a query, or its next version."""
+        """Saves a query, or saves it anew."""
         asked = {"text": text, "description": description, "shared": shared}
-        answer = self._asked("PUT", f"/queries/{_segment(name)}", json=asked, params=_given({"owner": owner}))
+        whose = _given({"owner": owner, "issuer": issuer})
+        answer = self._asked("PUT", f"/queries/{_segment(name)}", json=asked, params=whose)
         return self._read(documents.SavedQueryDocument, answer)
 
-    def delete_query(self, name: str, owner: str = "") -> documents.SavedQueryDocument:
+    def delete_query(self, name: str, owner: str = "", issuer: str = "") -> documents.SavedQueryDocument:
         """Deletes a query."""
-        answer = self._asked("DELETE", f"/queries/{_segment(name)}", params=_given({"owner": owner}))
+        whose = _given({"owner": owner, "issuer": issuer})
+        answer = self._asked("DELETE", f"/queries/{_segment(name)}", params=whose)
         return self._read(documents.SavedQueryDocument, answer)
 
     def alerts(self, states: Sequence[str] = ("firing", "pending"), rule: str = "") -> Iterator[documents.Alert]:
@@ -342,7 +365,7 @@ class Client:
                 if answer.status_code != 200:
                     answer.read()
                     raise self._refused(answer)
-                with out.open("wb") as file:
+                with open(out, "wb", opener=users_file) as file:
                     for part in answer.iter_bytes():
                         file.write(part)
         except httpx.HTTPError as error:
@@ -354,7 +377,7 @@ class Client:
         return self._pages(documents.TokenDocument, "/tokens")
 
     def create_token(self, name: str, days: int = 90, **more: Any) -> documents.NewToken:
-        """Makes an API token. more: scopes, owner, roles, tenants."""
+        """Makes an API token. more: scopes, owner, issuer, roles, tenants."""
         return self._post(documents.NewToken, "/tokens", {"name": name, "days": days, **more})
 
     def revoke_token(self, id: str, reason: str = "") -> documents.TokenDocument:
@@ -363,19 +386,21 @@ class Client:
         return self._read(documents.TokenDocument, answer)
 
     def users(self) -> Iterator[documents.UserDocument]:
-        """Local users."""
+        """People: local users, those of single sign-on, service accounts."""
         return self._pages(documents.UserDocument, "/users")
 
     def add_user(
-        self, name: str, password: str, roles: Sequence[str], tenants: Sequence[str] = ()
+        self, name: str, password: str, roles: Sequence[str], tenants: Sequence[str] = (), kind: str = "local"
     ) -> documents.UserDocument:
-        """Adds a local user."""
-        asked = {"name": name, "password": password, "roles": list(roles), "tenants": list(tenants)}
+        """Adds a local user, or a service account, which has no password."""
+        asked = {"name": name, "password": password, "roles": list(roles), "tenants": list(tenants), "kind": kind}
         return self._post(documents.UserDocument, "/users", asked)
 
-    def change_user(self, name: str, **changes: Any) -> documents.UserDocument:
-        """Changes a local user: password, roles, tenants, disabled."""
-        return self._read(documents.UserDocument, self._asked("PATCH", f"/users/{_segment(name)}", json=changes))
+    def change_user(self, name: str, issuer: str = "", **changes: Any) -> documents.UserDocument:
+        """Changes somebody: password, roles, tenants, disabled."""
+        whose = _given({"issuer": issuer})
+        answer = self._asked("PATCH", f"/users/{_segment(name)}", json=changes, params=whose)
+        return self._read(documents.UserDocument, answer)
 
     def _apply(self, path: str, yaml: str, reason: str) -> documents.Applied:
         return self._post(documents.Applied, path, {"yaml": yaml, "reason": reason})

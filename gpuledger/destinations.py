@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 from collectors.readings import Collected
 from ingest.wire import plain
 from warehouse.errors import LedgerError
+from warehouse.private_files import users_file, users_folder
 from warehouse.records import RECORD_TYPES
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def destination(
             yield Destination("to standard output", counted(lambda collected: _write(collected, sys.stdout)), told)
         elif out:
             path = Path(out)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(path.open("a", encoding="utf-8"))
+            users_folder(path.parent)
+            file = stack.enter_context(open(path, "a", encoding="utf-8", opener=users_file))
             yield Destination(f"to {path}", counted(lambda collected: _write(collected, file)), told)
         elif url:
             put = stack.enter_context(_delivering(cluster, source, url, token_file, ca_file))

@@ -57,6 +57,27 @@ SignIn = Annotated[
         dir_okay=False,
     ),
 ]
+AccessSignIn = Annotated[
+    Path | None,
+    typer.Option(
+        "--sign-in",
+        envvar="GPULEDGER_SIGN_IN",
+        help="The server's sign-in file, where it names an access store (docs/access.md).",
+        dir_okay=False,
+    ),
+]
+Issuer = Annotated[
+    str, typer.Option("--issuer", help="Where two are called the same: local, service or a provider's address.")
+]
+TrustedProxies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trusted-proxy",
+        envvar="GPULEDGER_TRUSTED_PROXIES",
+        help="An address or network whose X-Forwarded-For and -Proto are believed; several times for more.",
+        show_default="none",
+    ),
+]
 NoSignIn = Annotated[
     bool,
     typer.Option("--insecure-no-sign-in", help="Show the books on an address that others reach, to anybody."),

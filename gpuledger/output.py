@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
@@ -16,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuledger.options import Format
+from warehouse.csv_cells import write_csv
 
 _PIPE_WIDTH = 240
 """Columns of a table that no terminal shows: a pipe has no width, and folded cells are of no use to grep."""
@@ -61,14 +61,16 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(plain(document), indent=2, ensure_ascii=False) + "\n")
 
 
+def print_csv(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    write_csv(sys.stdout, [columns, *([plain(row.get(c)) for c in columns] for row in rows)])
+
+
 def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], fmt: Format, title: str = "") -> None:
     """Rows in the format asked for; numbers right-aligned in a table, an unknown value is a dash there."""
     if fmt is Format.json:
         print_json([{column: row.get(column) for column in columns} for row in rows])
     elif fmt is Format.csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([["" if row.get(c) is None else plain(row[c]) for c in columns] for row in rows])
+        print_csv(columns, rows)
     else:
         table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
         for column in columns:

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from alerts.periodic import AlertSettings
+    from dashboards.access.settings import AccessSettings
 
 log = logging.getLogger(__name__)
 
@@ -70,17 +71,22 @@ def url_of(listener: socket.socket, tls: bool = False) -> str:
     return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def dashboard(store: Store, listener: socket.socket, sign_in: Path | None = None) -> FastAPI:
-    """The dashboard's application, API and SQL, for those who reach the listener.
+def access_settings(sign_in: Path | None, trusted_proxies: Sequence[str] | None = None) -> AccessSettings:
+    """How people sign in, by a file (docs/access.md); without one they need not.
 
-    sign_in: a file that says how people sign in (docs/access.md); None: they need not.   Errors: AccessError.
+    trusted_proxies: addresses and networks that are believed, beside those of the file.   Errors: AccessError.
     """
-    from dashboards.access.settings import AccessSettings, load_access
+    from dashboards.access.settings import AccessSettings, believing, load_access
+
+    return believing(load_access(sign_in) if sign_in else AccessSettings(), trusted_proxies or ())
+
+
+def dashboard(store: Store, listener: socket.socket, access: AccessSettings) -> FastAPI:
+    """The dashboard's application, API and SQL, for those who reach the listener."""
     from dashboards.app import DashboardSettings, build_app
 
-    host = listener.getsockname()[0]
-    allowed = ("localhost", "127.0.0.1") if host == "127.0.0.1" and sign_in is None else ("*",)
-    access = load_access(sign_in) if sign_in else AccessSettings()
+    own_machine = listener.getsockname()[0] == "127.0.0.1" and not access.sign_in
+    allowed = ("localhost", "127.0.0.1") if own_machine else ("*",)
     return build_app(store, DashboardSettings(version=__version__, allowed_hosts=allowed, access=access))
 
 
@@ -100,32 +106,25 @@ def serve(
     tls: Tls | None = None,
     alerts: AlertSettings | None = None,
     reports: Path | None = None,
+    trusted_proxies: Sequence[str] = (),
 ) -> None:
     """Serves the store until SIGINT or SIGTERM, then returns; a second signal ends the process at once.
 
     app: what is served.   alerts: evaluated and told every minute; None: never.
     reports: a file that says who gets which report by mail; None: nobody.
+    trusted_proxies: which many people share: no limit on the connections of one address holds for them.
     Errors: LedgerError if the certificate, the alert rules, their routing or the reports' file are of no use.
     """
-    import uvicorn
+    from gpuledger.http.limits import limits_here
+    from gpuledger.http.server import Server
 
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        workers=1,
-        timeout_graceful_shutdown=3,
-        access_log=False,
-        ssl_certfile=None if tls is None else tls.certificate,
-        ssl_keyfile=None if tls is None else str(tls.key),
-    )
-    if tls is not None:
-        try:
-            config.load()
-        except OSError as error:  # ssl.SSLError is one
-            raise LedgerError(
-                f"--tls-cert {tls.certificate}", f"of no use ({error})", "Give a certificate and its key as PEM files"
-            ) from error
-    server = _Server(config)
+    certificate, key = (str(tls.certificate), str(tls.key)) if tls is not None else (None, None)
+    try:
+        server = Server(app, limits_here([ipaddress.ip_network(one) for one in trusted_proxies]), certificate, key)
+    except OSError as error:  # ssl.SSLError is one
+        raise LedgerError(
+            f"--tls-cert {certificate}", f"of no use ({error})", "Give a certificate and its key as PEM files"
+        ) from error
     with contextlib.ExitStack() as stack:
         stack.enter_context(_signals(server))
         if close_hourly:
@@ -151,19 +150,6 @@ def collect_seldom() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
-
-
-def _Server(config: uvicorn.Config) -> uvicorn.Server:  # noqa: N802 (makes the class where uvicorn is imported)
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        """Leaves the signals to us: its own way raises them again at the end, so that the process would not exit 0."""
-
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            yield
-
-    return Server(config)
 
 
 @contextlib.contextmanager

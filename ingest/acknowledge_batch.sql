@@ -1,5 +1,5 @@
 -- Says that a batch was written completely.
-INSERT INTO ingest_batches (batch, record_type, source, first_row, rows_read, rows_written, duplicates, quarantined)
+INSERT INTO ingest_batches (batch, record_type, source, sender, first_row, rows_read, rows_written, duplicates, quarantined)
 SELECT
-    {batch:UInt64}, {record_type:String}, {source:String}, {first_row:UInt64},
+    {batch:UInt64}, {record_type:String}, {source:String}, {sender:String}, {first_row:UInt64},
     {rows_read:UInt64}, {rows_written:UInt64}, {duplicates:UInt64}, {quarantined:UInt64}

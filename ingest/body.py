@@ -12,6 +12,17 @@ from pydantic_core import from_json
 from ingest.errors import IngestError
 
 PIECE_BYTES = 4096
+BODY_ROWS = 200_000
+"""As many as an agent sends at once."""
+BODY_REJECTS = 10_000
+"""Bad rows of a body that is taken; one with more is refused as a whole."""
+EXAMPLES = 10
+"""Bad rows of a refused body that go to quarantine."""
+VALUES_A_ROW, VALUES_MORE = 64, 10_000
+"""Values of a body, as its commas and brackets tell: each becomes an object of twenty times its size."""
+DOCUMENT_BYTES = 8 << 20
+"""Of a JSON document when decompressed: all of it is in memory at once, ten times as large."""
+_AS_LINES = "Send JSON lines as application/x-ndjson"
 
 
 class TooLargeError(IngestError):
@@ -54,14 +65,32 @@ def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
 def body_lines(text: bytes, document: bool) -> list[bytes]:
     """The rows of a text, as lines of JSON. document: it is one JSON document, an object or an array of them.
 
-    Errors: IngestError if it is to be a document, and is none.
+    Errors: TooLargeError; IngestError if it is to be a document, and is none.
     """
+    # Counted before anything is made of them: a row of one byte becomes a hundred.
     if document:
-        return _elements(text)
-    lines = text.splitlines()
-    if all(lines) and not any(map(bytes.isspace, lines)):
-        return lines
-    return [line for line in lines if line.strip()]
+        if len(text) > DOCUMENT_BYTES:
+            raise TooLargeError("body", f"a document of {len(text)} bytes: at most {DOCUMENT_BYTES}", _AS_LINES)
+        _check_values(text, text.count(b"}"))
+        lines = _elements(text)
+    elif text.count(b"\n") + text.count(b"\r") > 2 * BODY_ROWS:
+        raise TooLargeError("body", f"more than {BODY_ROWS:,} rows", "Send fewer rows at once")
+    else:
+        lines = text.splitlines()
+        if not all(lines) or any(map(bytes.isspace, lines)):
+            lines = [line for line in lines if line.strip()]
+    if len(lines) > BODY_ROWS:
+        raise TooLargeError("body", f"{len(lines):,} rows: at most {BODY_ROWS:,}", "Send fewer rows at once")
+    if not document:
+        _check_values(text, len(lines))
+    return lines
+
+
+def _check_values(text: bytes, rows: int) -> None:
+    marks = sum(text.count(mark) for mark in (b",", b"[", b"{"))
+    if marks > VALUES_A_ROW * rows + VALUES_MORE:
+        what = f"{marks:,} values in {rows:,} rows: at most {VALUES_A_ROW} in a row, on average"
+        raise IngestError("body", what, "Send the columns of the contract alone")
 
 
 def portions(lines: Sequence[bytes], rows: int) -> Iterator[tuple[int, Sequence[bytes]]]:
@@ -77,6 +106,6 @@ def _elements(text: bytes) -> list[bytes]:
     try:
         found = from_json(text)
     except ValueError as error:
-        raise IngestError("body", f"not JSON ({error})", "Send JSON lines as application/x-ndjson") from error
+        raise IngestError("body", f"not JSON ({error})", _AS_LINES) from error
     rows = found if isinstance(found, list) else [found]
     return [json.dumps(row, ensure_ascii=False).encode("utf-8", errors="backslashreplace") for row in rows]

@@ -33,13 +33,14 @@ MOST_ROWS = 500_000
 
 @dataclass
 class Arrived:
-    """A batch that was looked at. source: who sent it.   at: monotonic seconds.   done: set when its rows, good and
-    bad, are in the store, or with the error that kept them out."""
+    """A batch that was looked at. source: who sent it, from where.   at: monotonic seconds.   sender: its name.
+    done: set when its rows, good and bad, are in the store, or with the error that kept them out."""
 
     record: RecordType
     source: str
     clean: Clean
     at: float
+    sender: str = ""
     done: Future[None] = field(default_factory=Future)
 
 
@@ -107,10 +108,15 @@ class Coalescer:
                 self._changed.wait(None if first is None else max(0.0, first + self._linger - now))
 
     def _write(self, batch: Sequence[Arrived]) -> None:
-        """What is all good together; what has bad rows alone, so that they are quarantined under their sender."""
-        together = [arrived for arrived in batch if not arrived.clean.rejects]
+        """What is all good together; what has bad rows alone, so that they are quarantined under their sender; what
+        changes the inventory or ends jobs by sender, so that its batch tells who did."""
+        together: dict[str, list[Arrived]] = {}
+        for arrived in batch:
+            if not arrived.clean.rejects:
+                apart = arrived.record.name in ("devices", "events")
+                together.setdefault(arrived.sender if apart else "", []).append(arrived)
         alone = [[arrived] for arrived in batch if arrived.clean.rejects]
-        for part in ([together] if together else []) + alone:
+        for part in [*together.values(), *alone]:
             if not self._written(part, quiet=len(part) > 1) and len(part) > 1:
                 # One that the engine cannot take must not keep the others out.
                 for arrived in part:
@@ -120,8 +126,9 @@ class Coalescer:
         sources = {arrived.source for arrived in part}
         source = next(iter(sources)) if len(sources) == 1 else f"push: {len(part)} batches of {len(sources)} senders"
         record = part[0].record
+        senders = ", ".join(sorted({arrived.sender for arrived in part}))
         try:
-            write(self._store, record, source, assemble(record, source, 1, [arrived.clean for arrived in part]))
+            write(self._store, record, source, assemble(record, source, 1, [one.clean for one in part]), senders)
         except Exception as error:  # whatever it is, those who wait must hear of it
             log.log(logging.WARNING if quiet else logging.ERROR, "receive: %s of %s: %s", record.name, source, error)
             if not isinstance(error, LedgerError):

@@ -11,18 +11,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from ingest.errors import IngestError
 from ingest.pieces import Piece, Reject, RowNumbers, check_columns, csv_line
-from ingest.text_files import is_gzip, open_bytes, tail_of_whole
+from ingest.text_files import is_gzip, is_text, is_utf8, open_bytes, tail_of_whole
 from warehouse.records import RecordType
 
 CSV_BLOCK_BYTES = 4 << 20
 """Text parsed at a time; a single row must fit."""
+BLOCK_REJECTS = 100_000
+"""Rows of a block that do not split; with more, it is no such file."""
+NAME_CHARACTERS = 10_000
 
 
 def csv_pieces(record: RecordType, path: Path, found: set[str], block_bytes: int = CSV_BLOCK_BYTES) -> Iterator[Piece]:
     """The rows of the file; blank lines are no rows. Adds the names of all its columns to `found`."""
     tail = tail_of_whole(path)
     header, has_rows = _header(path)
+    if any(len(name) > NAME_CHARACTERS for name in header):
+        raise IngestError(str(path), "its first line is none of column names", "Give a CSV file with a header")
     names = [name.strip() for name in header]
     if not names:
         return
@@ -43,7 +49,12 @@ def _header(path: Path) -> tuple[list[str], bool]:
     """The names in the first line that is not blank, as written, and whether a row follows."""
     with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig", errors="replace", newline="") as text:
         rows = (row for row in csv.reader(text) if row)
-        header = next(rows, [])
+        try:
+            header = next(rows, [])
+        except csv.Error as error:
+            raise IngestError(
+                str(path), f"its first line is none of column names ({error})", "Give a header"
+            ) from error
         try:
             return header, next(rows, None) is not None
         except csv.Error:
@@ -52,35 +63,74 @@ def _header(path: Path) -> tuple[list[str], bool]:
 
 def _parsed(path: Path, header: list[str], names: list[str], block_bytes: int) -> Iterator[Piece]:
     rejects: list[Reject] = []
+    # Arrow cannot tell us of a row that does not split and is not UTF-8: it refuses the file. As Latin-1 every file is
+    # readable; what was not UTF-8 is found afterwards, row by row.
+    odd = not is_utf8(path)
+    found = _as_latin_1(path) if odd else header
+    too_many = False
 
     def skip(row: pa_csv.InvalidRow) -> str:
         # Numbers are given only when one thread parses; the header is number 1.
+        nonlocal too_many
+        too_many = len(rejects) >= BLOCK_REJECTS
         detail = f"{row.actual_columns} fields: expected {row.expected_columns}"
-        rejects.append(Reject(row.number - 1, "bad_row", detail, row.text))
-        return "skip"
+        text = row.text.encode("latin-1").decode("utf-8", "backslashreplace") if odd else row.text
+        rejects.append(Reject(row.number - 1, "bad_row", detail, text))
+        return "error" if too_many else "skip"
 
     with pa.input_stream(path, compression="gzip" if is_gzip(path) else None) as stream:
-        reader = pa_csv.open_csv(
-            stream,
-            read_options=pa_csv.ReadOptions(use_threads=False, block_size=block_bytes),
-            parse_options=pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
-            convert_options=pa_csv.ConvertOptions(
-                # Bytes, because one text that is not UTF-8 would stop the file.
-                column_types=dict.fromkeys(header, pa.binary()),
-                null_values=[""],
-                strings_can_be_null=True,
-            ),
-        )
+
+        def reader() -> Iterator[pa.RecordBatch]:
+            opened: Iterator[pa.RecordBatch] = pa_csv.open_csv(
+                stream,
+                read_options=pa_csv.ReadOptions(
+                    use_threads=False, block_size=block_bytes, encoding="latin-1" if odd else "utf8"
+                ),
+                parse_options=pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+                convert_options=pa_csv.ConvertOptions(
+                    # Bytes, because one text that is not UTF-8 would stop the file.
+                    column_types=dict.fromkeys(found, pa.binary()),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                ),
+            )
+            return opened
+
         following = 1
-        for batch in reader:
+        for batch in _batches(path, reader, lambda: too_many):
             numbers = _numbers(following, len(batch), {reject.row for reject in rejects})
             following = int(numbers[-1]) + 1 if len(numbers) else following
             due = [reject for reject in rejects if reject.row < following]
             rejects[:] = rejects[len(due) :]
-            yield _decoded(pa.Table.from_arrays(batch.columns, names=names), numbers, due)
+            columns = [_from_latin_1(column) for column in batch.columns] if odd else batch.columns
+            yield _decoded(pa.Table.from_arrays(columns, names=names), numbers, due)
         if rejects:
             empty = pa.table({name: pa.nulls(0) for name in names})
             yield Piece(empty, np.zeros(0, np.int64), list(rejects), _raw(empty))
+
+
+def _batches(
+    path: Path, reader: Callable[[], Iterator[pa.RecordBatch]], too_many: Callable[[], bool]
+) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader()
+    except pa.ArrowInvalid as error:
+        if not too_many():
+            raise
+        what = f"more than {BLOCK_REJECTS:,} rows on end do not split into the header's columns"
+        raise IngestError(str(path), what, "Check the separator: it is a comma") from error
+
+
+def _as_latin_1(path: Path) -> list[str]:
+    """The names as Arrow sees them when it takes the file for Latin-1."""
+    with open_bytes(path) as file, io.TextIOWrapper(file, "latin-1", newline="") as text:
+        return next((row for row in csv.reader(text) if row), [])
+
+
+def _from_latin_1(column: pa.Array) -> pa.Array:
+    """The bytes that stand in the file."""
+    values = (value.decode().encode("latin-1") if value is not None else None for value in column.to_pylist())
+    return pa.array(values, pa.binary())
 
 
 def _numbers(first: int, count: int, rejected: set[int]) -> RowNumbers:
@@ -102,19 +152,11 @@ def _decoded(table: pa.Table, numbers: RowNumbers, rejects: Sequence[Reject]) ->
     bad = []
     for name, column in zip(table.column_names, table.columns, strict=True):
         for index, value in enumerate(column.to_pylist()):
-            if keep[index] and value is not None and not _is_utf8(value):
+            if keep[index] and value is not None and not is_text(value):
                 keep[index] = False
                 bad.append(Reject(int(numbers[index]), "bad_encoding", f"{name}: expected UTF-8", _raw(table)(index)))
     rejects = sorted([*rejects, *bad], key=lambda reject: reject.row)
     return _decoded(table.filter(pa.array(keep)), numbers[keep], rejects)
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _raw(table: pa.Table) -> Callable[[int], str]:

@@ -34,9 +34,16 @@ UNREADABLE = (pa.ArrowException, OSError, EOFError, zlib.error)
 
 
 def ingest_file(
-    store: Store, record: RecordType, path: Path, on_progress: Progress | None = None, now: datetime | None = None
+    store: Store,
+    record: RecordType,
+    path: Path,
+    on_progress: Progress | None = None,
+    now: datetime | None = None,
+    sender: str = "",
 ) -> IngestReport:
     """The rows of a Parquet, CSV or JSON-lines file (the last two also compressed by gzip), never all in memory.
+
+    sender: who reads it in. Whoever has the store may say anything, so nothing of a file is held.
 
     Sent again, the same file changes nothing. Errors: IngestError if the file cannot be read, lacks a needed column or
     has a column in another unit; nothing of it is written then, unless it breaks off after whole batches (only a
@@ -53,7 +60,7 @@ def ingest_file(
             on_progress(rows)
 
     try:
-        report = ingest_pieces(store, record, str(path), reader(record, path, found), count, now)
+        report = ingest_pieces(store, record, str(path), reader(record, path, found), count, now, sender)
     except UNREADABLE as error:
         raise _unreadable(path, error, done) from error
     known = {column.name for column in record.columns}

@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from ingest.columns import CONVERSION_ERRORS
 from ingest.errors import IngestError
 from ingest.pieces import Piece, Reject, RowNumbers, check_columns
-from ingest.text_files import BOM, open_bytes, tail_of_whole
+from ingest.text_files import BOM, RAW_BYTES, ROW_BYTES, open_bytes, tail_of_whole, whole_lines
 from warehouse.records import USABLE_STATES, Column, ColumnType, RecordType
 
 PIECE_LINES = 20_000
@@ -25,7 +25,7 @@ def json_pieces(record: RecordType, path: Path, found: set[str]) -> Iterator[Pie
     """The rows of the file; blank lines are no rows. Adds the names of all its columns to `found`."""
     tail_of_whole(path)
     with open_bytes(path) as file:
-        lines = (stripped for line in file if (stripped := line.removeprefix(BOM).strip()))
+        lines = (stripped for line in whole_lines(file) if (stripped := line.removeprefix(BOM).strip()))
         first = 1
         while chunk := list(islice(lines, PIECE_LINES)):
             if first == 1 and chunk[0].startswith(b"["):
@@ -66,7 +66,7 @@ def lines_piece(record: RecordType, lines: Sequence[bytes], first: int = 1) -> t
 def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], RowNumbers, list[Reject]]:
     """What the lines say, which of them say it, and those that say nothing."""
     try:
-        values = [from_json(line) for line in lines]
+        values: list[Any] = [from_json(line) if len(line) <= ROW_BYTES else None for line in lines]
         if set(map(type, values)) <= {dict}:
             return values, np.arange(first, first + len(values), dtype=np.int64), []
     except ValueError:
@@ -74,6 +74,12 @@ def _objects(lines: Sequence[bytes], first: int) -> tuple[list[dict[str, Any]], 
     objects: list[dict[str, Any]] = []
     numbers, rejects = [], []
     for number, line in enumerate(lines, first):
+        if len(line) > ROW_BYTES:
+            detail = f"a row of more than {ROW_BYTES} bytes"
+            rejects.append(
+                Reject(number, "row_too_large", detail, line[:RAW_BYTES].decode("utf-8", "backslashreplace"))
+            )
+            continue
         try:
             value = from_json(line)
             if not isinstance(value, dict):

@@ -70,9 +70,13 @@ def table_pieces(record: RecordType, source: str, tables: Iterable[pa.Table]) ->
             continue
         check_columns(record, source, table.column_names)
         check_time_type(source, table.schema.field("ts").type)
-        numbers = np.arange(first, first + len(table), dtype=np.int64)
-        yield Piece(table, numbers, (), _json_row(table))
+        yield piece_of(table, np.arange(first, first + len(table), dtype=np.int64))
         first += len(table)
+
+
+def piece_of(table: pa.Table, numbers: RowNumbers) -> Piece:
+    """All good so far; the raw text of a row is JSON."""
+    return Piece(table, numbers, (), _json_row(table))
 
 
 def check_columns(record: RecordType, source: str, names: Sequence[str], utilization: bool = True) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ingest.ahead import ahead
 from ingest.batches import batches
+from ingest.errors import IngestError
 from ingest.pieces import Piece, table_pieces
 from ingest.report import IngestReport
 from ingest.write import write
@@ -19,6 +20,10 @@ Progress = Callable[[int], None]
 """Told after every batch how many more rows of the source are done."""
 
 
+SOURCE_REJECTS = 1_000_000
+"""Bad rows of one source, after which it is read no further."""
+
+
 def ingest_tables(
     store: Store,
     record: RecordType,
@@ -26,12 +31,14 @@ def ingest_tables(
     tables: Iterable[pa.Table],
     on_progress: Progress | None = None,
     now: datetime | None = None,
+    sender: str = "",
 ) -> IngestReport:
-    """Tables with the contract's columns, in order and in any chunking; `source` names the sender in the quarantine.
+    """Tables with the contract's columns, in order and in any chunking; `source` says in the quarantine where they came
+    from, `sender` who brought them.
 
     Sent again, the same rows change nothing. Errors: IngestError if a needed column is missing or in a wrong unit.
     """
-    return ingest_pieces(store, record, source, table_pieces(record, source, tables), on_progress, now)
+    return ingest_pieces(store, record, source, table_pieces(record, source, tables), on_progress, now, sender)
 
 
 def ingest_pieces(
@@ -41,11 +48,14 @@ def ingest_pieces(
     pieces: Iterable[Piece],
     on_progress: Progress | None = None,
     now: datetime | None = None,
+    sender: str = "",
 ) -> IngestReport:
     """As `ingest_tables`, for what a reader found."""
     report = IngestReport()
     for batch in ahead(batches(record, source, pieces, now or datetime.now(UTC))):
-        report += write(store, record, source, batch)
+        report += write(store, record, source, batch, sender)
+        if (bad := sum(report.quarantined.values())) > SOURCE_REJECTS:
+            raise IngestError(source, f"{bad:,} bad rows so far, more than {SOURCE_REJECTS:,}", "See gpuledger doctor")
         if on_progress is not None:
             on_progress(batch.rows)
     return report

@@ -1,8 +1,9 @@
 """The receiving half of a push: `POST /api/v1/records/{record type}`, for agents and for anything that can post JSON.
 
 A body is JSON lines (application/x-ndjson), or one JSON object or an array of them (application/json), plain or gzip.
-The answer comes when the rows are in the store: 200 and a report. Rows that do not fit go to quarantine, under the
-sender's name, and are counted in the report.
+The answer comes when the rows are in the store: 200 and a report. Rows that do not fit, or are out of the sender's
+place, go to quarantine under its name; rows that a person has to decide on are held (`judge`). Both are counted in the
+report.
 
     401 no or a wrong token   403 this sender may not send that   404 no such record type   409 not what the batch's
     hash says   413 too large   422 not readable   429 and 503, with Retry-After: later
@@ -18,7 +19,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,15 +28,22 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from ingest.body import TooLargeError, body_lines, decompressed, portions
+from ingest.body import BODY_REJECTS, EXAMPLES, TooLargeError, body_lines, decompressed, portions
 from ingest.coalesce import Arrived, Coalescer
 from ingest.errors import IngestError
 from ingest.json_files import lines_piece
+from ingest.judge import Judge, Judged
 from ingest.normalise import Clean, normalise
+from ingest.notes import Note, Notes
+from ingest.pieces import Reject
+from ingest.place import ALL, OUT_OF_PLACE, other_clusters
+from ingest.reviews import ReviewError
 from ingest.senders import Sender, Senders
+from ingest.tally import Tally
 from ingest.wire import BATCH_HEADER, CLUSTER_HEADER, NODE_HEADER, PATH, batch_id
 from warehouse.errors import LedgerError
 from warehouse.records import RECORD_TYPES, RecordType
+from warehouse.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -49,29 +57,41 @@ WAITING_BYTES = 64 << 20
 """Of bodies that were let in and are not in the store yet, as they travel."""
 RETRY_SECONDS = 5
 PORTION_ROWS = 100_000
-"""So many are looked at at once; a larger body goes on while these are written."""
+"""So many are looked at at once."""
 KNOWN = 100_000
 """Batches that are remembered by their hash."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a batch. quarantined: rows by reason.   known: it was in the store already."""
+    """What became of a batch. quarantined, held: rows by reason.   refused: rows that a person said no to.
+    known: it was in the store already."""
 
     batch: str
     read: int
     quarantined: dict[str, int]
+    held: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
     known: bool = False
 
+    @property
+    def stored(self) -> int:
+        return self.read - sum(self.quarantined.values()) - sum(self.held.values()) - self.refused
+
     def document(self) -> dict[str, Any]:
-        bad = sum(self.quarantined.values())
         return {
             "batch": self.batch,
             "read": self.read,
-            "stored": self.read - bad,
+            "stored": self.stored,
             "quarantined": self.quarantined,
+            "held": self.held,
+            "refused": self.refused,
             "known": self.known,
         }
+
+
+Batch = tuple[str, str]
+"""The sender's name and the batch's hash: what one may not say, another may."""
 
 
 @dataclass
@@ -81,18 +101,34 @@ class _Counts:
     refused: int = 0
 
 
+@dataclass(frozen=True)
+class _Written:
+    """A part of a body, as it was judged. notes: for the audit.   done: once it is in the store."""
+
+    judged: Judged
+    notes: Sequence[Note]
+    done: Future[None]
+
+
 class Receiver:
     """Takes bodies in, and answers when they are in the store.
 
-    now: the clock that stamps are judged by.
+    store: what rows are judged by; a connection beside the coalescer's.   now: the clock that stamps are judged by.
     """
 
     def __init__(
-        self, coalescer: Coalescer, senders: Senders, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        coalescer: Coalescer,
+        senders: Senders,
+        store: Store,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._coalescer, self._senders, self._now = coalescer, senders, now
-        self._known: OrderedDict[str, Report] = OrderedDict()
-        self._under_way: dict[str, asyncio.Task[Report]] = {}
+        self._judge = Judge(store)
+        self._notes = Notes(store, self._judge.inventory)
+        self.tally = Tally(store)
+        self._known: OrderedDict[Batch, Report] = OrderedDict()
+        self._under_way: dict[Batch, asyncio.Task[Report]] = {}
         self._bytes = 0
         self._reading = asyncio.Semaphore(AT_ONCE)
         self.counts = _Counts()
@@ -105,6 +141,8 @@ class Receiver:
             report = await self._received(request)
         except HTTPException as refusal:
             self.counts.refused += 1
+            if refusal.status_code in (401, 403):
+                await self._denied(request, refusal)
             headers = {**(refusal.headers or {}), "Connection": "close"}
             return JSONResponse({"error": refusal.detail}, refusal.status_code, headers)
         except ClientDisconnect:
@@ -112,27 +150,28 @@ class Receiver:
         return JSONResponse(report.document())
 
     async def _received(self, request: Request) -> Report:
-        sender, record = self._admitted(request)
+        sender, record = await self._admitted(request)
         body = await self._body(request)
         name = batch_id(record.name, body)
         said = request.headers.get(BATCH_HEADER)
         if said is not None and said != name:
             raise HTTPException(409, f"batch {said[:64]}: the body's hash is {name}; send it again")
-        if name in self._known:
-            return self._known[name]
-        task = self._under_way.get(name)
+        batch = sender.name, name
+        if batch in self._known:
+            return self._known[batch]
+        task = self._under_way.get(batch)
         if task is None:
             source = _source(sender, request)
             task = asyncio.create_task(self._stored(sender, record, source, name, body, request))
-            self._under_way[name] = task
-            task.add_done_callback(lambda task: self._ended(name, task))
+            self._under_way[batch] = task
+            task.add_done_callback(lambda task: self._ended(batch, task))
         # A sender that hangs up does not take back what it sent; sent again, it waits for the same task.
         return await asyncio.shield(task)
 
-    def _admitted(self, request: Request) -> tuple[Sender, RecordType]:
+    async def _admitted(self, request: Request) -> tuple[Sender, RecordType]:
         """Who it is and what it sends, before the body is read."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        sender = self._senders.of(token.strip()) if scheme.lower() == "bearer" else None
+        sender = await self._sender(request, token.strip()) if scheme.lower() == "bearer" else None
         if sender is None:
             raise HTTPException(
                 401, "no token of ours: send Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
@@ -140,11 +179,39 @@ class Receiver:
         record = RECORD_TYPES.get(request.path_params["record"].replace("-", "_"))
         if record is None:
             raise HTTPException(404, f"no such record type; there are {', '.join(RECORD_TYPES)}")
-        if sender.records is not None and record.name not in sender.records:
-            raise HTTPException(403, f"{sender.name} may not send {record.name}, only {', '.join(sender.records)}")
+        request.state.sender = sender.name
+        if not sender.place.may_send(record.name):
+            request.state.denied = "not its record type"
+            raise HTTPException(
+                403, f"{sender.name} may not send {record.name}, only {', '.join(sender.place.records)}"
+            )
         if self._coalescer.full or self._bytes >= WAITING_BYTES:
             raise HTTPException(429, "more waits than is taken in at once", {"Retry-After": str(RETRY_SECONDS)})
         return sender, record
+
+    async def _sender(self, request: Request, token: str) -> Sender | None:
+        """Whose token it is; a service account's is asked about apart, for that takes time."""
+        sender = self._senders.of(token)
+        if sender is not None or not self._senders.reviewable(token):
+            return sender
+        try:
+            return await asyncio.to_thread(self._senders.reviewed, token)
+        except ReviewError as error:
+            if not error.passes:
+                request.state.denied = "its token names no node"
+                raise HTTPException(403, str(error)) from error
+            log.error("receive: %s", error)
+            raise HTTPException(503, str(error), {"Retry-After": str(RETRY_SECONDS)}) from error
+
+    async def _denied(self, request: Request, refusal: HTTPException) -> None:
+        """Counts who was not let in, and why."""
+        record = request.path_params.get("record", "").replace("-", "_")
+        sender = getattr(request.state, "sender", "")
+        reason = "wrong token" if refusal.status_code == 401 else getattr(request.state, "denied", "not its cluster")
+        known = record if record in RECORD_TYPES else ""
+        self.tally.add(self._now(), sender, known, "denied", reason)
+        if self.tally.due:
+            await asyncio.to_thread(self.tally.write)
 
     async def _body(self, request: Request) -> bytes:
         declared = request.headers.get("content-length", "")
@@ -168,10 +235,13 @@ class Receiver:
             async with self._reading:
                 lines = await asyncio.to_thread(_lines, body, encoding, document)
                 found = await self._put(sender, record, source, lines)
-            waited = await asyncio.gather(*(asyncio.wrap_future(done) for _, done in found), return_exceptions=True)
+            waited = await asyncio.gather(*(asyncio.wrap_future(one.done) for one in found), return_exceptions=True)
             for trouble in waited:
                 if trouble is not None:
                     raise trouble
+            notes = [note for one in found for note in one.notes]
+            if notes or self.tally.due:
+                await asyncio.to_thread(self._noted, sender, source, notes)
         except TooLargeError as error:
             raise HTTPException(413, str(error)) from error
         except IngestError as error:
@@ -180,40 +250,67 @@ class Receiver:
             raise HTTPException(503, str(error)[:500], {"Retry-After": str(RETRY_SECONDS)}) from error
         finally:
             self._bytes -= len(body)
-        reasons = Counter(reject.reason for clean, _ in found for reject in clean.rejects)
-        report = Report(name, len(lines), dict(reasons))
+        report = _report(name, len(lines), [one.judged for one in found])
         self.counts.bodies += 1
         self.counts.rows += len(lines)
-        self._remember(report)
+        self._count(sender, record, report)
+        if not report.held and not report.refused:
+            self._remember((sender.name, name), report)
         return report
 
-    async def _put(
-        self, sender: Sender, record: RecordType, source: str, lines: Sequence[bytes]
-    ) -> list[tuple[Clean, Future[None]]]:
-        """Looks at the rows and has them written, in portions: while one is written, the next is looked at."""
-        if sender.clusters is not None:
-            # All of them are looked at before the first is written: a batch is taken as a whole or not at all.
-            cleans = [await asyncio.to_thread(_clean, record, lines, 1, self._now())] if lines else []
-            _refuse_other_clusters(sender, cleans)
-            return [self._write(record, source, clean) for clean in cleans]
-        found = []
-        for first, portion in portions(lines, PORTION_ROWS):
-            if portion:
-                clean = await asyncio.to_thread(_clean, record, portion, first, self._now())
-                found.append(self._write(record, source, clean))
-        return found
+    async def _put(self, sender: Sender, record: RecordType, source: str, lines: Sequence[bytes]) -> list[_Written]:
+        """Looks at all of the rows, then has them written: a batch is taken as a whole or not at all."""
+        cleans = [
+            (first, await asyncio.to_thread(_clean, record, portion, first, self._now()))
+            for first, portion in portions(lines, PORTION_ROWS)
+            if portion
+        ]
+        if sender.place.clusters != ALL:
+            for _, clean in cleans:
+                _refuse_other_clusters(sender, clean)
+        rejects = [reject for _, clean in cleans for reject in clean.rejects]
+        if len(rejects) > BODY_REJECTS:
+            few = Clean(EXAMPLES, cleans[0][1].table.slice(0, 0), rejects[:EXAMPLES], {})
+            await asyncio.wrap_future(self._coalescer.put(Arrived(record, source, few, time.monotonic(), sender.name)))
+            raise IngestError(
+                "body", _many(rejects, len(lines)), "The first of them are in quarantine; mend and resend"
+            )
+        return [await self._write(sender, record, source, first, clean) for first, clean in cleans]
 
-    def _write(self, record: RecordType, source: str, clean: Clean) -> tuple[Clean, Future[None]]:
-        return clean, self._coalescer.put(Arrived(record, source, clean, time.monotonic()))
+    async def _write(self, sender: Sender, record: RecordType, source: str, first: int, clean: Clean) -> _Written:
+        now = self._now()
+        judged = await asyncio.to_thread(self._judge.judge, sender, record, source, clean, now, first)
+        notes: list[Note] = []
+        if judged.held or record.name in ("devices", "events"):
+            notes = await asyncio.to_thread(self._notes.on, sender.name, record, judged, now)
+        arrived = Arrived(record, source, judged.clean, time.monotonic(), sender.name)
+        return _Written(judged, notes, self._coalescer.put(arrived))
 
-    def _ended(self, name: str, task: asyncio.Task[Report]) -> None:
-        self._under_way.pop(name, None)
+    def _noted(self, sender: Sender, source: str, notes: Sequence[Note]) -> None:
+        self._notes.write(sender.name, source, notes, self._now())
+        if self.tally.due:
+            self.tally.write()
+
+    def _count(self, sender: Sender, record: RecordType, report: Report) -> None:
+        """For the summary of the sender's day."""
+        now = self._now()
+        self.tally.add(now, sender.name, record.name, "stored", "", report.stored)
+        for reason, rows in report.held.items():
+            self.tally.add(now, sender.name, record.name, "held", reason, rows)
+        for reason, rows in report.quarantined.items():
+            outcome = OUT_OF_PLACE if reason == OUT_OF_PLACE else "quarantined"
+            self.tally.add(now, sender.name, record.name, outcome, reason, rows)
+        if report.refused:
+            self.tally.add(now, sender.name, record.name, "refused", "", report.refused)
+
+    def _ended(self, batch: Batch, task: asyncio.Task[Report]) -> None:
+        self._under_way.pop(batch, None)
         # Looked at here, or asyncio complains where the sender hung up meanwhile.
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, HTTPException):
             log.error("receive: an error of gpuledger's own", exc_info=error)
 
-    def _remember(self, report: Report) -> None:
-        self._known[report.batch] = Report(report.batch, report.read, report.quarantined, known=True)
+    def _remember(self, batch: Batch, report: Report) -> None:
+        self._known[batch] = replace(report, known=True)
         while len(self._known) > KNOWN:
             self._known.popitem(last=False)
 
@@ -226,9 +323,20 @@ def _clean(record: RecordType, lines: Sequence[bytes], first: int, now: datetime
     return normalise(record, lines_piece(record, lines, first)[0], now)
 
 
-def _refuse_other_clusters(sender: Sender, cleans: Sequence[Clean]) -> None:
-    named = {name for clean in cleans for name in clean.table["cluster"].unique().to_pylist()}
-    others = sorted(named - set(sender.clusters or ()))
+def _many(rejects: Sequence[Reject], rows: int) -> str:
+    reasons = Counter(reject.reason for reject in rejects).most_common(5)
+    named = ", ".join(f"{reason}: {count:,}" for reason, count in reasons)
+    return f"{len(rejects):,} of {rows:,} rows do not fit ({named}), more than {BODY_REJECTS:,}: none was taken"
+
+
+def _report(name: str, read: int, parts: Sequence[Judged]) -> Report:
+    quarantined = Counter(reject.reason for judged in parts for reject in judged.clean.rejects)
+    held: Counter[str] = sum((judged.held for judged in parts), Counter())
+    return Report(name, read, dict(quarantined), dict(held), sum(judged.refused for judged in parts))
+
+
+def _refuse_other_clusters(sender: Sender, clean: Clean) -> None:
+    others = other_clusters(sender.place, clean.table)
     if others:
         raise HTTPException(403, f"{sender.name} may not send of cluster {others[0]!r}; nothing of the batch was taken")
 

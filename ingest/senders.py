@@ -1,10 +1,23 @@
-"""Who may push what: a YAML file of senders, each with a token; read again when it changes.
+"""Who may push what: a YAML file of senders, each with a token and a place; read again when it changes.
 
 senders:
-  - name: agents-c1
+  - name: gpu-1
     token: "at least 16 characters"        # or token_sha256: its hash, so that the file is no secret
-    records: [samples, metrics, findings, devices]     # absent: all
-    clusters: [c1]                                      # absent: any
+    records: [samples, metrics, findings, devices]     # or all
+    clusters: [c1]                                      # or all
+    nodes: [gpu-1]                                      # names or patterns, or all
+    services: [chat-*]                                  # of service_levels; absent: none, or all with nodes: all
+    back: 7d                                            # or all; absent: 7d, of events 31d
+    past: held                                          # or refused: rows of the past that it may not write by itself
+    inventory: false                                    # true: it may say where devices stand, their model and pool
+kubernetes:
+  audience: gpuledger
+  kubeconfig: admin.conf                                # absent: this pod's service account
+  accounts:
+    - account: gpuledger/gpuledger-agent                # namespace/name of a service account
+      records: [samples, metrics, findings, devices]
+      clusters: [c1]
+      nodes: own                                        # the node that its token is bound to
 """
 
 from __future__ import annotations
@@ -12,82 +25,177 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import re
 import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from ingest.errors import IngestError
+from ingest.place import ALL, Names, Place
+from ingest.reviews import Account, Reviewer, Reviews, is_web_token
 from warehouse.records import RECORD_TYPES
 from warehouse.written_files import read_yaml
 
 log = logging.getLogger(__name__)
 HINT = "See docs/agent.md for an example"
 MODE = ConfigDict(extra="forbid", frozen=True)
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
-class Sender(BaseModel):
-    """name: shown as the source of what it sent.   records, clusters: what it may send; None: any."""
+def _span(value: Any) -> Any:
+    """`12h` or `2d` as a duration."""
+    if value == ALL or value is None:
+        return value
+    match = re.fullmatch(r"([1-9][0-9]{0,4})([hd])", str(value))
+    if match is None:
+        raise ValueError(f"found {str(value)[:40]!r}; 12h, 2d or all fits")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+Some = tuple[Annotated[str, Field(min_length=1, max_length=300)], ...]
+
+
+class Told(BaseModel):
+    """Of what a sender may tell. Nothing is allowed that is not said."""
 
     model_config = MODE
 
-    name: Annotated[str, Field(min_length=1, max_length=100)]
-    token: Annotated[str, Field(min_length=16)] | None = Field(None, repr=False)
-    token_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
-    records: tuple[str, ...] | None = None
-    clusters: tuple[str, ...] | None = None
+    records: Some | Literal["all"]
+    clusters: Some | Literal["all"]
+    nodes: Some | Literal["all", "own"]
+    services: Some | Literal["all"] = ()
+    back: Annotated[timedelta | Literal["all"] | None, BeforeValidator(_span)] = None
+    past: Literal["held", "refused"] = "held"
+    inventory: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said(cls, given: Any) -> Any:
+        for name, before in (("records", "all"), ("clusters", "all"), ("nodes", "all")):
+            if isinstance(given, dict) and name not in given:
+                raise ValueError(f"{name} is not said; until now that meant {name}: {before}. Name them, or say all")
+        return given
 
     @model_validator(mode="after")
-    def _whole(self) -> Sender:
-        if (self.token is None) == (self.token_sha256 is None):
-            raise ValueError("one of token and token_sha256 is needed")
-        unknown = sorted(set(self.records or ()) - set(RECORD_TYPES))
+    def _known(self) -> Told:
+        unknown = sorted(set(self.records) - set(RECORD_TYPES)) if self.records != ALL else []
         if unknown:
             raise ValueError(f"no record type {', '.join(unknown)}; there are {', '.join(RECORD_TYPES)}")
         return self
 
     @property
+    def place(self) -> Place:
+        nodes: Names = () if self.nodes == "own" else self.nodes
+        return Place(self.records, self.clusters, nodes, self.services, self.back, self.past, self.inventory)
+
+
+class _Entry(Told):
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    token: Annotated[str, Field(min_length=16)] | None = Field(None, repr=False)
+    token_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> _Entry:
+        if (self.token is None) == (self.token_sha256 is None):
+            raise ValueError("one of token and token_sha256 is needed")
+        if self.nodes == "own":
+            raise ValueError("nodes: own is for kubernetes accounts, whose tokens name a node; name the node here")
+        return self
+
+    @property
     def digest(self) -> bytes:
-        if self.token_sha256 is not None:
-            return bytes.fromhex(self.token_sha256)
-        return _digest(self.token or "")
+        return bytes.fromhex(self.token_sha256) if self.token_sha256 is not None else _digest(self.token or "")
+
+
+class _Account(Told):
+    account: Annotated[str, Field(pattern=r"^[a-z0-9.-]{1,63}/[a-z0-9.-]{1,253}$")]
+
+
+class Kubernetes(BaseModel):
+    """How tokens of service accounts are reviewed. kubeconfig: of the API server; None: this pod's own account."""
+
+    model_config = MODE
+
+    audience: Annotated[str, Field(min_length=1, max_length=300)]
+    kubeconfig: Path | None = None
+    context: str = ""
+    accounts: Annotated[tuple[_Account, ...], Field(min_length=1)]
 
 
 class _File(BaseModel):
     model_config = MODE
 
-    senders: Annotated[tuple[Sender, ...], Field(min_length=1)]
+    senders: tuple[_Entry, ...] = ()
+    kubernetes: Kubernetes | None = None
 
     @model_validator(mode="after")
     def _distinct(self) -> _File:
-        for values, what in (([s.name for s in self.senders], "name"), ([s.digest for s in self.senders], "token")):
+        if not self.senders and self.kubernetes is None:
+            raise ValueError("senders: nobody may send anything; name at least one, or kubernetes accounts")
+        accounts = [] if self.kubernetes is None else [one.account for one in self.kubernetes.accounts]
+        names = [*(one.name for one in self.senders), *accounts]
+        for values, what in ((names, "name"), ([s.digest for s in self.senders], "token")):
             if len(set(values)) < len(values):
                 raise ValueError(f"two senders have the same {what}")
         return self
 
 
+@dataclass(frozen=True)
+class Sender:
+    """name: shown as the source of what it sent.   place: what it may send."""
+
+    name: str
+    place: Place
+
+
+Connect = Callable[[Kubernetes], Reviewer]
+"""Makes what asks an API server about tokens."""
+
+
 class Senders:
     """The senders of a file. A change that cannot be read leaves those in force that were.
 
+    connect: asked where the file has a kubernetes section.
     Errors: IngestError if the file cannot be read at first.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, connect: Connect | None = None) -> None:
+        self._path, self._connect = path, connect
         self._lock = threading.Lock()
         self._stamp = _stamp(path)
-        self._senders = _read(path)
+        self._take(_read(path))
 
     def of(self, token: str) -> Sender | None:
-        """Whose token it is. Takes as long for a wrong one as for a right one, wherever it differs."""
+        """Whose token it is, as far as that is known here. Takes as long for a wrong one as for a right one, wherever
+        it differs."""
         self._refresh()
         digest = _digest(token)
         found = None
-        for sender in self._senders:
-            if hmac.compare_digest(sender.digest, digest):
+        for sender_digest, sender in self._tokens:
+            if hmac.compare_digest(sender_digest, digest):
                 found = sender
         return found
+
+    def reviewable(self, token: str) -> bool:
+        """Whether an API server can be asked about it."""
+        return self._reviews is not None and is_web_token(token)
+
+    def reviewed(self, token: str) -> Sender | None:
+        """Whose token it is, as the API server says; None: nobody's. May take seconds.
+
+        Errors: ReviewError if it may not send, or if the API server cannot be asked.
+        """
+        reviews, accounts = self._reviews, self._accounts
+        if reviews is None:
+            return None
+        account = reviews.of(token)
+        told = None if account is None else accounts.get(account.name)
+        return None if account is None or told is None else _sender(told, account)
 
     def _refresh(self) -> None:
         with self._lock:
@@ -96,10 +204,29 @@ class Senders:
                 return
             self._stamp = stamp
             try:
-                self._senders = _read(self._path)
-                log.info("receive: %s read again: %d senders", self._path, len(self._senders))
+                self._take(_read(self._path))
+                log.info("receive: %s read again: %d senders", self._path, len(self._tokens) + len(self._accounts))
             except IngestError as error:
                 log.error("receive: %s; the senders of before stay in force", error)
+
+    def _take(self, file: _File) -> None:
+        reviews = None
+        if file.kubernetes is not None:
+            if self._connect is None:
+                raise IngestError(str(self._path), "kubernetes: cannot be used here", HINT)
+            reviews = Reviews(self._connect(file.kubernetes))
+        accounts: Mapping[str, _Account] = {}
+        if file.kubernetes is not None:
+            accounts = {one.account: one for one in file.kubernetes.accounts}
+        self._tokens = [(one.digest, Sender(one.name, one.place)) for one in file.senders]
+        self._reviews, self._accounts = reviews, accounts
+
+
+def _sender(told: _Account, account: Account) -> Sender:
+    """Errors: ReviewError if it may tell of its own node alone, and its token has none."""
+    if told.nodes != "own":
+        return Sender(told.account, told.place)
+    return Sender(f"{told.account}@{account.known_node}", told.place.on_node(account.known_node))
 
 
 def _digest(token: str) -> bytes:
@@ -114,12 +241,14 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(path: Path) -> tuple[Sender, ...]:
+def _read(path: Path) -> _File:
     document = read_yaml(path, "a list of senders", HINT, IngestError)
     try:
-        return _File.model_validate(document).senders
+        return _File.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         at = ".".join(str(part) for part in first["loc"])
         # Without what was found there: it may be a token.
-        raise IngestError(str(path), f"{at + ': ' if at else ''}{first['msg']}", HINT) from None
+        raise IngestError(
+            str(path), f"{at + ': ' if at else ''}{first['msg'].removeprefix('Value error, ')}", HINT
+        ) from None

@@ -15,6 +15,7 @@ from typing import IO, TypeVar
 
 from ingest.errors import IngestError
 from ingest.wire import WireBatch
+from warehouse.private_files import private_folder
 from warehouse.store import read_sql
 
 log = logging.getLogger(__name__)
@@ -163,7 +164,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 def _hold(folder: Path) -> IO[str]:
     """Takes the folder for this process and writes our number into its lock."""
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(folder)
         file = (folder / "holder").open("a+", encoding="utf-8")
     except OSError as error:
         raise IngestError(str(folder), f"cannot be used ({error.strerror})", "Choose another spool folder") from error

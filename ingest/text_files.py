@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 BLOCK_BYTES = 1 << 20
 TAIL_BYTES = 64
 BOM = b"\xef\xbb\xbf"
+ROW_BYTES = 65_536
+"""Of one row as text."""
+RAW_BYTES = 1000
+"""What quarantine keeps of a row that is too large, or no text."""
 
 
 def is_gzip(path: Path) -> bool:
@@ -20,6 +26,37 @@ def is_gzip(path: Path) -> bool:
 
 def open_bytes(path: Path) -> IO[bytes]:
     return gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # type: ignore[return-value]
+
+
+def is_text(value: bytes) -> bool:
+    """Whether it is UTF-8."""
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_utf8(path: Path) -> bool:
+    """Whether all of the text is."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with open_bytes(path) as file:
+            while block := file.read(BLOCK_BYTES):
+                decoder.decode(block)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def whole_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a file; of one that is longer than a row may be, a little more than a row."""
+    while line := file.readline(ROW_BYTES + 2):
+        rest = line
+        while not rest.endswith(b"\n") and (rest := file.readline(BLOCK_BYTES)):
+            pass
+        yield line
 
 
 def tail_of_whole(path: Path) -> bytes:

@@ -26,8 +26,11 @@ from warehouse.records import RecordType
 from warehouse.store import ONE_BLOCK, Store, identifier, read_sql
 
 
-def write(store: Store, record: RecordType, source: str, batch: Batch) -> IngestReport:
-    """Writes a batch unless it was written completely before; says what became of its rows."""
+def write(store: Store, record: RecordType, source: str, batch: Batch, sender: str = "") -> IngestReport:
+    """Writes a batch unless it was written completely before; says what became of its rows.
+
+    sender: who pushed it, or who read the file.
+    """
     reasons = dict(Counter(reject.reason for reject in batch.rejects))
     about = {"record_type": record.name, "batch": batch.id}
     if store.rows(read_sql(__file__, "batch_done"), about):
@@ -47,6 +50,7 @@ def write(store: Store, record: RecordType, source: str, batch: Batch) -> Ingest
         {
             **about,
             "source": source,
+            "sender": sender,
             "first_row": batch.first_row,
             "rows_read": batch.rows,
             "rows_written": written,

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from warehouse.errors import StoreError, StoreHeldError
+from warehouse.private_files import private_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,8 @@ ONE_BLOCK: Mapping[str, Any] = {
 NOT_COMPILED = "compile_expressions = 0, compile_aggregate_expressions = 0, compile_sort_description = 0"
 """A close runs some ninety statements once each: compiling their expressions costs a third of a small close, and gains
 nothing in a large one. A server, which keeps what it compiled, is left alone."""
+MOVED_OUT = ("access_users", "access_tokens", "saved_queries")
+"""Tables of old migrations whose rows live in the access store now (migration access_moves_out)."""
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 """What goes wrong is raised; the client's own line beside it would be the second."""
 Params = Mapping[str, Any]
@@ -269,14 +272,23 @@ def _password() -> str:
         ) from error
 
 
+def _host(name: str) -> str:
+    return f"[{name}]" if ":" in name else name
+
+
+def database_of(url: str) -> str:
+    """The database that the URL of a ClickHouse server names."""
+    return urlsplit(url).path.strip("/") or DATABASE
+
+
 class ServerStore(Store):
-    """A ClickHouse server over HTTP."""
+    """A ClickHouse server over HTTP. user: who asks it.   http_url: where."""
 
     def __init__(self, url: str, database: str = "") -> None:
         import clickhouse_connect
 
         parts = urlsplit(url)
-        database = database or parts.path.strip("/") or DATABASE
+        database = database or database_of(url)
         connect: dict[str, Any] = {
             "host": parts.hostname or "localhost",
             "port": parts.port or (8443 if parts.scheme == "clickhouses" else 8123),
@@ -285,6 +297,8 @@ class ServerStore(Store):
             "secure": parts.scheme == "clickhouses",
         }
         self._full_url = url
+        self.user = str(connect["username"])
+        self.http_url = f"{'https' if connect['secure'] else 'http'}://{_host(connect['host'])}:{connect['port']}/"
         with _store_errors(url):
             admin = clickhouse_connect.get_client(**connect)
             admin.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
@@ -384,12 +398,22 @@ def migrate(store: Store) -> list[str]:
     for number, name, text in migrations():
         if number not in done:
             store.script(text)
+            if name.endswith("_access_moves_out"):
+                _drop_empty(store, MOVED_OUT)
             store.command(
                 "INSERT INTO schema_migrations (number, name) VALUES ({number:UInt32}, {name:String})",
                 {"number": number, "name": name},
             )
             applied.append(name)
     return applied
+
+
+def _drop_empty(store: Store, tables: Sequence[str]) -> None:
+    """Drops those that are there and hold no row."""
+    there = {row["name"] for row in store.rows("SELECT name FROM system.tables WHERE database = currentDatabase()")}
+    for table in tables:
+        if table in there and not store.value(f"SELECT count() AS n FROM {identifier(table)}"):
+            store.command(f"DROP TABLE IF EXISTS {identifier(table)} SYNC")
 
 
 def split_statements(text: str) -> list[str]:
@@ -415,7 +439,7 @@ def identifier(name: str) -> str:
 def _hold(path: Path) -> Any:
     """Takes the lock of an embedded store and writes our name into it."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        private_folder(path)
         file = (path / "holder").open("a+", encoding="utf-8")
     except OSError as error:
         raise StoreError(str(path), f"cannot be opened ({error.strerror})", "Choose another --store") from error
@@ -511,6 +535,8 @@ def _clickhouse_type(field: pa.Field) -> str:
     import pyarrow as pa
 
     kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if pa.types.is_list(kind):
+        return f"Array({_clickhouse_type(kind.value_field)})"
     names = {
         pa.string(): "String",
         pa.large_string(): "String",

@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from warehouse.errors import LedgerError
+from warehouse.yaml_text import parse_yaml
 
 
 def read_yaml(path: Path | str, what: str, hint: str, error: type[LedgerError]) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def read_yaml(path: Path | str, what: str, hint: str, error: type[LedgerError]) 
     """
     where = str(path)
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        content = parse_yaml(Path(path).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as mistake:
         raise error(where, "not YAML: " + " ".join(str(mistake).split()), "Check indentation and quotes") from mistake
     except IsADirectoryError as mistake:

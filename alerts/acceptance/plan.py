@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from alerts.errors import AlertError
+from warehouse.yaml_text import parse_yaml
 
 BUILT_IN = "builtin:"
 STEPS_FOR_P99 = 300
@@ -108,7 +109,7 @@ DEFAULT = Path(__file__).with_name("acceptance.yaml")
 def load_plan(path: Path = DEFAULT) -> Plan:
     """The plan of a file. Errors: AlertError naming the key and what fits."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = parse_yaml(path.read_text(encoding="utf-8"))
         return Plan.model_validate(content)
     except yaml.YAMLError as error:
         raise AlertError(str(path), "not YAML: " + " ".join(str(error).split())[:300]) from error

@@ -15,6 +15,7 @@ from alerts.acceptance.checks import Check, Runs, accepted, throughputs
 from alerts.acceptance.measures import measure
 from alerts.acceptance.plan import Plan
 from alerts.errors import AlertError
+from warehouse.private_files import users_file, users_folder
 
 HERE = Path(__file__).parent
 
@@ -74,13 +75,18 @@ class Report:
 
     def write(self, folder: Path) -> tuple[Path, Path]:
         """report.json and report.html in the folder, which is made."""
-        folder.mkdir(parents=True, exist_ok=True)
+        users_folder(folder)
         document = self.document()
         paths = folder / "report.json", folder / "report.html"
-        paths[0].write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         page = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined)
         page.filters["shown"] = shown
-        paths[1].write_text(page.get_template("report.html").render(document), encoding="utf-8")
+        texts = (
+            json.dumps(document, indent=2, ensure_ascii=False) + "\n",
+            page.get_template("report.html").render(document),
+        )
+        for path, text in zip(paths, texts, strict=True):
+            with open(path, "w", encoding="utf-8", opener=users_file) as file:
+                file.write(text)
         return paths
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from alerts.acceptance.plan import Load, Plan
 from alerts.errors import AlertError
+from warehouse.private_files import users_file, users_folder, users_umask
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,12 @@ class _Process:
         self.began = began
         try:
             self.process = subprocess.Popen(  # noqa: S603 (the plan's own command)
-                load.arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
+                load.arguments,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                text=True,
+                umask=users_umask(),
             )
         except OSError as error:
             raise AlertError(f"command {load.command[0]!r}", f"cannot be started ({error.strerror})") from error
@@ -178,7 +184,8 @@ class Recorded:
 
 def keep(folder: Path, runs: Sequence[Run]) -> None:
     """Writes runs as `Recorded` reads them."""
-    folder.mkdir(parents=True, exist_ok=True)
+    users_folder(folder)
     for run in runs:
         path = folder / f"{run.case}.{run.role}.json"
-        path.write_text(json.dumps(asdict(run), ensure_ascii=False), encoding="utf-8")
+        with open(path, "w", encoding="utf-8", opener=users_file) as file:
+            file.write(json.dumps(asdict(run), ensure_ascii=False))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Mapping
 from typing import Any
 
 from billing.documents.page import completed
 from billing.invoicing.documents import Invoice
+from warehouse.csv_cells import write_csv
 
 COLUMNS = (
     "number",
@@ -54,9 +54,7 @@ def line_rows(invoice: Invoice) -> list[dict[str, Any]]:
 
 def as_csv(invoice: Invoice) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(line_rows(invoice))
+    write_csv(text, [COLUMNS, *([row.get(name) for name in COLUMNS] for row in line_rows(invoice))])
     return text.getvalue()
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from billing.exports.columns import INSTANTS, INTEGERS, NUMBERS
 from billing.exports.errors import ExportError
+from warehouse.private_files import users_file, users_folder
 from warehouse.store import identifier
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ class FocusFile:
 
     def __enter__(self) -> FocusFile:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            opened: Callable[..., Any] = Path.open
-            self._raw = opened(self._part, "wb")
+            users_folder(self.path.parent)
+            opened: Callable[..., Any] = open
+            self._raw = opened(self._part, "wb", opener=users_file)
         except OSError as error:
             raise ExportError(
                 str(self.path), f"cannot be written ({error.strerror})", "Choose another --out"

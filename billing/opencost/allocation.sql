@@ -31,8 +31,8 @@ WITH
             toInt128(until - since) AS whole,
             toInt128(part_from - since) AS before,
             toInt128(part_to - since) AS through,
-            toInt128(used_unit_ms * 1000000) AS used,
-            toInt128(idle_unit_ms * 1000000) AS idle,
+            toInt128(used_unit_ms * toDecimal128(1000000, 0)) AS used,
+            toInt128(idle_unit_ms * toDecimal128(1000000, 0)) AS idle,
             toInt128(unmetered_unit_ms) * 1000000 AS unmetered,
             toInt128(unallocated_unit_ms) * 1000000 AS unallocated,
             toInt128(unavailable_unit_ms) * 1000000 AS unavailable

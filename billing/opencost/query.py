@@ -17,6 +17,7 @@ from billing.opencost.words import LABELS, NOT_KNOWN, PROPERTIES, QueryError
 from billing.periods import Period, PeriodError, parse_period
 
 MOST_STEPS = 10_000
+MOST_WINDOW = timedelta(days=3660)
 _SPAN = re.compile(r"([0-9]{1,6})(s|m|h|d|w)")
 _OFFSET = re.compile(r"([0-9]{1,6}(?:m|h|d|w)) offset ([0-9]{1,6}(?:m|h|d|w))")
 _SECONDS = re.compile(r"(?![0-9]{4}-[0-9]{2}$)([0-9]{1,11})[,-]([0-9]{1,11})")  # 2026-10 is a month
@@ -112,6 +113,8 @@ def parse_window(text: str, timezone: str, now: datetime) -> Period:
         raise QueryError("window", f"illegal window: {text!r}", _WINDOW_NEXT) from None
     if end <= start:
         raise QueryError("window", f"{text!r} ends before it starts", _WINDOW_NEXT)
+    if end - start > MOST_WINDOW:
+        raise QueryError("window", f"{text!r} is longer than {MOST_WINDOW.days:,} days", "Choose a shorter one")
     return Period(start.astimezone(UTC), end.astimezone(UTC))
 
 

@@ -20,6 +20,7 @@ import yaml
 
 from collectors.errors import CollectorError
 from collectors.kubernetes.objects import Object, child, items, text
+from warehouse.yaml_text import parse_yaml
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -79,7 +80,7 @@ def from_kubeconfig(path: Path, context: str = "") -> Connection:
     """The cluster and user of a kubeconfig's context, by default its current one."""
     where = str(path)
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise KubernetesError(where, f"cannot be read: {' '.join(str(error).split())}") from None
     wanted = context or text(document, "current-context")

@@ -1,48 +1,86 @@
-"""How often somebody may try to sign in: so many failures in a while for a name, and more for an address."""
+"""How often somebody may try to sign in.
+
+    (name, address)   5 failures in 5 minutes: a guesser stops itself, and nobody at another address
+    address           30 failures: who tries many names
+    name              from 20 failures on, from wherever, each (name, address) has 1: many addresses get less far
+    device            5 failures, and none of the above: a browser that its owner signed in with before
+
+A browser keeps a signed note of that (its *device*), so that no number of guesses by others keeps its owner out, not
+even guesses from the same address.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
+from ipaddress import IPv6Address, ip_address
 
-FAILURES_OF_A_NAME = 5
+FAILURES = 5
+FAILURES_WHEN_ATTACKED = 1
 FAILURES_OF_AN_ADDRESS = 30
+ATTACKED = 20
 WITHIN_SECONDS = 300.0
 REMEMBERED = 10_000
-"""Names and addresses; the oldest are forgotten first."""
+"""Keys; the oldest are forgotten first."""
+Key = tuple[str, ...]
 
 
 class Attempts:
-    """Failures of the last minutes, in memory. `now` is any clock that goes on, in seconds."""
+    """Failures of the last minutes, in memory. `now` is any clock that goes on, in seconds; device: '' = none known."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._failures: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
+        self._failures: OrderedDict[Key, deque[float]] = OrderedDict()
 
-    def wait_seconds(self, name: str, address: str, now: float) -> float:
+    def wait_seconds(self, name: str, address: str, device: str, now: float) -> float:
         """How long until the next attempt is looked at; 0 = now."""
         with self._lock:
+            if device:
+                return self._wait(("device", device), FAILURES, now)
+            is_attacked = self._wait(("name", name), ATTACKED, now) > 0
             return max(
-                self._wait(("name", name.casefold()), FAILURES_OF_A_NAME, now),
-                self._wait(("address", address), FAILURES_OF_AN_ADDRESS, now),
+                self._wait(("both", name, _network(address)), FAILURES_WHEN_ATTACKED if is_attacked else FAILURES, now),
+                self._wait(("address", _network(address)), FAILURES_OF_AN_ADDRESS, now),
             )
 
-    def failed(self, name: str, address: str, now: float) -> None:
+    def failed(self, name: str, address: str, device: str, now: float) -> None:
         with self._lock:
-            for key in (("name", name.casefold()), ("address", address)):
+            for key in _keys(name, address, device):
                 self._failures.setdefault(key, deque(maxlen=FAILURES_OF_AN_ADDRESS)).append(now)
                 self._failures.move_to_end(key)
             while len(self._failures) > REMEMBERED:
                 self._failures.popitem(last=False)
 
-    def succeeded(self, name: str) -> None:
+    def succeeded(self, name: str, address: str, device: str) -> None:
+        """Takes back the last failure, which was none, and those before of the same name from the same place."""
         with self._lock:
-            self._failures.pop(("name", name.casefold()), None)
+            for key in _keys(name, address, device):
+                if key[0] in ("both", "device"):
+                    self._failures.pop(key, None)
+                elif self._failures.get(key):
+                    self._failures[key].pop()
 
-    def _wait(self, key: tuple[str, str], allowed: int, now: float) -> float:
+    def _wait(self, key: Key, allowed: int, now: float) -> float:
         failures = self._failures.get(key)
         while failures and failures[0] <= now - WITHIN_SECONDS:
             failures.popleft()
         if not failures or len(failures) < allowed:
             return 0.0
         return failures[-allowed] + WITHIN_SECONDS - now
+
+
+def _keys(name: str, address: str, device: str) -> list[Key]:
+    if device:
+        return [("device", device)]
+    return [("both", name, _network(address)), ("address", _network(address)), ("name", name)]
+
+
+def _network(address: str) -> str:
+    """IPv6 by its /64, of which everybody has as many addresses as they like."""
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address):
+        return str(found.ipv4_mapped or int(found) >> 64)
+    return address

@@ -4,76 +4,74 @@ from __future__ import annotations
 
 import base64
 import binascii
-import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 
 from dashboards.access.attempts import Attempts
 from dashboards.access.oidc import Provider
+from dashboards.access.people import Kind, Person
 from dashboards.access.principal import ANYBODY, Principal
-from dashboards.access.roles import AccessError, roles_of
+from dashboards.access.roles import AccessError
 from dashboards.access.secrets import PREFIX
-from dashboards.access.sessions import Session, Sessions, Signer
+from dashboards.access.sessions import Sessions, Signer
 from dashboards.access.settings import AccessSettings
-from dashboards.access.tokens import Tokens
-from dashboards.access.users import User, user_named
-from warehouse.store import Store
+from dashboards.access.store import AccessStore
+from dashboards.access.tokens import token_of
 
-FRESH_SECONDS = 5.0
-"""How old a local user's roles may be; one that is disabled gets no further than that."""
-USERS_KEPT = 1000
 CALLBACK = "/sign-in/oidc/callback"
 
 
 class Doorkeeper:
-    """Knows tokens, sessions and users of a store. Asks the store, so it is asked on worker threads.
+    """Knows tokens, sessions and people of an access store. Asks it each time, on worker threads: what somebody loses
+    is lost with the next request, on every server.
 
     settings.sign_in False: whoever brings no token is ANYBODY; one that is brought must be right all the same.
     """
 
-    def __init__(self, store: Store, settings: AccessSettings) -> None:
-        self.settings = settings
-        self.store = store
-        self.signer = Signer(settings.key)
-        self.sessions = Sessions(self.signer, settings.session)
-        self.tokens = Tokens(store)
+    def __init__(self, access: AccessStore, settings: AccessSettings) -> None:
+        self.settings, self.access = settings, access
+        self.signer = Signer(settings.key or access.key("notes", datetime.now(UTC)))
+        self.sessions = Sessions(access, settings.session)
         self.attempts = Attempts()
         self.provider = (
             Provider(settings.oidc, settings.client_secret, settings.url + CALLBACK) if settings.oidc else None
         )
-        self._users: dict[str, tuple[float, User | None]] = {}
 
     def by_token(self, headers: Mapping[str, str], now: datetime) -> Principal | None:
         """By `Authorization: Bearer`, by Basic with the token as password, or as ClickHouse's clients send it.
 
-        None: no token was brought.   Errors: AccessError for a wrong one.
+        None: no token was brought.   Errors: AccessError for one that is of no use.
         """
-        token = brought(headers)
-        if not token:
+        text = brought(headers)
+        if not text:
             return None
-        found = self.tokens.of(token, now) if token.startswith(f"{PREFIX}_") else None
+        token = token_of(self.access, text, now) if text.startswith(f"{PREFIX}_") else None
+        if token is None:
+            what = "unknown, expired or revoked, or its owner is disabled"
+            raise AccessError("token", what, "Make one with: gpuledger tokens create")
+        if token.owner.kind is Kind.sso and not self._was_seen(token.owner, now):
+            what = f"its owner has not signed in for {self.settings.owner_seen.days} days"
+            raise AccessError("token", what, "It works again when they have")
+        found = token.principal() if self._admits(token.owner) else None
         if found is None:
-            raise AccessError("token", "unknown, expired or revoked", "Make one with: gpuledger tokens create")
+            raise AccessError("token", "its owner may no longer do what it is for", "Ask an admin")
         return found
 
     def by_session(self, cookie: str, now: datetime) -> Principal | None:
-        session = self.sessions.known(cookie, now) if cookie else None
-        return None if session is None else self._whose(session)
+        person = self.sessions.known(cookie, now) if cookie else None
+        return None if person is None or not self._admits(person) else person.principal()
 
     def nobody_in_particular(self) -> Principal | None:
         return None if self.settings.sign_in else ANYBODY
 
-    def _whose(self, session: Session) -> Principal | None:
-        if session.kind == "oidc":
-            return Principal(session.name, roles_of(session.roles), frozenset(session.tenants))
-        read_at, user = self._users.get(session.name, (-FRESH_SECONDS, None))
-        if time.monotonic() - read_at >= FRESH_SECONDS:
-            user = user_named(self.store, session.name)
-            if len(self._users) >= USERS_KEPT:
-                self._users.clear()
-            self._users[session.name] = (time.monotonic(), user)
-        # A new password or other roles end the sessions of before.
-        return user.principal() if user is not None and user.changed_at <= session.since else None
+    def _admits(self, person: Person) -> bool:
+        """Whether people of that kind are let in as this server is set."""
+        if person.kind is Kind.sso:
+            return self.settings.oidc is not None and person.issuer == self.settings.oidc.issuer
+        return person.kind is Kind.service or self.settings.local_users
+
+    def _was_seen(self, person: Person, now: datetime) -> bool:
+        return person.seen_at is not None and now - person.seen_at <= self.settings.owner_seen
 
 
 def brought(headers: Mapping[str, str]) -> str:

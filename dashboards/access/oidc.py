@@ -34,6 +34,7 @@ KEPT_SECONDS = 3600.0
 """How long the provider's document and keys are kept; an unknown key is asked for at once, at most each minute."""
 AGAIN_SECONDS = 60.0
 TIMEOUT_SECONDS = 10.0
+LONGEST_SUBJECT = 255
 
 
 class OidcError(AccessError):
@@ -42,8 +43,10 @@ class OidcError(AccessError):
 
 @dataclass(frozen=True)
 class Told:
-    """Who the provider says it is."""
+    """Who the provider says it is. subject: by which the provider knows them, for good; name: as they are shown."""
 
+    issuer: str
+    subject: str
     name: str
     roles: frozenset[Role]
     tenants: frozenset[str]
@@ -135,8 +138,11 @@ class Provider:
         return claims
 
     def _told(self, claims: Mapping[str, Any]) -> Told:
+        subject = claims["sub"]
+        if not isinstance(subject, str) or not 0 < len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
+            raise self._error("tells no sub that names anybody")
         name = claims.get(self._settings.name_claim)
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name.isprintable() or not name.strip():
             raise self._error(f"tells no {self._settings.name_claim} (name_claim)")
         if self._settings.name_claim == "email" and claims.get("email_verified") is False:
             raise self._error(f"has not verified {name[:200]}")
@@ -146,7 +152,7 @@ class Provider:
         if not roles or (roles == {Role.tenant} and not tenants):
             what = "no role" if not roles else "the role tenant and no tenant"
             raise OidcError(name[:200], f"has {what} here", "Ask an admin: the sign-in settings map groups")
-        return Told(name[:200], roles, tenants)
+        return Told(self._settings.issuer, subject, name[:200], roles, tenants)
 
     def _endpoint(self, name: str) -> str:
         document = self._discovered()

@@ -7,6 +7,9 @@ from typing import Any
 
 from dashboards.access.roles import MAY, SCOPE_OF, AccessError, Action, Role, Scope
 
+LOCAL, SERVICE, OPEN = "local", "service", "open"
+"""Issuers of our own; a provider's is an address."""
+
 
 class ForbiddenError(AccessError):
     """Somebody known asks for what they may not have."""
@@ -14,8 +17,9 @@ class ForbiddenError(AccessError):
 
 @dataclass(frozen=True)
 class Principal:
-    """name: stands in the audit.   tenants: what the role tenant sees; other roles see all of them.
+    """name: a label; who it is, say issuer and subject.   tenants: what the role tenant sees; others see all of them.
     scopes: what the token may be used for; a session may be used for all.   how: `open`, `session` or `token`.
+    subject: empty: the name.
     """
 
     name: str
@@ -23,6 +27,18 @@ class Principal:
     tenants: frozenset[str] = frozenset()
     scopes: frozenset[Scope] = frozenset(Scope)
     how: str = "session"
+    issuer: str = LOCAL
+    subject: str = ""
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """Who it is, whatever name they go by."""
+        return self.issuer, self.subject or self.name
+
+    @property
+    def actor(self) -> str:
+        """As they stand in the audit."""
+        return shown(self.issuer, self.subject, self.name)
 
     @property
     def sees_all(self) -> bool:
@@ -50,5 +66,12 @@ class Principal:
         return {"all_tenants": int(self.sees_all), "tenants": sorted(self.tenants)}
 
 
-ANYBODY = Principal("anybody on this machine", frozenset({Role.admin}), how="open")
+def shown(issuer: str, subject: str, name: str) -> str:
+    """A name with whose it is, where it is no local user's. No local name ends like that (see people)."""
+    if issuer in (LOCAL, OPEN):
+        return name
+    return f"{name} ({issuer})" if issuer == SERVICE else f"{name} ({issuer}#{subject})"
+
+
+ANYBODY = Principal("anybody on this machine", frozenset({Role.admin}), how="open", issuer=OPEN)
 """Who asks where no sign-in is needed: whoever reaches this machine's own address."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import TypeVar
 
@@ -27,18 +27,22 @@ class Role(StrEnum):
 
 
 class Action(StrEnum):
-    """What a route does. `see` is what each tenant may of its own; the rest is not for tenants."""
+    """What a route does. `see` is what each tenant may of its own; `own_tokens` makes and ends one's own tokens; the
+    rest is not for tenants."""
 
     see = "see"
     see_fleet = "see_fleet"
     sql = "sql"
     save_queries = "save_queries"
+    own_tokens = "own_tokens"
     issue = "issue"
     set_prices = "set_prices"
     set_budgets = "set_budgets"
     close = "close"
     silence = "silence"
     see_audit = "see_audit"
+    see_held = "see_held"
+    decide_held = "decide_held"
     manage_access = "manage_access"
 
 
@@ -50,27 +54,48 @@ class Scope(StrEnum):
     sql = "sql"
 
 
-_SEES = frozenset({Action.see, Action.see_fleet, Action.sql, Action.save_queries})
+_OWN = frozenset({Action.see, Action.own_tokens})
+_SEES = _OWN | {Action.see_fleet, Action.sql, Action.save_queries}
 MAY: dict[Role, frozenset[Action]] = {
     Role.admin: frozenset(Action),
-    Role.finance: _SEES | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit},
-    Role.operator: _SEES | {Action.close, Action.silence},
+    Role.finance: _SEES
+    | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit}
+    | {Action.see_held, Action.decide_held},
+    Role.operator: _SEES | {Action.close, Action.silence, Action.see_held},
     Role.analyst: _SEES,
-    Role.tenant: frozenset({Action.see}),
+    Role.tenant: _OWN,
 }
 SCOPE_OF: dict[Action, Scope] = {
     Action.see: Scope.read,
     Action.see_fleet: Scope.read,
     Action.see_audit: Scope.read,
+    Action.see_held: Scope.read,
     Action.sql: Scope.sql,
     Action.save_queries: Scope.write,
+    Action.own_tokens: Scope.write,
     Action.issue: Scope.write,
     Action.set_prices: Scope.write,
     Action.set_budgets: Scope.write,
     Action.close: Scope.write,
+    Action.decide_held: Scope.write,
     Action.silence: Scope.write,
     Action.manage_access: Scope.write,
 }
+
+
+def covers(mine: Collection[Role], theirs: Collection[Role]) -> bool:
+    """Whether the first may all that the second may."""
+    return _may(theirs) <= _may(mine)
+
+
+def meet(one: Collection[Role], other: Collection[Role]) -> frozenset[Role]:
+    """The roles that may what both may and no more, without those that another of them has in it."""
+    both = [role for role in Role if covers(one, {role}) and covers(other, {role})]
+    return frozenset(role for role in both if not any(MAY[role] < MAY[more] for more in both))
+
+
+def _may(roles: Collection[Role]) -> frozenset[Action]:
+    return frozenset().union(*(MAY[role] for role in roles))
 
 
 def roles_of(names: Iterable[str]) -> frozenset[Role]:

@@ -1,7 +1,7 @@
-"""Sessions and other short notes to ourselves, as signed text in cookies: all can read one, nobody can make one.
+"""Sessions, each a row of the access store that its cookie names; and short notes to ourselves, as signed text in
+cookies: all can read one, nobody can make one.
 
-The key lives in memory, or comes from the settings where several servers share it; a restart with another key ends all
-sessions. Signing out is remembered until the session would have ended by itself.
+A session says who signed in, and no more: what they may is read with it each time.
 """
 
 from __future__ import annotations
@@ -10,21 +10,37 @@ import base64
 import hmac
 import json
 import secrets
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-LONGEST_COOKIE = 3800
+from sqlalchemy import Connection, bindparam, select
+
+from dashboards.access import store as access_store
+from dashboards.access.people import Person, checked_password, person_of, renew, seen, still_has
+from dashboards.access.roles import AccessError, Role
+from dashboards.access.secrets import digest
+from dashboards.access.store import AccessStore
+
+LONGEST_NOTE = 3800
 """Browsers keep 4,096 bytes of a cookie, with its name and attributes."""
+_sessions, _people = access_store.sessions, access_store.people
+_KNOWN = (
+    select(_people)
+    .join(_sessions, (_people.c.issuer == _sessions.c.issuer) & (_people.c.subject == _sessions.c.subject))
+    .where(
+        _sessions.c.digest == bindparam("cookie"),
+        _sessions.c.expires_at > bindparam("now", type_=access_store.Instant),
+        ~_people.c.disabled,
+    )
+)
 
 
 class Signer:
     """Seals notes and opens them. Each has a purpose, so that none passes for another, and an end."""
 
-    def __init__(self, key: bytes | None = None) -> None:
-        self._key = key or secrets.token_bytes(32)
+    def __init__(self, key: bytes) -> None:
+        self._key = key
 
     def seal(self, purpose: str, note: Mapping[str, Any], until: datetime) -> str:
         content = json.dumps({**note, "until": until.timestamp()}, separators=(",", ":"), ensure_ascii=False).encode()
@@ -33,7 +49,7 @@ class Signer:
     def open(self, purpose: str, sealed: str, now: datetime) -> dict[str, Any] | None:
         """None for what we did not seal for this purpose, or what is over."""
         content, dot, mark = sealed.partition(".")
-        if not dot or len(sealed) > LONGEST_COOKIE:
+        if not dot or len(sealed) > LONGEST_NOTE:
             return None
         try:
             told, given = _bytes(content), _bytes(mark)
@@ -48,49 +64,55 @@ class Signer:
         return hmac.digest(self._key, purpose.encode() + b"\0" + content, "sha256")
 
 
-@dataclass(frozen=True)
-class Session:
-    """Who signed in, and how: `local` users are looked up again at each request; of `oidc` the roles and tenants stand
-    here, as the provider told them at sign-in."""
-
-    id: str
-    name: str
-    kind: str
-    roles: tuple[str, ...]
-    tenants: tuple[str, ...]
-    since: datetime
-
-
 class Sessions:
-    """Begins sessions, knows them again and ends them."""
+    """Begins sessions, knows them again and ends them. A session's cookie is 256 bits of chance."""
 
-    def __init__(self, signer: Signer, lasts: timedelta) -> None:
-        self._signer, self._lasts = signer, lasts
-        self._lock = threading.Lock()
-        self._ended: dict[str, datetime] = {}
+    def __init__(self, access: AccessStore, lasts: timedelta) -> None:
+        self._access, self._lasts = access, lasts
 
-    def begin(
-        self, name: str, kind: str, now: datetime, roles: tuple[str, ...] = (), tenants: tuple[str, ...] = ()
-    ) -> str:
-        """A session's cookie. Errors: ValueError if it is too long to be kept."""
-        note = {"id": secrets.token_hex(8), "n": name, "k": kind, "r": roles, "t": tenants, "s": now.timestamp()}
-        sealed = self._signer.seal("session", note, now + self._lasts)
-        if len(sealed) > LONGEST_COOKIE:
-            raise ValueError(f"a session of {len(sealed)} bytes; browsers keep {LONGEST_COOKIE}")
-        return sealed
-
-    def known(self, cookie: str, now: datetime) -> Session | None:
-        note = self._signer.open("session", cookie, now)
-        if note is None or note["id"] in self._ended:
+    def by_password(self, name: str, password: str, now: datetime) -> tuple[Person, str] | None:
+        """A local user and the cookie of their new session; None if the password is not theirs."""
+        found = checked_password(self._access, name, password)
+        if found is None:
             return None
-        since = datetime.fromtimestamp(note["s"], UTC)
-        return Session(note["id"], note["n"], note["k"], tuple(note["r"]), tuple(note["t"]), since)
+        person, hashed = found
+        with self._access.writing() as connection:
+            # A hash takes its time, and what was right before it may be over.
+            if not still_has(connection, person, hashed):
+                return None
+            seen(connection, person, now)
+            return person, self._begin(connection, person, now)
 
-    def end(self, session: Session, now: datetime) -> None:
-        with self._lock:
-            for one in [one for one, until in self._ended.items() if until < now]:
-                del self._ended[one]
-            self._ended[session.id] = now + self._lasts
+    def by_provider(
+        self, issuer: str, subject: str, name: str, roles: frozenset[Role], tenants: frozenset[str], now: datetime
+    ) -> tuple[Person, str]:
+        """Somebody of single sign-on, as their provider told them, and the cookie of their new session.
+
+        Errors: AccessError if they are disabled; what they may is renewed all the same.
+        """
+        with self._access.writing() as connection:
+            person = renew(connection, issuer, subject, name, roles, tenants, now)
+            cookie = "" if person.disabled else self._begin(connection, person, now)
+        if not cookie:
+            raise AccessError(person.label, "is disabled here", "Ask an admin")
+        return person, cookie
+
+    def known(self, cookie: str, now: datetime) -> Person | None:
+        """Whose it is, as they are now. None for a session that is over, or was ended, or of somebody disabled."""
+        with self._access.reading() as connection:
+            row = connection.execute(_KNOWN, {"cookie": digest(cookie), "now": now}).mappings().first()
+        return None if row is None else person_of(row)
+
+    def end(self, cookie: str) -> None:
+        with self._access.writing() as connection:
+            connection.execute(_sessions.delete().where(_sessions.c.digest == digest(cookie)))
+
+    def _begin(self, connection: Connection, person: Person, now: datetime) -> str:
+        connection.execute(_sessions.delete().where(_sessions.c.expires_at <= now))
+        cookie = secrets.token_urlsafe(32)
+        row = {"digest": digest(cookie), "issuer": person.issuer, "subject": person.subject}
+        connection.execute(_sessions.insert().values(**row, began_at=now, expires_at=now + self._lasts))
+        return cookie
 
 
 def _text(content: bytes) -> str:

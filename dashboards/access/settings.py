@@ -2,8 +2,12 @@
 
 url: https://gpuledger.example.org          # how browsers reach us; the provider sends them back there
 session_hours: 8
-session_key_file: /etc/gpuledger/session.key  # 32 bytes or more; absent: a new key at each start
+session_key_file: /etc/gpuledger/session.key  # 32 bytes or more; absent: one that the access store keeps
 local_users: true                           # those of `gpuledger users`
+owner_seen_days: 90                         # tokens of single-sign-on people who did not sign in for longer stop
+trusted_proxies: [10.0.0.0/8]               # whose X-Forwarded-For and X-Forwarded-Proto are believed
+access_store: postgresql://gpuledger@db.example.org/access   # absent: a file of SQLite
+access_store_password_file: /etc/gpuledger/access.password
 oidc:
   issuer: https://login.example.org/realms/main
   client_id: gpuledger
@@ -18,14 +22,15 @@ oidc:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dashboards.access.roles import AccessError, Role
 from warehouse.written_files import read_yaml
@@ -33,6 +38,15 @@ from warehouse.written_files import read_yaml
 HINT = "See docs/access.md for an example"
 MODE = ConfigDict(extra="forbid", frozen=True)
 SHORTEST_KEY = 32
+
+
+def network(text: str) -> str:
+    """An address or a network in CIDR, as it was given. Errors: ValueError for anything else."""
+    try:
+        ip_network(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no address and no network, such as 10.0.0.7 or 10.0.0.0/8") from None
+    return text
 
 
 class Oidc(BaseModel):
@@ -76,6 +90,10 @@ class _File(BaseModel):
     session_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
     session_key_file: Path | None = None
     local_users: bool = True
+    owner_seen_days: Annotated[float, Field(gt=0, le=3660)] = 90
+    trusted_proxies: tuple[Annotated[str, AfterValidator(network)], ...] = ()
+    access_store: str = ""
+    access_store_password_file: Path | None = None
     oidc: Oidc | None = None
 
     @model_validator(mode="after")
@@ -91,7 +109,10 @@ class _File(BaseModel):
 class AccessSettings:
     """sign_in False: whoever reaches us may do everything (for a server that this machine alone reaches).
 
-    url: how browsers reach us; empty: as they say.   key: of sessions; None: a new one.
+    url: how browsers reach us; empty: as they say.   key: of signed cookies; None: the access store has one.
+    owner_seen: how long tokens of single-sign-on people live on after their last sign-in.
+    trusted_proxies: addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed.
+    access_store: its address; empty: a file.
     """
 
     sign_in: bool = False
@@ -101,6 +122,10 @@ class AccessSettings:
     local_users: bool = True
     oidc: Oidc | None = None
     client_secret: str = field(default="", repr=False)
+    owner_seen: timedelta = timedelta(days=90)
+    trusted_proxies: tuple[str, ...] = ()
+    access_store: str = ""
+    access_store_password_file: Path | None = None
 
 
 def load_access(path: Path) -> AccessSettings:
@@ -124,7 +149,20 @@ def load_access(path: Path) -> AccessSettings:
         local_users=told.local_users,
         oidc=told.oidc,
         client_secret=(secret or b"").decode().strip(),
+        owner_seen=timedelta(days=told.owner_seen_days),
+        trusted_proxies=told.trusted_proxies,
+        access_store=told.access_store,
+        access_store_password_file=path.parent / password if (password := told.access_store_password_file) else None,
     )
+
+
+def believing(settings: AccessSettings, proxies: Sequence[str]) -> AccessSettings:
+    """The settings with further trusted proxies. Errors: AccessError for what is no address and no network."""
+    try:
+        more = tuple(network(one) for one in proxies)
+    except ValueError as error:
+        raise AccessError("--trusted-proxy", str(error), "Give the addresses of your own proxies alone") from None
+    return replace(settings, trusted_proxies=(*settings.trusted_proxies, *more))
 
 
 def _secret(path: Path | None, beside: Path) -> bytes | None:

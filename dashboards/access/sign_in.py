@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -15,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from billing import audit
-from dashboards.access import users
 from dashboards.access.doorkeeper import CALLBACK, Doorkeeper
-from dashboards.access.gate import cookie_name, session_cookie
+from dashboards.access.gate import COOKIE, cookie_name, cookie_of, session_cookie
 from dashboards.access.oidc import OidcError
+from dashboards.access.people import LONGEST_NAME
+from dashboards.access.roles import AccessError
 from dashboards.access.words import words
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,11 @@ FORM_BYTES = 16_384
 FLOW = timedelta(minutes=10)
 """How long a sign-in at the provider may take."""
 FLOW_COOKIE = "gpuledger-sign-in"
+DEVICE = timedelta(days=400)
+"""How long a browser is known to be its owner's; browsers keep no cookie for longer."""
+DEVICE_COOKIE = "gpuledger-device"
+LONGEST = LONGEST_NAME + 1
+"""Of a name that is looked at: nobody has one of so many characters."""
 
 
 def routes() -> list[Route]:
@@ -47,34 +53,39 @@ async def sign_in(request: Request) -> Response:
     keeper = _keeper(request)
     if not keeper.settings.local_users:
         return _page(request, "/", "refused", 403)
-    form = await _form(request)
-    name, password, then = form.get("name", ""), form.get("password", ""), local_path(form.get("next", ""))
-    address = request.client.host if request.client else ""
-    wait = keeper.attempts.wait_seconds(name, address, time.monotonic())
+    form, now = await _form(request), datetime.now(UTC)
+    name, password, then = form.get("name", "")[:LONGEST], form.get("password", ""), local_path(form.get("next", ""))
+    address, device = _address(request), _device(request, name, now)
+    wait = keeper.attempts.wait_seconds(name, address, device, time.monotonic())
     if wait > 0:
         answer = _page(request, then, "wait", 429, name)
         answer.headers["Retry-After"] = str(int(wait) + 1)
         return answer
     # Counted before it is looked at: many at once are as many.
-    keeper.attempts.failed(name, address, time.monotonic())
-    user = await asyncio.to_thread(users.sign_in, keeper.store, name, password)
-    now = datetime.now(UTC)
-    if user is None:
-        await _note(keeper, now, name[:200], "access.refused", {"address": address, "how": "password"})
+    keeper.attempts.failed(name, address, device, time.monotonic())
+    found = await asyncio.to_thread(keeper.sessions.by_password, name, password, now)
+    if found is None:
+        await _note(keeper, now, "nobody", name, "access.refused", {"address": address, "how": "password"})
         return _page(request, then, "refused", 401, name)
-    keeper.attempts.succeeded(name)
-    await _note(keeper, now, user.name, "access.sign_in", {"address": address, "how": "password"})
-    return _signed_in(request, keeper.sessions.begin(user.name, "local", now), then)
+    person, cookie = found
+    keeper.attempts.succeeded(name, address, device)
+    await _note(keeper, now, person.label, person.label, "access.sign_in", {"address": address, "how": "password"})
+    answer = _signed_in(request, cookie, then)
+    sealed = keeper.signer.seal(f"device of {name}", {"id": device or secrets.token_hex(8)}, now + DEVICE)
+    _set_cookie(request, answer, cookie_name(DEVICE_COOKIE, _tls(request)), sealed, DEVICE)
+    return answer
 
 
 async def sign_out(request: Request) -> Response:
     keeper, now = _keeper(request), datetime.now(UTC)
-    session = keeper.sessions.known(session_cookie(request.headers, request.url.scheme), now)
-    if session is not None:
-        keeper.sessions.end(session, now)
-        await _note(keeper, now, session.name, "access.sign_out", {})
+    cookie = session_cookie(request.headers, _tls(request))
+    person = await asyncio.to_thread(keeper.sessions.known, cookie, now) if cookie else None
+    if person is not None:
+        await asyncio.to_thread(keeper.sessions.end, cookie)
+        await _note(keeper, now, person.label, person.label, "access.sign_out", {})
     answer = RedirectResponse("/sign-in", 303)
-    answer.delete_cookie(cookie_name(request.url.scheme), path="/", secure=_tls(request), httponly=True, samesite="lax")
+    name = cookie_name(COOKIE, _tls(request))
+    answer.delete_cookie(name, path="/", secure=_tls(request), httponly=True, samesite="lax")
     return answer
 
 
@@ -90,10 +101,7 @@ async def to_provider(request: Request) -> Response:
     then = local_path(request.query_params.get("next", ""))[:1000]
     sealed = keeper.signer.seal("oidc", {**note, "next": then}, datetime.now(UTC) + FLOW)
     answer = RedirectResponse(address, 303)
-    answer.set_cookie(
-        FLOW_COOKIE, sealed, max_age=int(FLOW.total_seconds()), path="/sign-in", secure=_tls(request), httponly=True,
-        samesite="lax",
-    )  # fmt: skip
+    _set_cookie(request, answer, FLOW_COOKIE, sealed, FLOW, "/sign-in")
     return answer
 
 
@@ -102,19 +110,20 @@ async def from_provider(request: Request) -> Response:
     note = keeper.signer.open("oidc", request.cookies.get(FLOW_COOKIE, ""), now)
     if keeper.provider is None or note is None:
         return _page(request, "/", "again", 400)
-    address = request.client.host if request.client else ""
+    address = _address(request)
     try:
         told = await asyncio.to_thread(keeper.provider.finish, dict(request.query_params), note, now)
-        session = keeper.sessions.begin(
-            told.name, "oidc", now, tuple(sorted(told.roles)), tuple(sorted(told.tenants))
-        )  # fmt: skip
-    except (OidcError, ValueError) as error:
+        person, cookie = await asyncio.to_thread(keeper.sessions.by_provider, **vars(told), now=now)
+    except AccessError as error:
         log.error("sign-in: %s", error)
-        await _note(keeper, now, getattr(error, "where", "?"), "access.refused", {"address": address, "how": "oidc"})
+        await _note(keeper, now, "nobody", error.where, "access.refused", {"address": address, "how": "oidc"})
         answer: Response = _page(request, "/", "provider", 403)
     else:
-        await _note(keeper, now, told.name, "access.sign_in", {"address": address, "how": "oidc"})
-        answer = _signed_in(request, session, note["next"])
+        may = {"roles": sorted(person.roles), "tenants": sorted(person.tenants)}
+        await _note(
+            keeper, now, person.label, person.label, "access.sign_in", {"address": address, "how": "oidc", **may}
+        )
+        answer = _signed_in(request, cookie, note["next"])
     answer.delete_cookie(FLOW_COOKIE, path="/sign-in")
     return answer
 
@@ -132,15 +141,31 @@ def _keeper(request: Request) -> Doorkeeper:
 
 def _signed_in(request: Request, session: str, then: str) -> Response:
     answer = RedirectResponse(then, 303)
-    answer.set_cookie(
-        cookie_name(request.url.scheme), session, max_age=int(_keeper(request).settings.session.total_seconds()),
-        path="/", secure=_tls(request), httponly=True, samesite="lax",
-    )  # fmt: skip
+    lasts = _keeper(request).settings.session
+    _set_cookie(request, answer, cookie_name(COOKIE, _tls(request)), session, lasts)
     return answer
 
 
+def _set_cookie(request: Request, answer: Response, name: str, value: str, lasts: timedelta, path: str = "/") -> None:
+    answer.set_cookie(
+        name, value, max_age=int(lasts.total_seconds()), path=path, secure=_tls(request), httponly=True, samesite="lax"
+    )
+
+
+def _device(request: Request, name: str, now: datetime) -> str:
+    """Of a browser with which that user has signed in before: its id; else empty."""
+    sealed = cookie_of(request.headers, cookie_name(DEVICE_COOKIE, _tls(request)))
+    note = _keeper(request).signer.open(f"device of {name}", sealed, now) if sealed else None
+    return note["id"] if note else ""
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
 def _tls(request: Request) -> bool:
-    return request.url.scheme == "https"
+    tls: bool = request.state.tls
+    return tls
 
 
 async def _form(request: Request) -> Mapping[str, str]:
@@ -152,8 +177,10 @@ async def _form(request: Request) -> Mapping[str, str]:
     return dict(parse_qsl(body.decode("utf-8", errors="replace"), keep_blank_values=True))
 
 
-async def _note(keeper: Doorkeeper, now: datetime, name: str, action: str, inputs: Mapping[str, Any]) -> None:
-    await asyncio.to_thread(audit.record, keeper.store, now, name, action, name, "", inputs)
+async def _note(
+    keeper: Doorkeeper, now: datetime, actor: str, who: str, action: str, inputs: Mapping[str, Any]
+) -> None:
+    await asyncio.to_thread(keeper.access.record, now, actor, action, who, "", inputs)
 
 
 def _page(request: Request, then: str, said: str = "", status: int = 200, name: str = "") -> Response:

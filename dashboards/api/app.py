@@ -9,12 +9,15 @@ from fastapi.routing import APIRoute
 from starlette.routing import Route
 
 from dashboards.access.scope import Stores
+from dashboards.access.store import AccessStore
 from dashboards.api.problems import RESPONSES, add_handlers
-from dashboards.api.routes import access, alerts, books, files, invoices, ledger, objectives, queries, rules, views
+from dashboards.api.routes import access as people
+from dashboards.api.routes import alerts, books, files, held, invoices, ledger, objectives, queries, rules, views
 
 PREFIX = "/api/v1"
 ROUTERS = tuple(
-    module.router for module in (ledger, invoices, rules, files, views, queries, books, alerts, objectives, access)
+    module.router
+    for module in (ledger, invoices, rules, files, views, queries, books, held, alerts, objectives, people)
 )
 DESCRIPTION = """The books of a shared GPU fleet. Decimals are strings, instants UTC with milliseconds, unknown is null.
 Send `Authorization: Bearer TOKEN` (docs/access.md). Errors are application/problem+json (RFC 9457)."""
@@ -31,14 +34,14 @@ class Api(FastAPI):
         return document
 
 
-def build_api(stores: Stores, version: str) -> FastAPI:
+def build_api(stores: Stores, access: AccessStore, version: str) -> FastAPI:
     """The routes over a store; the gate before them says who asks."""
     api = Api(
         title="gpuledger", version=version or "0", description=DESCRIPTION, docs_url=None, redoc_url=None,
         responses=RESPONSES, generate_unique_id_function=_name, servers=[{"url": PREFIX}], root_path_in_servers=False,
         redirect_slashes=False,
     )  # fmt: skip
-    api.state.stores = stores
+    api.state.stores, api.state.access = stores, access
     for router in ROUTERS:
         api.include_router(router)
     add_handlers(api, [route for router in ROUTERS for route in router.routes if isinstance(route, Route)])

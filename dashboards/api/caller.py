@@ -16,6 +16,7 @@ from billing.periods import Period, parse_month, parse_period
 from dashboards.access.principal import ForbiddenError, Principal
 from dashboards.access.roles import Action
 from dashboards.access.scope import Stores
+from dashboards.access.store import AccessStore
 from warehouse.store import Store
 
 WRITING = threading.Lock()
@@ -24,12 +25,13 @@ WRITING = threading.Lock()
 
 @dataclass(frozen=True)
 class Caller:
-    """store: scoped to what they see.   now: when they asked."""
+    """store: scoped to what they see.   now: when they asked.   access: people, tokens, saved queries, of everybody."""
 
     principal: Principal
     store: Store
     now: datetime
     stores: Stores
+    access: AccessStore
 
     def check_tenant(self, tenant: str | None) -> str | None:
         """The tenant asked for; None (all that they see) stays None. Errors: ForbiddenError for somebody else's."""
@@ -70,7 +72,7 @@ class Asks:
         principal.require(self.action)
         stores: Stores = request.app.state.stores
         with stores.lend(principal) as store:
-            yield Caller(principal, store, datetime.now(UTC), stores)
+            yield Caller(principal, store, datetime.now(UTC), stores, request.app.state.access)
 
 
 def asks(action: Action) -> Any:
@@ -88,7 +90,10 @@ Issue = Annotated[Caller, asks(Action.issue)]
 SetPrices = Annotated[Caller, asks(Action.set_prices)]
 SetBudgets = Annotated[Caller, asks(Action.set_budgets)]
 Close = Annotated[Caller, asks(Action.close)]
+SeeHeld = Annotated[Caller, asks(Action.see_held)]
+DecideHeld = Annotated[Caller, asks(Action.decide_held)]
 SilenceAlerts = Annotated[Caller, asks(Action.silence)]
+OwnTokens = Annotated[Caller, asks(Action.own_tokens)]
 ManageAccess = Annotated[Caller, asks(Action.manage_access)]
 
 PeriodText = Annotated[

@@ -460,6 +460,60 @@ class AuditEntry(Document):
     inputs: dict[str, Any]
 
 
+class HeldPushDocument(Document):
+    """Pushed rows that wait together for a person. id: names exactly these rows.   decided_at: null while they wait."""
+
+    id: str
+    sender: str
+    record_type: str
+    reason: str
+    subject: str
+    detail: str
+    rows: int
+    first_at: Instant
+    last_at: Instant
+    held_since: Instant
+    state: str
+    decided_at: Instant | None
+    decided_by: str
+    why: str
+
+
+class HeldChange(Document):
+    """A month of a tenant that a yes would change. tenant: null: what nobody holds.   issued: the invoice's number."""
+
+    month: str
+    tenant: str | None
+    cost_before: Amount | None
+    cost_after: Amount | None
+    difference: Amount
+    gpu_hours_before: Amount
+    gpu_hours_after: Amount
+    currency: str | None
+    issued: str
+
+
+class HeldPushWithEffect(HeldPushDocument):
+    """raw_rows: as they came, at most a thousand."""
+
+    changes: list[HeldChange]
+    closed_until: Instant
+    raw_rows: list[dict[str, Any]]
+
+
+class SenderDay(Document):
+    """sender: empty: nobody that is known.   outcome: stored, held, quarantined, out_of_place, refused or denied."""
+
+    day: date
+    sender: str
+    record_type: str
+    outcome: str
+    reason: str
+    pushes: int
+    rows: int
+    last_at: Instant
+
+
 class QuarantineGroup(Document):
     record_type: str
     reason: str
@@ -512,9 +566,12 @@ class ViewDocument(Document):
 
 
 class SavedQueryDocument(Document):
-    """shared: whether others who may ask SQL see it.   changed_by: its owner, or an admin."""
+    """issuer, subject: whose it is; owner: what they are called.   shared: whether others who may ask SQL see it.
+    changed_by: its owner, or an admin."""
 
     owner: str
+    issuer: str
+    subject: str
     name: str
     text: str
     description: str
@@ -525,9 +582,14 @@ class SavedQueryDocument(Document):
 
 
 class TokenDocument(Document):
+    """roles, tenants: what it may at most; it may no more than its owner may now. issuer, subject: of the owner."""
+
     id: str
     name: str
     owner: str
+    issuer: str
+    subject: str
+    owner_disabled: bool
     roles: list[str]
     tenants: list[str]
     scopes: list[str]
@@ -544,6 +606,12 @@ class NewToken(TokenDocument):
 
 
 class UserDocument(Document):
+    """kind: local, sso or service.   issuer, subject: who they are; name: what they are called.
+    seen_at: their last sign-in; null: never."""
+
+    issuer: str
+    subject: str
+    kind: str
     name: str
     roles: list[str]
     tenants: list[str]
@@ -551,12 +619,15 @@ class UserDocument(Document):
     created_at: Instant
     changed_at: Instant
     changed_by: str
+    seen_at: Instant | None
 
 
 class Me(Document):
     """tenants: null where all of them are yours to see."""
 
     name: str
+    issuer: str
+    subject: str
     roles: list[str]
     tenants: list[str] | None
     scopes: list[str]

@@ -57,6 +57,12 @@
     setTimeout(function () { URL.revokeObjectURL(link.href); }, 1000);
   });
 
+  // As warehouse/csv_cells.py.
+  function harmless(cell) {
+    var formula = typeof cell === "string" && /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(cell);
+    return formula && !/^[-+]?[0-9][0-9,]*(\.[0-9]+)?([eE][-+]?[0-9]+)?%?$/.test(cell) ? "'" + cell : cell;
+  }
+
   function saveGrid(id, file) {
     if (!document.getElementById(id)) return;  // not filled in yet
     var api = window.dash_ag_grid.getApi(id);
@@ -67,12 +73,9 @@
       columnKeys: api.getAllDisplayedColumns().filter(function (column) { return !context(column).drawn; }),
       processHeaderCallback: function (of) {
         var unit = context(of.column).unit;
-        return of.column.getColDef().headerName + (unit ? " (" + unit + ")" : "");
+        return harmless(of.column.getColDef().headerName + (unit ? " (" + unit + ")" : ""));
       },
-      processCellCallback: function (of) {
-        if (of.value == null) return "";
-        return typeof of.value === "string" && /^[=+\-@\t\r]/.test(of.value) ? "'" + of.value : of.value;
-      },
+      processCellCallback: function (of) { return of.value == null ? "" : harmless(of.value); },
     });
   }
 

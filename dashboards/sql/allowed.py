@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# ruff: noqa: SIM905
 import threading
 import time
 from collections.abc import Mapping
@@ -9,29 +10,11 @@ from dataclasses import dataclass
 
 from dashboards.access.principal import Principal
 from dashboards.access.roles import Action
+from dashboards.sql.functions import AGGREGATES, COMBINATORS, ORDINARY, REFUSED
 from warehouse.store import Store, read_sql
 
 FRESH_SECONDS = 60.0
-CATEGORIES = frozenset(
-    {"Aggregate Functions", "Arithmetic", "Arrays", "Bit", "Bitmap", "Comparison", "Conditional", "Dates and Times",
-     "Distance", "Encoding", "Financial", "Geo", "Geo Polygon", "Hash", "IP Address", "JSON", "Logical", "Map",
-     "Mathematical", "Null", "Nullable", "NumericIndexedVector", "Random Number", "Rounding", "String",
-     "String Replacement", "String Search", "String Splitting", "Time Series", "Time Window", "Tuple",
-     "Type Conversion", "URL", "UUID", "Window Functions", "QBit"}
-)  # fmt: skip
-"""The engine's own sorting of functions that compute with what they are given and touch nothing else."""
-FUNCTIONS = frozenset(
-    {"bar", "blockNumber", "byteSize", "countDigits", "currentDatabase", "currentUser", "defaultValueOfTypeName",
-     "displayName", "dumpColumnStructure", "errorCodeToName", "finalizeAggregation", "formatReadableDecimalSize",
-     "formatReadableQuantity", "formatReadableSize", "formatReadableTimeDelta", "getSizeOfEnumType", "getSubcolumn",
-     "hostName", "identity", "ignore", "indexHint", "initializeAggregation", "isConstant", "isDecimalOverflow",
-     "lambda", "lowCardinalityIndices", "lowCardinalityKeys", "materialize", "neighbor", "parseReadableSize",
-     "parseReadableSizeOrNull", "parseReadableSizeOrZero", "parseTimeDelta", "queryID", "revision",
-     "rowNumberInAllBlocks", "rowNumberInBlock", "runningAccumulate", "runningConcurrency", "runningDifference",
-     "runningDifferenceStartingWithFirstValue", "throwIf", "toColumnTypeName", "toTypeName", "transform", "uptime",
-     "variantElement", "variantType", "version", "visibleWidth", "exists", "grouping", "untuple", "_CAST"}
-)  # fmt: skip
-"""Harmless ones of the category `Other`, where file() and joinGet() live, too; and what the tree calls functions."""
+LONGEST_FUNCTION = 100
 TABLE_FUNCTIONS = frozenset(
     {"numbers", "numbers_mt", "zeros", "zeros_mt", "generateseries", "generate_series", "values", "sqlstandardvalues",
      "primes"}
@@ -40,90 +23,89 @@ TABLE_FUNCTIONS = frozenset(
 SYSTEM = frozenset(
     {"system.one", "system.numbers", "system.numbers_mt", "system.zeros", "system.tables", "system.columns",
      "system.databases", "system.functions", "system.aggregate_function_combinators", "system.formats",
-     "system.data_type_families", "system.time_zones", "system.settings", "system.keywords", "system.parts",
+     "system.data_type_families", "system.time_zones", "system.settings", "system.keywords",
      "information_schema.tables", "information_schema.columns", "information_schema.schemata"}
 )  # fmt: skip
+DATABASES = frozenset({"system", "information_schema", "default", "_temporary_and_external_tables"})
+"""What the engine has beside the store's own: a name in front of a dot that is one of these may name a table."""
+TYPES = frozenset(
+    """
+    aggregatefunction array bfloat16 bigint binary bit blob bool boolean byte bytea char character clob date date32
+    datetime datetime32 datetime64 dec decimal decimal128 decimal256 decimal32 decimal64 double dynamic enum enum16
+    enum8 fixed fixedstring float float32 float64 inet4 inet6 int int1 int128 int16 int256 int32 int64 int8 integer
+    intervalday intervalhour intervalmicrosecond intervalmillisecond intervalminute intervalmonth
+    intervalnanosecond intervalquarter intervalsecond intervalweek intervalyear ipv4 ipv6 json linestring longblob
+    longtext lowcardinality map mediumblob mediumint mediumtext multilinestring multipoint multipolygon nchar
+    nested nothing nullable numeric nvarchar point polygon real ring signed simpleaggregatefunction single smallint
+    string text time time64 timestamp tinyblob tinyint tinytext tuple uint128 uint16 uint256 uint32 uint64 uint8
+    unsigned uuid varbinary varchar varchar2 variant year
+    """.split()
+)
+"""In lower case. Not `Identifier`, the type of a parameter that names anything."""
 SECRET = frozenset({"access_users", "access_tokens", "saved_queries"})
 """Tables that nobody reads by SQL, whoever they are."""
-AUDIT = frozenset({"audit"})
+AUDIT = frozenset({"audit", "held_rows", "sender_days"})
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """What one principal's statements may name. Functions are in lower case.
+    """What one principal's statements may name. It needs no engine: functions and types are lists of this package.
 
-    closed:  tables of the database that they may not read.
+    tables:         of the database, that they may read; views and parameterised views among them.
+    closed:         those of the database that they may not.
+    parameterised:  views that are asked like a function, `view(p = 1)`.
     """
 
     database: str
-    functions: frozenset[str]
-    combinators: tuple[str, ...]
     tables: frozenset[str]
     closed: frozenset[str]
     parameterised: frozenset[str]
 
-    def function(self, name: str) -> bool:
-        """Also an aggregate with combinators, such as sumIf or quantileArrayOrNull."""
-        lowered = name.lower()
-        if lowered in self.functions:
-            return True
-        return any(
-            lowered.endswith(suffix) and len(lowered) > len(suffix) and self.function(lowered.removesuffix(suffix))
-            for suffix in self.combinators
-        )
+    def table(self, name: str, database: str = "") -> bool:
+        """database: as the statement names it; empty: not."""
+        if database in ("", self.database):
+            return name in self.tables and name not in self.closed
+        return f"{database}.{name}".lower() in SYSTEM
 
-    def table(self, name: str) -> bool:
-        """Qualified or not. One that is not known may be a name that the statement itself defines."""
-        database, dot, table = name.rpartition(".")
-        if not dot:
-            return table not in self.closed
-        if database == self.database:
-            return table in self.tables
-        return f"{database.lower()}.{table.lower()}" in SYSTEM
+    def names_database(self, name: str) -> bool:
+        """Whether a name in front of a dot may be a database."""
+        return name.lower() in DATABASES or name.lower() == self.database.lower()
+
+
+def allowed_function(name: str) -> bool:
+    """Also an aggregate with combinators, such as sumIf or quantileArrayOrNull. Letter case does not matter."""
+    lowered = name.lower()
+    return lowered in ORDINARY or (lowered not in REFUSED and allowed_aggregate(lowered))
+
+
+def allowed_aggregate(name: str) -> bool:
+    lowered = name.lower()
+    if lowered in AGGREGATES:
+        return True
+    return len(lowered) <= LONGEST_FUNCTION and any(
+        lowered.endswith(suffix) and allowed_aggregate(lowered.removesuffix(suffix)) for suffix in COMBINATORS
+    )
 
 
 class Catalogue:
-    """What the engine knows, read anew once a minute."""
+    """The tables of a store, read anew once a minute, and what of them a principal may name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._read_at = -FRESH_SECONDS
-        self._functions: frozenset[str] = frozenset()
-        self._combinators: tuple[str, ...] = ()
         self._tables: Mapping[str, bool] = {}
 
     def allowed(self, principal: Principal) -> Allowed:
         with self._lock:
             if time.monotonic() - self._read_at >= FRESH_SECONDS:
-                self._read()
+                rows = self._store.rows(read_sql(__file__, "tables"))
+                self._tables = {row["name"]: bool(row["is_parameterised"]) for row in rows}
+                self._read_at = time.monotonic()
         closed = SECRET if principal.may(Action.see_audit) else SECRET | AUDIT
         return Allowed(
             database=self._store.database,
-            functions=self._functions,
-            combinators=self._combinators,
             tables=frozenset(self._tables) - closed,
             closed=closed,
-            parameterised=frozenset(name for name, parameterised in self._tables.items() if parameterised),
+            parameterised=frozenset(name for name, parameterised in self._tables.items() if parameterised) - closed,
         )
-
-    def _read(self) -> None:
-        self._functions = _functions(self._store.rows(read_sql(__file__, "functions")))
-        rows = self._store.rows("SELECT lower(name) AS name FROM system.aggregate_function_combinators")
-        self._combinators = tuple(row["name"] for row in rows)
-        self._tables = {row["name"]: row["is_parameterised"] for row in self._store.rows(read_sql(__file__, "tables"))}
-        self._read_at = time.monotonic()
-
-
-def _functions(rows: list[dict[str, object]]) -> frozenset[str]:
-    category: Mapping[str, str] = {str(row["name"]): str(row["categories"]) for row in rows}
-    found = {name.lower() for name in FUNCTIONS}
-    for row in rows:
-        name, alias_of = str(row["name"]), str(row["alias_to"])
-        fits = any(
-            category.get(one, "") in CATEGORIES or one in FUNCTIONS or (row["is_aggregate"] and one == name)
-            for one in {name, alias_of} - {""}
-        )
-        if fits:
-            found.add(name.lower())
-    return frozenset(found)

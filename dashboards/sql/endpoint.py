@@ -162,7 +162,7 @@ def _headers(answer: Answer, question: Question) -> list[tuple[bytes, bytes]]:
         "x-clickhouse-timezone": "UTC",
         "x-clickhouse-summary": "{}",
         "vary": "accept-encoding",
-        **({"content-encoding": question.encoding} if question.encoding else {}),
+        **({"content-encoding": answer.encoding} if answer.encoding else {}),
     }
     return [
         (key.encode("latin-1"), "".join(c for c in value if c.isprintable()).encode("latin-1", "replace"))

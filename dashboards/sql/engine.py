@@ -8,22 +8,19 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import Any
 
 from dashboards.access.principal import Principal
 from dashboards.access.roles import Action
 from dashboards.sql import formats
-from dashboards.sql.allowed import Allowed, Catalogue
-from dashboards.sql.check import check_text, check_tree
-from dashboards.sql.errors import BAD_ARGUMENTS, ENDED, SYNTAX_ERROR, UNKNOWN_FORMAT, SqlError, of_engine
+from dashboards.sql.allowed import Catalogue
+from dashboards.sql.errors import BAD_ARGUMENTS, ENDED, UNKNOWN_FORMAT, SqlError, disagreement
 from dashboards.sql.frames import Kind
-from dashboards.sql.limits import Limits, set_clause, settings_of
+from dashboards.sql.limits import Limits, settings_of
+from dashboards.sql.server_engine import ServerEngine
+from dashboards.sql.statement import Statement, agreement_sql, checked
 from dashboards.sql.workers import Workers
-from warehouse.store import EmbeddedStore, Store, identifier
-
-if TYPE_CHECKING:
-    from chdb.state.sqlitelike import Connection
+from warehouse.store import EmbeddedStore, ServerStore, Store
 
 
 @dataclass(frozen=True)
@@ -41,54 +38,44 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """format: its name.   pieces: in that format, compressed as the question says.   seconds: in which they are there,
-    and to be read.
+    """format: its name.   pieces: in that format.   seconds: in which they are there, and to be read.
+    encoding: how the pieces are compressed; empty: not at all.
     """
 
     format: str
     pieces: AsyncIterator[bytes]
     seconds: float
-
-
-@dataclass(frozen=True)
-class Statement:
-    """A statement that may be run. format: that it names; empty: none.   rows: it answers rows of a query.
-    totals: a row of them comes after the others.   tables: that it reads; None: perhaps any.
-    """
-
-    text: str
-    format: str
-    rows: bool
-    totals: bool
-    tables: frozenset[str] | None = None
+    encoding: str
 
 
 class Engine:
-    """Asks an embedded store what a principal may ask.
-
-    Errors: SqlError if the store is a server: that is asked directly, with its own roles and row policies.
-    """
+    """Asks the store's engine what a principal may ask; a ClickHouse server as an account of people's SQL."""
 
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store, self.limits, self.database = store, limits, store.database
         self._catalogue = Catalogue(store)
+        self._server = ServerEngine(store, limits) if type(store) is ServerStore else None
 
     @contextlib.asynccontextmanager
     async def ask(self, principal: Principal, question: Question) -> AsyncIterator[Answer]:
         """The answer, from when its first piece is there, for as long as it lasts. Leaving early ends the statement."""
+        if self._server is not None:
+            async with self._of_server(self._server, principal, question) as answer:
+                yield answer
+            return
         workers = await asyncio.to_thread(self._workers)
-        if len(question.text.encode()) > self.limits.text_bytes:
-            raise SqlError(SYNTAX_ERROR, f"a statement of more than {self.limits.text_bytes} bytes")
         # A turn first: so many texts are checked at once as statements are run.
-        async with workers.turn(principal.name):
+        async with workers.turn(principal.id):
             statement = await asyncio.to_thread(self._checked, principal, question)
             request = self._request(question, statement)
             async with (
-                workers.lent(principal.may(Action.see_audit), statement.tables) as worker,
+                workers.lent(
+                    principal.may(Action.see_audit), None if statement.of_schema else statement.tables
+                ) as worker,
                 contextlib.aclosing(worker.ask(request)) as frames,
             ):
                 name = await _format(frames)
-                yield Answer(name, (piece async for _, piece in frames), worker.seconds_left())
+                yield Answer(name, (piece async for _, piece in frames), worker.seconds_left(), question.encoding)
 
     @contextlib.contextmanager
     def asked(self, principal: Principal, question: Question) -> Iterator[tuple[str, Iterator[bytes]]]:
@@ -101,27 +88,33 @@ class Engine:
             finally:
                 runner.run(asking.__aexit__(None, None, None))
 
+    @contextlib.asynccontextmanager
+    async def _of_server(self, server: ServerEngine, principal: Principal, question: Question) -> AsyncIterator[Answer]:
+        statement = await asyncio.to_thread(self._checked, principal, question)
+        name, settings = _format_of(statement, question), question.settings or {}
+        agreement = agreement_sql(question.text, statement)
+        if (await server.answer(principal, agreement, "TabSeparated", {})).strip() != b"1":
+            raise disagreement()
+        async with server.ask(principal, statement.text, name, settings, question.params or {}) as pieces:
+            yield Answer(name, pieces, self.limits.seconds, "")
+
     def _workers(self) -> Workers:
         store = self._store
         if not isinstance(store, EmbeddedStore):
-            what = "the store is a ClickHouse server, which answers SQL itself"
-            raise SqlError(BAD_ARGUMENTS, what, "Ask it at its own address (docs/sql.md)")
+            raise SqlError(BAD_ARGUMENTS, "another server holds this store", "Ask it at its own address (docs/sql.md)")
         return store.beside(Workers, lambda: Workers(store, self.limits.at_once, self.limits.waiting_seconds))
 
     def _checked(self, principal: Principal, question: Question) -> Statement:
-        allowed = self._catalogue.allowed(principal)
-        return _statement(self._store, question, allowed, settings_of(question.settings or {}, self.limits, True))
+        return checked(question.text, self._catalogue.allowed(principal))
 
     def _request(self, question: Question, statement: Statement) -> dict[str, Any]:
         """What a worker is asked."""
         asked = question.settings or {}
-        name = statement.format or question.format
-        if not formats.known(name):
-            raise SqlError(UNKNOWN_FORMAT, f"the format {name[:60]!r} is not known here", "Try JSON, CSV or Parquet")
+        name = _format_of(statement, question)
         streams = statement.rows and not statement.totals and formats.streams(name)
         return {
-            "original": question.text,
             "text": statement.text,
+            "agreement": agreement_sql(question.text, statement),
             "format": name,
             "streams": streams,
             "protocol": _protocol(asked) if name.lower() == "native" else 0,
@@ -130,6 +123,13 @@ class Engine:
             "params": dict(question.params or {}),
             "settings": settings_of(asked, self.limits, not streams),
         }
+
+
+def _format_of(statement: Statement, question: Question) -> str:
+    name = statement.format or question.format
+    if not formats.known(name):
+        raise SqlError(UNKNOWN_FORMAT, f"the format {name[:60]!r} is not known here", "Try JSON, CSV or Parquet")
+    return name
 
 
 async def _format(frames: AsyncIterator[tuple[Kind, bytes]]) -> str:
@@ -153,54 +153,3 @@ def _protocol(asked: Mapping[str, str]) -> int:
     if not re.fullmatch(r"\d{1,9}", version):
         raise SqlError(BAD_ARGUMENTS, f"client_protocol_version wants a number, found {version[:40]!r}")
     return int(version)
-
-
-def _statement(store: Store, question: Question, allowed: Allowed, settings: Mapping[str, int | str]) -> Statement:
-    """The one statement of a text, in the engine's own words, if it may be run: what was checked is what is run."""
-    with _connection(store, settings) as connection:
-        source = f"unhex('{question.text.encode().hex()}')"
-        text = _run(connection, f"SELECT formatQuerySingleLine({source})", "RawBLOB").decode()
-        check_text(text)
-        tree = _run(connection, f"EXPLAIN AST {text}", "TabSeparatedRaw", question.params).decode()
-    lines = tree.split("\n")
-    root = check_tree(lines, allowed)
-    body, named = _without_format(text, lines)
-    selects = root in ("SelectWithUnionQuery", "SelectIntersectExceptQuery")
-    return Statement(body, named, selects, " WITH TOTALS" in body.upper())
-
-
-def _without_format(text: str, lines: list[str]) -> tuple[str, str]:
-    """A statement without its FORMAT, and that. In the tree it is an identifier right below the root."""
-    named = [line.strip().removeprefix("Identifier ") for line in lines[1:] if line.startswith(" Identifier ")]
-    ending = f" FORMAT {named[-1]}" if named else ""
-    if named and text.endswith(ending):
-        return text.removesuffix(ending), named[-1]
-    if named and lines[0].split(" ")[0] in ("SelectWithUnionQuery", "SelectIntersectExceptQuery"):
-        raise SqlError(SYNTAX_ERROR, "FORMAT is not the statement's last word", "Put it there")
-    return text, ""
-
-
-@contextlib.contextmanager
-def _connection(store: Store, settings: Mapping[str, int | str]) -> Iterator[Connection]:
-    """A raw one, read-only before anything from outside gets there."""
-    import chdb
-
-    path = urlsplit(store.url).path
-    connection = chdb.connect(f"{path}/engine" if path not in ("", "/") else ":memory:")
-    try:
-        _run(connection, f"USE {identifier(store.database)}")
-        _run(connection, f"SET {set_clause(settings)}, readonly = 1")
-        yield connection
-    finally:
-        connection.close()
-
-
-def _run(
-    connection: Connection, sql: str, format: str = "TabSeparated", params: Mapping[str, Any] | None = None
-) -> bytes:
-    from chdb import ChdbError
-
-    try:
-        return bytes(connection.query(sql, format, params=dict(params or {})).bytes() or b"")
-    except (ChdbError, RuntimeError) as error:
-        raise of_engine(str(error)) from error

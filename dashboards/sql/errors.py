@@ -53,3 +53,8 @@ def of_engine(message: str) -> SqlError:
     text = message.strip().removeprefix("Streaming query failed: ")
     found = re.search(r"Code: (\d+)", text)
     return SqlError(int(found[1]) if found else 1002, text[:4000])
+
+
+def disagreement() -> SqlError:
+    """Where the engine reads the text that came in another way than gpuledger does."""
+    return SqlError(SYNTAX_ERROR, "the statement can be read in two ways", "Write it more plainly")

@@ -36,7 +36,7 @@ class Limits:
             "result_overflow_mode": "throw",
             "max_memory_usage": self.memory_bytes,
             "max_threads": self.threads,
-            "max_query_size": self.text_bytes,
+            "max_query_size": 16 * self.text_bytes,  # what is printed of a text has every odd byte escaped
             "max_ast_depth": 500,
             "max_ast_elements": 20_000,
             "max_expanded_ast_elements": 100_000,

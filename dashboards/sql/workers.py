@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Hashable
 from pathlib import Path
 
 from dashboards.sql.errors import ENDED, NOT_IMPLEMENTED, TOO_MANY, SqlError
@@ -64,7 +64,7 @@ class Workers:
         self._thread.start()
 
     @contextlib.asynccontextmanager
-    async def turn(self, who: str) -> AsyncIterator[None]:
+    async def turn(self, who: Hashable) -> AsyncIterator[None]:
         """A place among the statements that run. Errors: SqlError if none is free in time."""
         with self._lock:
             turn = self._slots.ask(who)

@@ -1,15 +1,32 @@
 #!/bin/sh
 # Makes what compose.yaml needs and nobody else may know; what is there stays.
+#   ./secrets.sh [NODE ...]     a token for the agent of each node, by default this one; again for nodes that come later
+# CLUSTER is the name that agents and watch give (default c1).
 set -eu
 cd "$(dirname "$0")"
 umask 077
 mkdir -p secrets
+cluster=${CLUSTER:-c1}
 random() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
-for name in store-password grafana-password agent-token; do
+hash() { tr -d '\n' < "$1" | sha256sum | cut -d' ' -f1; }
+for name in store-password grafana-password; do
     [ -e "secrets/$name" ] || random > "secrets/$name"
 done
-[ -e secrets/senders.yaml ] || printf 'senders:\n  - {name: agents, token_sha256: %s}\n' \
-    "$(tr -d '\n' < secrets/agent-token | sha256sum | cut -d' ' -f1)" > secrets/senders.yaml
+if [ ! -e secrets/senders.yaml ]; then
+    random > secrets/watch-token
+    printf 'senders:\n' > secrets/senders.yaml.new
+    printf '  - {name: watch, token_sha256: %s, records: [events, devices, findings], clusters: [%s], nodes: all, back: 366d, inventory: true}\n' \
+        "$(hash secrets/watch-token)" "$cluster" >> secrets/senders.yaml.new
+    mv secrets/senders.yaml.new secrets/senders.yaml
+fi
+[ $# -gt 0 ] || set -- "$(hostname)"
+for node in "$@"; do
+    case $node in *[!A-Za-z0-9._-]*|"") echo "secrets.sh: $node: not a node's name" >&2; exit 2 ;; esac
+    [ -e "secrets/agent-token-$node" ] && continue
+    random > "secrets/agent-token-$node"
+    printf '  - {name: agent-%s, token_sha256: %s, records: [samples, metrics, findings, devices], clusters: [%s], nodes: [%s]}\n' \
+        "$node" "$(hash "secrets/agent-token-$node")" "$cluster" "$node" >> secrets/senders.yaml
+done
 [ -e secrets/sign-in.yaml ] || printf 'session_hours: 8\n' > secrets/sign-in.yaml
 [ -e secrets/metrics-token ] || : > secrets/metrics-token
 # The containers' users are not this one: files are readable, the folder is not.

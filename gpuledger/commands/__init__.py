@@ -18,6 +18,7 @@ COMMANDS = (
     "invoice",
     "report",
     "issued",
+    "held",
     "export",
     "replay",
     "credits",

@@ -1,4 +1,4 @@
-"""`gpuledger doctor`: what the store holds, and what was refused on the way in or by the books."""
+"""`gpuledger doctor`: what the store holds, who sends, and what was held or refused on the way in or by the books."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from warehouse.store import EmbeddedStore, Store, identifier, migrations, open_s
 
 EXAMPLES = 3
 """Newest rows shown of each reason."""
+OUTCOMES = ("stored", "held", "out_of_place", "quarantined", "refused", "denied")
+SENDERS = ("sender", "last_push", *OUTCOMES, "reasons")
+HELD = ("sender", "record_type", "reason", "rows", "since")
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +24,8 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """Show the store, its rows, the quarantine with examples, refused claims and the last close; changes nothing."""
+    """Show the store, its rows, senders, what waits for a person, the quarantine with examples, refused claims and the
+    last close; changes nothing."""
     with open_store(store) as opened:
         findings = examine(opened)
     if fmt is options.Format.json:
@@ -55,6 +59,8 @@ def examine(store: Store) -> dict[str, Any]:
             _with_examples(row) for row in found("quarantine", "quarantined_with_examples", examples=EXAMPLES)
         ],
         "refused_claims": found("refused_claims", "refused_claims_by_reason"),
+        "senders": found("sender_days", "pushes_by_sender"),
+        "held": found("held_rows", "waiting_by_reason"),
         "last_close": last_close[0] if last_close else None,
     }
 
@@ -96,6 +102,12 @@ def _print(findings: Mapping[str, Any]) -> None:
         print_rows(findings["refused_claims"], columns, options.Format.table, "Claims that the books refuse")
     else:
         console.print("Claims that the books refuse: none")
+    if findings["senders"]:
+        console.print()
+        print_rows(findings["senders"], SENDERS, options.Format.table, "Senders, last 7 days")
+    if findings["held"]:
+        console.print()
+        print_rows(findings["held"], HELD, options.Format.table, "Held for a person (gpuledger held list)")
 
 
 def _last_close(run: Mapping[str, Any] | None) -> str:
@@ -128,6 +140,15 @@ def _flat(findings: Mapping[str, Any]) -> list[dict[str, Any]]:
         *(
             {"section": "refused_claims", "reason": row["reason"], "count": row["claims"], "detail": row["example"]}
             for row in findings["refused_claims"]
+        ),
+        *(
+            {"section": "senders", "name": row["sender"], "reason": outcome, "count": row[outcome]}
+            for row in findings["senders"]
+            for outcome in OUTCOMES
+        ),
+        *(
+            {"section": "held", "name": row["sender"], "reason": row["reason"], "count": row["rows"]}
+            for row in findings["held"]
         ),
         *([{"section": "last_close", "name": "closed_until", "detail": last["closed_until"]}] if last else []),
     ]

@@ -42,6 +42,7 @@ def ingest(
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """Read files into the store; bad rows go to quarantine, a row sent again changes nothing."""
+    from billing.audit import whoever
     from ingest import IngestReport, ingest_file
     from ingest.files import estimated_rows, suffix
 
@@ -54,7 +55,7 @@ def ingest(
         for path in files:
             task = show.add_task(path.name, total=estimated_rows(path) or None)
             try:
-                report += ingest_file(opened, record, path, partial(show.advance, task))
+                report += ingest_file(opened, record, path, partial(show.advance, task), sender=whoever())
             except LedgerError:
                 if report.read:
                     say(closing_line(records.value, report) + " (the files before this one)")

@@ -1,14 +1,20 @@
-"""`gpuledger init`: create or upgrade the schema."""
+"""`gpuledger init`: create or upgrade the schema, and the accounts of a ClickHouse server."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from gpuledger import options
 from gpuledger.output import console, say
-from warehouse.store import migrate, migrations, open_store
+from warehouse.accounts.apply import apply_accounts, read_passwords
+from warehouse.accounts.declaration import TenantUser, tenant_users
+from warehouse.accounts.statements import statements
+from warehouse.errors import LedgerError
+from warehouse.store import DATABASE, ServedStore, ServerStore, database_of, migrate, migrations, open_store
 
 
 def register(app: typer.Typer) -> None:
@@ -18,12 +24,49 @@ def register(app: typer.Typer) -> None:
 def init(
     store: options.Store = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the SQL and change nothing.")] = False,
-) -> None:
+    accounts: Annotated[
+        bool, typer.Option("--accounts", help="Also the roles, limits and users of a ClickHouse server.")
+    ] = False,
+    passwords: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder with a file for each user that is to have a password, named as the user.",
+            exists=True, file_okay=False,
+        ),
+    ] = None,
+    tenant: Annotated[
+        list[str] | None,
+        typer.Option(metavar="USER=TENANT", help="A user who sees the rows of a tenant alone; may be repeated."),
+    ] = None,
+    cluster: Annotated[str, typer.Option(help="Make the accounts on all servers of this ClickHouse cluster.")] = "",
+) -> None:  # fmt: skip
     """Create the store, or upgrade its schema; a second run changes nothing."""
+    if (passwords or tenant or cluster) and not accounts:
+        raise LedgerError("init", "--passwords, --tenant and --cluster are about accounts", "Give --accounts, too")
+    users = tenant_users(tenant or ())
     if dry_run:
         for _, name, text in migrations():
             console.print(f"-- {name}\n{text}", markup=False, soft_wrap=True)
+        if accounts:
+            _print_accounts(database_of(store) if urlsplit(store).scheme.startswith("clickhouse") else DATABASE, users, cluster)
         return
     with open_store(store) as opened:
         applied = migrate(opened)
         say(f"{opened.url}: " + (f"applied {', '.join(applied)}" if applied else "schema is up to date"))
+        if not accounts:
+            return
+        if not isinstance(opened, ServerStore) or isinstance(opened, ServedStore):
+            raise LedgerError(opened.url, "is no ClickHouse server, and has no accounts", "Leave out --accounts")
+        known = read_passwords(passwords, opened.database, users)
+        changes = apply_accounts(opened, list(statements(opened.database, known, users, cluster)))
+        for line in changes:
+            console.print(line, markup=False, soft_wrap=True)
+        given = f"; passwords set: {', '.join(known)}" if known else ""
+        say(f"{opened.url}: " + (f"{len(changes)} changes of accounts" if changes else "accounts are up to date") + given)
+
+
+def _print_accounts(database: str, users: tuple[TenantUser, ...], cluster: str) -> None:
+    """To paste, as who may manage accounts. In place of passwords stands what a server refuses."""
+    console.print("-- accounts", markup=False)
+    for statement in statements(database, None, users, cluster):
+        console.print(f"{statement};", markup=False, soft_wrap=True)

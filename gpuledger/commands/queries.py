@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from gpuledger import options, remote
-from gpuledger.commands.tokens import Author, local_admin
+from gpuledger.commands.tokens import Author, access_store, local_admin
 from gpuledger.output import print_json, print_rows, say
-from warehouse.store import migrate, open_store
 
 queries = typer.Typer(no_args_is_help=True)
 COLUMNS = ("name", "owner", "shared", "description", "changed_at", "changed_by")
@@ -27,6 +26,7 @@ def register(app: typer.Typer) -> None:
 @queries.command("list")
 def list_(
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     fmt: options.OutputFormat = options.Format.table,
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
@@ -38,9 +38,8 @@ def list_(
     else:
         from dashboards.sql.saved import saved_queries
 
-        with open_store(store) as opened:
-            migrate(opened)
-            found = [vars(one) for one in saved_queries(opened, local_admin(""))]
+        with access_store(store, sign_in) as access:
+            found = [vars(one) for one in saved_queries(access, local_admin(""))]
     if not found and fmt is options.Format.table:
         say("no saved queries yet. Next: gpuledger queries save NAME STATEMENT")
         return
@@ -51,7 +50,9 @@ def list_(
 def show(
     name: Name,
     owner: Annotated[str, typer.Option(help="Whose it is.", show_default="yours, else a shared one")] = "",
+    issuer: options.Issuer = "",
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     fmt: options.OutputFormat = options.Format.table,
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
@@ -59,13 +60,12 @@ def show(
     """A query's text, or with --format json all that is known of it."""
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
-            found = vars(client.saved_query(name, owner))
+            found = vars(client.saved_query(name, owner, issuer))
     else:
         from dashboards.sql.saved import saved_query
 
-        with open_store(store) as opened:
-            migrate(opened)
-            found = vars(saved_query(opened, local_admin(""), name, owner))
+        with access_store(store, sign_in) as access:
+            found = vars(saved_query(access, local_admin(""), name, owner, issuer))
     if fmt is options.Format.json:
         print_json(found)
     elif fmt is options.Format.csv:
@@ -81,8 +81,10 @@ def save(
     description: Annotated[str, typer.Option(help="What it answers.")] = "",
     shared: Annotated[bool, typer.Option("--shared/--private", help="Whether others see it.")] = False,
     owner: Owner = "",
+    issuer: options.Issuer = "",
     author: Author = "",
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
@@ -90,14 +92,13 @@ def save(
     text = sys.stdin.read() if statement == "-" else statement
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
-            whose = client.save_query(name, text, description, shared, owner).owner
+            whose = client.save_query(name, text, description, shared, owner, issuer).owner
     else:
         from dashboards.sql.saved import save_query
 
-        with open_store(store) as opened:
-            migrate(opened)
+        with access_store(store, sign_in) as access:
             who = local_admin(author)
-            whose = save_query(opened, who, datetime.now(UTC), name, text, description, shared, owner).owner
+            whose = save_query(access, who, datetime.now(UTC), name, text, description, shared, owner, issuer).owner
     say(f"query {name!r} of {whose} is saved{', and shared' if shared else ''}. Next: gpuledger sql --saved {name!r}")
 
 
@@ -105,19 +106,20 @@ def save(
 def delete(
     name: Name,
     owner: Owner = "",
+    issuer: options.Issuer = "",
     author: Author = "",
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
     """Delete a query."""
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
-            whose = client.delete_query(name, owner).owner
+            whose = client.delete_query(name, owner, issuer).owner
     else:
         from dashboards.sql.saved import delete_query
 
-        with open_store(store) as opened:
-            migrate(opened)
-            whose = delete_query(opened, local_admin(author), datetime.now(UTC), name, owner).owner
+        with access_store(store, sign_in) as access:
+            whose = delete_query(access, local_admin(author), datetime.now(UTC), name, owner, issuer).owner
     say(f"query {name!r} of {whose} is deleted")

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from gpuledger import options
 from gpuledger.output import errors, say
 from warehouse.errors import LedgerError
+from warehouse.private_files import users_file, users_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -165,11 +166,14 @@ def _chain(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
 def _write_files(records: Records, out: Path) -> None:
     from pyarrow.parquet import ParquetWriter
 
-    out.mkdir(parents=True, exist_ok=True)
+    users_folder(out)
     for record, tables in by_record(records):
         path, rows = out / f"{record.name}.parquet", 0
         first = next(tables)
-        with ParquetWriter(path, first.schema, compression="zstd") as writer:
+        with (
+            open(path, "wb", opener=users_file) as file,
+            ParquetWriter(file, first.schema, compression="zstd") as writer,
+        ):
             for table in _chain(first, tables):
                 writer.write_table(table)
                 rows += table.num_rows

@@ -13,6 +13,7 @@ import typer
 from gpuledger import options
 from gpuledger.output import say
 from warehouse.errors import LedgerError
+from warehouse.private_files import users_file
 from warehouse.store import migrate, open_store
 
 report = typer.Typer(no_args_is_help=True)
@@ -58,7 +59,8 @@ def preview(
         sys.stdout.write(as_text(made, words))
         return
     image = base64.b64encode(chart(made, words)).decode()
-    out.write_text(as_html(made, words, f"data:image/png;base64,{image}"), encoding="utf-8")
+    with open(out, "w", encoding="utf-8", opener=users_file) as file:
+        file.write(as_html(made, words, f"data:image/png;base64,{image}"))
     say(f"{out}: {made.tenant}, {made.title(words)}")
 
 

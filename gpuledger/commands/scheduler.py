@@ -21,6 +21,7 @@ import typer
 from gpuledger import options
 from gpuledger.output import console, plain, print_json, print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
     from collectors.readings import Row
@@ -156,9 +157,10 @@ def _delivering(events: str, cluster: str, token_file: Path | None, store: str) 
 @contextlib.contextmanager
 def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
     """HTTP on a thread of its own; the signals stay with the main thread."""
-    import uvicorn
+    from gpuledger.http.limits import limits_here
+    from gpuledger.http.server import Server
 
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=3))
+    server = Server(app, limits_here())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True)
     thread.start()
     try:
@@ -247,7 +249,7 @@ def _document(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = parse_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise LedgerError(str(path), f"is neither JSON nor YAML ({error})") from error
     if not isinstance(found, dict):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from gpuledger.serve import Tls
     from ingest.receive import Receiver
-    from ingest.senders import Senders
+    from ingest.reviews import Reviewer
+    from ingest.senders import Kubernetes, Senders
 
 
 def register(app: typer.Typer) -> None:
@@ -40,6 +41,7 @@ def server(
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.")] = None,
     no_dashboard: Annotated[bool, typer.Option("--no-dashboard", help="Take in records, show nothing.")] = False,
     sign_in: options.SignIn = None,
+    trusted_proxy: options.TrustedProxies = None,
     rules: options.Rules = None,
     routing: options.Routing = None,
     reports: options.Reports = None,
@@ -50,25 +52,29 @@ def server(
 ) -> None:
     """Hold the store, take in what agents push, close the books every hour, watch for alerts, serve the dashboard."""
     from alerts.periodic import AlertSettings
-    from gpuledger.serve import dashboard, is_loopback, listen, serve, url_of
+    from gpuledger.serve import access_settings, dashboard, is_loopback, listen, serve, url_of
     from ingest.senders import Senders
 
     remote.refuse_served(store)
     tls = _tls(tls_cert, tls_key)
     if not is_loopback(host):
         _refuse_open_doors(host, tls, no_dashboard or sign_in is not None or insecure_no_sign_in, insecure_plain_http)
-    senders = Senders(tokens)
+    senders = Senders(tokens, _reviewer)
     with open_store(store) as opened, listen(host, port) as listener:
         migrate(opened)
         with _receiving(opened, senders) as receiver:
-            app = _app(opened, receiver, None if no_dashboard else dashboard(opened, listener, sign_in))
+            access = access_settings(sign_in, trusted_proxy)
+            app = _app(opened, receiver, None if no_dashboard else dashboard(opened, listener, access))
             url = url_of(listener, tls is not None)
             say(f"  Store             {opened.url}")
             say(f"  Records           {url}api/v1/records/   (Ctrl-C ends it)")
             if not no_dashboard:
                 say(f"  Dashboard         {url}")
             alerts = AlertSettings(rules, routing)
-            serve(opened, listener, close_hourly=True, app=app, tls=tls, alerts=alerts, reports=reports)
+            serve(
+                opened, listener, close_hourly=True, app=app, tls=tls, alerts=alerts, reports=reports,
+                trusted_proxies=access.trusted_proxies,
+            )  # fmt: skip
     say("stopped; the store is closed and free")
 
 
@@ -99,16 +105,27 @@ def _refuse_open_doors(host: str, tls: Tls | None, books_ok: bool, plain_ok: boo
 
 @contextlib.contextmanager
 def _receiving(store: Store, senders: Senders) -> Iterator[Receiver]:
-    """A receiver with a connection and a thread of its own: pages and closes need not wait for it."""
+    """A receiver with connections and a thread of its own: pages and closes need not wait for it, nor what is written
+    for what is looked up."""
     from ingest.coalesce import Coalescer
     from ingest.receive import Receiver
 
-    with store.another() as own:
+    with store.another() as own, store.another() as judging:
         coalescer = Coalescer(own)
+        receiver = Receiver(coalescer, senders, judging)
         try:
-            yield Receiver(coalescer, senders)
+            yield receiver
         finally:
             coalescer.close()
+            receiver.tally.write()
+
+
+def _reviewer(settings: Kubernetes) -> Reviewer:
+    """What asks the API server whose a service account's token is."""
+    from collectors.kubernetes.connection import find
+    from collectors.kubernetes.token_review import TokenReviews
+
+    return TokenReviews(find(settings.kubeconfig, settings.context), settings.audience)
 
 
 def _app(store: Store, receiver: Receiver, pages: ASGIApp | None) -> ASGIApp:

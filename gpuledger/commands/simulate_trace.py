@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from gpuledger import options
 from gpuledger.output import print_json, print_rows, say
 from warehouse.errors import LedgerError
+from warehouse.private_files import users_file, users_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -225,10 +226,13 @@ class _Tables:
 def _write_files(tables: Mapping[str, Sequence[pa.Table]], folder: Path) -> None:
     from pyarrow.parquet import ParquetWriter
 
-    folder.mkdir(parents=True, exist_ok=True)
+    users_folder(folder)
     for record, found in tables.items():
         path = folder / f"{record}.parquet"
-        with ParquetWriter(path, found[0].schema, compression="zstd") as writer:
+        with (
+            open(path, "wb", opener=users_file) as file,
+            ParquetWriter(file, found[0].schema, compression="zstd") as writer,
+        ):
             for table in found:
                 writer.write_table(table)
         say(f"{path}: {sum(table.num_rows for table in found):,} {record}")

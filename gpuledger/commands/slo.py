@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
-from gpuledger.output import instant, print_json, print_rows, say
+from gpuledger.output import instant, print_csv, print_json, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import ServedStore, migrate, open_store
 
@@ -134,9 +132,7 @@ def credits(
         found = slo_credits(opened, month)
     rows: list[dict[str, Any]] = [dict(one.row(whoever(author))) for one in found.offers]
     if fmt is options.Format.csv:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([row[column] for column in COLUMNS] for row in rows)
+        print_csv(COLUMNS, rows)
     elif fmt is options.Format.json:
         print_json({"offers": rows, "not_judged": [asdict(one) for one in found.not_judged]})
     else:

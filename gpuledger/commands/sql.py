@@ -12,6 +12,7 @@ import typer
 from gpuledger import options, remote
 from gpuledger.output import print_rows
 from warehouse.errors import LedgerError
+from warehouse.private_files import users_file
 from warehouse.store import EmbeddedStore, migrate, open_store
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def sql(
     saved: Annotated[str, typer.Option("--saved", metavar="NAME", help="A saved query instead.")] = "",
     owner: Annotated[str, typer.Option(help="Whose query of that name.", show_default="yours, else a shared one")] = "",
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     fmt: options.OutputFormat = options.Format.table,
     as_format: Annotated[str, typer.Option("--as", help="Any of ClickHouse's formats, such as Parquet.")] = "",
     out: Annotated[Path | None, typer.Option("--out", help="A file for the answer.", dir_okay=False)] = None,
@@ -53,10 +55,10 @@ def sql(
                 text = client.saved_query(saved, owner).text
         _write(_from_server(url, token_file, text, wanted), out)
         return
+    if saved:
+        text = _saved(store, sign_in, saved, owner)
     with open_store(store) as opened:
         migrate(opened)
-        if saved:
-            text = _saved(opened, saved, owner)
         if isinstance(opened, EmbeddedStore):
             _write(_embedded(opened, text, wanted), out)
         elif as_format or out:
@@ -66,11 +68,12 @@ def sql(
             print_rows(rows, list(rows[0]) if rows else (), fmt)
 
 
-def _saved(store: Store, name: str, owner: str) -> str:
+def _saved(store: str, sign_in: Path | None, name: str, owner: str) -> str:
     from dashboards.sql.saved import saved_query
-    from gpuledger.commands.tokens import local_admin
+    from gpuledger.commands.tokens import access_store, local_admin
 
-    return saved_query(store, local_admin(""), name, owner).text
+    with access_store(store, sign_in) as access:
+        return saved_query(access, local_admin(""), name, owner).text
 
 
 def _embedded(store: Store, text: str, wanted: str) -> Iterator[bytes]:
@@ -115,6 +118,6 @@ def _write(pieces: Iterator[bytes], out: Path | None) -> None:
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
         return
-    with out.open("wb") as file:
+    with open(out, "wb", opener=users_file) as file:
         for piece in pieces:
             file.write(piece)

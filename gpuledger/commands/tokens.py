@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,9 +16,12 @@ from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
     from dashboards.access.principal import Principal
+    from dashboards.access.store import AccessStore
+    from dashboards.access.tokens import Token
 
 tokens = typer.Typer(no_args_is_help=True)
-COLUMNS = ("id", "name", "owner", "roles", "tenants", "scopes", "created_at", "created_by", "expires_at", "revoked")
+COLUMNS = ("id", "name", "owner", "issuer", "roles", "tenants", "scopes", "created_at", "created_by", "expires_at",
+           "revoked", "owner_disabled")  # fmt: skip
 
 Roles = Annotated[list[str] | None, typer.Option("--role", help="admin, finance, operator, analyst or tenant.")]
 Tenants = Annotated[
@@ -35,37 +41,47 @@ def create(
     tenant: Tenants = None,
     scope: Annotated[list[str] | None, typer.Option(help="read, write or sql; several times for more.")] = None,
     days: Annotated[int, typer.Option(min=1, max=366, help="How long it works.")] = 90,
-    owner: Annotated[str, typer.Option(help="Who uses it.", show_default="you")] = "",
+    owner: Annotated[
+        str,
+        typer.Option(
+            help="Who uses it; a name that nobody has becomes a service account.",
+            show_default="you; of a store that you open, a service account of the token's name",
+        ),
+    ] = "",
+    issuer: options.Issuer = "",
     author: Author = "",
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
-    """Make an API token; it is printed this once, on standard output."""
+    """Make an API token; it is printed this once, on standard output. It may no more than its owner may."""
     scopes = scope or ["read"]
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
-            made = client.create_token(name, days, roles=role, tenants=tenant or [], scopes=scopes, owner=owner)
+            made = client.create_token(name, days, roles=role, tenants=tenant or [], scopes=scopes, owner=owner,
+                                       issuer=issuer)  # fmt: skip
         told, shown = made.token, vars(made)
     else:
         from dashboards.access.tokens import create_token
 
         who = local_admin(author)
-        with open_store(store) as opened:
-            migrate(opened)
+        with access_store(store, sign_in) as access:
             token, told = create_token(
-                opened, who, datetime.now(UTC), name, timedelta(days=days), owner, role or ["analyst"], tenant or (),
-                scopes,
+                access, who, datetime.now(UTC), name, timedelta(days=days), owner, role or ["analyst"], tenant or (),
+                scopes, issuer,
             )  # fmt: skip
-        shown = vars(token)
+        shown = _shown(token)
     typer.echo(told)
     row = shown_as(options.Format.table, shown)
-    say(f"token {row['id']} of {row['owner']}: {row['roles']}; {row['scopes']}; until {row['expires_at']:%Y-%m-%d}")
+    whose = row["owner"] if row["issuer"] == "local" else f"{row['owner']} ({row['issuer']})"
+    say(f"token {row['id']} of {whose}: {row['roles']}; {row['scopes']}; until {row['expires_at']:%Y-%m-%d}")
 
 
 @tokens.command("list")
 def list_(
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     fmt: options.OutputFormat = options.Format.table,
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
@@ -77,9 +93,8 @@ def list_(
     else:
         from dashboards.access.tokens import list_tokens
 
-        with open_store(store) as opened:
-            migrate(opened)
-            found = [vars(one) for one in list_tokens(opened)]
+        with access_store(store, sign_in) as access:
+            found = [_shown(one) for one in list_tokens(access)]
     if not found and fmt is options.Format.table:
         say("no tokens yet. Next: gpuledger tokens create NAME --role analyst")
         return
@@ -92,6 +107,7 @@ def revoke(
     reason: Annotated[str, typer.Option(help="Why; it stands in the audit.")] = "",
     author: Author = "",
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
@@ -102,10 +118,28 @@ def revoke(
     else:
         from dashboards.access.tokens import revoke_token
 
-        with open_store(store) as opened:
-            migrate(opened)
-            revoke_token(opened, local_admin(author), datetime.now(UTC), id, reason)
+        with access_store(store, sign_in) as access:
+            revoke_token(access, local_admin(author), datetime.now(UTC), id, reason)
     say(f"token {id} is revoked")
+
+
+@contextlib.contextmanager
+def access_store(store: str, sign_in: Path | None) -> Iterator[AccessStore]:
+    """The access store of a store that is opened here; sign_in: a file that may name it."""
+    from dashboards.access.opening import open_access
+    from dashboards.access.settings import load_access
+
+    settings = load_access(sign_in) if sign_in else None
+    with open_store(store) as opened:
+        migrate(opened)
+        with open_access(opened, settings) as access:
+            yield access
+
+
+def _shown(token: Token) -> dict[str, Any]:
+    owner = token.owner
+    whose = {"owner": owner.name, "issuer": owner.issuer, "subject": owner.subject, "owner_disabled": owner.disabled}
+    return {**vars(token), **whose}
 
 
 def local_admin(author: str) -> Principal:

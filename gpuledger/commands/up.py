@@ -40,6 +40,7 @@ def up(
     no_serve: Annotated[bool, typer.Option("--no-serve", help="Prepare everything, serve nothing.")] = False,
     seed: Annotated[int, typer.Option(help="Of the demo's fleet; the same seed, the same month.")] = 7,
     sign_in: options.SignIn = None,
+    trusted_proxy: options.TrustedProxies = None,
     rules: options.Rules = None,
     routing: options.Routing = None,
     reports: options.Reports = None,
@@ -47,7 +48,7 @@ def up(
 ) -> None:
     """Hold the store, close its books every hour, watch for alerts and serve the dashboard, until Ctrl-C."""
     from alerts.periodic import AlertSettings
-    from gpuledger.serve import dashboard, listen, serve, url_of
+    from gpuledger.serve import access_settings, dashboard, listen, serve, url_of
 
     remote.refuse_served(store)
     if sign_in is None:
@@ -64,8 +65,12 @@ def up(
             _say_where(opened, url_of(listener))
             # The demo's month is over: nothing is to be closed, and nobody to be told that its data stopped.
             live = None if demo else AlertSettings(rules, routing)
-            app = dashboard(opened, listener, sign_in)
-            serve(opened, listener, close_hourly=not demo, app=app, alerts=live, reports=None if demo else reports)
+            access = access_settings(sign_in, trusted_proxy)
+            app = dashboard(opened, listener, access)
+            serve(
+                opened, listener, close_hourly=not demo, app=app, alerts=live, reports=None if demo else reports,
+                trusted_proxies=access.trusted_proxies,
+            )  # fmt: skip
             say("stopped; the store is closed and free")
     if made is not None and not made.proof.balanced:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`gpuledger users`: people who sign in with a password, for sites without single sign-on."""
+"""`gpuledger users`: who may ask: local users, people of single sign-on, service accounts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from gpuledger import options, remote
-from gpuledger.commands.tokens import Author, Roles, Tenants, local_admin, shown_as
+from gpuledger.commands.tokens import Author, Roles, Tenants, access_store, local_admin, shown_as
 from gpuledger.output import print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import migrate, open_store
 
 users = typer.Typer(no_args_is_help=True)
-COLUMNS = ("name", "roles", "tenants", "disabled", "created_at", "changed_at", "changed_by")
+COLUMNS = ("name", "kind", "issuer", "subject", "roles", "tenants", "disabled", "seen_at", "created_at", "changed_at",
+           "changed_by")  # fmt: skip
 PasswordFile = Annotated[
     Path | None,
     typer.Option("--password-file", help="Holds the password; - is standard input.", show_default="asked for"),
@@ -24,7 +24,7 @@ PasswordFile = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(users, name="users", help="People who sign in with a password.")
+    app.add_typer(users, name="users", help="Who may ask: local users, people of single sign-on, service accounts.")
 
 
 @users.command("add")
@@ -33,71 +33,79 @@ def add(
     role: Roles = None,
     tenant: Tenants = None,
     password_file: PasswordFile = None,
+    service: Annotated[
+        bool, typer.Option("--service", help="A service account: owns tokens, has no password.")
+    ] = False,
     author: Author = "",
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
-    """Add a user."""
-    password = _password(password_file)
+    """Add a local user, or a service account."""
+    password, kind = ("", "service") if service else (_password(password_file), "local")
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
-            client.add_user(name, password, role or [], tenant or [])
+            client.add_user(name, password, role or [], tenant or [], kind)
     else:
-        from dashboards.access.users import add_user
+        from dashboards.access.people import Kind, add_person
 
-        with open_store(store) as opened:
-            migrate(opened)
-            add_user(opened, local_admin(author).name, datetime.now(UTC), name, password, role or [], tenant or ())
+        who, now = local_admin(author).actor, datetime.now(UTC)
+        with access_store(store, sign_in) as access:
+            add_person(access, who, now, name, password, role or [], tenant or (), Kind(kind))
     say(f"user {name}: {' '.join(role or [])}")
 
 
 @users.command("set")
 def set_(
-    name: Annotated[str, typer.Argument(help="Whose.")],
+    name: Annotated[str, typer.Argument(help="Whose; of single sign-on, the subject will do.")],
     role: Roles = None,
     tenant: Tenants = None,
     new_password: Annotated[bool, typer.Option("--password", help="Ask for a new password.")] = False,
     password_file: PasswordFile = None,
-    disabled: Annotated[bool | None, typer.Option("--disable/--enable", help="Whether they can sign in.")] = None,
+    disabled: Annotated[
+        bool | None, typer.Option("--disable/--enable", help="Whether they, and their tokens, may anything.")
+    ] = None,
+    issuer: options.Issuer = "",
     author: Author = "",
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
-    """Change a user: what is given replaces what was, the rest stays. Ends their sessions."""
+    """Change somebody: what is given replaces what was, the rest stays. It holds at once for sessions and tokens.
+    A new password and --disable end their sessions. Roles of single sign-on are the provider's to say."""
     password = _password(password_file) if new_password or password_file else None
     if url := url or remote.address(store):
         changes = {"password": password, "roles": role, "tenants": tenant, "disabled": disabled}
         with remote.client(url, token_file) as client:
-            client.change_user(name, **{what: value for what, value in changes.items() if value is not None})
+            client.change_user(name, issuer, **{what: value for what, value in changes.items() if value is not None})
     else:
-        from dashboards.access.users import change_user
+        from dashboards.access.people import change_person
 
-        with open_store(store) as opened:
-            migrate(opened)
-            who = local_admin(author).name
-            change_user(opened, who, datetime.now(UTC), name, password, role, tenant, disabled)
+        who = local_admin(author).actor
+        with access_store(store, sign_in) as access:
+            change_person(access, who, datetime.now(UTC), name, password, role, tenant, disabled, issuer)
     say(f"user {name} is changed")
 
 
 @users.command("list")
 def list_(
     store: options.Store = "",
+    sign_in: options.AccessSignIn = None,
     fmt: options.OutputFormat = options.Format.table,
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
-    """All users."""
+    """All of them, with their last sign-in."""
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             found = [vars(one) for one in client.users()]
     else:
-        from dashboards.access.users import list_users
+        from dashboards.access.people import list_people
 
-        with open_store(store) as opened:
-            migrate(opened)
-            found = [vars(one) for one in list_users(opened)]
+        with access_store(store, sign_in) as access:
+            found = [vars(one) for one in list_people(access)]
     if not found and fmt is options.Format.table:
         say("no users yet. Next: gpuledger users add NAME --role admin")
         return

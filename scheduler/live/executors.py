@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from scheduler.model import Device, Job
+from warehouse.private_files import users_umask
 
 Result = Literal["finished", "failed", "stopped"]
 
@@ -108,6 +109,7 @@ class LocalProcesses:
             stdin=subprocess.DEVNULL,
             env={**os.environ, "CUDA_VISIBLE_DEVICES": devices, "GPULEDGER_JOB": launch.job.job_id},
             start_new_session=True,
+            umask=users_umask(),
         )
 
     def stop(self, job_id: str, attempt: int) -> None:

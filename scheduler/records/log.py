@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from warehouse.errors import LedgerError
+from warehouse.private_files import private_folder
 
 Kind = Literal[
     "configured",
@@ -73,7 +74,7 @@ class Log:
         self.path = path
         self._lock = threading.Lock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(path.parent)
             self._db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")

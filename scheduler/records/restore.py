@@ -25,6 +25,7 @@ from scheduler.serverless import Services
 from scheduler.settings import Settings, parse_settings
 from scheduler.setup import Setup, setup_of
 from warehouse.errors import LedgerError
+from warehouse.private_files import users_file
 
 ADD_ONLY = "Keep them and add new ones after them; a node that is gone is set to failed or maintenance"
 
@@ -195,7 +196,7 @@ def replays(entries: Sequence[Entry], plans: Iterable[Entry], cluster: str = "")
 def write_snapshot(entries: Iterable[Entry], path: Path) -> int:
     """The entries as JSON lines, whole or not at all; how many."""
     draft, count = path.with_name(path.name + ".new"), 0
-    with draft.open("w", encoding="utf-8") as file:
+    with open(draft, "w", encoding="utf-8", opener=users_file) as file:
         for entry in entries:
             line = {"sequence": entry.sequence, "at": entry.at, "kind": entry.kind, "job": entry.job_id}
             file.write(json.dumps(line | {"body": entry.body}, ensure_ascii=False) + "\n")

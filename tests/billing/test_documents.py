@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import zlib
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
@@ -216,6 +216,17 @@ def test_csv_has_a_row_for_each_line_with_its_rule_and_reference() -> None:
         "usage", "Correction", "MB-2026-00007", "2026-09", "-42.60",
     )  # fmt: skip
     assert (rows[10]["rule"], rows[10]["quantity"], rows[10]["allocated_gpu_hours"]) == ("volume", "", "")
+
+
+def test_no_cell_of_the_csv_is_a_formula() -> None:
+    document = json.loads(json.dumps(every_kind().document, default=str))
+    for line in document["lines"]:
+        line["project"] = "=cmd|'/c calc'!A0"
+    text = as_csv(replace(every_kind(), document={**document, "tenant": "@SUM(A1)"}))
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert {row["project"] for row in rows} == {"'=cmd|'/c calc'!A0"}
+    assert {row["tenant"] for row in rows} == {"'@SUM(A1)"}
+    assert "-42.60" in {row["amount"] for row in rows}
 
 
 def test_csv_of_a_document_of_before_there_were_kinds_has_the_same_columns() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import httpx
-import uvicorn
 import yaml
+from starlette.types import ASGIApp
 
 from alerts import journal
 from alerts.journal import Run
@@ -29,12 +29,16 @@ from billing.invoicing.invoices import issue_all
 from billing.periods import parse_month
 from billing.rates import apply_rate_card, parse_rate_card
 from billing.tenants import apply_mapping, parse_mapping
-from dashboards.access.principal import ANYBODY
-from dashboards.access.roles import Scope
+from dashboards.access.opening import open_access
+from dashboards.access.people import Kind, add_person, made, person_at, write_new
+from dashboards.access.principal import ANYBODY, LOCAL
+from dashboards.access.roles import Scope, roles_of
 from dashboards.access.settings import AccessSettings
+from dashboards.access.store import AccessStore
 from dashboards.access.tokens import create_token
-from dashboards.access.users import add_user
 from dashboards.app import DashboardSettings, build_app
+from gpuledger.http.limits import HttpLimits
+from gpuledger.http.server import Server
 from gpuledger.serve import listen, url_of
 from tests.stores import fresh_store
 from warehouse.store import Store
@@ -62,11 +66,13 @@ budgets:
 
 @dataclass(frozen=True)
 class Site:
-    """url: of the server.   tokens: by name of ROLES, each with all scopes.   store: what it serves."""
+    """url: of the server.   tokens: by name of ROLES, each with all scopes, of a local user of that name.
+    store: what it serves.   access: who may ask it."""
 
     url: str
     tokens: dict[str, str]
     store: Store
+    access: AccessStore
 
     def client(self, role: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}
@@ -159,25 +165,36 @@ def _idle(tenant: str) -> journal.Transition:
 @contextlib.contextmanager
 def site(folder: Path, access: AccessSettings | None = None) -> Iterator[Site]:
     """The server, in a thread; sign-in is asked for unless `access` says otherwise."""
-    with fresh_store(folder / "store") as store:
+    with fresh_store(folder / "store") as store, open_access(store) as people:
         fill(store)
         promise(store)
-        tokens = {}
-        for role in ROLES:
-            roles, tenants = ([role], ()) if role not in ("vision", "speech") else (["tenant"], (role,))
-            made = create_token(store, ANYBODY, datetime.now(UTC), role, DAY, role, roles, tenants, tuple(Scope))
-            tokens[role] = made[1]
+        tokens = {role: token_of(people, role) for role in ROLES}
         for name, roles, tenants in (("ada", ["finance"], ()), ("vera", ["tenant"], ("vision",))):
-            add_user(store, "test", NOW, name, PASSWORD, roles, tenants)
+            add_person(people, "test", NOW, name, PASSWORD, roles, tenants)
         with serving(store, access or AccessSettings(sign_in=True)) as url:
-            yield Site(url, tokens, store)
+            yield Site(url, tokens, store, people)
+
+
+def token_of(people: AccessStore, name: str, scopes: Iterable[str] = tuple(Scope)) -> str:
+    """A token of a local user of that name, who has no password; both may what ROLES says."""
+    roles, tenants = ([name], ()) if name not in ("vision", "speech") else (["tenant"], (name,))
+    with people.writing() as connection:
+        if person_at(connection, (LOCAL, name)) is None:
+            write_new(connection, made("test", NOW, name, roles_of(roles), frozenset(tenants), Kind.local))
+    return create_token(people, ANYBODY, datetime.now(UTC), name, DAY, name, roles, tenants, scopes)[1]
 
 
 @contextlib.contextmanager
 def serving(store: Store, access: AccessSettings) -> Iterator[str]:
+    with running(build_app(store, DashboardSettings(version="9", access=access))) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def running(app: ASGIApp) -> Iterator[str]:
+    """An application, served from a thread as the server process serves it."""
     listener = listen("127.0.0.1", 0)
-    app = build_app(store, DashboardSettings(version="9", access=access))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    server = Server(app, HttpLimits())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     until = time.monotonic() + 60

@@ -139,7 +139,8 @@ def test_what_an_overlay_sets_reaches_the_server() -> None:
     (container,) = pods(rendered)["gpuledger-server"]["containers"]
     assert container["envFrom"] == [{"configMapRef": {"name": name, "optional": True}}]
     server = render(("clickhouse",))["StatefulSet", "gpuledger-server"]
-    assert "volumeClaimTemplates" not in server["spec"]
+    (kept,) = server["spec"]["volumeClaimTemplates"]
+    assert kept["spec"]["resources"]["requests"]["storage"] == "1Gi", "the access store's alone"
     (container,) = server["spec"]["template"]["spec"]["containers"]
     given = {one["name"]: one for one in container["env"]}
     assert given["GPULEDGER_STORE"]["value"].startswith("clickhouse://")

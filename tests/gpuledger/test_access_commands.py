@@ -182,13 +182,13 @@ def test_a_server_answers_the_same_to_a_token(token: Path, url: str) -> None:
     assert run("queries", "save", "hours", BY_TENANT, "--shared", *where).exit_code == 0
     assert run("sql", "--saved", "hours", *where, "--format", "csv").stdout.endswith('"speech",48\n"vision",48\n')
     assert run("queries", "show", "hours", *where).stdout == BY_TENANT + "\n"
-    assert "of root is deleted" in run("queries", "delete", "hours", *where).stderr
+    assert "of all is deleted" in run("queries", "delete", "hours", *where).stderr
     assert (
         run("users", "add", "zoe", "--role", "analyst", "--password-file", "-", *where, typed=PASSWORD).exit_code == 0
     )
     assert run("users", "set", "zoe", "--disable", *where).exit_code == 0
     found = {one["name"]: one for one in json.loads(run("users", "list", *where, "--format", "json").stdout)}
-    assert (found["zoe"]["disabled"], found["zoe"]["changed_by"]) == (True, "root")
+    assert (found["zoe"]["disabled"], found["zoe"]["changed_by"]) == (True, "all (service)")
     made = run("tokens", "create", "analysis", "--role", "analyst", "--scope", "sql", *where)
     theirs = token.with_name("theirs")
     theirs.write_text(made.stdout)

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,17 +23,18 @@ from starlette.applications import Starlette
 from ingest import ingest_tables
 from ingest.coalesce import Coalescer
 from ingest.receive import Receiver
-from ingest.senders import Senders
+from ingest.senders import Connect, Senders
 from tests.conftest import REPO
 from warehouse.records import FINDINGS
 from warehouse.store import Store, migrate, open_store
 
 TOKEN = "a token of the tests"
+ANYTHING = "records: all, clusters: all, nodes: all, back: all, inventory: true"
 
 
 def tokens_file(folder: Path, text: str = "") -> Path:
     path = folder / "tokens.yaml"
-    path.write_text(text or f"senders: [{{name: agents, token: {TOKEN}}}]\n")
+    path.write_text(text or f"senders: [{{name: agents, token: {TOKEN}, {ANYTHING}}}]\n")
     return path
 
 
@@ -45,11 +47,16 @@ class Served:
 
 @contextlib.contextmanager
 def receiving(
-    store: Store, tokens: Path, linger_seconds: float = 0.05, most_waiting: int = 1_000_000
+    store: Store,
+    tokens: Path,
+    linger_seconds: float = 0.05,
+    most_waiting: int = 1_000_000,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    connect: Connect | None = None,
 ) -> Iterator[Served]:
     """The receiver on a free port, in a thread."""
     coalescer = Coalescer(store, linger_seconds, most_waiting)
-    receiver = Receiver(coalescer, Senders(tokens))
+    receiver = Receiver(coalescer, Senders(tokens, connect), store, now)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = _server(receiver)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -89,7 +96,7 @@ def main() -> None:
         ingest_tables(store, FINDINGS, "test", [about])
         coalescer = Coalescer(store, 0.01)
         print("open", flush=True)
-        _server(Receiver(coalescer, Senders(Path(tokens)))).run(sockets=[listener])
+        _server(Receiver(coalescer, Senders(Path(tokens)), store)).run(sockets=[listener])
         coalescer.close()
 
 

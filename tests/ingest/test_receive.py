@@ -21,7 +21,7 @@ from ingest.body import TooLargeError, decompressed
 from ingest.errors import IngestError
 from ingest.senders import Senders
 from ingest.wire import BATCH_HEADER, batch_id, pack
-from tests.ingest.receiving import TOKEN, Served, receiving, tokens_file
+from tests.ingest.receiving import ANYTHING, TOKEN, Served, receiving, tokens_file
 from warehouse.errors import StoreError
 from warehouse.store import Store
 
@@ -61,7 +61,9 @@ def push(served: Served, rows: list[dict[str, Any]], record: str = "samples", **
 def test_a_batch_is_in_the_store_when_it_is_answered(served: Served, store: Store) -> None:
     answer = push(served, [sample(number) for number in range(100)])
     assert answer.status_code == 200
-    assert answer.json() | {"batch": ""} == {"batch": "", "read": 100, "stored": 100, "quarantined": {}, "known": False}
+    assert answer.json() | {"batch": ""} == {
+        **{"batch": "", "read": 100, "stored": 100, "quarantined": {}, "held": {}, "refused": 0, "known": False}
+    }
     assert store.value("SELECT count() FROM samples") == 100
     assert store.value("SELECT sum(rows) FROM touched_hours") == 100
 
@@ -140,7 +142,7 @@ def test_who_has_no_token_gets_no_further(served: Served) -> None:
 
 
 def test_a_sender_may_send_what_its_entry_says(store: Store, tmp_path: Path) -> None:
-    text = f"senders: [{{name: a, token: {TOKEN}, records: [samples], clusters: [c1]}}]"
+    text = f"senders: [{{name: a, token: {TOKEN}, records: [samples], clusters: [c1], nodes: all}}]"
     with receiving(store, tokens_file(tmp_path, text)) as served:
         assert push(served, [sample()]).status_code == 200
         other = push(served, [sample(), sample(cluster="c2")])
@@ -154,7 +156,7 @@ def test_a_token_that_is_changed_in_the_file_holds_from_then_on(tmp_path: Path) 
     path = tokens_file(tmp_path)
     senders = Senders(path)
     assert senders.of(TOKEN)
-    tokens_file(tmp_path, "senders: [{name: agents, token: another token of the tests}]")
+    tokens_file(tmp_path, f"senders: [{{name: agents, token: another token of the tests, {ANYTHING}}}]")
     assert senders.of(TOKEN) is None
     assert senders.of("another token of the tests")
     path.write_text("senders: [")
@@ -166,10 +168,16 @@ def test_a_token_that_is_changed_in_the_file_holds_from_then_on(tmp_path: Path) 
     [
         ("", "not a list of senders"),
         ("senders: []", "senders: "),
-        ("senders: [{name: a, token: short}]", "senders.0.token"),
-        ("senders: [{name: a}]", "one of token and token_sha256"),
-        (f"senders: [{{name: a, token: {TOKEN}, records: [sample]}}]", "no record type sample"),
-        (f"senders: [{{name: a, token: {TOKEN}}}, {{name: b, token: {TOKEN}}}]", "the same token"),
+        (f"senders: [{{name: a, token: short, {ANYTHING}}}]", "senders.0.token"),
+        (f"senders: [{{name: a, {ANYTHING}}}]", "one of token and token_sha256"),
+        (
+            f"senders: [{{name: a, token: {TOKEN}, records: [sample], clusters: all, nodes: all}}]",
+            "no record type sample",
+        ),
+        (
+            f"senders: [{{name: a, token: {TOKEN}, {ANYTHING}}}, {{name: b, token: {TOKEN}, {ANYTHING}}}]",
+            "the same token",
+        ),
     ],
 )
 def test_a_tokens_file_of_no_use_is_one_line_that_names_the_key(tmp_path: Path, text: str, said: str) -> None:
@@ -260,10 +268,10 @@ def test_one_batch_that_the_store_cannot_take_keeps_no_other_out(
 
     real = coalesce.write
 
-    def picky(store: Store, record: Any, source: str, batch: Any) -> Any:
+    def picky(store: Store, record: Any, source: str, batch: Any, sender: str) -> Any:
         if "GPU-3" in batch.table["device_id"].to_pylist():
             raise StoreError("store", "cannot take GPU-3")
-        return real(store, record, source, batch)
+        return real(store, record, source, batch, sender)
 
     monkeypatch.setattr("ingest.coalesce.write", picky)
     with (
@@ -291,3 +299,64 @@ def test_what_waits_at_the_end_is_written(store: Store, tmp_path: Path) -> None:
         while not served.coalescer.waiting_rows:
             time.sleep(0.005)
     assert store.value("SELECT count() FROM samples") == 1
+
+
+# Small bodies that would become much.
+def gzipped(text: bytes) -> dict[str, Any]:
+    return {"content": gzip.compress(text), "Content-Encoding": "gzip"}
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "said"),
+    [
+        (b"x\n" * 1_000_000, 413, "rows"),
+        (b"\n" * 5_000_000, 413, "rows"),
+        (b"x\r" * 200_001, 413, "200,001 rows"),
+        (b"{}\n" * 10_001, 422, "missing_ts: 10,001"),
+        (b"x\n" * 200_000, 422, "bad_json: 200,000"),
+        (b'{"a":[' + b"[]," * 100_000 + b"[]]}\n", 422, "values in 1 rows"),
+        (b'{"a":"' + b"x" * 120_000_000 + b'"}', 200, "row_too_large"),
+        (b"[" * 65_000, 422, "values in 1 rows"),
+        (b"[" * 5_000, 200, "bad_json"),
+    ],
+)
+def test_a_small_body_that_would_become_much_costs_little(
+    served: Served, store: Store, text: bytes, status: int, said: str
+) -> None:
+    began = time.process_time()
+    answer = post(served, "samples", **gzipped(text))
+    assert time.process_time() - began < 6
+    assert (answer.status_code, said in answer.text) == (status, True), answer.text[:300]
+    assert store.value("SELECT count() FROM quarantine") <= body.EXAMPLES
+    assert store.value("SELECT max(length(raw)) FROM quarantine") <= 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (b"[" + b"{}," * 250_000 + b"{}]", 413),
+        (b"[" * 5_000_000, 422),
+        (b"[" + b"[]," * 1_000_000 + b"[]]", 422),
+        (b"[" + b" " * (9 << 20) + b"]", 413),
+        (b'{"a":' * 5_000, 422),
+    ],
+)
+def test_a_document_that_would_become_much_is_refused(served: Served, text: bytes, status: int) -> None:
+    answer = post(served, "samples", **gzipped(text), **{"Content-Type": "application/json"})
+    assert answer.status_code == status, answer.text[:300]
+
+
+def test_a_body_with_too_many_bad_rows_is_refused_with_the_good_ones(served: Served, store: Store) -> None:
+    good = pack("samples", [sample(number) for number in range(10)]).body
+    bad = b'{"ts": "never"}\n' * (body.BODY_REJECTS + 1)
+    answer = post(served, "samples", gzip.compress(gzip.decompress(good) + bad), **{"Content-Encoding": "gzip"})
+    assert (answer.status_code, "bad_time" in answer.text, "none was taken" in answer.text) == (422, True, True)
+    assert store.value("SELECT count() FROM samples") == 0
+    assert store.value("SELECT groupUniqArray(source) FROM quarantine") == ["push:agents"]
+    assert store.value("SELECT count() FROM quarantine") == body.EXAMPLES
+
+
+def test_as_many_rows_as_an_agent_sends_at_once_are_taken(served: Served, store: Store) -> None:
+    rows = [json.dumps({**sample(), "ts": (NOW - timedelta(seconds=n)).isoformat()}).encode() for n in range(2000)]
+    answer = post(served, "samples", **gzipped(b"\n".join(rows * (body.BODY_ROWS // 2000))))
+    assert answer.json()["read"] == body.BODY_ROWS

@@ -4,6 +4,7 @@ from the registries that the tests use, so the edge that is faked is the socket,
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -74,14 +75,45 @@ class _Server(ThreadingHTTPServer):
             return bytes(self.engine.query(sql, "TabSeparated", params=params).bytes() or b"")
 
 
+class AccountsServer(_Server):
+    """Keeps accounts, which the embedded engine cannot: as the text that its parser makes of a statement, and answers
+    SHOW ACCESS with what was created. Everything else runs."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.accounts: dict[str, str] = {}
+        self.statements: list[str] = []
+
+    def run(self, database: str, sql: str, data: bytes, params: dict[str, str]) -> bytes:
+        if sql.startswith("SHOW ACCESS"):
+            lines = ", ".join(f"unhex('{one.encode().hex()}')" for one in self.accounts.values())
+            sql = f"SELECT arrayJoin([{lines}]::Array(String)) AS ACCESS FORMAT Native"
+        elif re.match(r"(CREATE|ALTER) (USER|ROLE|QUOTA|ROW POLICY|SETTINGS PROFILE)|GRANT|ALTER TABLE \S+ MODIFY DEF", sql):
+            quoted = f"unhex('{sql.encode().hex()}')"
+            parsed = super().run("", f"SELECT formatQuerySingleLine({quoted}) FORMAT RawBLOB", b"", {}).decode()
+            self.statements.append(parsed)
+            words = parsed.replace("IF NOT EXISTS ", "").split(" TO ")[-1 if parsed.startswith("GRANT") else 0].split()
+            self.accounts[" ".join(words[:6])] = parsed
+            return b""
+        elif " SQL SECURITY DEFINER" in sql:
+            return b""  # There is no such user here.
+        return super().run(database, sql, data, params)
+
+
 @contextlib.contextmanager
-def served(folder: Path) -> Iterator[str]:
+def served(folder: Path, kind: type[_Server] = _Server) -> Iterator[str]:
     """Serves an engine; yields its store URL."""
-    server = _Server(folder)
+    with serving(folder, kind) as (url, _):
+        yield url
+
+
+@contextlib.contextmanager
+def serving(folder: Path, kind: type[_Server]) -> Iterator[tuple[str, _Server]]:
+    server = kind(folder)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"clickhouse://default@127.0.0.1:{server.server_port}/gpuledger"
+        yield f"clickhouse://default@127.0.0.1:{server.server_port}/gpuledger", server
     finally:
         server.shutdown()
         server.server_close()

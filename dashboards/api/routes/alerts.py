@@ -93,7 +93,7 @@ def silence_alerts(caller: SilenceAlerts, new: NewSilence) -> documents.Silence:
     """Keeps alerts quiet whose labels fit; they go on firing, and nobody is told."""
     with caller.writing() as store:
         added = add_silence(
-            store, new.matchers, aware(new.ends_at), caller.principal.name, new.reason, caller.now,
+            store, new.matchers, aware(new.ends_at), caller.principal.actor, new.reason, caller.now,
             max(caller.now, aware(new.starts_at or caller.now)),
         )  # fmt: skip
     return _silence(added)
@@ -105,7 +105,7 @@ def end_silence_(caller: SilenceAlerts, id: str) -> documents.Silence:
     if id not in {one.id for one in silences(caller.store, caller.now)}:
         raise NotFoundError(f"silence {id!r}", "none of that id is in force or to come", "See: /api/v1/alerts/silences")
     with caller.writing() as store:
-        return _silence(end_silence(store, id, caller.principal.name, caller.now))
+        return _silence(end_silence(store, id, caller.principal.actor, caller.now))
 
 
 @router.get("/alerts/{fingerprint}")

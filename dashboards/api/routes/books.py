@@ -57,7 +57,7 @@ def close_(caller: Close) -> documents.Closed:
     """Closes what can be closed now; doing it again changes nothing."""
     with caller.writing() as store:
         report = close(store, now=caller.now)
-    audit.record(caller.store, caller.now, caller.principal.name, "books.close", str(report.run))
+    audit.record(caller.store, caller.now, caller.principal.actor, "books.close", str(report.run))
     return documents.Closed.model_validate(report)
 
 

@@ -89,7 +89,7 @@ def check_energy(caller: SetPrices, file: Candidate) -> documents.Compared:
 def _apply(caller: Caller, kind: stated.Kind, file: StatedFile) -> documents.Applied:
     parsed = stated.read(kind, file.yaml)
     with caller.writing() as store:
-        new = stated.apply(store, kind, parsed, caller.principal.name, file.reason, caller.now)
+        new = stated.apply(store, kind, parsed, caller.principal.actor, file.reason, caller.now)
     return documents.Applied(version=parsed.version, new=new)
 
 

@@ -109,7 +109,7 @@ def explain_line(caller: See, number: str, line: int, by_hour: bool = False) -> 
 def issue(caller: Issue, asked: Issued) -> list[documents.InvoiceHead]:
     """Numbers a closed month's invoices and stores them for good; those that were issued already stay as they are."""
     with caller.writing() as store:
-        done = invoices.issue_all(store, caller.month(asked.month), caller.now, asked.tenant, caller.principal.name)
+        done = invoices.issue_all(store, caller.month(asked.month), caller.now, asked.tenant, caller.principal.actor)
     return [_head(one) for one in done]
 
 
@@ -118,7 +118,7 @@ def void(caller: Issue, number: str, why: Reason) -> documents.InvoiceDocument:
     """Makes an issued invoice void; its number stays taken, and the month can be issued again."""
     _issued(caller, number)
     with caller.writing() as store:
-        gone = invoices.void(store, number, caller.now, caller.principal.name, why.reason)
+        gone = invoices.void(store, number, caller.now, caller.principal.actor, why.reason)
     return documents.InvoiceDocument(**gone.document)
 
 
@@ -128,7 +128,7 @@ def credit(caller: Issue, number: str, note: CreditNote) -> documents.InvoiceDoc
     _issued(caller, number)
     with caller.writing() as store:
         amount = parse_amount(note.amount)
-        made = invoices.credit(store, number, amount, caller.now, caller.principal.name, note.reason)
+        made = invoices.credit(store, number, amount, caller.now, caller.principal.actor, note.reason)
     return documents.InvoiceDocument(**made.document)
 
 

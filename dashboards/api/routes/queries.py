@@ -19,6 +19,7 @@ from dashboards.sql.limits import Limits
 router = APIRouter(prefix="/queries", tags=["queries"])
 Name = Annotated[str, Path(max_length=saved.LONGEST_NAME, description="One of its owner's, without slashes.")]
 Owner = Annotated[str, Query(max_length=300, description="Whose; by default yours, then one that is shared.")]
+Issuer = Annotated[str, Query(max_length=300, description="Who vouches for the owner, where two are called the same.")]
 
 
 class WantedQuery(BaseModel):
@@ -34,35 +35,37 @@ def queries(
     request: Request, caller: AskSql, limit: Limit = 100, offset: Offset = 0
 ) -> Page[documents.SavedQueryDocument]:
     """Your saved queries and those that are shared, by name; an admin sees everybody's."""
-    found = saved.saved_queries(caller.store, caller.principal)
+    found = saved.saved_queries(caller.access, caller.principal)
     rows = [documents.SavedQueryDocument.model_validate(one) for one in part(found, limit, offset)]
     return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
 
 
 @router.get("/{name}")
-def query(caller: AskSql, name: Name, owner: Owner = "") -> documents.SavedQueryDocument:
+def query(caller: AskSql, name: Name, owner: Owner = "", issuer: Issuer = "") -> documents.SavedQueryDocument:
     """One of them, with its text."""
     with _unknown():
-        return documents.SavedQueryDocument.model_validate(
-            saved.saved_query(caller.store, caller.principal, name, owner)
-        )
+        found = saved.saved_query(caller.access, caller.principal, name, owner, issuer)
+    return documents.SavedQueryDocument.model_validate(found)
 
 
 @router.put("/{name}")
-def save_query(caller: SaveQueries, name: Name, wanted: WantedQuery, owner: Owner = "") -> documents.SavedQueryDocument:
-    """Saves a query of yours, or its next version; the same again changes nothing. An admin may change anybody's."""
-    with caller.writing() as store:
-        kept = saved.save_query(
-            store, caller.principal, caller.now, name, wanted.text, wanted.description, wanted.shared, owner
-        )
+def save_query(
+    caller: SaveQueries, name: Name, wanted: WantedQuery, owner: Owner = "", issuer: Issuer = ""
+) -> documents.SavedQueryDocument:
+    """Saves a query of yours, or saves it anew; the same again changes nothing. An admin may change anybody's."""
+    kept = saved.save_query(
+        caller.access, caller.principal, caller.now, name, wanted.text, wanted.description, wanted.shared, owner, issuer
+    )
     return documents.SavedQueryDocument.model_validate(kept)
 
 
 @router.delete("/{name}")
-def delete_query(caller: SaveQueries, name: Name, owner: Owner = "") -> documents.SavedQueryDocument:
+def delete_query(
+    caller: SaveQueries, name: Name, owner: Owner = "", issuer: Issuer = ""
+) -> documents.SavedQueryDocument:
     """Deletes a query of yours; an admin anybody's."""
-    with _unknown(), caller.writing() as store:
-        gone = saved.delete_query(store, caller.principal, caller.now, name, owner)
+    with _unknown():
+        gone = saved.delete_query(caller.access, caller.principal, caller.now, name, owner, issuer)
     return documents.SavedQueryDocument.model_validate(gone)
 
 

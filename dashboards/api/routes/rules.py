@@ -159,7 +159,7 @@ def add(caller: Issue, new: NewCredit) -> documents.Applied:
             currency=new.currency or card_in_force(store).currency,
             reason=new.reason,
             project=new.project,
-            author=caller.principal.name,
+            author=caller.principal.actor,
             id=new.id,
         )
         added = add_credit(store, given, caller.now)
@@ -172,7 +172,7 @@ def reverse(caller: Issue, id: str, why: Why) -> documents.Credit:
     if not list_credits(caller.store, ids=[id]):
         raise NotFoundError(f"credit {id!r}", "there is none of that id", "See: /api/v1/credits")
     with caller.writing() as store:
-        done = reverse_credit(store, id, caller.principal.name, why.reason, caller.now)
+        done = reverse_credit(store, id, caller.principal.actor, why.reason, caller.now)
         (kept,) = list_credits(store, ids=[done.id])
     return _credit(kept)
 
@@ -195,7 +195,7 @@ def grant(caller: Issue, new: NewGrant) -> documents.Applied:
         month = parse_month(month_name(Period(caller.now, caller.now), card.timezone), card.timezone)
         given = Grant(
             new.id, new.tenant, parse_amount(new.amount), new.currency or card.currency,
-            aware(new.starts_at or month.start), aware(new.expires_at), caller.principal.name, new.reason,
+            aware(new.starts_at or month.start), aware(new.expires_at), caller.principal.actor, new.reason,
         )  # fmt: skip
         given = replace(given, id=new.id or grant_id(given))
         added = add_grant(store, given, caller.now)
@@ -210,7 +210,7 @@ def revoke(
     if id not in {one.id for one in grants_of(caller.store)}:
         raise NotFoundError(f"grant {id!r}", "there is none of that id", "See: /api/v1/grants")
     with caller.writing() as store:
-        done = revoke_grant(store, id, caller.principal.name, reason, caller.now)
+        done = revoke_grant(store, id, caller.principal.actor, reason, caller.now)
     return documents.Grant.model_validate(done)
 
 

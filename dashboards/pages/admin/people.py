@@ -1,18 +1,19 @@
-"""Who may ask: API tokens and local users."""
+"""Who may ask: API tokens and people."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from dash import html
 from dash.development.base_component import Component
 
 from dashboards import forms, parts, states
-from dashboards.access.current import current
+from dashboards.access.current import current, current_access
+from dashboards.access.people import SHORTEST_PASSWORD, Kind, Person, list_people
+from dashboards.access.principal import LOCAL, SERVICE
 from dashboards.access.roles import Role
 from dashboards.access.tokens import Token, list_tokens
-from dashboards.access.users import SHORTEST_PASSWORD, User, list_users
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from warehouse.store import Store
@@ -25,12 +26,12 @@ SCOPES = ("read", "read,sql", "read,write", "read,write,sql")
 def tokens_part(store: Store, filters: Filters, words: Language) -> list[Component]:
     """One's own; an admin's are everybody's."""
     now = datetime.now(UTC)
-    found = list_tokens(store, current())
+    found = list_tokens(current_access(), current())
     heads = [words(f"admin.{name}") for name in ("token", "owner_name", "may", "scopes", "expires", "state")]
     rows = [
         [
             html.Span([one.name, html.Small(one.id)]),
-            one.owner,
+            _name(one.owner, words),
             _roles(one, words),
             ", ".join(sorted(one.scopes)),
             words.day(filters.local(one.expires_at)),
@@ -62,7 +63,7 @@ def _roles_to_give() -> list[Role]:
     return [role for role in Role if Role.admin in current().roles or role in current().roles or role is Role.tenant]
 
 
-def _roles(one: Token | User, words: Language) -> str:
+def _roles(one: Token | Person, words: Language) -> str:
     roles = ", ".join(words(f"role.{role}") for role in sorted(one.roles))
     return f"{roles}: {', '.join(sorted(one.tenants))}" if one.tenants else roles
 
@@ -70,23 +71,36 @@ def _roles(one: Token | User, words: Language) -> str:
 def _token_state(one: Token, now: datetime, words: Language) -> Component:
     if not one.usable(now):
         return html.Span(
-            [html.Span(className="gl-dot gl-warn"), words("admin.revoked" if one.revoked else "admin.expired")],
+            [html.Span(className="gl-dot gl-warn"), words(f"admin.{_over(one)}")],
             className="gl-state",
         )
     sure = words("admin.revoke_sure", name=one.name)
     return forms.form(f"DELETE /tokens/{quote(one.id, safe='')}", words("admin.revoke"), words, sure=sure, small=True)
 
 
+def _over(one: Token) -> str:
+    if one.revoked:
+        return "revoked"
+    return "owner_disabled" if one.owner.disabled else "expired"
+
+
+def _name(one: Person, words: Language) -> Component:
+    """The label, and whose it is where it is no local user's."""
+    said = {LOCAL: "", SERVICE: words("admin.service")}.get(one.issuer, one.issuer)
+    return html.Span([one.name, html.Small(said)], title=one.subject) if said else html.Span(one.name)
+
+
 def users_part(store: Store, filters: Filters, words: Language) -> list[Component]:
-    heads = [words(f"admin.{name}") for name in ("user", "may", "changed", "actor", "state")]
+    heads = [words(f"admin.{name}") for name in ("user", "may", "seen", "changed", "actor", "state")]
     rows = [
         [
-            one.name,
+            _name(one, words),
             _roles(one, words),
+            words.day(filters.local(one.seen_at)) if one.seen_at else words("admin.never"),
             words.day(filters.local(one.changed_at)),
             one.changed_by,
             forms.form(
-                f"PATCH /users/{quote(one.name, safe='')}",
+                f"PATCH /users/{quote(one.subject, safe='')}?{urlencode({'issuer': one.issuer})}",
                 words("admin.enable" if one.disabled else "admin.disable"),
                 words,
                 body={"disabled": not one.disabled},
@@ -94,7 +108,7 @@ def users_part(store: Store, filters: Filters, words: Language) -> list[Componen
                 small=True,
             ),
         ]
-        for one in list_users(store)
+        for one in list_people(current_access())
     ]
     add = forms.form(
         "POST /users",
@@ -102,6 +116,9 @@ def users_part(store: Store, filters: Filters, words: Language) -> list[Componen
         words,
         forms.field("name", words("admin.user")),
         forms.field("password", words("admin.password", n=SHORTEST_PASSWORD), secret=True),
+        forms.choice(
+            "kind", words("admin.kind"), [(kind, words(f"admin.{kind}")) for kind in (Kind.local, Kind.service)]
+        ),
         forms.choice("roles", words("admin.role"), [(role, words(f"role.{role}")) for role in reversed(Role)], "list"),
         forms.field("tenants", words("filter.tenant"), kind="list", hint=words("admin.tenants_hint")),
     )

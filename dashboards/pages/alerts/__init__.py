@@ -192,9 +192,10 @@ def _deliveries_card(targets: Rows, filters: Filters, words: Language) -> Compon
 
 def callbacks(app: Dash, ask: Ask) -> None:
     async def opened(clicks: int | None, search: str) -> Any:
-        if clicks != 1:  # it was not opened, or says it already
+        which = ctx.triggered_id
+        if clicks != 1 or not which:  # it was not opened, or says it already
             return no_update
-        return await ask(_why, search, ctx.triggered_id["alert"])
+        return await ask(_why, search, which["alert"])
 
     app.callback(
         Output({"type": WHY, "alert": MATCH}, "children"),

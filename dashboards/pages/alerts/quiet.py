@@ -65,7 +65,7 @@ def add(store: Store, filters: Filters, words: Language, matchers: str, span: st
         if not reason.strip():
             raise LedgerError("silence: reason", "none is given", "Say why")
         with WRITING:
-            add_silence(store, parsed(matchers), now + SPANS.get(span, SPANS["1h"]), current().name, reason, now)
+            add_silence(store, parsed(matchers), now + SPANS.get(span, SPANS["1h"]), current().actor, reason, now)
     except LedgerError as error:
         said: Component = html.Span(str(error), className="gl-form-error")
     else:
@@ -79,7 +79,7 @@ def end(store: Store, filters: Filters, words: Language, identifier: str) -> Any
     current().require(Action.silence)
     if identifier in {one.id for one in silences(store, now)}:
         with WRITING:
-            end_silence(store, identifier, current().name, now)
+            end_silence(store, identifier, current().actor, now)
     return listed(silences(store, now), filters, now, True, words)
 
 

@@ -31,17 +31,17 @@ FORMATS = (("CSV", "CSVWithNames"), ("Parquet", "Parquet"))
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
-    sql = _statement(store, filters)
+    sql = _statement(filters)
     return parts.page(
         parts.titles(replace(filters, period=None), words, words("explore.title")),
-        parts.split(_editor_card(store, sql, filters, words), _schema_card(store, words)),
+        parts.split(_editor_card(sql, filters, words), _schema_card(store, words)),
         _result_card(sql, filters, words) if sql else None,
     )
 
 
-def _statement(store: Store, filters: Filters) -> str:
+def _statement(filters: Filters) -> str:
     """The URL's own, or that of the saved query that it names; empty: none."""
-    found = chosen(store, filters)
+    found = chosen(filters)
     return filters.more.get("sql", "") or (found.text if found else "")
 
 
@@ -49,7 +49,7 @@ def example(name: str) -> str:
     return (Path(__file__).parent / "examples" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-def _editor_card(store: Store, sql: str, filters: Filters, words: Language) -> Component:
+def _editor_card(sql: str, filters: Filters, words: Language) -> Component:
     return parts.card(
         words("explore.statement"),
         words("explore.statement_is", seconds=SECONDS),
@@ -70,7 +70,7 @@ def _editor_card(store: Store, sql: str, filters: Filters, words: Language) -> C
             ],
             className="gl-run",
         ),
-        *saved_part(store, filters, words),
+        *saved_part(filters, words),
         html.H3(words("explore.examples"), className="gl-sub"),
         html.Ul(
             [
@@ -118,7 +118,7 @@ def result(store: Store, filters: Filters, words: Language) -> Component:
     """Runs the URL's statement, as whoever is here may."""
     try:
         current().require(Action.sql)
-        sql = _statement(store, filters)
+        sql = _statement(filters)
         found = answer_of(store, current(), sql)
     except LedgerError as error:
         return _refused(error, words)

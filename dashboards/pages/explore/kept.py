@@ -8,54 +8,58 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from dashboards import forms
-from dashboards.access.current import current
+from dashboards.access.current import current, current_access
 from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from dashboards.sql.saved import SavedQuery, SavedQueryError, saved_queries, saved_query
-from warehouse.store import Store
 
 MOST = 40
 """Shown: one's own first; the API and the command line have all."""
 
 
-def chosen(store: Store, filters: Filters) -> SavedQuery | None:
+def chosen(filters: Filters) -> SavedQuery | None:
     """The saved query that the URL names; None where it names none, or none that is there."""
     name = filters.more.get("saved", "")
     try:
-        return saved_query(store, current(), name, filters.more.get("owner", "")) if name else None
+        return _named(name, filters) if name else None
     except SavedQueryError:
         return None
 
 
-def saved_part(store: Store, filters: Filters, words: Language) -> list[Component | None]:
+def _named(name: str, filters: Filters) -> SavedQuery:
+    owner, issuer = filters.more.get("owner", ""), filters.more.get("issuer", "")
+    return saved_query(current_access(), current(), name, owner, issuer)
+
+
+def saved_part(filters: Filters, words: Language) -> list[Component | None]:
     """What stands between the editor and the examples."""
-    here = chosen(store, filters)
+    here = chosen(filters)
     asked = filters.more.get("saved", "")
     missing = html.P(words("explore.not_saved", name=asked), className="gl-note") if asked and here is None else None
     return [
         _chosen(here, words) if here else missing,
         _form(here, filters, words) if current().may(Action.save_queries) else None,
         html.H3(words("explore.saved"), className="gl-sub"),
-        _list(store, here, filters, words),
+        _list(here, filters, words),
     ]
 
 
-def _list(store: Store, here: SavedQuery | None, filters: Filters, words: Language) -> Component:
-    me = current().name
-    found = [one for one in saved_queries(store, current()) if one.shared or one.owner == me]
-    found.sort(key=lambda one: one.owner != me)
+def _list(here: SavedQuery | None, filters: Filters, words: Language) -> Component:
+    me = current().id
+    found = [one for one in saved_queries(current_access(), current()) if one.shared or one.id == me]
+    found.sort(key=lambda one: one.id != me)
     if not found:
         return html.P(words("explore.none_saved"), className="gl-none-saved")
     entries = []
     for one in found[:MOST]:
-        is_here = here is not None and (one.owner, one.name) == (here.owner, here.name)
-        said = [one.name] if one.owner == me else [one.name, html.Small(words("explore.of_owner", owner=one.owner))]
+        is_here = here is not None and (one.id, one.name) == (here.id, here.name)
+        said = [one.name] if one.id == me else [one.name, html.Small(words("explore.of_owner", owner=one.owner))]
         entries.append(
             html.Li(
                 dcc.Link(
                     said,
-                    href=filters.href("/explore", saved=one.name, owner=one.owner),
+                    href=filters.href("/explore", saved=one.name, owner=one.subject, issuer=one.issuer),
                     title=one.description or None,
                     className="gl-press gl-small",
                 ),
@@ -72,7 +76,7 @@ def _chosen(one: SavedQuery, words: Language) -> Component:
     notes = [words("explore.of_owner", owner=one.owner), *([words("explore.is_shared")] if one.shared else [])]
     may = current().may(Action.save_queries) and one.is_changed_by(current())
     delete = forms.form(
-        f"DELETE /queries/{quote(one.name, safe='')}?{urlencode({'owner': one.owner})}",
+        f"DELETE /queries/{quote(one.name, safe='')}?{urlencode({'owner': one.subject, 'issuer': one.issuer})}",
         words("explore.delete"),
         words,
         sure=words("explore.delete_sure", name=one.name),
@@ -86,7 +90,7 @@ def _chosen(one: SavedQuery, words: Language) -> Component:
 def _form(here: SavedQuery | None, filters: Filters, words: Language) -> Component:
     """Saves what stands in the editor as one's own, under the name of what is chosen or another."""
     seen = [("false", words("explore.private")), ("true", words("explore.shared"))]
-    mine = here is None or here.owner == current().name
+    mine = here is None or here.id == current().id
     return html.Details(
         [
             html.Summary(words("explore.save_again" if here else "explore.save_this")),
@@ -111,4 +115,4 @@ def _form(here: SavedQuery | None, filters: Filters, words: Language) -> Compone
 def _to_saved(filters: Filters) -> str:
     """Where the form leads: what was saved, as the answer names it."""
     address = filters.href("/explore")
-    return f"{address}{'&' if '?' in address else '?'}saved={{name}}&owner={{owner}}"
+    return f"{address}{'&' if '?' in address else '?'}saved={{name}}&owner={{subject}}&issuer={{issuer}}"

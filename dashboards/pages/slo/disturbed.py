@@ -27,7 +27,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 def interference_part(store: Store, filters: Filters, words: Language) -> Component:
     """All of it. A workload's tenant and cluster are filtered by; who disturbed it may be anybody's."""
-    assert filters.period is not None
+    if filters.period is None:
+        raise filters.nothing_closed()
     until = min(filters.period.end, filters.months[-1].last + timedelta(hours=1))
     span = {"since": max(filters.period.start, until - LOOKED), "until": until}
     (measured,) = filters.rows(store, __file__, "measured", **span)

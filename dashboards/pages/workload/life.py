@@ -75,7 +75,8 @@ def life_of(store: Store, filters: Filters, workload: str) -> Life | None:
 
 
 def _window(filters: Filters, start: datetime, until: datetime) -> Span | None:
-    assert filters.period is not None
+    if filters.period is None:
+        raise filters.nothing_closed()
     first, last = max(start, filters.period.start), min(until, filters.period.end)
     return (first, last) if first < last else None
 

@@ -1,4 +1,4 @@
-"""A server that asks for sign-in, for all tests of a module."""
+"""A server that asks for sign-in, for all tests of a module; PostgreSQL, where it is installed; quick hashes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from dashboards.access import secrets
+from tests.dashboards.access.postgres import Cluster, binaries, cluster
 from tests.dashboards.site import Site, site
 
 
@@ -13,3 +15,18 @@ from tests.dashboards.site import Site, site
 def served_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with site(tmp_path_factory.mktemp("site")) as served:
         yield served
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    server = binaries()
+    if server is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with cluster(server) as found:
+        yield found
+
+
+@pytest.fixture
+def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a guess costs is not what is tested."""
+    monkeypatch.setattr(secrets, "SCRYPT_N", 2)

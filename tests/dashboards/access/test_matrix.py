@@ -12,11 +12,12 @@ import httpx
 import pytest
 
 from dashboards.access.gate import PUBLIC
-from dashboards.access.roles import MAY, Action, Role
+from dashboards.access.people import change_person
+from dashboards.access.roles import MAY, SCOPE_OF, Action, Role, Scope
 from dashboards.api.app import PREFIX
 from dashboards.app import build_app
 from dashboards.sql.endpoint import PATHS as SQL_PATHS
-from tests.dashboards.site import ROLES, Site
+from tests.dashboards.site import NOW, ROLES, Site, token_of
 
 DASH = {
     "/": Action.see,
@@ -56,11 +57,8 @@ def test_no_route_is_there_that_nobody_thought_of(served_site: Site) -> None:
 def test_each_route_answers_those_whose_role_may_and_tells_the_others_why_not(
     served_site: Site, name: str | None
 ) -> None:
-    asked = [("GET", ASKED.get(path, path), "", action) for path, action in ACTIONS.items()]
-    asked += [(method, path, body, Action.sql) for method, path, body in SQL]
-    asked += [("POST", "/_dash-update-component", "{}", Action.see)]
     with served_site.client(name) as client:
-        for method, path, body, action in asked:
+        for method, path, body, action in doors():
             answer = client.request(method, path, content=body or None)
             if name is None:
                 assert (answer.status_code, "sign in, or send" in answer.text) == (401, True), (method, path)
@@ -70,14 +68,61 @@ def test_each_route_answers_those_whose_role_may_and_tells_the_others_why_not(
                 assert (answer.status_code, "it takes a role of" in answer.text) == (403, True), (method, path)
 
 
-def test_a_token_that_may_read_alone_asks_no_sql(served_site: Site) -> None:
-    with served_site.client("admin") as client:
-        token = client.post(f"{PREFIX}/tokens", json={"name": "reader", "scopes": ["read"]}).json()["token"]
-    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}) as reader:
-        for method, path, body in SQL:
-            answer = reader.request(method, path, content=body or None)
-            assert (answer.status_code, "no scope sql" in answer.text) == (403, True), path
-        assert reader.get("/metrics").status_code == 200
+def doors() -> list[tuple[str, str, str, Action]]:
+    """Method, path, body and action of every way in that is no route of the API."""
+    asked = [("GET", ASKED.get(path, path), "", action) for path, action in ACTIONS.items()]
+    asked += [(method, path, body, Action.sql) for method, path, body in SQL]
+    asked += [("GET", f"{PREFIX}/openapi.json", "", Action.see), ("GET", "/no/such/page", "", Action.see)]
+    return [*asked, ("POST", "/_dash-update-component", "{}", Action.see)]
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("name", ROLES)
+def test_a_token_gets_through_a_door_if_it_has_its_scope_and_its_role_may(
+    served_site: Site, name: str, scope: Scope
+) -> None:
+    token = token_of(served_site.access, name, [scope])
+    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+        for method, path, body, action in doors():
+            if SCOPE_OF[action] is not scope:
+                answer = client.request(method, path, content=body or None)
+                assert (answer.status_code, f"no scope {SCOPE_OF[action]}" in answer.text) == (403, True), (
+                    method,
+                    path,
+                )
+            elif name in ("analyst", "vision"):
+                answer = client.request(method, path, content=body or None)
+                assert (answer.status_code == 403) == (action not in MAY[role_of(name)]), (method, path)
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_a_token_of_somebody_disabled_gets_through_no_door_and_through_the_same_ones_afterwards(
+    served_site: Site, name: str
+) -> None:
+    token = token_of(served_site.access, name)
+    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+        change_person(served_site.access, "test", NOW, name, disabled=True)
+        try:
+            for method, path, body, _ in [*doors(), ("POST", "/sign-out", "", Action.see)]:
+                answer = client.request(method, path, content=body or None)
+                assert (answer.status_code, "its owner is disabled" in answer.text) == (401, True), (method, path)
+        finally:
+            change_person(served_site.access, "test", NOW, name, disabled=False)
+        assert client.get(f"{PREFIX}/me").status_code == 200
+
+
+def test_a_callback_of_a_page_takes_what_the_page_takes(served_site: Site) -> None:
+    """One of Explore's, asked for by somebody who may see and not ask SQL; and of the administration's."""
+    read = token_of(served_site.access, "admin", ["read"])
+    for headers in ({"Authorization": f"Bearer {read}"}, {"Authorization": f"Bearer {served_site.tokens['vision']}"}):
+        with httpx.Client(base_url=served_site.url, headers=headers, timeout=60) as client:
+            known = {one["output"]: one for one in client.get("/_dash-dependencies").json()}
+            body = body_of(known["explore-result.children"], "/explore")
+            body["state"][0]["value"] = "?sql=SELECT+4711"
+            answer = client.post("/_dash-update-component", json=body)
+            assert "4711" not in answer.text
+            told = "no scope sql" if read in headers["Authorization"] else "takes a role of"
+            assert told in answer.text
 
 
 @pytest.mark.parametrize("tenant", OTHERS)

@@ -14,11 +14,10 @@ import httpx
 import pytest
 
 from billing import audit
-from dashboards.access import doorkeeper
 from dashboards.access.doorkeeper import Doorkeeper
+from dashboards.access.people import add_person, change_person
 from dashboards.access.settings import AccessSettings
 from dashboards.access.sign_in import local_path
-from dashboards.access.users import add_user, change_user
 from dashboards.api.app import PREFIX
 from dashboards.app import DashboardSettings, build_app
 from tests.dashboards.site import PASSWORD, Site
@@ -53,21 +52,24 @@ def test_a_browser_is_sent_to_sign_in_and_comes_back_to_where_it_was_going(serve
     assert 'name="next" value="/costs?period=2026-10"' in page.text
     with signed_in(served_site, then="/costs?period=2026-10") as client:
         assert client.get(ME).json() == {
-            "name": "vera", "roles": ["tenant"], "tenants": ["vision"], "scopes": ["read", "sql", "write"],
-            "may": ["see"],
+            "name": "vera", "issuer": "local", "subject": "vera", "roles": ["tenant"], "tenants": ["vision"],
+            "scopes": ["read", "sql", "write"], "may": ["see", "own_tokens"],
         }  # fmt: skip
     assert "登录" in httpx.get(f"{served_site.url}/sign-in", headers={"Accept-Language": "zh-CN,en"}).text
 
 
 def test_a_session_s_cookie_is_for_this_site_alone(served_site: Site) -> None:
     with signed_in(served_site) as client:
-        (cookie,) = client.cookies.jar
-        assert (cookie.name, cookie.path, cookie.secure) == ("gpuledger", "/", False)
-        assert cookie.has_nonstandard_attr("HttpOnly")
-        assert cookie.get_nonstandard_attr("SameSite") == "lax"
+        assert {cookie.name for cookie in client.cookies.jar} == {"gpuledger", "gpuledger-device"}
+        for cookie in client.cookies.jar:
+            assert (cookie.path, cookie.secure) == ("/", False)
+            assert cookie.has_nonstandard_attr("HttpOnly")
+            assert cookie.get_nonstandard_attr("SameSite") == "lax"
     answer = asgi(served_site.store, "POST", "/sign-in", data={"name": "ada", "password": PASSWORD})
-    assert answer.headers["set-cookie"].startswith("__Host-gpuledger=")
-    assert "; Secure" in answer.headers["set-cookie"]
+    session, device = answer.headers.get_list("set-cookie")
+    assert session.startswith("__Host-gpuledger=")
+    assert device.startswith("__Host-gpuledger-device=")
+    assert "; Secure" in session and "; Secure" in device
     assert answer.headers["strict-transport-security"] == "max-age=31536000"
 
 
@@ -105,15 +107,15 @@ def test_signing_out_ends_the_session_whoever_still_has_the_cookie(served_site: 
     with signed_in(served_site) as client:
         kept = dict(client.cookies)
         assert client.post("/sign-out", headers=BROWSER).headers["location"] == "/sign-in"
-        assert not client.cookies
+        assert "gpuledger" not in client.cookies
     assert httpx.get(served_site.url + ME, cookies=kept).status_code == 401
 
 
 def test_a_cookie_that_was_touched_is_no_session(served_site: Site) -> None:
     with signed_in(served_site) as client:
-        (cookie,) = dict(client.cookies).values()
-    content, mark = cookie.split(".")
-    for forged in (f"{content}x.{mark}", f"{content}.{mark[:-2]}AA", content, f"{mark}.{content}", "", "a" * 5000):
+        cookie, device = client.cookies["gpuledger"], client.cookies["gpuledger-device"]
+    assert len(cookie) == 43
+    for forged in (cookie[:-1], f"{cookie}A", cookie[::-1], device, "", "a" * 5000, "'", "\\0"):
         answer = httpx.get(served_site.url + ME, headers={"Cookie": f"gpuledger={forged}"})
         assert answer.status_code == 401, forged[:50]
 
@@ -183,22 +185,29 @@ def test_a_websocket_wants_a_session_and_our_own_page(served_site: Site) -> None
             assert answer.status_code == 101
 
 
-def test_a_disabled_user_and_a_new_password_end_sessions(served_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, clock = served_site.store, [1000.0]
-    monkeypatch.setattr(doorkeeper.time, "monotonic", lambda: clock[0])
+def test_a_disabled_user_and_a_new_password_end_sessions_and_other_roles_hold_at_once(served_site: Site) -> None:
     start = datetime(2026, 11, 1, tzinfo=UTC)
-    keeper = Doorkeeper(store, AccessSettings(sign_in=True))
-    for number, change in enumerate(
-        ({"password": "another horse battery"}, {"disabled": True}, {"roles": ["analyst"]})
-    ):
-        name = f"user{number}"
-        add_user(store, "test", start, name, PASSWORD, ["finance"])
-        cookie = keeper.sessions.begin(name, "local", start + timedelta(minutes=1))
-        at = start + timedelta(minutes=2)
-        assert keeper.by_session(cookie, at) is not None
-        change_user(store, "test", at, name, **change)  # type: ignore[arg-type]
-        clock[0] += doorkeeper.FRESH_SECONDS
-        assert keeper.by_session(cookie, at) is None, change
-    cookie = keeper.sessions.begin("user0", "local", start + timedelta(minutes=3))
+    access, keeper = served_site.access, Doorkeeper(served_site.access, AccessSettings(sign_in=True))
+
+    def signed_in(name: str) -> str:
+        found = keeper.sessions.by_password(name, PASSWORD, start)
+        assert found is not None
+        return found[1]
+
+    for name in ("user0", "user1"):
+        add_person(access, "test", start, name, PASSWORD, ["finance"])
+    cookies = {name: signed_in(name) for name in ("user0", "user1")}
+    change_person(access, "test", start, "user0", roles=["analyst"])
+    who = keeper.by_session(cookies["user0"], start)
+    assert who is not None and who.roles == {"analyst"}
+    change_person(access, "test", start, "user0", password="another horse battery")
+    assert keeper.by_session(cookies["user0"], start) is None
+    assert keeper.sessions.by_password("user0", PASSWORD, start) is None
+    change_person(access, "test", start, "user1", disabled=True)
+    assert keeper.by_session(cookies["user1"], start) is None
+    assert keeper.sessions.by_password("user1", PASSWORD, start) is None
+    change_person(access, "test", start, "user1", disabled=False)
+    assert keeper.by_session(cookies["user1"], start) is None, "enabled again, it takes another sign-in"
+    cookie = signed_in("user1")
     assert keeper.by_session(cookie, start + timedelta(hours=7)) is not None
-    assert keeper.by_session(cookie, start + timedelta(hours=9)) is None  # over
+    assert keeper.by_session(cookie, start + timedelta(hours=9)) is None, "it is over"

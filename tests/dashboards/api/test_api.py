@@ -13,14 +13,15 @@ import pytest
 from fastapi.routing import APIRoute
 
 from alerts.state import fingerprint
-from dashboards.access.roles import MAY, Action, Role
+from dashboards.access.people import change_person
+from dashboards.access.roles import MAY, SCOPE_OF, Action, Role, Scope
 from dashboards.api.app import PREFIX, ROUTERS
 from dashboards.api.caller import Asks
 from dashboards.api.routes.views import FLEET_TIME_OF, TIME_OF
 from dashboards.api.values import instant
 from gpuledger.client import ApiError, Client
 from tests.conftest import REPO
-from tests.dashboards.site import ROLES, Site
+from tests.dashboards.site import NOW, ROLES, Site, token_of
 
 OTHERS = {"vision": ("speech", "GPU-b", "4711"), "speech": ("vision", "GPU-a")}
 """By tenant, words that stand in the other one's rows alone."""
@@ -268,14 +269,56 @@ def test_a_token_may_no_more_than_who_makes_it_and_ends_when_it_is_revoked(serve
                 vision.revoke_token(theirs)
 
 
-def test_a_read_only_token_changes_nothing_whatever_its_role(served_site: Site) -> None:
-    with Client(served_site.url, served_site.tokens["admin"]) as admin:
-        made = admin.create_token("reader", 1, scopes=["read"])
-    headers = {"Authorization": f"Bearer {made.token}"}
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("name", ROLES)
+def test_a_token_is_refused_by_every_route_whose_scope_it_lacks_whatever_its_role(
+    served_site: Site, name: str, scope: Scope
+) -> None:
+    token = token_of(served_site.access, name, [scope])
+    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+        for method, path, action in ROUTES:
+            if SCOPE_OF[action] is not scope:
+                answer = client.request(method, PREFIX + path, json={} if method in ("POST", "PATCH") else None)
+                assert (answer.status_code, f"no scope {SCOPE_OF[action]}" in answer.text) == (403, True), (
+                    method,
+                    path,
+                )
+            elif action is not Action.see and action not in MAY[roles_of(name)]:
+                answer = client.request(method, PREFIX + path, json={} if method in ("POST", "PATCH") else None)
+                assert (answer.status_code, "takes a role of" in answer.text) == (403, True), (method, path)
+
+
+def test_what_changes_something_takes_the_scope_write() -> None:
     for method, path, action in ROUTES:
-        if method != "GET" and action is not Action.see:
-            answer = httpx.request(method, served_site.url + PREFIX + path, json={}, headers=headers)
-            assert (answer.status_code, "no scope write" in answer.text) == (403, True), path
+        assert method == "GET" or SCOPE_OF[action] is Scope.write or path.endswith("/check"), (method, path)
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_a_token_of_somebody_disabled_gets_nothing(served_site: Site, name: str) -> None:
+    token = token_of(served_site.access, name)
+    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+        change_person(served_site.access, "test", NOW, name, disabled=True)
+        try:
+            for method, path, _ in ROUTES:
+                answer = client.request(method, PREFIX + path)
+                assert (answer.status_code, "its owner is disabled" in answer.text) == (401, True), (method, path)
+        finally:
+            change_person(served_site.access, "test", NOW, name, disabled=False)
+
+
+def test_a_token_loses_with_its_owner_what_the_owner_loses(served_site: Site) -> None:
+    """An analyst is made a tenant's viewer: their token asks no SQL, and sees that tenant alone."""
+    token = token_of(served_site.access, "analyst")
+    with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
+        change_person(served_site.access, "test", NOW, "analyst", roles=["tenant"], tenants=["vision"])
+        try:
+            assert client.post("/sql", content="SELECT 1").status_code == 403
+            assert client.get("/metrics").status_code == 403
+            assert {row["tenant"] for row in client.get(f"{PREFIX}/ledger").json()["rows"]} == {"vision"}
+            assert client.get(f"{PREFIX}/me").json()["tenants"] == ["vision"]
+        finally:
+            change_person(served_site.access, "test", NOW, "analyst", roles=["analyst"], tenants=[])
+        assert client.post("/sql", content="SELECT 1").status_code == 200
 
 
 def test_the_description_names_every_route_and_its_errors(served_site: Site) -> None:

@@ -11,9 +11,11 @@ from urllib.parse import urlencode
 import pytest
 
 from dashboards.access.current import set_current
+from dashboards.access.opening import open_access
 from dashboards.access.principal import ANYBODY, ForbiddenError, Principal
 from dashboards.access.roles import Role
 from dashboards.access.scope import Stores
+from dashboards.access.tokens import list_tokens
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
@@ -47,7 +49,12 @@ def _nobody_stays() -> Iterator[None]:
 
 def page(store: Store, who: Principal, path: str) -> str:
     """What a page shows to somebody, as text."""
-    set_current(who)
+    with open_access(store) as access:
+        set_current(who, access)
+        return _page(store, who, path)
+
+
+def _page(store: Store, who: Principal, path: str) -> str:
     address, _, search = path.partition("?")
     with Stores(store).lend(who) as own:
         return str(show(own, who, address, search).page)
@@ -213,8 +220,10 @@ class TestInABrowser:
             page.get_by_role("button", name="Revoke").click()
             expect(page.locator(".gl-state", has_text="revoked")).to_be_visible()
             assert wrong == []
-        (made,) = house.rows("SELECT name, scopes, revoked FROM access_tokens FINAL")
-        assert (made["name"], sorted(made["scopes"]), bool(made["revoked"])) == ("for grafana", ["read", "sql"], True)
+        with open_access(house) as access:
+            (made,) = list_tokens(access)
+        assert (made.name, sorted(made.scopes), made.revoked) == ("for grafana", ["read", "sql"], True)
+        assert made.owner.label == "for grafana (service)"
 
     def test_a_credit_note_is_issued_from_an_invoice(self, url: str, opened: Any, house: Store) -> None:
         from playwright.sync_api import expect

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dashboards.access.current import set_current
+from dashboards.access.opening import open_access
 from dashboards.access.principal import ANYBODY, Principal
 from dashboards.access.roles import Role
 from dashboards.access.scope import RULES, ScopedStore
@@ -71,10 +72,10 @@ def _kept(store: Store, principal: Principal) -> list[Kept]:
             doing[-1].asked.append((sql, params or {}))
         return rows(self, sql, params, settings)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, open_access(store) as access:
         patch.setattr(Edition, "kept", kept)
         patch.setattr(Store, "rows", noted)
-        set_current(principal)
+        set_current(principal, access)
         for path in PATHS:
             for search in SEARCHES:
                 page, _, own = path.partition("?")

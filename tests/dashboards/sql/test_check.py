@@ -1,10 +1,9 @@
-"""What a statement may be, judged by the real engine's syntax tree; everything else is refused with a reason."""
+"""Statements on the real engine: their answers, limits and formats. What they may name is in test_statement."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.access.principal import ANYBODY, Principal
+from dashboards.access.principal import Principal
 from dashboards.access.roles import Role
 from dashboards.sql.compress import compressed, decompressed, negotiated
 from dashboards.sql.engine import Engine, Question
 from dashboards.sql.errors import SqlError
 from dashboards.sql.limits import Limits, settings_of
+from dashboards.sql.statement import Statement
 from tests.stores import fresh_store
 
 ANALYST = Principal("ann", frozenset({Role.analyst}))
@@ -35,7 +35,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 def ask(engine: Engine, text: str, format: str = "TSV", who: Principal = ANALYST, **settings: str) -> bytes:
     params = {"a": "4", "t": "access_tokens"}
-    with engine.asked(who, Question(text, format, settings, params)) as (_, pieces):
+    with engine.asked(who, Question(text, format, settings, params, "marked")) as (_, pieces):
         return b"".join(pieces)
 
 
@@ -77,108 +77,6 @@ def test_what_clients_ask_about_the_schema_is_answered(engine: Engine, text: str
     ask(engine, text)
 
 
-WRITES = (
-    "INSERT INTO samples SELECT * FROM samples",
-    "DROP TABLE samples",
-    "CREATE TABLE x (a Int8) ENGINE = Memory",
-    "ALTER TABLE samples DELETE WHERE 1",
-    "TRUNCATE TABLE samples",
-    "RENAME TABLE samples TO x",
-    "OPTIMIZE TABLE samples",
-    "GRANT ALL ON *.* TO default",
-    "SYSTEM RELOAD CONFIG",
-    "KILL QUERY WHERE 1",
-    "BACKUP TABLE samples TO File('x')",
-    "ATTACH TABLE x",
-    "DETACH TABLE samples",
-    "USE system",
-    "SET max_execution_time = 0",
-    "SET readonly = 0",
-    "EXCHANGE TABLES samples AND events",
-    "CREATE FUNCTION f AS x -> x",
-    "DELETE FROM samples WHERE 1",
-    "CHECK TABLE samples",
-    "SELECT 1 INTO OUTFILE '{tmp}/out.csv'",
-    "SELECT 1 INTO OUTFILE '{tmp}/out.csv' FORMAT CSV",
-    "COMMIT",
-)
-SETTINGS = (
-    "SELECT 1 SETTINGS max_execution_time = 0",
-    "SELECT * FROM (SELECT 1 SETTINGS readonly = 0)",
-    "SELECT 1 UNION ALL (SELECT 2 SETTINGS max_memory_usage = 0)",
-    "EXPLAIN SELECT 1 SETTINGS readonly = 0",
-)
-OUTSIDE = (
-    "SELECT file('/etc/passwd')",
-    "SELECT * FROM file('/etc/passwd', 'LineAsString')",
-    "SELECT * FROM url('http://127.0.0.1', 'CSV')",
-    "SELECT * FROM remote('127.0.0.1', 'system', 'one')",
-    "SELECT * FROM remoteSecure('127.0.0.1', 'system', 'one')",
-    "SELECT * FROM s3('http://127.0.0.1/x')",
-    "SELECT * FROM mysql('a:1', 'b', 'c', 'd', 'e')",
-    "SELECT * FROM Python(engine)",
-    "SELECT * FROM executable('id', 'TSV', 'a String')",
-    "SELECT * FROM eval('SELECT 1')",
-    "SELECT * FROM format(CSV, '1')",
-    "DESCRIBE url('http://127.0.0.1', 'CSV')",
-    "EXPLAIN ESTIMATE SELECT * FROM url('http://127.0.0.1', 'CSV')",
-    "SELECT * FROM `/etc/passwd`",
-    "SELECT * FROM file.`/etc/passwd`",
-    "SELECT aiGenerate('x')",
-    "SELECT * FROM sqlite('a', 'b')",
-    "SELECT getSetting('max_threads')",
-    "SELECT getMacro('x')",
-    "SELECT catboostEvaluate('a', 1)",
-    "SELECT showCertificate()",
-    "SELECT addressToLine(1)",
-    "SELECT sleep(1)",
-    "SELECT sleepEachRow(1)",
-    "SELECT * FROM (SELECT file('/etc/passwd') AS x)",
-    "SELECT 1 WHERE file('/etc/passwd') != ''",
-    "SELECT * FROM numbers(length(file('/etc/passwd')))",
-    "WITH file('/etc/passwd') AS x SELECT x",
-    "SELECT arrayMap(x -> file(x), ['/etc/passwd'])",
-    "SELECT FILE('/etc/passwd')",
-)
-SECRETS = (
-    "SELECT * FROM access_tokens",
-    "SELECT * FROM gpuledger.access_tokens",
-    "SELECT * FROM `access_tokens` AS v_charges",
-    "SELECT 'secret-id' IN access_tokens",
-    "SELECT ('a', 'b') IN (gpuledger.access_tokens)",
-    "SELECT 1 GLOBAL NOT IN access_users",
-    "SELECT * FROM merge('gpuledger', 'access')",
-    "SELECT * FROM merge(currentDatabase(), '.*')",
-    "SELECT * FROM mergeTreeIndex('gpuledger', 'access_tokens')",
-    "SELECT joinGet('gpuledger.access_tokens', 'digest', 'a')",
-    "SELECT dictGet('gpuledger.access_tokens', 'digest', 1)",
-    "SELECT * FROM {t:Identifier}",
-    "SELECT * FROM loop(access_tokens)",
-    "SELECT * FROM cluster('default', 'gpuledger', 'access_tokens')",
-    "SELECT * FROM view(SELECT * FROM access_tokens)",
-    "SELECT * FROM viewIfPermitted(SELECT 1 ELSE null('a Int8'))",
-    "SELECT * FROM (EXPLAIN SELECT 1)",
-    "SELECT tenant FROM v_charges UNION ALL SELECT digest FROM access_tokens",
-    "SELECT (SELECT digest FROM access_tokens LIMIT 1)",
-    "SELECT 1 WHERE 'secret-digest' IN (SELECT digest FROM access_tokens)",
-    "SELECT * FROM ledger JOIN access_users ON 1",
-    "WITH t AS (SELECT * FROM access_tokens) SELECT * FROM t",
-    "DESCRIBE TABLE access_tokens",
-    "SHOW CREATE TABLE access_tokens",
-    "SHOW CREATE TABLE gpuledger.access_tokens",
-    "EXPLAIN SELECT * FROM access_tokens",
-    "SELECT * FROM system.users",
-    "SELECT * FROM system.processes",
-    "SELECT * FROM system.query_log",
-    "SELECT * FROM system.user_query_log",
-    "SELECT hasColumnInTable('gpuledger', 'access_tokens', 'digest')",
-    "SELECT * FROM audit",
-    "SELECT 'x' IN audit",
-    "SELECT * FROM system.dropped_tables",
-    "SELECT * FROM mergeTreeProjection('gpuledger', 'access_tokens', 'x')",
-    "SELECT `a\nTableIdentifier v_charges` FROM access_tokens",
-    "SELECT 1 AS `x\n  Function url` FROM access_users",
-)
 ENDLESS = (
     "SELECT count() FROM system.numbers WHERE sipHash64(number) = 1",
     "SELECT * FROM numbers(10000000)",
@@ -198,32 +96,22 @@ ENDLESS = (
 )
 
 
-@pytest.mark.parametrize("text", [*WRITES, *SETTINGS, *OUTSIDE, *SECRETS, *ENDLESS])
-def test_an_attack_is_refused_with_a_reason(engine: Engine, text: str, tmp_path: Any) -> None:
+@pytest.mark.parametrize("text", ENDLESS)
+def test_what_would_take_too_much_is_refused_with_a_reason(engine: Engine, text: str) -> None:
     with pytest.raises(SqlError) as refused:
-        ask(engine, text.replace("{tmp}", str(tmp_path)))
-    said = refused.value.text()
-    assert said.startswith(f"Code: {refused.value.code}. DB::Exception: ")
-    assert "secret" not in said
-    assert "root:" not in said
-    assert not list(tmp_path.iterdir())
-    assert engine._store.value("SELECT count() FROM access_tokens") == 1
+        ask(engine, text)
+    assert refused.value.text().startswith(f"Code: {refused.value.code}. DB::Exception: ")
 
 
-def test_a_closed_table_is_not_there_even_where_the_check_lets_a_statement_through(
+def test_no_row_of_a_closed_table_is_there_even_where_the_check_lets_a_statement_through(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dashboards.sql.engine.check_tree", lambda lines, allowed: "SelectWithUnionQuery")
-    for table in ("access_tokens", "access_users", "saved_queries", "audit"):
-        with pytest.raises(SqlError, match="UNKNOWN_TABLE"):
-            ask(engine, f"SELECT * FROM {table}")
+    monkeypatch.setattr(
+        "dashboards.sql.engine.checked", lambda text, allowed: Statement(text, "", True, False, frozenset(), text)
+    )
+    assert ask(engine, "SELECT * FROM access_tokens") == b""
     with pytest.raises(SqlError, match=r"readonly|not supported"):
-        ask(engine, "INSERT INTO samples (cluster) SELECT 'x'")
-
-
-def test_the_audit_is_for_those_who_may_see_it(engine: Engine) -> None:
-    finance = Principal("f", frozenset({Role.finance}))
-    assert ask(engine, "SELECT actor FROM audit", who=finance) == b"secret-actor\n"
+        ask(engine, "INSERT INTO access_tokens (id) SELECT 'x'")
 
 
 @pytest.mark.parametrize(
@@ -306,8 +194,3 @@ def test_the_best_encoding_that_is_accepted_is_taken() -> None:
     assert negotiated("gzip, deflate, br, zstd") == "zstd"
     assert negotiated("gzip;q=1.0, lz4;q=0") == "gzip"
     assert negotiated("identity") == negotiated("") == ""
-
-
-def test_whoever_may_do_all_may_still_not_read_secrets(engine: Engine) -> None:
-    with pytest.raises(SqlError, match="not for you to read"):
-        ask(engine, "SELECT * FROM access_users", who=ANYBODY)

@@ -28,7 +28,7 @@ from dashboards.sql.errors import SqlError
 from dashboards.sql.limits import Limits
 from dashboards.sql.sandbox import isolation
 from dashboards.sql.workers import Workers
-from tests.dashboards.sql.attacks import ATTACKS
+from tests.dashboards.sql.worker_attacks import ATTACKS
 from tests.stores import fresh_store
 from warehouse.store import EmbeddedStore, Store
 

@@ -1,0 +1,31 @@
+"""A yes or a no to a held push, and its entry in the audit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from billing import audit
+from ingest.held import ACCEPTED, REFUSED, Decision, HeldPush, decide, held_push
+from warehouse.store import Store
+
+ACTIONS = {ACCEPTED: "held.accept", REFUSED: "held.refuse"}
+"""As the audit calls them."""
+
+
+def accept(store: Store, id: str, now: datetime, actor: str, why: str = "") -> HeldPush:
+    """Writes exactly the rows of a held push, as their sender's. What they change of an issued month becomes a
+    correction in the next open one. Errors: IngestError as `ingest.held.decide`."""
+    return _decided(store, held_push(store, id), ACCEPTED, now, actor, why)
+
+
+def refuse(store: Store, id: str, now: datetime, actor: str, why: str = "") -> HeldPush:
+    """Leaves the rows out for good: sent again they are counted, and nothing else. Errors: IngestError as `accept`."""
+    return _decided(store, held_push(store, id), REFUSED, now, actor, why)
+
+
+def _decided(store: Store, push: HeldPush, decision: Decision, now: datetime, actor: str, why: str) -> HeldPush:
+    done = decide(store, push, decision, now, actor, why)
+    if done.decided_at == now:
+        inputs = {name: getattr(push, name) for name in ("sender", "record_type", "reason", "subject", "rows")}
+        audit.record(store, now, actor, ACTIONS[decision], push.id, why, inputs)
+    return done

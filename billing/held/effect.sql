@@ -1,0 +1,24 @@
+-- Shows a scratch store the facts of the books, with some more rows or without, and the books as they were closed: a
+-- close of it computes the hours that the rows change, and no others.
+-- $$main: the store's database.   $$more: the database that holds the rows, which may hold none.
+DROP VIEW stream_hours_of_samples;
+DROP VIEW touched_hours_of_samples;
+DROP TABLE samples;
+DROP TABLE events;
+DROP TABLE devices;
+DROP TABLE touched_hours;
+DROP TABLE ingest_batches;
+CREATE VIEW ingest_batches AS SELECT * FROM $main.ingest_batches UNION ALL SELECT * FROM $more.ingest_batches;
+CREATE VIEW samples AS SELECT *, stream FROM $main.samples UNION ALL SELECT *, stream FROM $more.samples;
+CREATE VIEW events AS SELECT * FROM $main.events UNION ALL SELECT * FROM $more.events;
+CREATE VIEW devices AS SELECT * FROM $main.devices UNION ALL SELECT * FROM $more.devices;
+CREATE VIEW touched_hours AS SELECT * FROM $main.touched_hours UNION ALL SELECT * FROM $more.touched_hours;
+INSERT INTO rate_cards SELECT * FROM $main.rate_cards;
+INSERT INTO tenant_mappings SELECT * FROM $main.tenant_mappings;
+INSERT INTO energy_settings SELECT * FROM $main.energy_settings;
+INSERT INTO close_runs SELECT * FROM $main.close_runs;
+INSERT INTO closed_hours SELECT * FROM $main.closed_hours;
+DROP VIEW ledger;
+CREATE VIEW ledger AS
+SELECT * FROM (SELECT * FROM $main.ledger_entries UNION ALL SELECT * FROM ledger_entries)
+WHERE (hour, run) IN (SELECT hour, argMax(run, checked_by) FROM closed_hours GROUP BY hour);

@@ -1,0 +1,144 @@
+"""`gpuledger held`: pushed rows that wait for a person, what a yes would change, and the decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gpuledger import options, remote
+from gpuledger.output import print_json, print_rows, say
+from warehouse.store import migrate, open_store
+
+if TYPE_CHECKING:
+    from dashboards.api.documents import HeldPushDocument
+    from gpuledger.client import Client
+    from ingest.held import HeldPush
+
+held = typer.Typer(no_args_is_help=True)
+COLUMNS = ("id", "sender", "record_type", "reason", "subject", "rows", "first_at", "last_at", "held_since")
+DECIDED = ("state", "decided_at", "decided_by", "why")
+CHANGES = ("month", "tenant", "cost_before", "cost_after", "difference", "currency", "issued")
+SHOWN = 20
+"""Rows that the table shows; JSON has all."""
+
+Id = Annotated[str, typer.Argument(help="Of a held push (see: held list). It names exactly its rows.")]
+Why = Annotated[str, typer.Option(help="Why; it stands in the audit.")]
+Author = Annotated[str, typer.Option(help="Who decides.", show_default="you")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(held, name="held", help="Pushed rows that wait for a person: list, show, accept, refuse.")
+
+
+@held.command("list")
+def list_(
+    all: Annotated[bool, typer.Option("--all", help="Also what was decided.")] = False,
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """What waits for a person, the oldest first."""
+    found: Sequence[HeldPush | HeldPushDocument]
+    if server := remote.address(store):
+        with remote.client(server) as client:
+            found = list(client.held("all" if all else ""))
+    else:
+        from ingest.held import held_pushes
+
+        with open_store(store) as opened:
+            migrate(opened)
+            found = held_pushes(opened, "" if all else "held")
+    if not found and fmt is options.Format.table:
+        say("nothing waits for you")
+        return
+    columns = (*COLUMNS, *DECIDED) if all else COLUMNS
+    print_rows([{name: getattr(one, name) for name in columns} for one in found], columns, fmt)
+
+
+@held.command("show")
+def show(id: Id, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
+    """The rows, and what a yes would change in the closed books; computed on a copy, changes nothing."""
+    push, changes, rows, closed_until = (
+        _from_server(server, id) if (server := remote.address(store)) else _here(store, id)
+    )
+    if fmt is options.Format.json:
+        print_json({**push, "changes": changes, "closed_until": closed_until, "raw_rows": rows})
+        return
+    if fmt is options.Format.csv:
+        print_rows(changes, CHANGES, fmt)
+        return
+    say(f"{push['rows']} rows of {push['record_type']} from {push['sender']}, about {push['subject']}")
+    say(f"{push['state']} for {push['reason']}: {push['detail']}")
+    for row in rows[:SHOWN]:
+        say(json.dumps(row, ensure_ascii=False))
+    if len(rows) > SHOWN:
+        say(f"... and {push['rows'] - SHOWN} more (--format json)")
+    if changes:
+        shown = [{**change, "tenant": _whose(change)} for change in changes]
+        print_rows(shown, CHANGES, fmt, "A yes would change" if push["state"] == "held" else "")
+    elif push["state"] == "held":
+        say(f"a yes would change nothing that is closed (until {closed_until:%Y-%m-%d %H:%M}Z)")
+
+
+@held.command("accept")
+def accept(id: Id, why: Why = "", author: Author = "", store: options.Store = "") -> None:
+    """Store exactly these rows, as their sender's; what they change of an issued month becomes a correction."""
+    _decide(id, why, author, store, yes=True)
+
+
+@held.command("refuse")
+def refuse(id: Id, why: Why = "", author: Author = "", store: options.Store = "") -> None:
+    """Leave these rows out for good; sent again they are counted, and nothing else."""
+    _decide(id, why, author, store, yes=False)
+
+
+def _decide(id: str, why: str, author: str, store: str, yes: bool) -> None:
+    done: HeldPush | HeldPushDocument
+    if server := remote.address(store, author):
+        with remote.client(server) as client:
+            done = _by_client(client, id, why, yes)
+    else:
+        from billing import held as deciding
+        from billing.audit import whoever
+
+        with open_store(store) as opened:
+            migrate(opened)
+            decision = deciding.accept if yes else deciding.refuse
+            done = decision(opened, id, datetime.now(UTC), whoever(author), why)
+    say(f"{done.id}: {done.rows} rows of {done.record_type} from {done.sender} {done.state} by {done.decided_by}")
+    if yes:
+        say("next: gpuledger close")
+
+
+def _by_client(client: Client, id: str, why: str, yes: bool) -> HeldPushDocument:
+    return client.accept_held(id, why) if yes else client.refuse_held(id, why)
+
+
+Shown = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], datetime]
+"""A held push, what it would change, its rows, and how far the books are closed."""
+
+
+def _from_server(server: str, id: str) -> Shown:
+    with remote.client(server) as client:
+        found = client.held_push(id).model_dump()
+    return found, found.pop("changes"), found.pop("raw_rows"), found.pop("closed_until")
+
+
+def _here(store: str, id: str) -> Shown:
+    from billing.held import effect
+    from ingest.held import held_push, rows_of
+
+    with open_store(store) as opened:
+        migrate(opened)
+        push = held_push(opened, id)
+        found = effect(opened, push)
+        rows = [json.loads(row["raw"]) for row in rows_of(opened, push)]
+    changes = [{**vars(change), "difference": change.difference} for change in found.changes]
+    return dict(vars(push)), changes, rows, found.closed_until
+
+
+def _whose(change: Mapping[str, Any]) -> str:
+    return "(nobody: unallocated)" if change["tenant"] is None else str(change["tenant"])

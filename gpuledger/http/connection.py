@@ -1,0 +1,189 @@
+"""One connection: uvicorn's, which waits for its client only so long and takes only so much.
+
+uvicorn has no time for a head, no bound on its size, and takes trailers for headers of the request that is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import termios
+from array import array
+from collections.abc import Callable
+from enum import Enum
+from http import HTTPStatus
+from typing import Any
+
+from starlette.responses import PlainTextResponse
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gpuledger.http.limits import HttpLimits
+
+log = logging.getLogger(__name__)
+
+
+class Phase(Enum):
+    """What a connection is about: `head` its next request's, or nothing yet; `body` the rest of one; `work` an answer
+    to a request that is all there."""
+
+    head, body, work = range(3)
+
+
+class _TooManyAheadError(Exception):
+    """The parser turns it into the end of the connection."""
+
+
+class Connection(HttpToolsProtocol):
+    """`phase` began at `since` (the event loop's time). left: called once it is over."""
+
+    def __init__(self, limits: HttpLimits, left: Callable[[], None], **ours: Any) -> None:
+        super().__init__(**ours)
+        self.limits, self._left = limits, left
+        self.phase = Phase.head
+        self.since = self.loop.time()
+        self._head_bytes = self._raw_bytes = self._body_bytes = 0
+        self._answered_at: float | None = None
+        """When the answer was over before its request was."""
+        self._unread = 0
+        self._read_at = self.since
+        self._closing_at: float | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._enter(Phase.head)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._left()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self.phase is Phase.body:
+            self._raw_bytes += len(data)
+        else:
+            if self.phase is Phase.head and not self._head_bytes:
+                self.since = self.loop.time()
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self.phase is Phase.body:
+            if self._raw_bytes - self._body_bytes > self.limits.body_framing + self._body_bytes:
+                self._refuse(HTTPStatus.BAD_REQUEST)
+        elif self._head_bytes > self.limits.head_bytes:
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+
+    # What the parser finds.
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.phase is not Phase.body:  # else it is a trailer
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= self.limits.pipelined:
+            raise _TooManyAheadError
+        refusal = self._refused_head()
+        served = self.app
+        if refusal is not None:
+            self.app = PlainTextResponse(f"{refusal.phrase}\n", refusal, {"Connection": "close"})
+        try:
+            super().on_headers_complete()
+        finally:
+            self.app = served
+        self._raw_bytes = self._body_bytes = 0
+        self._enter(Phase.body)
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._answered_at = None
+        self._head_bytes = 0
+        self._enter(Phase.head if self.cycle.response_complete else Phase.work)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.cycle.response_complete:
+            return  # of a request that was sent ahead
+        if self.phase is Phase.body:
+            self._answered_at = self.loop.time()
+        elif self.phase is Phase.work:
+            self._enter(Phase.head)
+
+    def resume_writing(self) -> None:
+        self._read_at = self.loop.time()
+        super().resume_writing()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nobody need be told that a stranger asked for a websocket."""
+
+    # Limits.
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for its client: it may be ended for the sake of others."""
+        return self.transport.is_closing() or (self.phase is not Phase.work and not self.pipeline)
+
+    def check(self, now: float) -> None:
+        """Ends what has waited for its client too long; to be called every second or so."""
+        if self._unread_too_long(now):
+            self.transport.abort()
+        elif self.transport.is_closing():
+            # Over TLS it waits for the other end to say goodbye.
+            self._closing_at = self._closing_at or now
+            if now - self._closing_at > self.limits.rest_seconds and not self.transport.get_write_buffer_size():
+                self.transport.abort()
+        elif self.phase is Phase.head and now - self.since > self.limits.head_seconds:
+            if self._head_bytes:
+                self._refuse(HTTPStatus.REQUEST_TIMEOUT)
+            else:
+                self.transport.close()
+        elif self._answered_at is not None and now - self._answered_at > self.limits.rest_seconds:
+            self.transport.close()
+
+    def _unread_too_long(self, now: float) -> bool:
+        """Whether an answer waits, and its client reads less of it than it must."""
+        unread = self.transport.get_write_buffer_size()
+        if unread:
+            unread += self._in_the_kernel()
+        enough = self.limits.answer_rate * self.limits.answer_seconds
+        if not unread or unread <= self._unread - enough or unread > self._unread == 0:
+            self._unread, self._read_at = unread, now
+        elif self._read_at > now - self.limits.answer_seconds:
+            self._unread = max(self._unread, unread)
+        return now - self._read_at > self.limits.answer_seconds
+
+    def _in_the_kernel(self) -> int:
+        """Bytes that were handed to it and not acknowledged yet: it lets us see room only by the megabyte."""
+        size = array("i", [0])
+        try:
+            fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, size)
+        except OSError:
+            return 0
+        return size[0]
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase, self.since = phase, self.loop.time()
+
+    def _refused_head(self) -> HTTPStatus | None:
+        if len(self.url) > self.limits.url_bytes:
+            return HTTPStatus.REQUEST_URI_TOO_LONG
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > self.limits.head_bytes or len(self.headers) > self.limits.headers:
+            return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+        return None
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        """An answer that no application gives, and the end of the connection; the end alone amid another answer."""
+        if self.cycle is not None and not self.cycle.response_complete and self.cycle.response_started:
+            self.transport.abort()
+            return
+        said = f"{status.phrase}\n".encode()
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+            f"content-length: {len(said)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + said)
+        self.transport.close()

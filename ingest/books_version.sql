@@ -1,0 +1,6 @@
+-- One row: changes when an invoice is issued or made void, and when the books are closed.
+SELECT
+    (SELECT count() FROM invoices) AS invoices,
+    (SELECT count() FROM voided_invoices) AS voided,
+    (SELECT max(run) FROM close_runs) AS run,
+    (SELECT max(closed_until) FROM close_runs) AS closed_until

@@ -1,0 +1,197 @@
+"""Pushed rows that wait for a person, and what was decided.
+
+A *held push* is what waits together: the rows of one sender, record type, reason and subject (a device, an
+allocation, a service). Its id changes with each row that joins it, so that nobody agrees to what they have not seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from ingest.batches import assemble
+from ingest.errors import IngestError
+from ingest.json_files import lines_piece
+from ingest.normalise import normalise
+from ingest.place import Doubt
+from ingest.wire import plain
+from ingest.write import write
+from warehouse.records import RECORD_TYPES, RecordType
+from warehouse.store import Store, read_sql
+
+Decision = Literal["accepted", "refused"]
+HELD = "held"
+ACCEPTED: Decision = "accepted"
+REFUSED: Decision = "refused"
+"""What a row is that was held."""
+MOST_HELD = 100_000
+"""Rows of a sender that wait; what it sends more goes to quarantine."""
+TOO_MANY = "too_many_held"
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class HeldPush:
+    """id: names exactly these rows.   first_at, last_at: stamps of its rows.   decided_*: None while it is held."""
+
+    id: str
+    sender: str
+    record_type: str
+    reason: str
+    subject: str
+    detail: str
+    rows: int
+    first_at: datetime
+    last_at: datetime
+    held_since: datetime
+    held_until: datetime
+    state: str
+    decided_at: datetime | None = None
+    decided_by: str = ""
+    why: str = ""
+
+
+def hold(
+    store: Store, sender: str, record: RecordType, source: str, rows: Mapping[str, tuple[Mapping[str, Any], Doubt]]
+) -> None:
+    """Keeps rows, by their hash, until somebody decides."""
+    now = datetime.now(UTC)
+    columns: dict[str, list[Any]] = {
+        "hash": list(rows),
+        "reason": [doubt.reason for _, doubt in rows.values()],
+        "subject": [subject_of(record, row) for row, _ in rows.values()],
+        "detail": [doubt.detail for _, doubt in rows.values()],
+        "ts": [row["ts"] for row, _ in rows.values()],
+        "raw": [raw_of(row) for row, _ in rows.values()],
+    }
+    _write(store, sender, record.name, columns, {"source": source, "state": HELD, "held_at": now})
+
+
+def known(store: Store, sender: str, record: RecordType, hashes: Sequence[str]) -> dict[str, str]:
+    """Of these rows, those that were held before, and what became of them."""
+    asked = {"sender": sender, "record_type": record.name, "hashes": list(hashes)}
+    return {row["hash"]: row["state"] for row in store.rows(read_sql(__file__, "known_held"), asked)}
+
+
+def waiting(store: Store, sender: str) -> int:
+    """How many rows of the sender wait."""
+    return int(store.value(read_sql(__file__, "held_count"), {"sender": sender}))
+
+
+def held_pushes(store: Store, state: str = HELD) -> list[HeldPush]:
+    """What waits, or what was decided; with '' both. The oldest first."""
+    return [_push(row) for row in store.rows(read_sql(__file__, "held_pushes"), {"state": state})]
+
+
+def held_push(store: Store, id: str) -> HeldPush:
+    """Errors: IngestError if there is none of that id; it says if others are waiting in its place."""
+    found = held_pushes(store, "")
+    for push in found:
+        if push.id == id:
+            return push
+    key = id.partition("-")[0]
+    for push in found:
+        if push.state == HELD and key and push.id.startswith(f"{key}-"):
+            raise IngestError(f"held push {id}", f"has other rows now, as {push.id}", f"gpuledger held show {push.id}")
+    raise IngestError(f"held push {id!r}", "there is none", "See: gpuledger held list")
+
+
+def rows_of(store: Store, push: HeldPush) -> list[dict[str, Any]]:
+    """The rows of a held push, as they came."""
+    asked = {"state": push.state, "sender": push.sender, "record_type": push.record_type}
+    asked |= {"reason": push.reason, "subject": push.subject}
+    asked["push"] = "" if push.state == HELD else push.id
+    rows = store.rows(read_sql(__file__, "held_rows"), asked)
+    if push.state == HELD and _content([row["hash"] for row in rows]) != push.id.partition("-")[2]:
+        raise IngestError(f"held push {push.id}", "has other rows now", "See: gpuledger held list")
+    return rows
+
+
+def write_rows(store: Store, push: HeldPush, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes the rows into a store as their sender's; written again they change nothing."""
+    record = RECORD_TYPES[push.record_type]
+    lines = [row["raw"].encode() for row in rows]
+    source = f"{rows[0]['source']}, held push {push.id}"
+    clean = normalise(record, lines_piece(record, lines)[0], datetime.now(UTC))
+    write(store, record, source, assemble(record, source, 1, [clean]), push.sender)
+
+
+def decide(store: Store, push: HeldPush, decision: Decision, now: datetime, author: str, why: str) -> HeldPush:
+    """Says yes or no to a held push; with a yes exactly its rows are written. Said again it changes nothing.
+
+    Errors: IngestError if it was decided otherwise, or has other rows now.
+    """
+    if push.state != HELD:
+        if push.state == decision:
+            return push
+        raise IngestError(
+            f"held push {push.id}", f"was {push.state} by {push.decided_by}", "See: gpuledger held list --all"
+        )
+    rows = rows_of(store, push)
+    if decision == ACCEPTED:
+        write_rows(store, push, rows)
+    names = ("hash", "source", "reason", "subject", "detail", "ts", "raw", "held_at")
+    columns = {name: [row[name] for row in rows] for name in names}
+    decided = {"state": decision, "push": push.id, "decided_at": now, "decided_by": author, "why": why}
+    _write(store, push.sender, push.record_type, columns, decided)
+    return held_push(store, push.id)
+
+
+def hash_of(row: Mapping[str, Any]) -> str:
+    """The same for the same row, however it was written."""
+    return hashlib.blake2b(raw_of(row).encode(), digest_size=16).hexdigest()
+
+
+def raw_of(row: Mapping[str, Any]) -> str:
+    """The row as JSON, without what says nothing."""
+    said = {name: value for name, value in plain(row).items() if value != ""}
+    return json.dumps(said, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def subject_of(record: RecordType, row: Mapping[str, Any]) -> str:
+    """What a row is about: its device, allocation or service."""
+    return f"{row.get('cluster') or ''}/{row.get(record.key[1] if record.name != 'findings' else 'device_id') or ''}"[
+        :300
+    ]
+
+
+def _content(hashes: Sequence[str]) -> str:
+    """As in held_pushes.sql."""
+    return hashlib.sha256("".join(sorted(hashes)).encode()).hexdigest()[:16]
+
+
+def _push(row: Mapping[str, Any]) -> HeldPush:
+    group = "\0".join(row[name] for name in ("sender", "record_type", "reason", "subject"))
+    key = hashlib.blake2b(group.encode(), digest_size=4).hexdigest()
+    decided = row["state"] != HELD
+    return HeldPush(
+        id=row["push"] or f"{key}-{row['content']}",
+        decided_at=row["decided_at"] if decided else None,
+        **{
+            name: row[name]
+            for name in (
+                *("sender", "record_type", "reason", "subject", "detail", "rows", "first_at", "last_at"),
+                *("held_since", "held_until", "state", "decided_by", "why"),
+            )
+        },
+    )
+
+
+def _write(
+    store: Store, sender: str, record_type: str, columns: Mapping[str, list[Any]], same: Mapping[str, Any]
+) -> None:
+    count = len(columns["hash"])
+    given = {"push": "", "decided_at": NEVER, "decided_by": "", "why": "", **same}
+    given |= {"sender": sender, "record_type": record_type, "revision": time.time_ns() // 1000}
+    moments = ("ts", "held_at", "decided_at")
+    values = {**{name: [value] * count for name, value in given.items()}, **columns}
+    types = {**dict.fromkeys(moments, pa.timestamp("ms", "UTC")), "revision": pa.uint64()}
+    table = pa.table({name: pa.array(value, types.get(name, pa.string())) for name, value in values.items()})
+    store.insert("held_rows", table)

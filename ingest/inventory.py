@@ -1,0 +1,59 @@
+"""Where devices stand, as the newest device rows say; remembered for a while, asked anew before anybody is doubted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ingest.place import Whereabouts
+from warehouse.store import Store, read_sql
+
+REMEMBERED_SECONDS = 60.0
+REMEMBERED = 500_000
+
+
+class Inventory:
+    """clock: monotonic seconds."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._clock = store, clock
+        self._lock = threading.Lock()
+        self._known: dict[str, Whereabouts | None] = {}
+        self._until = 0.0
+
+    def known(self, devices: Iterable[str]) -> Mapping[str, Whereabouts]:
+        """Where these devices stand, perhaps as of a minute ago."""
+        wanted = set(devices)
+        with self._lock:
+            if self._clock() >= self._until or len(self._known) > REMEMBERED:
+                self._known, self._until = {}, self._clock() + REMEMBERED_SECONDS
+            missing = wanted - self._known.keys()
+            found = {device: self._known[device] for device in wanted - missing}
+        if missing:
+            asked = self.asked(missing)
+            fresh = {device: asked.get(device) for device in missing}
+            found |= fresh
+            with self._lock:
+                self._known |= fresh
+        return {device: at for device, at in found.items() if at is not None}
+
+    def asked(self, devices: Iterable[str]) -> dict[str, Whereabouts]:
+        """Where these devices stand now."""
+        return {
+            device: (row["cluster"], row["node"], row["model"], row["pool"])
+            for device, row in self.rows(devices).items()
+        }
+
+    def rows(self, devices: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """What the newest row of each of these devices says."""
+        names = sorted(set(devices))
+        found = self._store.rows(read_sql(__file__, "whereabouts"), {"devices": names}) if names else []
+        return {row["device_id"]: row for row in found}
+
+    def forget(self, devices: Iterable[str]) -> None:
+        """What was known of them changes."""
+        with self._lock:
+            for device in devices:
+                self._known.pop(device, None)

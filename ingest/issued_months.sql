@@ -1,0 +1,5 @@
+-- One row: a period for which invoices stand.
+SELECT DISTINCT period_start, period_end
+FROM invoices
+WHERE number NOT IN (SELECT number FROM voided_invoices)
+ORDER BY period_start

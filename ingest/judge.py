@@ -1,0 +1,130 @@
+"""What becomes of each row of a push: stored, quarantined as out of its sender's place, held for a person, or passed
+over because it is known.
+
+Nearly every push is stored as a whole, and costs a few comparisons of distinct values; only rows that are in doubt are
+looked at one by one, and asked for in the store.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+
+from ingest.held import ACCEPTED, HELD, MOST_HELD, REFUSED, TOO_MANY, hash_of, hold, known, raw_of, waiting
+from ingest.inventory import Inventory
+from ingest.normalise import Clean
+from ingest.past import Past
+from ingest.pieces import Reject
+from ingest.place import Doubt, beyond_window, out_of_place, placed_elsewhere
+from ingest.senders import Sender
+from ingest.stored_already import stored_already
+from warehouse.records import RecordType
+from warehouse.store import Store
+
+Doubts = dict[int, Doubt]
+"""By the row's place in the table."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """clean: what to write, with the rows for the quarantine.   held: rows by reason.   refused: rows that a person
+    said no to.   known: rows that need not be written again."""
+
+    clean: Clean
+    held: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
+    known: int = 0
+
+
+class _Left:
+    """The rows that nothing was said against yet."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self._places = np.arange(len(table))
+
+    def without(self, found: Mapping[int, Doubt]) -> Doubts:
+        """Takes rows out; answers them by their places in the whole."""
+        if not found:
+            return {}
+        taken = {int(self._places[index]): doubt for index, doubt in found.items()}
+        keep = np.ones(len(self._places), bool)
+        keep[list(found)] = False
+        self._places = self._places[keep]
+        self.table = self.table.filter(pa.array(keep))
+        return taken
+
+
+class Judge:
+    """store: a connection that nobody else waits for long."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._past = Past(store)
+        self.inventory = Inventory(store)
+
+    def judge(
+        self, sender: Sender, record: RecordType, source: str, clean: Clean, now: datetime, first: int = 1
+    ) -> Judged:
+        """first: number of the first row, good or bad. Rows that wait are in the store when this answers."""
+        left, place = _Left(clean.table), sender.place
+        out = left.without(out_of_place(place, record, left.table))
+        doubts = left.without(beyond_window(place, record, left.table, now))
+        if placed_elsewhere(place, record, left.table, self.inventory.known):
+            # What is remembered may be old; nobody is doubted for that.
+            doubts |= left.without(placed_elsewhere(place, record, left.table, self.inventory.asked))
+        doubts |= left.without(self._past.doubts(record, left.table, now))
+        if not out and not doubts:
+            return Judged(clean)
+        judged = self._doubted(sender, record, source, clean.table, doubts, out) if doubts else Judged(clean)
+        rejects = _rejects(clean, out, first)
+        table = left.table.unify_dictionaries().combine_chunks()
+        return replace(judged, clean=Clean(clean.rows - _unwritten(judged), table, rejects, clean.excess))
+
+    def _doubted(
+        self, sender: Sender, record: RecordType, source: str, table: pa.Table, doubts: Doubts, out: Doubts
+    ) -> Judged:
+        """What becomes of rows in doubt; those that nobody is to decide on are added to `out`."""
+        rows = dict(zip(doubts, table.take(pa.array(list(doubts))).to_pylist(), strict=True))
+        hashes = {place: hash_of(row) for place, row in rows.items()}
+        before = known(self._store, sender.name, record, sorted(set(hashes.values())))
+        new = [place for place in doubts if hashes[place] not in before]
+        stored = {new[index] for index in stored_already(self._store, record, table.take(pa.array(new, pa.int64())))}
+        fresh = [place for place in new if place not in stored]
+        room = MOST_HELD - waiting(self._store, sender.name) if fresh else 0
+        if sender.place.past == "refused":
+            out |= {place: doubts[place] for place in fresh}
+            fresh = []
+        out |= {
+            place: Doubt(TOO_MANY, f"{MOST_HELD} rows of the sender wait already") for place in fresh[max(0, room) :]
+        }
+        fresh = fresh[: max(0, room)]
+        if fresh:
+            hold(self._store, sender.name, record, source, {hashes[n]: (rows[n], doubts[n]) for n in fresh})
+        states = Counter(before[hashes[place]] for place in doubts if hashes[place] in before)
+        again = [place for place in doubts if before.get(hashes[place]) == HELD]
+        held = Counter(doubts[place].reason for place in [*fresh, *again])
+        return Judged(Clean(0, table, [], {}), held, states[REFUSED], states[ACCEPTED] + len(stored))
+
+
+def _unwritten(judged: Judged) -> int:
+    return sum(judged.held.values()) + judged.refused + judged.known
+
+
+def _rejects(clean: Clean, out: Doubts, first: int) -> list[Reject]:
+    """The rejects, and beside them the rows that are out of place."""
+    if not out:
+        return clean.rejects
+    bad = {reject.row for reject in clean.rejects}
+    numbers = [number for number in range(first, first + clean.rows) if number not in bad]
+    rows = clean.table.take(pa.array(list(out))).to_pylist()
+    more = [
+        Reject(numbers[place], doubt.reason, doubt.detail, raw_of(row))
+        for (place, doubt), row in zip(out.items(), rows, strict=True)
+    ]
+    return sorted([*clean.rejects, *more], key=lambda reject: reject.row)

@@ -1,0 +1,97 @@
+"""What the audit says of pushes: who changed the inventory, ended what another sender had begun, or had rows held.
+Telemetry is in the summary of each sender's day alone (`sender_days`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from ingest.inventory import Inventory
+from ingest.judge import Judged
+from warehouse.records import TERMINAL_EVENTS, RecordType
+from warehouse.store import Store, read_sql
+
+NAMED = 20
+"""Devices or allocations that an entry names."""
+AGAIN = timedelta(hours=1)
+"""Rows that are held for the same reason are noted so often."""
+MOST_KEYS = 10_000
+
+
+@dataclass(frozen=True)
+class Note:
+    """action: as `push.inventory`.   subjects: of what."""
+
+    action: str
+    reason: str
+    subjects: Sequence[str]
+
+
+class Notes:
+    def __init__(self, store: Store, inventory: Inventory) -> None:
+        self._store, self._inventory = store, inventory
+        self._held_at: dict[tuple[str, str, str], datetime] = {}
+
+    def on(self, sender: str, record: RecordType, judged: Judged, now: datetime) -> list[Note]:
+        """What is to be noted of a push; asked before it is written."""
+        found = []
+        if record.name == "devices" and len(judged.clean.table):
+            found.append(Note("push.inventory", "", self._changed(judged.clean.table)))
+        if record.name == "events" and len(judged.clean.table):
+            found.append(Note("push.ended", "begun by another sender", self._ended(sender, judged.clean.table)))
+        for reason, rows in judged.held.items():
+            key = sender, record.name, reason
+            if now >= self._held_at.get(key, now) + AGAIN or key not in self._held_at:
+                if len(self._held_at) > MOST_KEYS:
+                    self._held_at.clear()
+                self._held_at[key] = now
+                found.append(Note("push.held", reason, [f"{rows} {record.name}"]))
+        return [note for note in found if note.subjects]
+
+    def write(self, sender: str, source: str, notes: Sequence[Note], now: datetime) -> None:
+        for note in notes:
+            inputs: Mapping[str, Any] = {"source": source, "count": len(note.subjects), "named": note.subjects[:NAMED]}
+            rest = len(note.subjects) - 1
+            self._store.command(
+                read_sql(__file__, "note"),
+                {
+                    "at": now,
+                    "actor": f"sender {sender}",
+                    "action": note.action,
+                    "object": note.subjects[0] + (f" and {rest} more" if rest else ""),
+                    "reason": note.reason,
+                    "inputs": json.dumps(inputs, sort_keys=True, ensure_ascii=False),
+                },
+            )
+
+    def _changed(self, table: pa.Table) -> list[str]:
+        """Devices of which the rows say something new."""
+        before = self._inventory.rows(table["device_id"].unique().to_pylist())
+        self._inventory.forget(before)
+        names = ("cluster", "node", "model", "pool", "units", "state")
+        changed = {}
+        for row in table.select(["device_id", *names]).to_pylist():
+            known = before.get(row["device_id"])
+            if known is None or any(row[name] != known[name] for name in names):
+                changed[f"{row['cluster']}/{row['device_id']}"[:300]] = True
+        return list(changed)
+
+    def _ended(self, sender: str, table: pa.Table) -> list[str]:
+        """Allocations that end by these rows, and of which others told before."""
+        rows = table.select(["cluster", "allocation_id", "event"]).to_pylist()
+        ends = {
+            (row["cluster"], row["allocation_id"]) for row in rows if row["event"] in (*TERMINAL_EVENTS, "suspended")
+        }
+        if not ends:
+            return []
+        told = self._store.rows(read_sql(__file__, "told_by"), {"allocations": sorted({name for _, name in ends})})
+        return [
+            f"{row['cluster']}/{row['allocation_id']}"[:300]
+            for row in told
+            if (row["cluster"], row["allocation_id"]) in ends and set(row["senders"]) - {sender, ""}
+        ]

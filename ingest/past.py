@@ -1,0 +1,359 @@
+"""Which pushed rows could change a month that is issued: they wait for a person.
+
+Most of it is the reach of a row in time: a sample's interval, all that an event or a device row begins or ends. Some
+rows of today reach back all the same, because the books estimate and fill in what nobody told (docs/ledger.md): a sign
+of life moves an end that counted as lost, a workload's sample names the device of an allocation of which only the node
+was told, a later event fills in the tenant that the first left out. Those are asked for in the store, as the last close
+has it, and only for what a push names and nobody has looked at yet.
+
+Where it cannot be told cheaply whether a row changes anything, it is held: whoever decides sees what it would do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.columns import one_array
+from ingest.place import ISSUED_MONTH, Doubt, distinct
+from warehouse.records import PLACING_EVENTS, RecordType
+from warehouse.store import Store, read_sql
+
+MONEY = ("samples", "events", "devices", "service_levels")
+"""Record types that the books, or credits for a service's level, are computed from. The others say nothing of money."""
+LOOKED_SECONDS = 1.0
+"""How old the answer may be to what months are issued, for rows of the current month."""
+SILENCE_MS = 24 * 3_600_000
+"""As in billing/close: an open claim whose own samples stopped so long before its device's has lost its end."""
+REMEMBERED = 500_000
+
+Span = tuple[int, int]
+"""[start, end) in ms since the epoch."""
+Stream = tuple[str, str, str]
+"""Cluster, device, workload."""
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Issued:
+    """months: that are issued.   until: where the last of them ends, ms.   closed_until: how far the books are closed.
+
+    silent: by device, workloads that hold it and have not been sampled since before `until`, with their last sample.
+    innocent: streams that were looked at, and whose samples from `until` on change nothing before it.
+    """
+
+    version: tuple[Any, ...] = ()
+    months: tuple[Span, ...] = ()
+    closed_until: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    silent: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    innocent: set[Stream] = field(default_factory=set)
+
+    @property
+    def until(self) -> int:
+        return max((end for _, end in self.months), default=0)
+
+    @property
+    def until_at(self) -> datetime:
+        return datetime.fromtimestamp(self.until / 1000, UTC)
+
+
+class Past:
+    """clock: monotonic seconds."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._clock = store, clock
+        self._lock = threading.Lock()
+        self._issued = Issued()
+        self._looked_at = -LOOKED_SECONDS
+
+    def doubts(self, record: RecordType, table: pa.Table, now: datetime) -> dict[int, Doubt]:
+        """Rows that could change an issued month, and how."""
+        if record.name not in MONEY or not len(table):
+            return {}
+        ends = one_array(table["ts"]).cast(pa.int64()).to_numpy()
+        starts = ends
+        if record.name in ("samples", "service_levels"):
+            starts = ends - np.ceil(one_array(table["interval_seconds"]).to_numpy() * 1000).astype(np.int64)
+        # Of a month that is not over nothing can be issued, wherever its midnight is.
+        over = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(hours=14)
+        issued = self.issued(fresh=int(starts.min()) < _ms(over))
+        if not issued.months:
+            return {}
+        within = _within(record, starts, ends, issued)
+        doubts = {
+            int(index): Doubt(ISSUED_MONTH, f"reaches into {_month(issued, int(starts[index]))}, which is issued")
+            for index in np.flatnonzero(within)
+        }
+        later = np.flatnonzero(~within)
+        if len(later):
+            looks = {"samples": self._of_samples, "events": self._of_events, "devices": self._of_devices}
+            if look := looks.get(record.name):
+                rest = table if len(later) == len(table) else table.take(pa.array(later))
+                doubts |= {int(later[index]): doubt for index, doubt in look(rest, issued).items()}
+        return doubts
+
+    def issued(self, fresh: bool) -> Issued:
+        with self._lock:
+            if not fresh and self._clock() < self._looked_at + LOOKED_SECONDS:
+                return self._issued
+            self._looked_at = self._clock()
+            (row,) = self._store.rows(read_sql(__file__, "books_version"))
+            version = tuple(row.values())
+            if version != self._issued.version:
+                self._issued = self._read(version, row["closed_until"])
+            elif len(self._issued.innocent) > REMEMBERED:
+                self._issued.innocent = set()
+            return self._issued
+
+    def _read(self, version: tuple[Any, ...], closed_until: datetime) -> Issued:
+        rows = self._store.rows(read_sql(__file__, "issued_months"))
+        issued = Issued(
+            version, tuple((_ms(row["period_start"]), _ms(row["period_end"])) for row in rows), closed_until
+        )
+        if issued.months:
+            for row in self._asked("silent_claims", issued):
+                issued.silent.setdefault((row["cluster"], row["device_id"]), {})[row["workload_id"]] = row["last_ms"]
+            if issued.until == self._issued.until:
+                issued.innocent = self._issued.innocent
+        return issued
+
+    def _asked(self, name: str, issued: Issued, **params: Any) -> list[dict[str, Any]]:
+        """The rows of a query beside this module."""
+        lists = {key: sorted(value) if isinstance(value, set) else value for key, value in params.items()}
+        return self._store.rows(read_sql(__file__, name), {"until": issued.until_at, **lists})
+
+    def _of_samples(self, table: pa.Table, issued: Issued) -> dict[int, Doubt]:
+        codes, streams = distinct(table, ("cluster", "device_id", "workload_id"))
+        doubts: dict[int, Doubt] = {}
+        new = {(c, d, w) for c, d, w in streams if w} - issued.innocent
+        guilty = self._guilty(new, issued) if new else {}
+        issued.innocent |= new - guilty.keys()
+        for code, stream in enumerate(streams):
+            if doubt := guilty.get(_stream(stream)):
+                doubts |= {int(index): doubt for index in np.flatnonzero(codes == code)}
+        if issued.silent and (named := {stream[:2] for stream in streams} & issued.silent.keys()):
+            doubts |= self._silenced(table, codes, streams, set(streams) - guilty.keys(), named, issued)
+        return doubts
+
+    def _guilty(self, streams: Collection[Stream], issued: Issued) -> dict[Stream, Doubt]:
+        """Streams whose samples of now would say something of an allocation's past, and what."""
+        devices, workloads = {device for _, device, _ in streams}, {workload for _, _, workload in streams}
+        lost = _streams(self._asked("lost_workloads", issued, devices=devices))
+        old = {(r["cluster"], r["workload_id"]) for r in self._asked("old_workloads", issued, workloads=workloads)}
+        guilty: dict[Stream, Doubt] = {}
+        unnamed = {stream for stream in streams if (stream[0], stream[2]) in old}
+        if unnamed:
+            asked = {"devices": {s[1] for s in unnamed}, "workloads": {s[2] for s in unnamed}, "since": issued.until_at}
+            unnamed -= set(_streams(self._asked("sampled_pairs", issued, **asked)))
+        for stream in streams:
+            if stream in lost:
+                guilty[stream] = _doubt(f"a sign of life of {stream[2]}, whose end counts as lost in a month issued")
+            elif stream in unnamed:
+                guilty[stream] = _doubt(f"names a device of {stream[2]}, which held one in a month issued")
+        return guilty
+
+    def _silenced(
+        self,
+        table: pa.Table,
+        codes: npt.NDArray[np.int64],
+        streams: list[tuple[str, ...]],
+        present: Collection[tuple[str, ...]],
+        named: Collection[tuple[str, ...]],
+        issued: Issued,
+    ) -> dict[int, Doubt]:
+        """Rows by which a workload that holds the device, and says nothing itself, would count as gone long ago."""
+        doubts: dict[int, Doubt] = {}
+        times = one_array(table["ts"]).cast(pa.int64()).to_numpy()
+        for place in named:
+            cluster, device = place
+            holders = issued.silent[cluster, device]
+            asked = {"devices": {device}, "workloads": set(holders), "since": issued.until_at}
+            found = self._asked("sampled_pairs", issued, **asked)
+            alive = {
+                row["workload_id"] for row in found if row["first_since"] is not None and row["cluster"] == cluster
+            }
+            for workload, last in list(holders.items()):
+                if workload in alive:
+                    del holders[workload]
+                if workload in alive or (cluster, device, workload) in present:
+                    continue
+                of_device = np.isin(codes, [n for n, stream in enumerate(streams) if stream[:2] == place])
+                for index in np.flatnonzero(of_device & (times - last >= SILENCE_MS)):
+                    doubts[int(index)] = _doubt(f"{workload} on {device} would count as gone in a month issued")
+        return doubts
+
+    def _of_events(self, table: pa.Table, issued: Issued) -> dict[int, Doubt]:
+        names = ("cluster", "allocation_id", "event", "node", "device_id", "partition_id", "units", "ts")
+        fillers = ("tenant", "project", "queue", "workload_id", "gpus", "priority", "preemptible")
+        rows = table.select([*names, *fillers]).to_pylist()
+        pasts = {
+            (row["cluster"], row["allocation_id"]): row
+            for row in self._asked("past_of_allocations", issued, allocations={row["allocation_id"] for row in rows})
+        }
+        going_on = {
+            key: past for key, past in pasts.items() if past["placed"] and past["last_ended"] <= past["last_placed"]
+        }
+        known = {
+            (row["cluster"], row["allocation_id"]): bool(row["doubtful"])
+            for row in self._asked("doubtful_claims", issued, allocations={key[1] for key in going_on})
+        }
+        doubts: dict[int, Doubt] = {}
+        for index, row in enumerate(rows):
+            key = row["cluster"], row["allocation_id"]
+            past = pasts.get(key)
+            if past is None or not past["placed"]:
+                continue
+            if filled := _fills_in(row, past):
+                doubts[index] = _doubt(f"fills in {filled} of {key[1]}, which held devices in a month issued")
+            elif key in going_on and row["event"] != "submitted" and known.get(key, True):
+                doubts[index] = _doubt(f"{key[1]} began in a month issued, and its end there is estimated")
+            elif key in going_on and self._mixed(row, past, issued):
+                doubts[index] = _doubt(f"{key[1]} began in a month issued on a device that was assumed")
+        placing = [
+            (index, row)
+            for index, row in enumerate(rows)
+            if row["event"] in PLACING_EVENTS and row["device_id"] and index not in doubts
+        ]
+        return doubts | self._in_the_way(placing, issued)
+
+    def _mixed(self, row: Mapping[str, Any], past: Mapping[str, Any], issued: Issued) -> bool:
+        """Whether it ends an allocation of which only the node was told, and others there, which name their devices,
+        come after that: with it out of their way its device could be another one."""
+        if not past["on_node"] or row["event"] in ("submitted", "started"):
+            return False
+        asked = {"nodes": set(past["nodes"]), "since": row["ts"]}
+        return any(found["cluster"] == row["cluster"] for found in self._asked("named_on_nodes", issued, **asked))
+
+    def _in_the_way(self, placing: list[tuple[int, dict[str, Any]]], issued: Issued) -> dict[int, Doubt]:
+        """Rows that claim a device of which an allocation of an issued month holds so much that one must give way."""
+        if not placing:
+            return {}
+        devices = {row["device_id"] for _, row in placing}
+        since = min(row["ts"] for _, row in placing)
+        holders: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for holder in self._asked("holders", issued, devices=devices, since=since):
+            holders.setdefault((holder["cluster"], holder["device_id"]), []).append(holder)
+        if not any(holder["old"] for held in holders.values() for holder in held):
+            return {}
+        on_node = {
+            (row["cluster"], row["allocation_id"])
+            for row in self._asked(
+                "past_of_allocations",
+                issued,
+                allocations={h["allocation_id"] for held in holders.values() for h in held},
+            )
+            if row["on_node"]
+        }
+        doubts: dict[int, Doubt] = {}
+        for index, row in placing:
+            held = holders.get((row["cluster"], row["device_id"]), [])
+            for rival in held:
+                if not rival["old"] or rival["allocation_id"] == row["allocation_id"]:
+                    continue
+                yields = (rival["cluster"], rival["allocation_id"]) in on_node or self._unseen(rival, row, issued)
+                if yields and not self._fits(row, held, [r for _, r in placing], issued):
+                    what = f"{rival['allocation_id']} holds {row['device_id']} since a month issued, and would give way"
+                    doubts[index] = _doubt(what)
+                    break
+        return doubts
+
+    def _unseen(self, rival: Mapping[str, Any], row: Mapping[str, Any], issued: Issued) -> bool:
+        """Whether an allocation without an end would end, for want of a later sign of life, in a month issued."""
+        if not rival["open"]:
+            return False
+        asked = {"devices": {rival["device_id"]}, "workloads": {rival["workload_id"]}, "since": issued.until_at}
+        for found in self._asked("sampled_pairs", issued, **asked):
+            if found["cluster"] == rival["cluster"] and found["first_since"] is not None:
+                return bool(found["first_since"] > row["ts"])
+        return True
+
+    def _fits(
+        self,
+        row: Mapping[str, Any],
+        held: Iterable[Mapping[str, Any]],
+        beside: Iterable[Mapping[str, Any]],
+        issued: Issued,
+    ) -> bool:
+        """Whether the device has room for it beside all that hold or claim some of it."""
+        place = row["cluster"], row["device_id"]
+        asked = {"devices": {row["device_id"]}, "since": issued.closed_until}
+        claims = [*held, *beside, *self._asked("claimed_since", issued, **asked)]
+        others: dict[tuple[str, str], int | None] = {}
+        for one in claims:
+            if (one["cluster"], one["device_id"]) == place and one["allocation_id"] != row["allocation_id"]:
+                if row["partition_id"] and one["partition_id"] == row["partition_id"]:
+                    return False
+                others[one["allocation_id"], one["partition_id"]] = one["units"]
+        state = self._store.rows(read_sql(__file__, "whereabouts"), {"devices": [row["device_id"]]})
+        room = int(state[0]["units"]) if state else 0
+        wanted = [row["units"], *others.values()]
+        return all(wanted) and sum(units or 0 for units in wanted) <= room
+
+    def _of_devices(self, table: pa.Table, issued: Issued) -> dict[int, Doubt]:
+        """A device that comes to a node could be given to what was put there without saying which device."""
+        codes, places = distinct(table, ("cluster", "node", "device_id"))
+        devices, nodes = {device for _, _, device in places}, {node for _, node, _ in places if node}
+        stood = self._asked("places_of_devices", issued, devices=devices)
+        before = {(row["cluster"], row["node"], row["device_id"]) for row in stood}
+        since = pc.min(table["ts"]).as_py()
+        found = self._asked("assumed_on_nodes", issued, nodes=nodes, since=since)
+        assumed = {(row["cluster"], row["node"]) for row in found}
+        doubts: dict[int, Doubt] = {}
+        for code, place in enumerate(places):
+            if place[:2] in assumed and place not in before:
+                what = f"{place[2]} could be given to what began on {place[1]} in a month issued"
+                doubts |= {int(index): _doubt(what) for index in np.flatnonzero(codes == code)}
+        return doubts
+
+
+def _within(record: RecordType, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], issued: Issued) -> Mask:
+    """Rows whose own time reaches into a month issued. What an event or a device row says goes on after it."""
+    if record.name in ("events", "devices"):
+        return ends < issued.until
+    mask = np.zeros(len(ends), bool)
+    for start, end in issued.months:
+        mask |= (ends > start) & (starts < end)
+    return mask
+
+
+def _fills_in(row: Mapping[str, Any], past: Mapping[str, Any]) -> str:
+    """What this row would say of what was told before, where that was silent: the least text, the greatest number."""
+    for name in ("tenant", "project", "queue", "workload_id"):
+        if row[name] and past[f"no_{name}"] and (not past[name] or row[name] < past[name]):
+            return name
+    for name in ("gpus", "priority"):
+        if row[name] is not None and past[f"no_{name}"] and (past[name] is None or row[name] > past[name]):
+            return name
+    return "preemptible" if row["preemptible"] and not past["preemptible"] else ""
+
+
+def _doubt(what: str) -> Doubt:
+    return Doubt(ISSUED_MONTH, what)
+
+
+def _stream(values: tuple[str, ...]) -> Stream:
+    cluster, device, workload = values
+    return cluster, device, workload
+
+
+def _streams(rows: Iterable[Mapping[str, Any]]) -> set[Stream]:
+    return {(row["cluster"], row["device_id"], row["workload_id"]) for row in rows}
+
+
+def _month(issued: Issued, at: int) -> str:
+    """The issued month that an instant lies in, or the next one."""
+    start, end = min((span for span in issued.months if span[1] > at), default=issued.months[-1])
+    return f"{datetime.fromtimestamp((start + end) / 2000, UTC):%Y-%m}"
+
+
+def _ms(at: datetime) -> int:
+    return (at.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

@@ -1,0 +1,46 @@
+"""Rows that the store has already, in every column: sent again they change nothing, and need not wait for anybody."""
+
+from __future__ import annotations
+
+from string import Template
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from warehouse.records import RecordType
+from warehouse.store import Store, identifier, read_sql
+
+
+def stored_already(store: Store, record: RecordType, table: pa.Table) -> set[int]:
+    """The places of such rows in the table."""
+    if not len(table):
+        return set()
+    types = {row["name"]: row["type"] for row in store.rows(read_sql(__file__, "column_types"), {"table": record.name})}
+    names = [identifier(column.name) for column in record.columns]
+    plain = pa.table([_plain(table[name]) for name in names], names=names)
+    span = pc.min_max(table["ts"])
+    numbered = plain.append_column("place", pa.array(range(len(table)), pa.uint64()))
+    with store.staged(numbered) as staged:
+        sql = Template(read_sql(__file__, "stored_already")).substitute(
+            table=identifier(record.name),
+            subject=identifier(record.key[1]),
+            stored=", ".join(_text(name) for name in names),
+            given=", ".join(_text(_cast(name, types[name])) for name in names),
+            staged=staged,
+        )
+        rows = store.rows(sql, {"first_at": span["min"].as_py(), "last_at": span["max"].as_py()})
+    return {int(row["place"]) for row in rows}
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def _cast(name: str, kind: str) -> str:
+    """In the table's own type, which may be narrower. The engine's word for a type, from its own catalogue."""
+    return f"CAST({name}, '{kind.replace(chr(92), chr(92) * 2).replace(chr(39), chr(92) + chr(39))}')"
+
+
+def _text(value: str) -> str:
+    """NULL is none, and no text is that."""
+    return f"ifNull(concat('=', toString({value})), '')"

@@ -1,0 +1,12 @@
+-- One row: a row of a batch that the store has already, in each column; its number is the column `place`.
+-- $$table, $$subject (second column of the key), $$stored (columns as text), $$given (the batch's, in the table's types),
+-- $$staged (the batch).   Parameters: first_at, last_at DateTime64(3).
+SELECT place
+FROM (SELECT place, cityHash64([$given]) AS hash FROM $staged)
+WHERE hash IN
+(
+    SELECT cityHash64([$stored]) AS hash
+    FROM $table
+    WHERE ts >= {first_at:DateTime64(3, 'UTC')} AND ts <= {last_at:DateTime64(3, 'UTC')}
+        AND $subject IN (SELECT $subject FROM $staged)
+)

@@ -1,0 +1,429 @@
+"""Each limit of the HTTP server, with somebody who sends more than it over a real socket."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuledger.http.limits import HttpLimits
+from gpuledger.http.server import counted_as
+from tests.gpuledger.http.serving import QUICK, Served, answer, is_ended, over_tls, serving
+
+LIMITS = HttpLimits(
+    connections=20, per_address=10, tls_seconds=1, head_seconds=0.6, idle_seconds=1, head_bytes=4096, url_bytes=1024,
+    headers=20, pipelined=4, body_bytes=10_000, own_body_bytes={"/echo/more": 20_000}, bodies_bytes=25_000,
+    body_grace_seconds=1, body_rate=1000, body_framing=1000, rest_seconds=1, answer_bytes=100_000, answer_seconds=2,
+    answer_rate=1024,
+)  # fmt: skip
+OTHER = "127.0.0.2"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving(LIMITS) as found:
+        yield found
+
+
+PATIENT = replace(LIMITS, head_seconds=20, idle_seconds=20)
+
+
+@pytest.fixture(scope="module")
+def patient() -> Iterator[Served]:
+    with serving(PATIENT) as found:
+        yield found
+
+
+def post(path: str, body: bytes, *more: str, length: int | None = None) -> bytes:
+    declared = len(body) if length is None else length
+    head = [f"POST {path} HTTP/1.1", "host: x", f"content-length: {declared}", *more]
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+
+
+def chunked(path: str, chunks: bytes) -> bytes:
+    return f"POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n".encode() + chunks
+
+
+def status(found: bytes) -> int:
+    assert found.startswith(b"HTTP/1.1 "), found[:100]
+    return int(found[9:12])
+
+
+def test_a_request_within_the_limits_is_answered_and_the_connection_serves_the_next(served: Served) -> None:
+    with served.connect() as one:
+        for _ in range(3):
+            one.sendall(QUICK)
+            assert b"200 OK" in answer(one)
+        one.sendall(post("/echo", b"x" * 10_000))
+        assert answer(one).endswith(b"10000")
+
+
+# Time.
+@pytest.mark.parametrize("begun", [b"", b"GET /quick HTT", b"GET /quick HTTP/1.1\r\nhost: x\r\n", b"\r\n"])
+def test_a_head_that_does_not_end_is_waited_for_no_longer(served: Served, begun: bytes) -> None:
+    with served.connect() as one:
+        began = time.monotonic()
+        one.sendall(begun)
+        assert is_ended(one, 5)
+        assert 0.5 < time.monotonic() - began < 4
+
+
+def test_a_head_that_comes_byte_by_byte_is_waited_for_no_longer(served: Served) -> None:
+    with served.connect() as one:
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            for byte in QUICK * 10:
+                one.sendall(bytes([byte]))
+                time.sleep(0.1)
+                if time.monotonic() - began > 8:
+                    break
+        assert time.monotonic() - began < 5
+
+
+def test_blank_lines_between_requests_keep_no_connection(served: Served) -> None:
+    with served.connect() as one:
+        one.sendall(QUICK)
+        assert answer(one)
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() - began < 8:
+                one.sendall(b"\r\n")
+                time.sleep(0.1)
+        assert time.monotonic() - began < 5
+
+
+def test_a_slow_head_is_told_so(served: Served) -> None:
+    assert status(served.ask(b"GET /quick HTTP/1.1\r\n")) == 408
+
+
+def test_a_connection_that_asks_nothing_more_is_ended(served: Served) -> None:
+    with served.connect() as one:
+        one.sendall(QUICK)
+        assert is_ended(one, 5)
+
+
+def test_a_body_that_stops_is_waited_for_no_longer(served: Served) -> None:
+    with served.connect() as one:
+        began = time.monotonic()
+        one.sendall(post("/echo", b"x" * 10, length=100))
+        assert status(answer(one, 5)) == 408
+        assert time.monotonic() - began < 4
+
+
+def test_a_body_that_comes_slowly_but_surely_is_waited_for(served: Served) -> None:
+    with served.connect() as one:
+        one.sendall(post("/echo", b"", length=8_000))
+        for _ in range(20):  # two seconds, twice the grace
+            one.sendall(b"x" * 400)
+            time.sleep(0.1)
+        assert status(answer(one, 1)) == 200
+
+
+def test_a_body_below_the_rate_is_not(served: Served) -> None:
+    with served.connect() as one:
+        one.sendall(post("/echo", b"", length=8_000))
+        with contextlib.suppress(OSError):
+            for _ in range(30):
+                one.sendall(b"x" * 20)
+                time.sleep(0.1)
+        assert status(answer(one, 1)) == 408
+
+
+def test_frames_of_chunks_are_no_progress(served: Served) -> None:
+    with served.connect() as one:
+        one.sendall(chunked("/echo", b"1;a"))
+        with contextlib.suppress(OSError):
+            for _ in range(30):
+                one.sendall(b"b" * 20)
+                time.sleep(0.1)
+        assert status(answer(one, 1)) == 408
+
+
+def test_the_rest_of_a_body_that_nobody_wants_is_not_waited_for(served: Served) -> None:
+    with served.connect() as one:
+        one.sendall(chunked("/unread", b"1\r\nx\r\n"))
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() - began < 8:
+                one.sendall(b"1\r\nx\r\n")
+                time.sleep(0.1)
+        assert time.monotonic() - began < 5
+
+
+def test_a_body_that_was_not_wanted_but_comes_whole_costs_the_client_no_connection(served: Served) -> None:
+    with served.connect() as one:
+        one.sendall(post("/unread", b"x" * 10, length=20))
+        assert status(answer(one)) == 401
+        one.sendall(b"x" * 10 + QUICK)
+        assert status(answer(one)) == 200
+
+
+@pytest.mark.parametrize("path", ["/stream?parts=2000", "/large?bytes=99000"])
+def test_an_answer_that_nobody_reads_is_broken_off(served: Served, path: str) -> None:
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(("127.0.0.1", served.port))
+        # Enough of them to fill what the kernel holds for us.
+        one.sendall(f"GET {path} HTTP/1.1\r\nhost: x\r\n\r\n".encode() * 4)
+        served.wait_for(1)
+        began = time.monotonic()
+        served.wait_for(0)
+        assert time.monotonic() - began < 8
+
+
+def test_an_answer_that_is_read_slowly_but_surely_arrives(served: Served) -> None:
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.settimeout(5)
+        one.connect(("127.0.0.1", served.port))
+        one.sendall(b"GET /stream?parts=100 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        began, size = time.monotonic(), 0
+        while part := one.recv(131_072):
+            size += len(part)
+            if time.monotonic() - began < 4:
+                time.sleep(0.02)
+        assert size > 100 * 65536
+
+
+# Size.
+def test_a_long_url_is_refused(served: Served) -> None:
+    assert status(served.ask(b"GET /quick?" + b"x" * 1100 + b" HTTP/1.1\r\nhost: x\r\n\r\n")) == 414
+
+
+@pytest.mark.parametrize("size", [5_000, 50_000, 70_000, 1_000_000])
+def test_a_huge_head_is_refused_whichever_part_of_it_is_huge(served: Served, size: int) -> None:
+    for head in (b"GET /?%s HTTP/1.1\r\nhost: x\r\n", b"GET / HTTP/1.1\r\nx: %s\r\n", b"GET / HTTP/1.1\r\n%s: x\r\n"):
+        with served.connect() as one:
+            with contextlib.suppress(OSError):
+                one.sendall(head % (b"x" * size) + b"\r\n")
+            found = answer(one)
+            assert not found or status(found) in (400, 414, 431)
+            assert b"200 OK" not in found
+
+
+def test_many_headers_are_refused(served: Served) -> None:
+    head = b"GET /quick HTTP/1.1\r\n" + b"".join(b"h%d: x\r\n" % n for n in range(21))
+    assert status(served.ask(head + b"\r\n")) == 431
+
+
+@pytest.mark.parametrize("sent", [post("/echo", b"x" * 10_001), post("/echo", b"", length=10_001)])
+def test_a_large_body_is_refused(served: Served, sent: bytes) -> None:
+    assert status(served.ask(sent)) == 413
+
+
+def test_a_large_body_without_a_length_is_refused(served: Served) -> None:
+    assert status(served.ask(chunked("/echo", b"400\r\n" + b"x" * 1024 + b"\r\n" + b"2800\r\n" + b"x" * 10240))) == 413
+
+
+def test_a_large_body_is_not_asked_for(served: Served) -> None:
+    found = served.ask(post("/echo", b"", "expect: 100-continue", length=1_000_000))
+    assert status(found) == 413
+    assert b"100 Continue" not in found
+
+
+def test_a_body_is_asked_for_where_its_client_waits_for_that(served: Served) -> None:
+    with served.connect() as one:
+        one.sendall(post("/echo", b"", "expect: 100-continue", length=5))
+        assert b"100 Continue" in one.recv(1000)
+        one.sendall(b"12345")
+        assert status(answer(one)) == 200
+
+
+def test_bodies_that_are_held_at_the_same_time_are_counted_together(served: Served) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            one = stack.enter_context(served.connect())
+            one.sendall(post("/echo", b"x" * 8_000, length=9_000))
+        time.sleep(0.2)
+        assert status(served.ask(post("/echo", b"x" * 9_000))) == 503
+    time.sleep(0.3)
+    assert status(served.ask(post("/echo", b"x" * 9_000))) == 200
+    assert served.server.config.app.bytes_held == 0  # type: ignore[union-attr]
+
+
+def test_chunks_that_are_nothing_but_frames_are_refused(served: Served) -> None:
+    with served.connect() as one:
+        one.sendall(chunked("/echo", b""))
+        time.sleep(0.1)
+        one.sendall((b"1;" + b"e" * 30 + b"\r\nx\r\n") * 100)
+        assert status(answer(one)) == 400
+
+
+def test_a_large_answer_is_not_sent(served: Served) -> None:
+    assert status(served.ask(b"GET /large?bytes=100000 HTTP/1.1\r\nhost: x\r\n\r\n")) == 200
+    found = served.ask(b"GET /large?bytes=100001 HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert status(found) == 413
+    assert len(found) < 1000
+
+
+# Tricks.
+def test_requests_sent_far_ahead_end_the_connection(served: Served) -> None:
+    with served.connect() as one:
+        one.sendall(QUICK * 4)
+        assert b"".join(answer(one) for _ in range(4)).count(b"200 OK") == 4
+    before = len(served.seen)
+    served.ask(QUICK * 2000)
+    assert len(served.seen) - before < 50
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\ncontent-length: 5\r\n\r\n12345",
+        b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n",
+        b"POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n-1\r\n",
+        b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length : 4\r\n\r\n1234",
+        b"GET /quick HTTP/1.1\r\nhost: x\r\n folded: y\r\n\r\n",
+        b"CONNECT x:1 HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 100,
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+def test_what_two_servers_could_read_differently_is_no_request(served: Served, head: bytes) -> None:
+    before = len(served.seen)
+    found = served.ask(head)
+    assert not found or status(found) in (400, 501)
+    assert len(served.seen) == before
+
+
+def test_a_trailer_is_no_header_of_the_request(served: Served) -> None:
+    assert status(served.ask(chunked("/echo", b"1\r\nx\r\n0\r\nauthorization: Bearer stolen\r\n\r\n"))) == 200
+    assert "authorization" not in served.seen[-1]
+
+
+def test_an_upgrade_to_a_websocket_is_an_ordinary_request(served: Served) -> None:
+    head = (
+        b"GET /quick HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
+    )
+    assert status(served.ask(head + b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")) == 200
+
+
+# Connections.
+def test_more_connections_than_an_address_may_have_push_out_their_own(patient: Served) -> None:
+    with contextlib.ExitStack() as stack:
+        mine = [stack.enter_context(patient.connect()) for _ in range(10)]
+        theirs = stack.enter_context(patient.connect(OTHER))
+        patient.wait_for(11)
+        for _ in range(30):
+            one = stack.enter_context(patient.connect())
+            one.sendall(QUICK)
+            assert b"200 OK" in answer(one)
+        assert patient.server.guests.count <= 11
+        assert is_ended(mine[0], 0.5)
+        theirs.sendall(QUICK)
+        assert status(answer(theirs)) == 200
+    patient.wait_for(0)
+
+
+def test_of_too_many_connections_those_of_the_greediest_address_give_way(patient: Served) -> None:
+    with contextlib.ExitStack() as stack:
+        for address, count in (("127.0.0.3", 9), ("127.0.0.4", 6), ("127.0.0.5", 5)):
+            for _ in range(count):
+                stack.enter_context(patient.connect(address))
+        patient.wait_for(20)
+        assert status(patient.ask(QUICK, OTHER)) == 200
+        counts = {address: len(guests) for address, guests in patient.server.guests.by_address.items()}
+        assert (counts["127.0.0.3"], counts["127.0.0.4"], counts["127.0.0.5"]) == (8, 6, 5)
+    patient.wait_for(0)
+
+
+def test_what_is_being_answered_gives_way_to_nobody() -> None:
+    with serving(replace(PATIENT, connections=4, per_address=4)) as served, contextlib.ExitStack() as stack:
+        asked = [stack.enter_context(served.connect()) for _ in range(4)]
+        for one in asked:
+            one.sendall(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n")
+        time.sleep(0.3)
+        assert status(served.ask(QUICK)) == 503
+        assert status(served.ask(QUICK, OTHER)) == 503
+        served.hold.set()
+        for one in asked:
+            assert status(answer(one, 0.5)) == 200
+
+
+def test_many_people_behind_a_trusted_proxy_are_no_single_address() -> None:
+    proxy = ipaddress.ip_network("127.0.0.0/30")
+    with (
+        serving(replace(PATIENT, connections=12, per_address=2, trusted=(proxy,))) as served,
+        contextlib.ExitStack() as stack,
+    ):
+        asked = [stack.enter_context(served.connect()) for _ in range(8)]
+        served.wait_for(8)
+        for one in asked:
+            one.sendall(QUICK)
+            assert status(answer(one)) == 200
+        for _ in range(8):
+            stack.enter_context(served.connect("127.0.0.9"))
+        served.wait_for(10)
+
+
+@pytest.mark.parametrize(
+    ("host", "counted"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_an_ipv6_network_counts_as_one_address(host: str, counted: str) -> None:
+    assert counted_as(host) == counted
+
+
+def test_a_handshake_that_does_not_end_is_counted_and_ended(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "1",
+    ]
+    subprocess.run([*command, "-subj", "/CN=x", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    with (
+        serving(replace(PATIENT, per_address=3), str(certificate), str(key)) as served,
+        contextlib.ExitStack() as stack,
+    ):
+        waiting = [stack.enter_context(served.connect()) for _ in range(3)]
+        served.wait_for(3)
+        with over_tls(served.connect()) as one:
+            one.sendall(QUICK)
+            assert status(answer(one)) == 200
+        assert is_ended(waiting[0], 0.5)
+        began = time.monotonic()
+        assert all(is_ended(one, 5) for one in waiting)
+        assert time.monotonic() - began < 4
+        served.wait_for(0)
+
+
+def test_half_of_the_descriptors_are_kept_for_the_engine() -> None:
+    asked = (
+        "import resource, sys\nresource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))\n"
+        "from gpuledger.http.limits import limits_here\nfound = limits_here()\n"
+        "print(found.connections, found.per_address, resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for limits, expected in (((256, 1024), "512 256 1024"), ((400, 400), "200 100 400"), ((64, hard), None)):
+        found = subprocess.run(
+            [sys.executable, "-c", asked, *map(str, limits)], capture_output=True, text=True, check=True, timeout=60
+        )
+        connections, each, soft = map(int, found.stdout.split())
+        assert expected is None or found.stdout.split() == expected.split()
+        assert connections <= soft // 2
+        assert each == connections // 2

@@ -1,0 +1,82 @@
+"""Bytes that are no text, and files that are nothing but bad rows: the rows go to quarantine, the others go in."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ingest import ingest_file
+from ingest.errors import IngestError
+from warehouse.records import RECORD_TYPES
+from warehouse.store import Store
+
+HEADER = b"ts,interval_seconds,cluster,device_id,state,utilization\n"
+GOOD = b"2026-10-01T00:%02d:00Z,10,%b,GPU-0,ok,0.5\n"
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"\xff\xfe,1\n", "bad_row"),
+        (b"\xff" + b",1" * 10 + b"\n", "bad_row"),
+        (GOOD % (1, b"\xff"), "bad_encoding"),
+        (b'"\xff\n\xff",1\n', "bad_row"),
+    ],
+)
+def test_a_row_of_csv_that_is_not_utf8_goes_to_quarantine_and_the_others_are_read(
+    store: Store, tmp_path: Path, start: bytes, bad: bytes, reason: str
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(start + HEADER + GOOD % (0, "训练é".encode()) + bad + GOOD % (2, b"c"))
+    report = ingest_file(store, RECORD_TYPES["samples"], path)
+    assert (report.read, report.written, report.quarantined) == (3, 2, {reason: 1})
+    assert store.value("SELECT arraySort(groupArray(cluster)) FROM samples") == ["c", "训练é"]
+    assert store.rows("SELECT row, reason FROM quarantine") == [{"row": 2, "reason": reason}]
+    assert "\\xff" in store.value("SELECT raw FROM quarantine")
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize("column", ["cluster", "state", "node"])
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_row_of_parquet_that_is_not_utf8_goes_to_quarantine_and_the_others_are_read(
+    store: Store, tmp_path: Path, column: str, as_text: bool, dictionary: bool
+) -> None:
+    """as_text: written by somebody who calls bytes a string; else as bytes."""
+    times = [datetime(2026, 10, 1, minute, tzinfo=UTC) for minute in range(3)]
+    columns: dict[str, Any] = {"ts": pa.array(times, pa.timestamp("ms", "UTC")), "interval_seconds": [10.0] * 3}
+    columns |= {"utilization": [0.5] * 3, "device_id": ["d"] * 3, "node": ["n"] * 3, "cluster": ["c"] * 3}
+    columns["state"] = ["ok"] * 3
+    values = pa.array([b"ok", b"o\xff", b"ok"], pa.binary())
+    columns[column] = pa.Array.from_buffers(pa.string(), 3, values.buffers()) if as_text else values
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table(columns), path, use_dictionary=dictionary)
+    report = ingest_file(store, RECORD_TYPES["samples"], path)
+    assert (report.read, report.written, report.quarantined) == (3, 2, {"bad_encoding": 1})
+    assert store.value(f"SELECT groupUniqArray({column}) FROM samples") == ["ok"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_a_file_of_nothing_but_bad_rows_is_given_up(store: Store, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    text = HEADER + b"x\n" * 300_000
+    path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
+    with pytest.raises(IngestError, match="more than 100,000 rows on end do not split"):
+        ingest_file(store, RECORD_TYPES["samples"], path)
+    assert store.value("SELECT count() FROM quarantine") == 0
+
+
+def test_a_line_of_json_as_long_as_a_file_costs_the_memory_of_a_row(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl.gz"
+    good = b'{"ts": "2026-10-01T00:00:00Z", "interval_seconds": 10, "device_id": "d", '
+    good += b'"state": "idle", "utilization": 0}\n'
+    path.write_bytes(gzip.compress(good + b"[" * 30_000_000 + b"\n" + good.replace(b"00:00Z", b"00:10Z")))
+    report = ingest_file(store, RECORD_TYPES["samples"], path)
+    assert (report.written, report.quarantined) == (2, {"row_too_large": 1})
+    assert store.value("SELECT max(length(raw)) FROM quarantine") <= 1000

@@ -1,0 +1,95 @@
+"""What processes leave on a disk: ours for nobody else, what was asked for as its user wants it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPO
+from warehouse.private_files import private_folder, users_file, users_folder
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """Our own alone: a socket, a link has no mode that counts."""
+    found = [folder, *folder.rglob("*")]
+    return [f"{one} {mode(one):o}" for one in found if not one.is_symlink() and mode(one) & 0o077]
+
+
+def run(*arguments: str | Path, umask: int = 0o022) -> None:
+    command = [sys.executable, "-m", "gpuledger", *map(str, arguments)]
+    done = subprocess.run(command, cwd=REPO, umask=umask, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As a command made it, for whom files are open to others unless somebody says otherwise."""
+    folder = tmp_path_factory.mktemp("home") / "new" / "store"
+    rows = folder.parent.parent / "devices.csv"
+    rows.write_text("ts,cluster,node,device_id,model,units,state\n2026-10-01T00:00:00Z,c,n,d,H100,1,available\n")
+    run("ingest", "devices", rows, "--store", f"chdb://{folder}")
+    return folder
+
+
+def test_nothing_of_a_store_is_open_to_others(store: Path) -> None:
+    assert len(list(store.rglob("*"))) > 50
+    assert open_to_others(store) == []
+
+
+def test_a_store_of_an_earlier_release_is_closed_when_it_is_opened(store: Path) -> None:
+    store.chmod(0o755)
+    run("sql", "SELECT 1", "--store", f"chdb://{store}")
+    assert mode(store) == 0o700
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_a_file_that_was_asked_for_has_the_permissions_its_user_gives(store: Path, tmp_path: Path, umask: int) -> None:
+    out = tmp_path / f"answer-{umask}.csv"
+    run("sql", "SELECT 1", "--store", f"chdb://{store}", "--out", out, umask=umask)
+    assert mode(out) == 0o666 & ~umask
+
+
+def test_a_file_that_is_written_over_keeps_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    path.write_text("before")
+    path.chmod(0o600)
+    with open(path, "w", opener=users_file) as file:
+        file.write("after")
+    assert (mode(path), path.read_text()) == (0o600, "after")
+
+
+def test_spool_log_and_state_are_not_open_to_others(tmp_path: Path) -> None:
+    code = f"""
+from warehouse.private_files import keep_private
+keep_private()
+from pathlib import Path
+from collectors.kubernetes.state import State
+from ingest.spool import Spool
+from scheduler.records.log import Log
+here = Path({str(tmp_path)!r}) / "ours"
+Spool(here / "spool").close()
+Log(here / "data" / "log").close()
+State(here / "watch" / "state", "c1").close()
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=REPO, umask=0o000, check=True, timeout=60)
+    assert len(list((tmp_path / "ours").rglob("*"))) >= 6
+    assert open_to_others(tmp_path / "ours") == []
+
+
+def test_folders_that_were_asked_for_follow_the_users_umask_and_ours_do_not(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        users_folder(tmp_path / "a" / "b")
+        private_folder(tmp_path / "c" / "d")
+    finally:
+        os.umask(before)
+    assert (mode(tmp_path / "a"), mode(tmp_path / "a" / "b"), mode(tmp_path / "c" / "d")) == (0o750, 0o750, 0o700)

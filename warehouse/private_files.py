@@ -1,0 +1,62 @@
+"""What we keep is nobody else's to read: stores, spools, logs and state. What somebody asked for (`--out`) is theirs,
+with the permissions that their own umask gives.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+_users_umask: int | None = None
+"""As the process was started with; None: it is in force."""
+
+
+def keep_private() -> None:
+    """From now on this process makes files that its user alone can read. To be called before anything is opened."""
+    global _users_umask
+    before = os.umask(0o077)
+    if _users_umask is None:
+        _users_umask = before
+
+
+def users_umask() -> int:
+    """For what a user asked for, and for processes that are theirs."""
+    if _users_umask is not None:
+        return _users_umask
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def private_folder(path: Path) -> None:
+    """Makes a folder that its user alone can enter, or closes one that is there.   Errors: OSError."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mode = path.stat().st_mode & 0o777
+    if not mode & 0o077:
+        return
+    try:
+        path.chmod(0o700)
+    except PermissionError:
+        # A volume's own folder, which a group may share; what we make in it is private all the same.
+        if mode & 0o007:
+            log.warning("%s is open to every user of this machine. Close it: chmod 700 %s", path, path)
+
+
+def users_folder(path: Path) -> None:
+    """Makes a folder, and those above it, with the permissions that the user's umask gives.   Errors: OSError."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        one.chmod(0o777 & ~users_umask())
+
+
+def users_file(path: str | os.PathLike[str], flags: int) -> int:
+    """For `open(..., opener=users_file)`: a new file gets the permissions that the user's umask gives; one that is
+    there keeps its own."""
+    is_new = not os.path.exists(path)  # noqa: PTH110 (an opener is given what open was given)
+    descriptor = os.open(path, flags, 0o600)
+    if is_new:
+        os.fchmod(descriptor, 0o666 & ~users_umask())
+    return descriptor
