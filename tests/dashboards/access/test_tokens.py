@@ -153,11 +153,11 @@ def test_each_of_these_alone_is_too_much_for_a_token(changed: dict[str, Any], sa
 @pytest.fixture
 def access(monkeypatch: pytest.MonkeyPatch) -> Iterator[AccessStore]:
     monkeypatch.setattr(AccessStore, "record", lambda *_: None)
-    with connect("sqlite://", None, cast("Store", None)) as opened, opened.writing() as connection:
-        for name, roles in (("vera", {Role.tenant}), ("ann", {Role.analyst}), ("root", {Role.admin})):
-            tenants = frozenset({"vision"}) if name == "vera" else frozenset[str]()
-            write_new(connection, made("test", NOW, name, frozenset(roles), tenants, Kind.local))
-    with opened:
+    with connect("sqlite://", None, cast("Store", None)) as opened:
+        with opened.writing() as connection:
+            for name, roles in (("vera", {Role.tenant}), ("ann", {Role.analyst}), ("root", {Role.admin})):
+                tenants = frozenset({"vision"}) if name == "vera" else frozenset[str]()
+                write_new(connection, made("test", NOW, name, frozenset(roles), tenants, Kind.local))
         yield opened
 
 
