@@ -144,6 +144,12 @@ def test_users_are_added_changed_and_listed(store: str, tmp_path: Path) -> None:
     assert (found["vera"]["tenants"], found["vera"]["changed_by"]) == (["vision"], "root")
     assert "finance operator" in run("users", "list", "--store", store).stdout
     assert PASSWORD not in run("users", "list", "--store", store, "--format", "json").stdout
+    assert run("users", "add", "ada", "--service", "--role", "analyst", *where).exit_code == 0
+    assert "ada of local, ada of service" in refused("users", "set", "ada", "--disable", *where)
+    assert run("users", "set", "ada", "--issuer", "service", "--disable", *where).exit_code == 0
+    listed = json.loads(run("users", "list", "--store", store, "--format", "json").stdout)
+    found = {(one["kind"], one["name"]): one["disabled"] for one in listed}
+    assert (found["local", "ada"], found["service", "ada"]) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +175,14 @@ def test_tokens_are_made_listed_and_revoked(store: str) -> None:
     assert run("tokens", "revoke", public, "--reason", "over", *where).exit_code == 0
     listed = {one["id"]: one for one in json.loads(run("tokens", "list", *where[:2], "--format", "json").stdout)}
     assert (listed[public]["revoked"], listed[public]["tenants"]) == (True, ["vision"])
+    more = ("tokens", "create", "x", "--owner", "vera", "--role", "analyst", *where)
+    assert "more than its owner, who may tenant vision" in refused(*more)
+    assert "is not known" in refused(*more[:5], "--issuer", "https://login.example.org", *where)
+    run("tokens", "create", "nightly", *where)
+    assert run("tokens", "create", "nightly", *where).stderr.startswith("token ")
+    (two,) = {one["owner"] for one in json.loads(run("tokens", "list", *where[:2], "--format", "json").stdout)
+              if one["issuer"] == "service" and one["name"] == "nightly"}  # fmt: skip
+    assert two == "nightly"
     assert made.stdout.strip() not in run("tokens", "list", *where[:2], "--format", "csv").stdout
     assert "none of yours" in refused("tokens", "revoke", "nothing", *where)
     assert "no tenant" in refused("tokens", "create", "x", "--role", "tenant", *where)
@@ -214,6 +228,11 @@ def test_a_server_tells_who_may_not_why(token: Path, url: str) -> None:
     assert "sign in, or send" in refused("sql", "SELECT 1", "--url", url)
     assert "cannot be read" in refused("sql", "SELECT 1", "--url", url, "--token-file", "/nowhere")
     assert "cannot be reached" in refused("sql", "SELECT 1", "--url", "http://127.0.0.1:9")
+
+
+def test_the_server_believes_no_proxy_that_it_was_not_told_of(url: str) -> None:
+    answer = httpx.get(f"{url}sign-in", headers={"X-Forwarded-Proto": "https", "X-Forwarded-For": "6.6.6.6"})
+    assert "strict-transport-security" not in answer.headers
 
 
 def test_the_server_shows_its_metrics_to_a_token(token: Path, url: str) -> None:

@@ -1,0 +1,191 @@
+"""What a token may, for every token and every owner that there can be; and each thing alone that ends one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dashboards.access.doorkeeper import Doorkeeper
+from dashboards.access.people import Kind, Person, made, write_new
+from dashboards.access.principal import LOCAL, ForbiddenError, Principal
+from dashboards.access.roles import MAY, SCOPE_OF, AccessError, Action, Role, Scope
+from dashboards.access.settings import AccessSettings, Oidc
+from dashboards.access.store import AccessStore, connect
+from dashboards.access.tokens import LONGEST, Token, _check, create_token, token_of
+from warehouse.store import Store
+
+NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
+TENANTS = ("vision", "speech")
+ALL = frozenset(Scope)
+SETS = [frozenset(roles) for size in range(1, 4) for roles in itertools.combinations(Role, size)]
+SEEN = [frozenset(tenants) for size in range(3) for tenants in itertools.combinations(TENANTS, size)]
+OWNERS = [(roles, tenants) for roles in SETS for tenants in SEEN if Role.tenant in roles or not tenants]
+ISSUER = "https://login.example.org"
+OIDC = Oidc(issuer=ISSUER, client_id="x", roles={})
+
+
+def person(
+    roles: frozenset[Role] = frozenset({Role.admin}), tenants: frozenset[str] = frozenset(), **more: Any
+) -> Person:
+    return replace(Person(LOCAL, "ada", "ada", Kind.local, roles, tenants, False, NOW, NOW, "test", None), **more)
+
+
+def token(roles: frozenset[Role], tenants: frozenset[str], owner: Person, scopes: frozenset[Scope] = ALL) -> Token:
+    return Token("t", "t", owner, roles, tenants, scopes, NOW, "test", NOW + timedelta(days=1), False)
+
+
+def may(roles: frozenset[Role], tenants: frozenset[str], action: Action, tenant: str) -> bool:
+    return any(action in MAY[role] for role in roles) and (roles != {Role.tenant} or tenant in tenants)
+
+
+@pytest.mark.parametrize(("roles", "tenants"), OWNERS)
+def test_a_token_may_what_both_it_and_its_owner_may(roles: frozenset[Role], tenants: frozenset[str]) -> None:
+    for owner_roles, owner_tenants in OWNERS:
+        found = token(roles, tenants, person(owner_roles, owner_tenants)).principal()
+        for action, tenant in itertools.product(Action, TENANTS):
+            can = found is not None and found.may(action) and found.sees(tenant)
+            both = may(roles, tenants, action, tenant) and may(owner_roles, owner_tenants, action, tenant)
+            assert can == both, (owner_roles, owner_tenants, action, tenant, found)
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_a_token_may_nothing_outside_of_its_scopes(scope: Scope) -> None:
+    found = token(frozenset({Role.admin}), frozenset(), person(), frozenset({scope})).principal()
+    assert found is not None
+    assert {action for action in Action if found.may(action)} == {one for one in Action if SCOPE_OF[one] is scope}
+
+
+def test_each_of_these_alone_ends_a_token() -> None:
+    alive = token(frozenset({Role.admin}), frozenset(), person())
+    assert alive.usable(NOW)
+    assert not replace(alive, revoked=True).usable(NOW)
+    assert not alive.usable(NOW + timedelta(days=1))
+    assert not replace(alive, owner=person(disabled=True)).usable(NOW)
+
+
+def test_a_token_reaches_those_of_its_owner_that_may_no_more_than_itself() -> None:
+    """And a person all of their own, an admin everybody's, nobody those of somebody who is called the same."""
+    finance, analyst = frozenset({Role.finance}), frozenset({Role.analyst})
+    viewer, vision, both = frozenset({Role.tenant}), frozenset({"vision"}), frozenset(TENANTS)
+    one = token(finance, frozenset(), person(finance))
+    asks = Principal("ada", finance, how="token")
+    assert one.is_of(asks)
+    assert not one.is_of(replace(asks, roles=analyst))
+    assert one.is_of(replace(asks, roles=analyst, how="session"))
+    assert not one.is_of(replace(asks, subject="another"))
+    assert not one.is_of(replace(asks, issuer=ISSUER))
+    assert one.is_of(Principal("root", frozenset({Role.admin})))
+    of_two = token(viewer, both, person(viewer, both))
+    assert of_two.is_of(Principal("ada", viewer, both, how="token"))
+    assert not of_two.is_of(Principal("ada", viewer, vision, how="token"))
+    assert of_two.is_of(Principal("ada", analyst, how="token"))
+
+
+@pytest.mark.parametrize(
+    ("whose", "admitted"),
+    [
+        ({"kind": Kind.local}, {"both", "local", "neither"}),
+        ({"kind": Kind.service}, {"both", "local", "oidc", "neither"}),
+        ({"kind": Kind.sso, "issuer": ISSUER}, {"both", "oidc"}),
+        ({"kind": Kind.sso, "issuer": "https://was.example.org"}, set()),
+    ],
+)
+def test_people_of_a_kind_are_let_in_where_the_server_has_that_way_in(
+    whose: dict[str, Any], admitted: set[str]
+) -> None:
+    ways = {
+        "both": AccessSettings(sign_in=True, oidc=OIDC),
+        "local": AccessSettings(sign_in=True),
+        "oidc": AccessSettings(sign_in=True, local_users=False, oidc=OIDC),
+        "neither": AccessSettings(),
+    }
+    for way, settings in ways.items():
+        keeper: Any = SimpleNamespace(settings=settings)
+        assert Doorkeeper._admits(keeper, person(**whose)) == (way in admitted), way
+
+
+@pytest.mark.parametrize(("seen_at", "counts"), [(None, False), (NOW, True), (NOW - timedelta(days=90), True),
+                                                 (NOW - timedelta(days=90, seconds=1), False)])  # fmt: skip
+def test_a_sign_in_counts_for_as_long_as_the_settings_say(seen_at: datetime | None, counts: bool) -> None:
+    keeper: Any = SimpleNamespace(settings=AccessSettings())
+    assert Doorkeeper._was_seen(keeper, person(seen_at=seen_at), NOW) == counts
+
+
+VIEWER = Principal(
+    "vera", frozenset({Role.tenant}), frozenset({"vision"}), frozenset({Scope.read, Scope.write}), "token"
+)
+FITS: dict[str, Any] = {
+    "roles": frozenset({Role.tenant}), "tenants": frozenset({"vision"}), "scopes": frozenset({Scope.read}), "name": "t",
+    "lasts": LONGEST,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"roles": frozenset({Role.analyst})}, "more than who makes it"),
+        ({"roles": frozenset({Role.tenant, Role.admin})}, "more than who makes it"),
+        ({"tenants": frozenset({"speech"})}, "more than who makes it"),
+        ({"tenants": frozenset({"vision", "speech"})}, "more than who makes it"),
+        ({"scopes": frozenset({Scope.sql})}, "its maker has no scope sql"),
+        ({"scopes": ALL}, "its maker has no scope sql"),
+        ({"tenants": frozenset()}, "no tenant"),
+        ({"roles": frozenset()}, "may do nothing"),
+        ({"scopes": frozenset()}, "may do nothing"),
+        ({"name": " "}, "has no name"),
+        ({"name": "x" * 201}, "has no name"),
+        ({"lasts": timedelta(0)}, "would last"),
+        ({"lasts": LONGEST + timedelta(seconds=1)}, "would last"),
+    ],
+)
+def test_each_of_these_alone_is_too_much_for_a_token(changed: dict[str, Any], says: str) -> None:
+    _check(VIEWER, **FITS)
+    with pytest.raises(AccessError, match=says):
+        _check(VIEWER, **{**FITS, **changed})
+
+
+@pytest.fixture
+def access(monkeypatch: pytest.MonkeyPatch) -> Iterator[AccessStore]:
+    monkeypatch.setattr(AccessStore, "record", lambda *_: None)
+    with connect("sqlite://", None, cast("Store", None)) as opened:
+        with opened.writing() as connection:
+            for name, roles in (("vera", {Role.tenant}), ("ann", {Role.analyst}), ("root", {Role.admin})):
+                tenants = frozenset({"vision"}) if name == "vera" else frozenset[str]()
+                write_new(connection, made("test", NOW, name, frozenset(roles), tenants, Kind.local))
+        yield opened
+
+
+DAY = timedelta(days=1)
+SESSION, ADMIN = replace(VIEWER, scopes=ALL, how="session"), Principal("root", frozenset({Role.admin}))
+
+
+@pytest.mark.parametrize("owner", ["ann", "nobody yet"])
+def test_nobody_but_an_admin_makes_a_token_for_somebody_else(access: AccessStore, owner: str) -> None:
+    with pytest.raises(ForbiddenError, match="takes a role of admin"):
+        create_token(access, SESSION, NOW, "t", DAY, owner)
+    with pytest.raises(ForbiddenError, match="no scope write"):
+        create_token(access, replace(ADMIN, scopes=frozenset({Scope.read})), NOW, "t", DAY, owner, ["analyst"])
+    assert create_token(access, ADMIN, NOW, "t", DAY, owner, ["analyst"])[0].owner.name == owner
+    assert create_token(access, SESSION, NOW, "t", DAY)[0].owner.id == (LOCAL, "vera")
+
+
+def test_a_token_may_no_more_than_its_owner_when_it_is_made(access: AccessStore) -> None:
+    for roles, tenants in ((["finance"], []), (["tenant"], ["speech"])):
+        with pytest.raises(AccessError, match="more than its owner"):
+            create_token(access, ADMIN, NOW, "t", DAY, "vera", roles, tenants)
+    with pytest.raises(AccessError, match="more than its owner"):
+        create_token(access, ADMIN, NOW, "t", DAY, "ann", ["operator"])
+    assert create_token(access, ADMIN, NOW, "t", DAY, "ann", ["tenant"], ["speech"])[0].tenants == {"speech"}
+
+
+def test_the_text_of_a_token_counts_and_not_its_public_beginning(access: AccessStore) -> None:
+    made_, text = create_token(access, ADMIN, NOW, "t", DAY)
+    assert token_of(access, text, NOW) == made_
+    for wrong in (text[:-1], text + "x", f"gpl_{made_.id}_", f"gpl_{made_.id}", "gpl__", f"gpl_x_{text[17:]}"):
+        assert token_of(access, wrong, NOW) is None, wrong
