@@ -45,7 +45,7 @@ SYSTEM = frozenset(
 )  # fmt: skip
 SECRET = frozenset({"access_users", "access_tokens", "saved_queries"})
 """Tables that nobody reads by SQL, whoever they are."""
-AUDIT = frozenset({"audit", "held_rows", "sender_days"})
+AUDIT = frozenset({"audit"})
 
 
 @dataclass(frozen=True)
