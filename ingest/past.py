@@ -293,8 +293,8 @@ class Past:
                 if row["partition_id"] and one["partition_id"] == row["partition_id"]:
                     return False
                 others[one["allocation_id"], one["partition_id"]] = one["units"]
-        state = self._store.rows(read_sql(__file__, "whereabouts"), {"devices": [row["device_id"]]})
-        room = int(state[0]["units"]) if state else 0
+        about = {"cluster": row["cluster"], "device": row["device_id"]}
+        room = self._store.value(read_sql(__file__, "least_units"), about) or 0
         wanted = [row["units"], *others.values()]
         return all(wanted) and sum(units or 0 for units in wanted) <= room
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from billing import audit
-from ingest.held import ACCEPTED, REFUSED, Decision, HeldPush, decide, held_push
+from ingest.held import ACCEPTED, HELD, REFUSED, Decision, HeldPush, decide, held_push
 from warehouse.store import Store
 
 ACTIONS = {ACCEPTED: "held.accept", REFUSED: "held.refuse"}
@@ -25,7 +25,7 @@ def refuse(store: Store, id: str, now: datetime, actor: str, why: str = "") -> H
 
 def _decided(store: Store, push: HeldPush, decision: Decision, now: datetime, actor: str, why: str) -> HeldPush:
     done = decide(store, push, decision, now, actor, why)
-    if done.decided_at == now:
+    if push.state == HELD:
         inputs = {name: getattr(push, name) for name in ("sender", "record_type", "reason", "subject", "rows")}
         audit.record(store, now, actor, ACTIONS[decision], push.id, why, inputs)
     return done

@@ -44,7 +44,7 @@ TYPES = frozenset(
 """In lower case. Not `Identifier`, the type of a parameter that names anything."""
 SECRET = frozenset({"access_users", "access_tokens", "saved_queries"})
 """Tables that nobody reads by SQL, whoever they are."""
-AUDIT = frozenset({"audit", "held_rows", "sender_days"})
+AUDIT = frozenset({"audit"})
 
 
 @dataclass(frozen=True)

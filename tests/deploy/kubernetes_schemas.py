@@ -19,7 +19,8 @@ KINDS = {
     "ConfigMap": "io.k8s.api.core.v1", "DaemonSet": "io.k8s.api.apps.v1", "Deployment": "io.k8s.api.apps.v1",
     "Namespace": "io.k8s.api.core.v1", "NetworkPolicy": "io.k8s.api.networking.v1",
     "PersistentVolumeClaim": "io.k8s.api.core.v1", "Pod": "io.k8s.api.core.v1",
-    "PriorityClass": "io.k8s.api.scheduling.v1", "Service": "io.k8s.api.core.v1",
+    "PriorityClass": "io.k8s.api.scheduling.v1", "Role": "io.k8s.api.rbac.v1",
+    "RoleBinding": "io.k8s.api.rbac.v1", "Service": "io.k8s.api.core.v1",
     "ServiceAccount": "io.k8s.api.core.v1", "StatefulSet": "io.k8s.api.apps.v1",
 }  # fmt: skip
 

@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -156,7 +157,7 @@ def test_a_kustomization_names_files_that_exist_and_all_of_them() -> None:
 
 
 def test_what_the_objects_name_is_there() -> None:
-    secrets = {"gpuledger-settings", "gpuledger-tls", "gpuledger-token"}
+    secrets = {"gpuledger-settings", "gpuledger-tls"}
     deploy_md = (REPO / "docs" / "deploy.md").read_text(encoding="utf-8")
     for name, pod in PODS.items():
         volumes = {one["name"] for one in pod["volumes"]} | ({"store"} if name == "gpuledger-server" else set())
@@ -277,11 +278,21 @@ def test_the_secrets_that_are_made_are_read_and_stay(tmp_path: Path) -> None:
     assert {one["file"] for one in COMPOSE["secrets"].values()} <= {str(path.relative_to(tmp_path)) for path in made}
     secrets = tmp_path / "secrets"
     assert load_access(secrets / "sign-in.yaml").sign_in
-    sender = Senders(secrets / "senders.yaml").of((secrets / "agent-token").read_text())
-    assert sender is not None
-    assert sender.name == "agents"
-    assert (stat_mode(secrets), stat_mode(secrets / "agent-token")) == (0o700, 0o600)
-    for name in ("agent-token", "store-password", "grafana-password"):
+    subprocess.run([tmp_path / "secrets.sh", "gpu-1", "gpu-2"], check=True)
+    senders = Senders(secrets / "senders.yaml")
+    for node in ("gpu-1", "gpu-2", socket.gethostname()):
+        agent = senders.of((secrets / f"agent-token-{node}").read_text())
+        assert agent is not None
+        assert (agent.name, agent.place.nodes, agent.place.clusters) == (f"agent-{node}", (node,), ("c1",))
+        assert not agent.place.may_send("events")
+        assert stat_mode(secrets / f"agent-token-{node}") == 0o600
+    watch = senders.of((secrets / "watch-token").read_text())
+    assert watch is not None
+    assert set(watch.place.records) == {"events", "devices", "findings"}
+    assert (stat_mode(secrets), stat_mode(secrets / "watch-token")) == (0o700, 0o600)
+    wrong = subprocess.run([tmp_path / "secrets.sh", "x: y"], capture_output=True, check=False)
+    assert wrong.returncode == 2
+    for name in ("watch-token", "store-password", "grafana-password"):
         assert re.fullmatch("[0-9a-f]{64}", (secrets / name).read_text())
 
 

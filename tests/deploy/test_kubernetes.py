@@ -26,6 +26,7 @@ import yaml
 
 from tests.collectors.attribution.kubelet_server import PodResourcesServer
 from tests.collectors.kubernetes.make import admitted, bound, node, pod
+from tests.collectors.kubernetes.reviewing import Scripted, reviewing, user
 from tests.collectors.kubernetes.server import NODES, PODS, serving
 from tests.conftest import REPO
 from tests.deploy.kubernetes_schemas import schema_of
@@ -36,7 +37,6 @@ COMPONENTS = sorted(path.name for path in (FOLDER / "components").iterdir())
 USES = [(), *((name,) for name in COMPONENTS), tuple(name for name in COMPONENTS if name != "maintenance")]
 """An overlay's components."""
 SETTINGS = "configMapGenerator: [{name: gpuledger-server, literals: [GPULEDGER_REPORTS=/etc/gpuledger/reports.yaml]}]"
-TOKEN = "a token of the tests"
 
 Object = dict[str, Any]
 Rendered = dict[tuple[str, str], Object]
@@ -125,7 +125,10 @@ def test_roles_read_and_never_reach_into_a_node_but_with_old_kubelets() -> None:
     for components, reaches in (((), False), (("old-kubelet",), True)):
         roles = {name: one["rules"] for (kind, name), one in render(components).items() if kind == "ClusterRole"}
         rules = [rule for found in roles.values() for rule in found]
-        assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+        (reviews,) = [rule for rule in rules if "create" in rule["verbs"]]
+        assert reviews == {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
+        assert reviews in roles["gpuledger-server"]
+        assert {verb for rule in rules for verb in rule["verbs"]} - {"create"} == {"get", "list", "watch"}
         named = {resource for rule in rules for resource in rule["resources"]}
         assert "secrets" not in named
         assert "*" not in named
@@ -160,6 +163,26 @@ def test_what_an_overlay_sets_reaches_the_server() -> None:
     assert runtime == "nvidia"
 
 
+def test_agent_and_watch_have_tokens_of_their_own_and_no_secret_between_them() -> None:
+    rendered = render(())
+    (senders,) = (one["data"]["senders.yaml"] for (_, name), one in rendered.items() if "gpuledger-senders" in name)
+    told = yaml.safe_load(senders)["kubernetes"]
+    accounts = {one["account"]: one for one in told["accounts"]}
+    assert accounts["gpuledger/gpuledger-agent"]["nodes"] == "own"
+    assert "events" not in accounts["gpuledger/gpuledger-agent"]["records"]
+    assert set(accounts["gpuledger/gpuledger-watch"]["records"]) == {"events", "devices", "findings"}
+    for name in ("gpuledger-agent", "gpuledger-watch"):
+        found = pods(rendered)[name]
+        assert f"gpuledger/{found['serviceAccountName']}" in accounts
+        (sources,) = (one["projected"]["sources"] for one in found["volumes"] if one["name"] == "token")
+        (token,) = (one["serviceAccountToken"] for one in sources if "serviceAccountToken" in one)
+        assert (token["audience"], token["expirationSeconds"] <= 3600) == (told["audience"], True)
+        assert not [one for one in found["volumes"] if "secret" in one]
+    (container,) = pods(rendered)["gpuledger-server"]["containers"]
+    (path,) = (one.removeprefix("--tokens=") for one in container["args"] if one.startswith("--tokens="))
+    assert Path(path).parent.as_posix() in {one["mountPath"] for one in container["volumeMounts"]}
+
+
 class Node:
     """Runs containers' command lines here: mounts are folders below `folder`, ports are free ones."""
 
@@ -169,6 +192,7 @@ class Node:
         self.fields = {"spec.nodeName": "n1", "status.hostIP": "127.0.0.1"}
         self.replaced: dict[str, str] = {"gpuledger.gpuledger.svc": "127.0.0.1"}
         self.processes: list[subprocess.Popen[str]] = []
+        self.until_the_end = contextlib.ExitStack()
 
     def mounted(self, name: str, path: str) -> Path:
         return self.folder / name / path.strip("/").replace("/", "-")
@@ -214,6 +238,10 @@ class Node:
     def said(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
 
+    def reviewing(self) -> Scripted:
+        """An API server for the server, until the end."""
+        return self.until_the_end.enter_context(reviewing())
+
     def end(self) -> None:
         for process in self.processes:
             process.terminate()
@@ -226,8 +254,16 @@ def here() -> Iterator[Node]:
     """In a short folder: a unix socket's path has at most 107 characters."""
     with tempfile.TemporaryDirectory(prefix="node-") as folder, contextlib.ExitStack() as stack:
         found = Node(Path(folder))
+        stack.enter_context(found.until_the_end)
         stack.callback(found.end)
         yield found
+
+
+def kubeconfig(path: Path, url: str) -> Path:
+    one = {"contexts": [{"name": "it", "context": {"cluster": "c", "user": "u"}}], "current-context": "it"}
+    about = {"clusters": [{"name": "c", "cluster": {"server": url}}], "users": [{"name": "u", "user": {"token": "t"}}]}
+    path.write_text(yaml.safe_dump({**one, **about}))
+    return path
 
 
 def until(true: Callable[[], bool], here: Node, name: str, seconds: float = 60) -> None:
@@ -252,20 +288,28 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
     here.ports = {8443: free_port(), 9108: free_port(), 10250: free_port()}
 
     settings, tls = here.mounted("server", "/etc/gpuledger"), here.mounted("server", "/etc/gpuledger-tls")
-    for folder in (settings, tls):
+    tokens = here.mounted("server", "/etc/gpuledger-senders")
+    for folder in (settings, tls, tokens):
         folder.mkdir(parents=True)
-    (settings / "senders.yaml").write_text(f"senders: [{{name: agents, token: {TOKEN}}}]\n")
+    (senders,) = (one["data"]["senders.yaml"] for (_, name), one in rendered.items() if "gpuledger-senders" in name)
+    (tokens / "senders.yaml").write_text(senders)
     (settings / "sign-in.yaml").write_text("session_hours: 8\n")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command += ["-days", "2", "-subj", "/CN=gpuledger", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*command, "-keyout", tls / "tls.key", "-out", tls / "tls.crt"], check=True, capture_output=True)
-    here.start("server", server)
+    reviews = here.reviewing()
+    account = "gpuledger:gpuledger"
+    reviews.of_tokens = {
+        "the.agent.token": user(f"{account}-agent", **{"node-name": ["n1"]}),
+        "the.watch.token": user(f"{account}-watch"),
+    }
+    here.start("server", server, KUBECONFIG=str(kubeconfig(here.folder / "reviews", reviews.url)))
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         until(functools.partial(here.passes, server, server[probe]), here, "server")
 
     for name, path in (("agent", "/etc/gpuledger-token"), ("watch", "/etc/gpuledger")):
         here.mounted(name, path).mkdir(parents=True)
-        (here.mounted(name, path) / "token").write_text(TOKEN)
+        (here.mounted(name, path) / "token").write_text(f"the.{name}.token")
         shutil.copy(tls / "tls.crt", here.mounted(name, path) / "ca.crt")
     (text,) = (
         one["data"]["agent.yaml"] for (kind, name), one in rendered.items() if name.startswith("gpuledger-agent-")
@@ -286,10 +330,7 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
     with serving() as (api, url):
         api.apply(NODES, node())
         api.apply(PODS, admitted(bound(pod("u"), 5), 6))
-        config = here.folder / "kubeconfig"
-        one = {"contexts": [{"name": "it", "context": {"cluster": "c", "user": "u"}}], "current-context": "it"}
-        config.write_text(yaml.safe_dump({**one, "clusters": [{"name": "c", "cluster": {"server": url}}],
-                                          "users": [{"name": "u", "user": {"token": "t"}}]}))  # fmt: skip
+        config = kubeconfig(here.folder / "kubeconfig", url)
         alive = [here.here("watch", watch, part) for part in watch["livenessProbe"]["exec"]["command"]]
         assert subprocess.run(alive, capture_output=True, check=False).returncode != 0
         process = here.start("watch", watch, KUBECONFIG=str(config))
@@ -304,5 +345,7 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
     here.end()
     assert [one.returncode for one in here.processes] == [0, 0, 0], here.said("server") + here.said("agent")
     with open_store(f"chdb://{here.mounted('server', '/var/lib/gpuledger')}/store") as store:
+        pushed = store.rows("SELECT DISTINCT sender FROM ingest_batches WHERE record_type IN ('events', 'findings')")
+        assert {row["sender"] for row in pushed} == {"gpuledger/gpuledger-watch", "gpuledger/gpuledger-agent@n1"}
         told = store.rows("SELECT toString(event) AS event, workload_id FROM events ORDER BY ts")
     assert [row["event"] for row in told] == ["submitted", "started"]
