@@ -22,7 +22,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         self._depth += 1
         if self._depth > DEPTH:
-            raise yaml.YAMLError(f"nested more than {DEPTH} deep, line {self.peek_event().start_mark.line + 1}")
+            raise yaml.YAMLError(f"nested more than {DEPTH} deep")
         try:
             return super().compose_node(parent, index)
         finally:

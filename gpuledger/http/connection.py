@@ -20,7 +20,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gpuledger.http.limits import HttpLimits
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("uvicorn.error.requests")
+log.setLevel(logging.ERROR)
+"""Our own errors, and not each request of a stranger that is none: those could fill the log."""
 
 
 class Phase(Enum):
@@ -40,6 +42,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, limits: HttpLimits, left: Callable[[], None], **ours: Any) -> None:
         super().__init__(**ours)
         self.limits, self._left = limits, left
+        self.logger = log
         self.phase = Phase.head
         self.since = self.loop.time()
         self._head_bytes = self._raw_bytes = self._body_bytes = 0

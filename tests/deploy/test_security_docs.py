@@ -1,0 +1,47 @@
+"""What the documents on limits and threats say is there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+from gpuledger.http.limits import KIB, MIB, HttpLimits, limits_here
+from ingest import body, receive
+from ingest.text_files import ROW_BYTES
+from tests.conftest import REPO
+
+LIMITS = (REPO / "docs/limits.md").read_text()
+THREATS = (REPO / "docs/threat-model.md").read_text()
+
+
+def test_every_limit_of_the_server_is_in_the_table() -> None:
+    assert [one.name for one in fields(HttpLimits) if f"`{one.name}`" not in LIMITS] == []
+
+
+def test_the_table_has_the_numbers_that_hold() -> None:
+    ours = limits_here()
+    for said, number in (
+        ("10 s | 408", ours.head_seconds == 10),
+        ("5 s | ended", ours.idle_seconds == 5),
+        ("64 KiB, 100 headers", (ours.head_bytes, ours.headers) == (64 * KIB, 100)),
+        ("32 KiB | 414", ours.url_bytes == 32 * KIB),
+        ("5 MiB (16 MiB)", (ours.body_bytes, receive.BODY_BYTES) == (5 * MIB, 16 * MIB)),
+        ("128 MiB | 503", ours.bodies_bytes == 128 * MIB),
+        ("20 s, and a second more for each KiB", (ours.body_grace_seconds, ours.body_rate) == (20, KIB)),
+        ("64 MiB; SQL", ours.answer_bytes == 64 * MIB),
+        ("1 KiB/s, looked at over 30 s", (ours.answer_rate, ours.answer_seconds) == (KIB, 30)),
+        ("| 200,000, as many", body.BODY_ROWS == 200_000),
+        ("| 10,000 | 422: none", body.BODY_REJECTS == 10_000),
+        ("first 10 are in quarantine", body.EXAMPLES == 10),
+        ("64 KiB; nested", ROW_BYTES == 64 * KIB),
+    ):
+        assert said in LIMITS, said
+        assert number, said
+
+
+def test_the_tests_that_the_documents_name_are_there() -> None:
+    for document in (LIMITS, THREATS):
+        for line in document.splitlines():
+            if "(to be filled in)" not in line:
+                for path in re.findall(r"`(tests/[a-z_/]+\.py)`", line):
+                    assert (REPO / path).exists(), path
