@@ -55,7 +55,9 @@ class Engine:
             server = self._server
             statement = _statement(lambda *how: checked_by(server, principal, *how), question, allowed)
             params = statement.params
-            with asked_sync(server, principal, statement.text, statement.format, asked, params, question.mark) as pieces:
+            with asked_sync(
+                server, principal, statement.text, statement.format, asked, params, question.mark
+            ) as pieces:
                 yield statement.format, pieces
             return
         with _connection(self._store, settings_of(asked, self.limits, True), allowed) as connection:

@@ -281,8 +281,10 @@ def test_the_secrets_that_are_made_are_read_and_stay(tmp_path: Path) -> None:
     assert sender is not None
     assert sender.name == "agents"
     assert (stat_mode(secrets), stat_mode(secrets / "agent-token")) == (0o700, 0o600)
-    for name in ("agent-token", "store-password", "grafana-password"):
+    passwords = ("store-password", "reader-password", "auditor-password", "grafana-sql-password", "grafana-password")
+    for name in ("agent-token", *passwords):
         assert re.fullmatch("[0-9a-f]{64}", (secrets / name).read_text())
+    assert len({(secrets / name).read_text() for name in passwords}) == len(passwords)
 
 
 def stat_mode(path: Path) -> int:
