@@ -94,7 +94,14 @@ class ScopedStore(Store):
 
 
 def table_filters(store: Store, tenants: frozenset[str]) -> str:
-    """The setting's text: a filter for every table that holds rows. Names are hexadecimal: nothing can be quoted."""
+    """The setting's text: a filter for every table that holds rows. Names are hexadecimal: nothing can be quoted.
+
+    Errors: StoreError if a view has a definer, through which filters do not reach.
+    """
+    if defined := store.rows(read_sql(__file__, "definers")):
+        names = ", ".join(str(row["name"]) for row in defined)
+        step = "ALTER TABLE ... MODIFY SQL SECURITY INVOKER"
+        raise StoreError(store.url, f"views with a definer would show tenants other tenants' rows: {names}", step)
     rows = store.rows(read_sql(__file__, "tables"))
     names = ", ".join(f"unhex('{tenant.encode().hex()}')" for tenant in sorted(tenants)) or "NULL"
     filters = {}

@@ -1,5 +1,5 @@
-"""Runs people's statements on a ClickHouse server: as an account of their own, which reads what analysts may, and nothing
-else (warehouse/accounts). Never as the store's owner: without such an account nothing is asked.
+"""Runs people's statements on a ClickHouse server: as an account of their own, which reads what analysts may, no
+more (warehouse/accounts). Never as the store's owner: without such an account nothing is asked.
 
 What holds by itself, should the check before have let something through: the account's grants, its profile's bounds and
 its quota, of which each person has a part. Whoever leaves early ends the statement: the server ends it when the
@@ -20,7 +20,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import httpx
 
@@ -36,6 +36,8 @@ Thing = TypeVar("Thing")
 AUTHENTICATION_FAILED, TIMED_OUT, ENDED = 516, 159, 1002
 SLACK_SECONDS = 10
 """After its deadline, for the server to say so by itself."""
+SOCKET_SECONDS = 30
+"""Beyond the deadline, without a byte."""
 KILL_SECONDS = 5
 TAIL_BYTES = 16_384
 """Of an answer, held back until it is whole: a server writes what went wrong late behind the rows."""
@@ -77,6 +79,8 @@ class ServerEngine:
         self._limits, self._environment = limits, environment
         self._url, self._owner, self._database = store.http_url, store.user, store.database
         self._bounds: dict[str, Mapping[str, int]] = {}
+        # The system's authorities, or those of SSL_CERT_FILE; read once.
+        self._tls = ssl.create_default_context()
 
     @contextlib.asynccontextmanager
     async def ask(
@@ -140,8 +144,8 @@ class ServerEngine:
         return httpx.AsyncClient(
             auth=account.auth(),
             headers={"Accept-Encoding": "identity"},
-            verify=ssl.create_default_context() if self._url.startswith("https:") else True,
-            timeout=self._limits.seconds + 2 * SLACK_SECONDS,
+            verify=self._tls,
+            timeout=self._limits.seconds + SOCKET_SECONDS,
             trust_env=False,
         )
 
@@ -172,7 +176,9 @@ class ServerEngine:
                 "has({limits:Array(String)}, name))"
             )
             names = {"closed": closed, "limits": [one.name for one in LIMITS]}
-            params = {f"param_{name}": "[" + ", ".join(f"'{one}'" for one in some) + "]" for name, some in names.items()}
+            params = {
+                f"param_{name}": "[" + ", ".join(f"'{one}'" for one in some) + "]" for name, some in names.items()
+            }
             asked = {**params, "param_database": self._database, "default_format": "JSONCompactEachRow"}
             readonly, seen, bounds = json.loads(await _answer(client, self._url, sql, asked))
             if not int(readonly) or seen:

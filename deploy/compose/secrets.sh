@@ -9,7 +9,7 @@ mkdir -p secrets
 cluster=${CLUSTER:-c1}
 random() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
 hash() { tr -d '\n' < "$1" | sha256sum | cut -d' ' -f1; }
-for name in store-password grafana-password; do
+for name in store-password reader-password auditor-password grafana-sql-password grafana-password; do
     [ -e "secrets/$name" ] || random > "secrets/$name"
 done
 if [ ! -e secrets/senders.yaml ]; then
@@ -27,7 +27,20 @@ for node in "$@"; do
     printf '  - {name: agent-%s, token_sha256: %s, records: [samples, metrics, findings, devices], clusters: [%s], nodes: [%s]}\n' \
         "$node" "$(hash "secrets/agent-token-$node")" "$cluster" "$node" >> secrets/senders.yaml
 done
+# What ClickHouse keeps of its users' passwords: made anew each time, so that it follows them.
+{
+    echo '<clickhouse><users>'
+    while read -r user file; do
+        printf '  <%s><password_sha256_hex>%s</password_sha256_hex></%s>\n' "$user" "$(hash "secrets/$file")" "$user"
+    done << 'USERS'
+gpuledger_writer store-password
+gpuledger_reader reader-password
+gpuledger_auditor auditor-password
+gpuledger_grafana grafana-sql-password
+USERS
+    echo '</users></clickhouse>'
+} > secrets/clickhouse-passwords.xml
 [ -e secrets/sign-in.yaml ] || printf 'session_hours: 8\n' > secrets/sign-in.yaml
 [ -e secrets/metrics-token ] || : > secrets/metrics-token
 # The containers' users are not this one: files are readable, the folder is not.
-chmod 644 secrets/senders.yaml secrets/sign-in.yaml secrets/*-password secrets/metrics-token
+chmod 644 secrets/senders.yaml secrets/sign-in.yaml secrets/*-password secrets/metrics-token secrets/clickhouse-passwords.xml

@@ -48,7 +48,9 @@ def init(
         for _, name, text in migrations():
             console.print(f"-- {name}\n{text}", markup=False, soft_wrap=True)
         if accounts:
-            _print_accounts(database_of(store) if urlsplit(store).scheme.startswith("clickhouse") else DATABASE, users, cluster)
+            _print_accounts(
+                database_of(store) if urlsplit(store).scheme.startswith("clickhouse") else DATABASE, users, cluster
+            )
         return
     with open_store(store) as opened:
         applied = migrate(opened)
@@ -62,7 +64,11 @@ def init(
         for line in changes:
             console.print(line, markup=False, soft_wrap=True)
         given = f"; passwords set: {', '.join(known)}" if known else ""
-        say(f"{opened.url}: " + (f"{len(changes)} changes of accounts" if changes else "accounts are up to date") + given)
+        say(
+            f"{opened.url}: "
+            + (f"{len(changes)} changes of accounts" if changes else "accounts are up to date")
+            + given
+        )
 
 
 def _print_accounts(database: str, users: tuple[TenantUser, ...], cluster: str) -> None:

@@ -292,8 +292,10 @@ def test_the_secrets_that_are_made_are_read_and_stay(tmp_path: Path) -> None:
     assert (stat_mode(secrets), stat_mode(secrets / "watch-token")) == (0o700, 0o600)
     wrong = subprocess.run([tmp_path / "secrets.sh", "x: y"], capture_output=True, check=False)
     assert wrong.returncode == 2
-    for name in ("watch-token", "store-password", "grafana-password"):
+    passwords = ("store-password", "reader-password", "auditor-password", "grafana-sql-password", "grafana-password")
+    for name in ("watch-token", *passwords):
         assert re.fullmatch("[0-9a-f]{64}", (secrets / name).read_text())
+    assert len({(secrets / name).read_text() for name in passwords}) == len(passwords)
 
 
 def stat_mode(path: Path) -> int:

@@ -1,5 +1,5 @@
-"""`gpuledger init --accounts`, against the real engine over HTTP. It refuses accounts by itself, as a server does to who
-may not manage them; where they are taken, they are kept as the text that its parser makes of a statement."""
+"""`gpuledger init --accounts`, against the real engine over HTTP. It refuses accounts by itself, as a server does to
+who may not manage them; where they are taken, they are kept as the text that its parser makes of a statement."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def test_it_prints_what_can_be_pasted_and_touches_no_store() -> None:
     printed = split_statements(done.stdout.split("-- accounts\n")[1])
     assert len(printed) > 60
     assert any("ON books.v_charges" in one for one in printed)
-    assert [one for one in printed if "IDENTIFIED" in one and not re.search("BY 'SHA-256 of the password of", one)] == []
+    assert [
+        one for one in printed if "IDENTIFIED" in one and not re.search("BY 'SHA-256 of the password of", one)
+    ] == []
     without = run("--dry-run")
     assert "GRANT" not in without.stdout
     assert done.stdout.startswith(without.stdout)

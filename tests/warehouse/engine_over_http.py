@@ -88,7 +88,9 @@ class AccountsServer(_Server):
         if sql.startswith("SHOW ACCESS"):
             lines = ", ".join(f"unhex('{one.encode().hex()}')" for one in self.accounts.values())
             sql = f"SELECT arrayJoin([{lines}]::Array(String)) AS ACCESS FORMAT Native"
-        elif re.match(r"(CREATE|ALTER) (USER|ROLE|QUOTA|ROW POLICY|SETTINGS PROFILE)|GRANT|ALTER TABLE \S+ MODIFY DEF", sql):
+        elif re.match(
+            r"(CREATE|ALTER) (USER|ROLE|QUOTA|ROW POLICY|SETTINGS PROFILE)|GRANT|ALTER TABLE \S+ MODIFY DEF", sql
+        ):
             quoted = f"unhex('{sql.encode().hex()}')"
             parsed = super().run("", f"SELECT formatQuerySingleLine({quoted}) FORMAT RawBLOB", b"", {}).decode()
             self.statements.append(parsed)

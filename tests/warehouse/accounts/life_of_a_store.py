@@ -1,4 +1,4 @@
-"""A program: the life of a store from nothing to its verified books, with the rights of the engine's configuration file.
+"""A program: the life of a store from nothing to its verified books, with the rights of the engine's configuration.
 Arguments: the folder of the store, that file. What is staged for an insert lies in a table, as on a server."""
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from tests.conftest import REPO
 from tests.warehouse.accounts.as_account import Asked, account, answers, asked_as, config_for, copied
 from warehouse.accounts.declaration import (
     AGENT_RECORDS,
+    ALERTS,
     AUDIT,
     BENEATH,
     LIMITS,
@@ -33,7 +34,7 @@ ACCESS_DENIED, READONLY, CONSTRAINT, PROHIBITED, QUOTA_EXCEEDED = 497, 164, 452,
 READERS = {
     "gpuledger_reader": READABLE,
     "gpuledger_auditor": (*READABLE, *AUDIT),
-    "gpuledger_grafana": (*VIEWS, *BENEATH),
+    "gpuledger_grafana": (*VIEWS, *BENEATH, *ALERTS),
 }
 PARAMETERS = {"DateTime64": "2026-10-02 00:00:00", "UInt32": "1", "String": "x", "Float64": "1"}
 
@@ -47,9 +48,9 @@ def everything(books: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 
 
 @pytest.fixture(scope="module", params=READERS)
-def reading(books: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[
-    tuple[str, Asked]
-]:
+def reading(
+    books: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[tuple[str, Asked]]:
     folder = tmp_path_factory.mktemp(request.param)
     with asked_as(account(request.param), copied(books, folder), folder) as asked:
         yield request.param, asked
@@ -173,6 +174,7 @@ def test_what_lies_beneath_the_views_is_what_they_read(everything: dict[str, str
         return {name}.union(*(read(one) for one in named)) if everything[name].startswith("CREATE VIEW") else {name}
 
     assert set().union(*(read(view) for view in VIEWS)) == set(VIEWS) | set(BENEATH)
+    assert read("alerts") == set(ALERTS)
 
 
 def test_the_server_s_process_needs_what_its_account_has_and_no_more(tmp_path: Path) -> None:
@@ -246,7 +248,9 @@ def _of_lines(insert: str, lines: str) -> str:
     for name, value in (("record:String", "'samples'"), ("source:String", "'c1/n1'"), ("batch:UInt64", "7")):
         insert = insert.replace("{" + name + "}", value)
     head, form = insert.rsplit("FORMAT ", 1)
-    head = re.sub(r"input\(('.*')\)", lambda found: f"format({form.strip()}, {found[1]}, {text(lines)})", head, flags=re.S)
+    head = re.sub(
+        r"input\(('.*')\)", lambda found: f"format({form.strip()}, {found[1]}, {text(lines)})", head, flags=re.S
+    )
     return head + "SETTINGS date_time_input_format = 'best_effort', input_format_skip_unknown_fields = 1"
 
 

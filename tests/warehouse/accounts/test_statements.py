@@ -1,5 +1,5 @@
 """The rendered statements: the engine's own parser reads each of them as what it is meant to be. It executes none of
-CREATE USER and the like, as it has nowhere to keep them; what they grant is executed in test_grants and test_tenants."""
+CREATE USER and the like, as it has nowhere to keep them; what they grant is in test_grants and test_tenants."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from warehouse.errors import LedgerError
 
 ODD = "o'brien \\ ` \n {x:String} 中"
 KINDS = ("CREATE DATABASE", "CREATE OR REPLACE VIEW", "ALTER TABLE", "CREATE ROLE", "CREATE SETTINGS PROFILE",
-         "ALTER SETTINGS PROFILE", "CREATE QUOTA", "ALTER QUOTA", "CREATE ROW POLICY", "ALTER ROW POLICY", "CREATE USER",
-         "ALTER USER", "GRANT")  # fmt: skip
+         "ALTER SETTINGS PROFILE", "CREATE QUOTA", "ALTER QUOTA", "CREATE ROW POLICY", "ALTER ROW POLICY",
+         "CREATE USER", "ALTER USER", "GRANT")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,9 @@ def test_a_view_of_tenants_is_never_there_before_its_policies() -> None:
         name = f"gpuledger_tenants.{view}"
         (first,) = [at for at, one in enumerate(made) if one.startswith(f"CREATE OR REPLACE VIEW {name} ")]
         (closed,) = [at for at, one in enumerate(made) if f"ON {name} AS PERMISSIVE USING 0 TO gpuledger_tenant" in one]
-        (granted,) = [at for at, one in enumerate(made) if one == "GRANT gpuledger_tenant_role TO vera WITH REPLACE OPTION"]
+        (granted,) = [
+            at for at, one in enumerate(made) if one == "GRANT gpuledger_tenant_role TO vera WITH REPLACE OPTION"
+        ]
         (own,) = [at for at, one in enumerate(made) if f"gpuledger_tenant_vera ON {name} AS" in one]
         assert closed < first < granted < own
 

@@ -108,9 +108,9 @@ def test_settings_by_which_one_would_are_pinned(vera: Asked, books: Path, tmp_pa
         "SETTINGS short_circuit_function_evaluation = 'disable'"
     )
     loose = replace(account("gpuledger_tenant"), settings=account("gpuledger_reader").settings)
-    with asked_as(loose, copied(books, tmp_path), tmp_path, policies(VERA)) as asked:
-        with pytest.raises(RuntimeError, match="LEAK"):
-            asked.ask(sql, THEIRS)
+    store = copied(books, tmp_path)
+    with asked_as(loose, store, tmp_path, policies(VERA)) as asked, pytest.raises(RuntimeError, match="LEAK"):
+        asked.ask(sql, THEIRS)
     assert vera.code(sql, THEIRS) in (READONLY, 452)
     for setting in ("query_plan_merge_filters = 1", "max_threads = 1", "readonly = 0", "join_use_nulls = 1"):
         assert vera.code(f"SELECT 1 SETTINGS {setting}", THEIRS) in (READONLY, 452), setting

@@ -1,0 +1,32 @@
+"""A tenant's connection and views that run with somebody else's rights, through which its filters do not reach."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboards.access.principal import Principal
+from dashboards.access.roles import Role
+from dashboards.access.scope import Stores
+from tests.dashboards.site import fill
+from warehouse.errors import StoreError
+from warehouse.store import Store
+
+VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
+ANALYST = Principal("ann", frozenset({Role.analyst}))
+TENANTS = "SELECT DISTINCT tenant FROM v_charges ORDER BY tenant"
+
+
+def test_a_view_with_a_definer_is_found_before_it_shows_a_tenant_another_s_rows(store: Store) -> None:
+    fill(store)
+    with Stores(store).lend(VISION) as mine:
+        assert mine.rows(TENANTS) == [{"tenant": "vision"}]
+        store.command("ALTER TABLE v_charges MODIFY DEFINER = default SQL SECURITY DEFINER")
+        # As it is why: the engine does not carry the setting into such a view.
+        assert mine.rows(TENANTS) == [{"tenant": "speech"}, {"tenant": "vision"}]
+    with pytest.raises(StoreError, match="views with a definer .* v_charges"), Stores(store).lend(VISION):
+        pytest.fail("it was lent")
+    with Stores(store).lend(ANALYST) as whole:
+        assert len(whole.rows(TENANTS)) == 2
+    store.command("ALTER TABLE v_charges MODIFY SQL SECURITY INVOKER")
+    with Stores(store).lend(VISION) as mine:
+        assert mine.rows(TENANTS) == [{"tenant": "vision"}]
