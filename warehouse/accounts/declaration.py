@@ -136,7 +136,7 @@ TENANT_READS = (
     Setting("query_plan_merge_filters", 0),
 )
 """A row policy of a view is one condition among those of the statement: with another value of these two, a function
-of the statement's own sees a row before the policy has left it out, and can put it into an error: nothing is settable."""
+of the statement's own sees a row before the policy has left it out, and can put it into an error. None may be set."""
 BY_PERSON = Quota(queries=10_000, execution_seconds=36_000, read_rows=10**12, by_person=True)
 BY_USER = Quota(queries=10_000, execution_seconds=36_000, read_rows=10**12)
 
