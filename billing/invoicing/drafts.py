@@ -175,13 +175,13 @@ def _commitments(
     if quotas["tenant"]:
         params = {**what, "end": until, "scale_units": usage.scale.device_units}
         with store.staged(pa.table(quotas)) as by_sku, store.staged(_keys(sessions)) as apart_from:
-            sql = Template(read_sql(__file__, "covered")).substitute(quotas=by_sku, sessions=apart_from)
+            sql = _covered_sql(max(quotas["turn"]), by_sku, apart_from)
             for row in store.rows(sql, params):
                 covered.setdefault(row["commitment"], []).append(row)
     hours = Fraction(int((until - start).total_seconds() * 1000), 3_600_000)
     return [
         line
-        for number, one in enumerate(mine)
+        for number, one in enumerate(mine, 1)
         for line in commitment_lines(
             one, usage.by_tenant.get(one.tenant, ()), covered.get(number, ()), hours, usage.scale
         )
@@ -189,15 +189,31 @@ def _commitments(
 
 
 def _quotas(commitments: Sequence[Commitment], usage: MonthUsage) -> dict[str, list[Any]]:
-    """Columns: the commitment (its number in the sequence) that covers a tenant's sku, and its quota per hour."""
-    columns: dict[str, list[Any]] = {"tenant": [], "sku": [], "commitment": [], "quota_micro_ms": []}
-    for number, one in enumerate(commitments):
+    """Columns: the commitment (its number in the sequence, from 1) that covers a tenant's sku in a turn, and its quota
+    per hour. A tenant's commitments take turns in the card's order."""
+    columns: dict[str, list[Any]] = {"tenant": [], "sku": [], "turn": [], "commitment": [], "quota_micro_ms": []}
+    turns: dict[str, int] = {}
+    for number, one in enumerate(commitments, 1):
+        turn = turns[one.tenant] = turns.get(one.tenant, 0) + 1
         skus = {used.sku for used in usage.by_tenant.get(one.tenant, ()) if used.sku}
         for sku in sorted(sku for sku in skus if fnmatchcase(sku, one.sku)):
-            row = (one.tenant, sku, number, str(int(one.gpus * usage.scale.hour)))
+            row = (one.tenant, sku, turn, number, str(int(one.gpus * usage.scale.hour)))
             for column, value in zip(columns.values(), row, strict=True):
                 column.append(value)
     return columns
+
+
+def _covered_sql(turns: int, quotas: str, sessions: str) -> str:
+    """covered.sql with so many turns, each of which reads what the one before left."""
+    step = Template(read_sql(__file__, "covered_turn"))
+    rows = "entries"
+    for turn in range(1, turns + 1):
+        text = step.substitute(turn=turn, before=turn - 1, rows=rows, quotas=quotas)
+        rows = f"({text})" if turn < turns else text
+    parts = ", ".join(f"(commitment_{turn}, covered_{turn})" for turn in range(1, turns + 1))
+    return Template(read_sql(__file__, "covered")).substitute(
+        quotas=quotas, sessions=sessions, turns=rows, parts=f"[{parts}]"
+    )
 
 
 def _sessions(store: Store, what: Mapping[str, Any], discounts: Sequence[Discount], usage: MonthUsage) -> Sessions:

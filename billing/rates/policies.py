@@ -114,7 +114,10 @@ class Discount(Policy):
 
 
 class Commitment(Policy):
-    """A quota of GPUs that a tenant pays for in every hour, used or not; what it holds beyond costs the usual price."""
+    """A quota of GPUs that a tenant pays for in every hour, used or not; what it holds beyond costs the usual price.
+
+    Several of one tenant follow each other in the card's order: each covers what those before it left.
+    """
 
     name: Name
     tenant: Name

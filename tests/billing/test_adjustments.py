@@ -151,6 +151,52 @@ def test_a_commitment_is_owed_by_a_tenant_that_held_nothing(books: Store) -> Non
     assert (chem.tenant, chem.totals["amount"]) == ("chem", "744.00")
 
 
+def test_two_commitments_of_one_tenant_cover_each_hour_once(books: Store) -> None:
+    # 10 held of 12 bought all October (744 h): 744 x (8 x 1.00 + 4 x 1.50) = 10,416.00, used or not, and nothing else.
+    quotas = [("a", "8", "1.00"), ("b", "4", "1.50")]
+    apply(
+        books,
+        rates=[{"sku": "h100", "price_per_gpu_hour": "3.00"}],
+        commitments=[{"name": n, "tenant": "chem", "gpus": g, "price_per_gpu_hour": p} for n, g, p in quotas],
+    )
+    rows = [row for n in range(10) for row in hours("chem", 744, "2026-10-01 00:00", device=f"g{n}", price="3.00")]
+    fill(books, rows)
+    (invoice,) = draft_all(books, OCTOBER)
+    assert [line[:2] for line in lines(invoice, "commitment", "description", "quantity")] == [
+        ["Quota of 8 GPUs for 744 h, used", "5952.000000000"],
+        ["Quota of 8 GPUs for 744 h, unused", "0.000000000"],
+        ["Covered by a", "-5952.000000000"],
+        ["Quota of 4 GPUs for 744 h, used", "1488.000000000"],
+        ["Quota of 4 GPUs for 744 h, unused", "1488.000000000"],
+        ["Covered by b", "-1488.000000000"],
+    ]
+    assert invoice.totals["amount"] == "10416.00"
+
+
+def test_commitments_that_share_some_skus_take_turns_in_the_cards_order(books: Store) -> None:
+    """Four h100 at 2.00 and one l40s at 1.00, one hour: `any` takes two h100, `only` a third, `last` what is left."""
+    quotas = [("any", "*", "2"), ("only", "h100", "1"), ("last", "*", "9")]
+    apply(
+        books,
+        commitments=[
+            {"name": n, "tenant": "chem", "sku": s, "gpus": g, "price_per_gpu_hour": "0"} for n, s, g in quotas
+        ]
+        + [{"name": "other", "tenant": "phys", "gpus": "1", "price_per_gpu_hour": "0"}],
+    )
+    rows = [row for n in range(4) for row in hours("chem", 1, device=f"g{n}")]
+    rows += hours("chem", 1, device="l0", sku="l40s", price="1.00") + hours("phys", 2, device="g9")
+    fill(books, rows, closed=[LAST_HOUR])
+    chem, phys = draft_all(books, OCTOBER)
+    covered = [one for one in lines(chem, "commitment", "rule", "sku", "quantity", "amount") if one[2][0] == "-"]
+    assert covered == [
+        ["any", "h100", "-2.000000000", "-4.00"],
+        ["only", "h100", "-1.000000000", "-2.00"],
+        ["last", "h100", "-1.000000000", "-2.00"],
+        ["last", "l40s", "-1.000000000", "-1.00"],
+    ]
+    assert (chem.totals["amount"], phys.totals["amount"]) == ("0.00", "0.00")
+
+
 def test_discounts_are_on_what_a_commitment_leaves(books: Store) -> None:
     apply(
         books,
