@@ -111,7 +111,7 @@ def discount_lines(
         base: dict[str, int] = {}
         off: dict[str, int] = {}
         held = sum(usage.left for usage in matched)
-        for_all = None if _by_session(discount) else _percentage(discount, NO_SESSION, held, sessions, scale)
+        for_all = None if discount.by_session else _percentage(discount, NO_SESSION, held, sessions, scale)
         for usage in matched:
             part, whole = for_all or _percentage(discount, usage.session, held, sessions, scale)
             cut = usage.cost_left * part // whole if whole else 0
@@ -136,17 +136,13 @@ def discount_lines(
 
 def long_enough(discounts: Sequence[Discount], scale: Scale) -> tuple[int, int] | None:
     """From what length (ms) or quantity on a session earns something; None: no discount is by session."""
-    by_session = [discount for discount in discounts if _by_session(discount)]
+    by_session = [discount for discount in discounts if discount.by_session]
     if not by_session:
         return None
     longest = 1 << 62
     lengths = [int(one.tiers[0].above * HOUR_MS) for one in by_session if one.measure == "hours"]
     amounts = [int(one.tiers[0].above * scale.hour) for one in by_session if one.measure == "gpu_hours"]
     return min(lengths, default=longest), min(amounts, default=longest * NANO)
-
-
-def _by_session(discount: Discount) -> bool:
-    return discount.per == "session" and bool(discount.tiers)
 
 
 EVERYTHING = Match()

@@ -76,6 +76,11 @@ class Invoice:
         return json.dumps(self.document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
+def is_correction(line: Mapping[str, Any]) -> bool:
+    """Whether a document's line is about another month than the document's own."""
+    return line.get("charge_class") == "Correction"
+
+
 def instant(at: datetime) -> str:
     """An instant as documents hold it: UTC, with milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

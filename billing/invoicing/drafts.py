@@ -42,9 +42,10 @@ Sessions = Mapping[Session, SessionLength]
 
 @dataclass(frozen=True)
 class Books:
-    """The state of the ledger that drafts are computed from."""
+    """The state of the ledger that drafts are computed from. `last_run`: the last close that closed an hour."""
 
     closed_until: datetime
+    last_run: str
     closed_with: str
     current: AppliedCard | None
 
@@ -76,7 +77,7 @@ class Month:
 
 def books_of(store: Store) -> Books:
     (state,) = store.rows(read_sql(__file__, "state_of_the_books"))
-    return Books(state["closed_until"], state["rate_card"], current_rate_card(store))
+    return Books(state["closed_until"], state["last_run"], state["rate_card"], current_rate_card(store))
 
 
 def draft_all(store: Store, period: Period, tenant: str | None = None) -> list[Invoice]:
@@ -87,15 +88,18 @@ def draft_all(store: Store, period: Period, tenant: str | None = None) -> list[I
     return drafts_of(store, period, tenant, books_of(store))
 
 
-def drafts_of(store: Store, period: Period, tenant: str | None, books: Books) -> list[Invoice]:
-    from billing.invoicing.corrections import correction_lines
+def drafts_of(
+    store: Store, period: Period, tenant: str | None, books: Books, corrected: Sequence[Period] | None = None
+) -> list[Invoice]:
+    """corrected: the months before it to compute again; None: those that may have changed."""
+    from billing.invoicing.corrections import corrections_of
 
     month = month_of(store, period, tenant, books)
-    corrections = correction_lines(store, period, tenant, books)
-    owing = sorted({*month.lines, *corrections})
+    corrections = corrections_of(store, period, tenant, books, corrected)
+    owing = sorted({*month.lines, *corrections.lines})
     if tenant is not None and not owing:
         raise InvoiceError(f"tenant {tenant!r}", f"held nothing in {month.name}", "See: gpuledger ledger")
-    drafts = [document_of(name, month, books, corrections.get(name, ())) for name in owing]
+    drafts = [document_of(name, month, books, corrections.lines.get(name, ()), corrections.months) for name in owing]
     prepaying = {row["tenant"] for row in store.rows("SELECT DISTINCT tenant FROM grants")}
     return [_prepaid(store, draft, period) if draft.tenant in prepaying else draft for draft in drafts]
 
@@ -251,17 +255,24 @@ def _keys(sessions: Sessions) -> pa.Table:
     )
 
 
-def document_of(tenant: str, month: Month, books: Books, corrections: Sequence[Line] = ()) -> Invoice:
-    """The tenant's month as a draft."""
+def document_of(
+    tenant: str, month: Month, books: Books, corrections: Sequence[Line] = (), corrected: Sequence[Month] = ()
+) -> Invoice:
+    """The tenant's month as a draft, with corrections of other months.
+
+    corrected: the months that were computed again for them.
+    """
     card, digits = books.card, minor_digits(month.currency)
-    lines = [*month.lines.get(tenant, ()), *corrections]
-    untaxed = [line for line in lines if line.kind != "tax"]
-    known = [line for line in untaxed if line.cost is not None]
-    amounts, net = largest_remainder([line.cost for line in known if line.cost is not None], digits)
+    own = month.lines.get(tenant, ())
+    known = [line for line in own if line.cost is not None]
+    amounts, own_net = largest_remainder([line.cost for line in known if line.cost is not None], digits)
     amount_of = {id(line): amount for line, amount in zip(known, amounts, strict=True)}
-    own_net = sum((amount_of[id(line)] for line in known if line.charge_class is None), Decimal(0))
-    taxes = [line for line in lines if line.kind == "tax"] + _taxes(tenant, own_net, card, month.name, digits)
-    amount_of |= {id(line): rounded(line.cost or Fraction(0), digits) for line in taxes}
+    own_taxes = _taxes(tenant, own_net, card, month.name, digits)
+    # What was billed for other months is whole minor units already, and changes nothing of the month's own rounding.
+    amount_of |= {id(line): rounded(line.cost or Fraction(0), digits) for line in (*corrections, *own_taxes)}
+    untaxed = [*own, *(line for line in corrections if line.kind != "tax")]
+    taxes = [*(line for line in corrections if line.kind == "tax"), *own_taxes]
+    net = sum((amount_of.get(id(line), Decimal(0)) for line in untaxed), Decimal(0)).quantize(own_net)
     tax = sum((amount_of[id(line)] for line in taxes), Decimal(0)).quantize(net)
     total = month.usage.totals.get(tenant, LedgerSum(month.usage.scale))
     notes = _notes(total, month.usage.estimated.get(tenant, 0), month.period, books)
@@ -283,6 +294,8 @@ def document_of(tenant: str, month: Month, books: Books, corrections: Sequence[L
             "currency": month.currency,
             "books_run": month.books_run,
             "run": str(month.usage.last_run.get(tenant, 0)),
+            "as_of_run": books.last_run,
+            "corrected_months": [one.name for one in corrected],
             "rate_card": books.current.version if books.current else "",
             "lines": [
                 _line(number, line, amount_of.get(id(line))) for number, line in enumerate([*untaxed, *taxes], 1)

@@ -14,7 +14,7 @@ from typing import Any
 
 from billing import audit
 from billing.invoicing.credit_notes import credit_note
-from billing.invoicing.documents import Invoice, InvoiceError, instant
+from billing.invoicing.documents import Invoice, InvoiceError, instant, is_correction
 from billing.invoicing.drafts import Books, books_of, draft_all, drafts_of, span, whom
 from billing.money import minor_digits
 from billing.periods import Period, month_name
@@ -22,7 +22,7 @@ from billing.rates import Subject, first_change, rate_card_of
 from billing.tenants import closed_with_another
 from warehouse.store import Store, read_sql
 
-__all__ = ["Invoice", "InvoiceError", "credit", "draft_all", "issue_all", "issued", "standing", "void"]
+__all__ = ["Invoice", "InvoiceError", "billed_later", "credit", "draft_all", "issue_all", "issued", "standing", "void"]
 
 ALWAYS = Period(datetime(1971, 1, 1, tzinfo=UTC), datetime(2299, 1, 1, tzinfo=UTC))
 
@@ -41,6 +41,21 @@ def standing(store: Store, period: Period | None = None, tenant: str | None = No
     return [one for one in issued(store, period, tenant) if not one.is_void]
 
 
+def billed_later(store: Store, period: Period, tenant: str | None = None) -> dict[str, str]:
+    """The tenants that owe something for a month, had no invoice of it, and were billed by a later one: its number."""
+    found: dict[str, str] = {}
+    for one in standing(store, Period(period.end, ALWAYS.end), tenant):
+        for line in one.lines:
+            reference = line.get("reference") or {}
+            if is_correction(line) and reference["invoice"] is None and _covers(period, reference["month"], one):
+                found.setdefault(one.tenant, str(one.number))
+    return found
+
+
+def _covers(period: Period, month: str, invoice: Invoice) -> bool:
+    return month_name(period, invoice.document["period"]["timezone"]) == month
+
+
 def _as_it_stands(row: Mapping[str, Any]) -> Invoice:
     document = json.loads(row["document"])
     if row["void"]:
@@ -52,7 +67,8 @@ def _as_it_stands(row: Mapping[str, Any]) -> Invoice:
 def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = None, actor: str = "") -> list[Invoice]:
     """Issues the month's invoices (or one tenant's) that were not issued yet, and answers all of them.
 
-    What nobody named held ('' as tenant) is on no invoice. All are written at once: a kill leaves all or none of them
+    What nobody named held ('' as tenant) is on no invoice, and a tenant whose month a later invoice has as corrections
+    gets no other (`billed_later`). All are written at once: a kill leaves all or none of them
     issued. An invoice that was made void is issued again, under the next number.
     Errors: InvoiceError, before anything is issued, if the month is not over (and its grace) or not closed, if
     allocated time has no price, if a tenant's currency has no exchange rate, or if prices changed since the close.
@@ -62,8 +78,14 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
         return [done[tenant]]
     books = books_of(store)
     _refuse_open_month(period, books, now)
+    later = billed_later(store, period, tenant)
+    if tenant is not None and tenant in later:
+        where = f"{month_name(period, books.timezone)} of {tenant!r}"
+        raise InvoiceError(where, f"is billed on {later[tenant]}", f"See: gpuledger invoice show {later[tenant]}")
     drafts = [
-        draft for draft in drafts_of(store, period, tenant, books) if draft.tenant not in done and draft.tenant != ""
+        draft
+        for draft in drafts_of(store, period, tenant, books)
+        if draft.tenant and draft.tenant not in done and draft.tenant not in later
     ]
     if drafts:
         _refuse_unknown_prices(drafts)

@@ -102,6 +102,11 @@ class Discount(Policy):
     mode: Literal["graduated", "whole"] = "graduated"
     tiers: Annotated[tuple[Tier, ...], Field(strict=False)] = ()
 
+    @property
+    def by_session(self) -> bool:
+        """Whether its tiers are each session's own."""
+        return self.per == "session" and bool(self.tiers)
+
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.percent is None) == (not self.tiers):
