@@ -256,10 +256,15 @@ def _hero_label(look: str, credit: bool) -> str:
 def _payable(payable: Mapping[str, Any] | None, currency: str) -> str:
     if not payable:
         return ""
-    if payable["rate"] is None:
+    if payable["amount"] is None:
         return f"payable in {payable['currency']}; the exchange rate is not known yet"
     paid = f"{money(payable['amount'])} {payable['currency']}"
-    return f"payable as {paid} (1 {currency} = {price(payable['rate'])} {payable['currency']})"
+    others = "".join(
+        f"; corrections of {one['month']} at {price(one['rate'])}"
+        for one in payable["corrections"]
+        if one["rate"] != payable["rate"]
+    )
+    return f"payable as {paid} (1 {currency} = {price(payable['rate'])} {payable['currency']}{others})"
 
 
 def _sums(

@@ -1,6 +1,7 @@
 -- One row: a month that was issued and may owe something else than was billed: an hour that it is computed from was
 -- computed again since, a credit of it (such as one taken back) stands on no invoice, or somebody who holds something in
--- it, or is committed, has no line for it on any invoice. Void invoices and credit notes do not count.
+-- it, or is committed, has no line for it on any invoice. A month that corrections were billed for counts as issued. Void
+-- invoices and credit notes do not count.
 -- Params:  before = months that ended by then; timezone; reach_hours = how many hours before a month count too;
 --          committed, since, until = tenants with a commitment and its months ('' = open).
 WITH
@@ -15,13 +16,6 @@ WITH
         WHERE number NOT IN (SELECT number FROM voided_invoices)
             AND JSONExtractString(document, 'document_type') != 'credit_note'
     ),
-    issued AS
-    (
-        SELECT month, min(period_start) AS start, max(period_end) AS end, min(books_run) AS first_run
-        FROM documents
-        WHERE period_end <= {before:DateTime64(3, 'UTC')}
-        GROUP BY month
-    ),
     billed AS
     (
         SELECT
@@ -31,6 +25,16 @@ WITH
             JSONExtractString(line, 'rule') AS rule
         FROM documents
         ARRAY JOIN document_lines AS line
+    ),
+    issued AS
+    (
+        SELECT
+            JSONExtractString(document, 'period', 'month') AS month, min(period_start) AS start, max(period_end) AS end,
+            min(toUInt64OrZero(JSONExtractString(document, 'books_run'))) AS first_run
+        FROM invoices FINAL
+        WHERE period_end <= {before:DateTime64(3, 'UTC')}
+            AND (month IN (SELECT month FROM documents) OR month IN (SELECT month FROM billed))
+        GROUP BY month
     ),
     found AS
     (

@@ -28,9 +28,11 @@ ALWAYS_HOURS = 24 * 366 * 400
 
 @dataclass(frozen=True)
 class Corrections:
-    """Lines by tenant, and the months that were computed again, whether anything in them differs or not."""
+    """By tenant lines, and by month GPU-hours that have no price; and the months that were computed again, whether
+    anything in them differs or not."""
 
     lines: Mapping[str, Sequence[Line]]
+    unpriced: Mapping[str, Mapping[str, Decimal]]
     months: Sequence[drafts.Month]
 
 
@@ -48,15 +50,18 @@ def corrections_of(
         for one in (changed_months(store, period, books) if months is None else months)
     ]
     if not again:
-        return Corrections({}, ())
+        return Corrections({}, {}, ())
     documents = [one for one in standing(store, None, tenant) if not one.is_credit_note]
     lines: dict[str, list[Line]] = {}
+    unpriced: dict[str, dict[str, Decimal]] = {}
     for month in again:
         billed = _billed(documents, month.name)
         for name in sorted({*billed, *month.lines} - {""}):
             now = drafts.document_of(name, month, books)
             lines.setdefault(name, []).extend(_differences(name, month.name, now, billed.get(name, _NOT_BILLED)))
-    return Corrections({name: found for name, found in lines.items() if found}, again)
+            if now.unpriced_gpu_hours:
+                unpriced.setdefault(name, {})[month.name] = now.unpriced_gpu_hours
+    return Corrections({name: found for name, found in lines.items() if found}, unpriced, again)
 
 
 def changed_months(store: Store, period: Period, books: drafts.Books) -> list[Period]:
@@ -79,7 +84,7 @@ def reach_hours(card: RateCard | None) -> int:
         return 0
     if any(discount.by_session for discount in card.discounts):
         return ALWAYS_HOURS
-    return -(-card.minimum_seconds // 3600)
+    return -(-card.longest_minimum_seconds // 3600)
 
 
 @dataclass(frozen=True)

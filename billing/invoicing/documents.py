@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -21,9 +21,11 @@ class Invoice:
     """A statement for a tenant and a month.
 
     `document` is all of it, as JSON holds it: decimals and instants as strings, the unknown as None.
+    `unpriced_months`: of a draft, GPU-hours without a price in the months that it corrects; it is not issued with any.
     """
 
     document: Mapping[str, Any]
+    unpriced_months: Mapping[str, Decimal] = field(default_factory=dict)
 
     @property
     def number(self) -> str | None:

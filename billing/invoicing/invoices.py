@@ -13,11 +13,11 @@ from decimal import Decimal
 from typing import Any
 
 from billing import audit
-from billing.invoicing.credit_notes import credit_note
+from billing.invoicing.credit_notes import credit_note, creditable
 from billing.invoicing.documents import Invoice, InvoiceError, instant, is_correction
 from billing.invoicing.drafts import Books, books_of, draft_all, drafts_of, span, whom
 from billing.money import minor_digits
-from billing.periods import Period, month_name
+from billing.periods import Period, month_name, whole_hour
 from billing.rates import Subject, first_change, rate_card_of
 from billing.tenants import closed_with_another
 from warehouse.store import Store, read_sql
@@ -122,7 +122,8 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
     """Issues a credit note: an amount in the tenant's favour on an issued invoice, under the next number.
 
     amount: net, in whole minor units; the invoice's taxes are credited with it, in proportion.
-    Errors: InvoiceError if there is no such invoice, if it is void, or if more would be credited than it asks for.
+    Errors: InvoiceError if there is no such invoice, if it is void, or if more would be credited than
+    is left of it after the corrections and credit notes so far.
     """
     invoice = _one(store, number)
     if invoice.is_credit_note:
@@ -134,17 +135,13 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
     digits = minor_digits(invoice.currency)
     if amount <= 0 or amount != round(amount, digits):
         raise InvoiceError("--amount", f"found {amount}", f"An amount of {invoice.currency} above zero fits")
-    notes = [
-        one
-        for one in standing(store, None, invoice.tenant)
-        if one.is_credit_note and one.document["references"] == number
-    ]
-    net = Decimal(invoice.totals.get("net", invoice.totals["amount"]))
-    left = net + sum((Decimal(note.totals["net"]) for note in notes), Decimal(0))
-    if amount > left:
-        raise InvoiceError(f"invoice {number}", f"{left} {invoice.currency} of it can still be credited")
+    left = creditable(invoice, standing(store, None, invoice.tenant))
+    if amount > left.net:
+        raise InvoiceError(
+            f"invoice {number}", f"{max(left.net, abs(0 * left.net))} {invoice.currency} of it can still be credited"
+        )
     books = books_of(store)
-    document = credit_note(invoice, amount, reason)
+    document = credit_note(invoice, amount, reason, left)
     return _store(store, [document], now, books, actor, "invoice.credit", reason)[0]
 
 
@@ -172,12 +169,15 @@ def _refuse_open_month(period: Period, books: Books, now: datetime) -> None:
             f"the books are closed until {instant(books.closed_until)} only"
             if books.any_closed
             else "nothing is closed",
-            f"Run: gpuledger close --until {instant(period.end)}",
+            f"Run: gpuledger close --until {instant(whole_hour(period.end))}",
         )
 
 
 def _refuse_unknown_prices(drafts: Sequence[Invoice]) -> None:
     unknown = [f"{draft.tenant} {draft.unpriced_gpu_hours:.2f}" for draft in drafts if draft.unpriced_gpu_hours]
+    unknown += [
+        f"{draft.tenant} {hours:.2f} of {month}" for draft in drafts for month, hours in draft.unpriced_months.items()
+    ]
     if unknown:
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         raise InvoiceError(
@@ -190,11 +190,13 @@ def _refuse_unknown_prices(drafts: Sequence[Invoice]) -> None:
 def _refuse_unknown_exchange_rates(drafts: Sequence[Invoice]) -> None:
     for draft in drafts:
         payable = draft.document["payable"]
-        if payable and payable["rate"] is None:
+        if payable and payable["amount"] is None:
+            months = [draft.month] if payable["rate"] is None else []
+            months += [one["month"] for one in payable["corrections"] if one["rate"] is None]
             raise InvoiceError(
-                f"{draft.month}, tenant {draft.tenant!r}",
+                f"{months[0]}, tenant {draft.tenant!r}",
                 f"is invoiced in {payable['currency']}, and the rate card has no exchange rate for the month",
-                f"Add exchange_rates: [{{month: {draft.month}, currency: {payable['currency']}, rate: ...}}]",
+                f"Add exchange_rates: [{{month: {months[0]}, currency: {payable['currency']}, rate: ...}}]",
             )
 
 

@@ -19,7 +19,7 @@ from billing.invoicing.corrections import ALWAYS_HOURS, reach_hours
 from billing.invoicing.documents import Invoice, InvoiceError
 from billing.invoicing.drafts import books_of, drafts_of
 from billing.invoicing.invoices import issued
-from billing.periods import Period, parse_month
+from billing.periods import Period, parse_month, whole_hour
 from billing.rates import rate_card_of
 from warehouse.store import Store, identifier, read_sql, split_statements
 
@@ -68,7 +68,7 @@ def rederive(store: Store, number: str, on_progress: Progress | None = None) -> 
         _prepare(store, scratch, invoice, (own, *corrected))
         for one in closes:
             _show_facts(store, scratch, one.cutoff)
-            until = min(one.until, _whole_hour(needed))
+            until = min(one.until, whole_hour(needed))
             checked += close(scratch, until, until, on_progress=on_progress).checked
         (again,) = drafts_of(scratch, own, invoice.tenant, books_of(scratch), corrected)
     differences = tuple(_differences(_comparable(invoice), _comparable(again), ""))
@@ -152,12 +152,6 @@ def _first_start(store: Store, period: Period) -> datetime:
     )
     first: datetime | None = store.value(sql, {"start": period.start, "end": period.end})
     return first or period.start
-
-
-def _whole_hour(at: datetime) -> datetime:
-    """The instant, or the end of the hour that it lies in."""
-    whole = at.replace(minute=0, second=0, microsecond=0)
-    return whole if whole == at else whole + timedelta(hours=1)
 
 
 def _hours(period: Period) -> str:

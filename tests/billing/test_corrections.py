@@ -257,6 +257,77 @@ def test_a_credit_note_gives_its_taxes_back_and_never_more_than_was_asked(books:
     assert corrections(november, "kind", "amount") == [["usage", "-2.00"], ["tax", "-0.38"]]
 
 
+def test_a_credit_note_gives_back_no_more_than_the_corrections_left_and_the_last_one_the_last_cent_of_tax(
+    books: Store,
+) -> None:
+    apply(books, taxes=[{"name": "VAT", "percent": "19"}])
+    fill(books, hours("chem", 50), closed=LAST)
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    # 35 of 50 hours were not held: 30.00 of 100.00 are left, and November's own 10.00 are its own invoice's.
+    for n in range(35):
+        correct(books, [Row(at("2026-10-05 00:00") + timedelta(hours=n), unallocated=HOUR_MS)], 8)
+    fill(books, hours("chem", 5, "2026-11-05 00:00"), closed=LATER)
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert november.totals["net"] == "-60.00"
+    with pytest.raises(InvoiceError, match=r"30.00 EUR of it can still be credited"):
+        credit(books, "GL-2026-00001", Decimal("30.01"), IN_DECEMBER, "ada", "outage")
+    with pytest.raises(InvoiceError, match=r"10.00 EUR of it can still be credited"):
+        credit(books, str(november.number), Decimal("10.01"), IN_DECEMBER, "ada", "outage")
+    parts = [credit(books, "GL-2026-00001", Decimal(n), IN_DECEMBER, "ada", "x") for n in ("0.05", "0.05", "29.90")]
+    assert [note.totals["tax"] for note in parts] == ["-0.01", "-0.01", "-5.68"]  # 5.70 in all, 19 % of 30.00
+    with pytest.raises(InvoiceError, match=r"0.00 EUR of it can still be credited"):
+        credit(books, "GL-2026-00001", Decimal("0.01"), IN_DECEMBER, "ada", "x")
+
+
+def test_a_correction_converts_at_the_rate_of_the_month_that_it_corrects(books: Store) -> None:
+    kyoto: dict[str, Any] = {"invoice_currencies": [{"tenant": "kyoto", "currency": "JPY"}]}
+    rates = [{"month": f"2026-{n}", "currency": "JPY", "rate": rate} for n, rate in ((10, "100"), (11, "150"))]
+    apply(books, **kyoto, exchange_rates=rates[:1])
+    fill(books, hours("kyoto", 3), closed=LAST)
+    (october,) = issue_all(books, OCTOBER, IN_NOVEMBER)
+    assert october.document["payable"]["amount"] == "600"
+    correct(books, [Row(at("2026-10-05 00:00"), unallocated=HOUR_MS)], 8)
+    fill(books, hours("kyoto", 1, "2026-11-05 00:00"), closed=LATER)
+    with pytest.raises(InvoiceError, match="2026-11, tenant 'kyoto': is invoiced in JPY, and the rate card has no"):
+        issue_all(books, NOVEMBER, IN_DECEMBER)
+    apply(books, **kyoto, exchange_rates=rates)
+    # -2.00 at 100 and 2.00 at 150: nothing in euros, and 100 yen.
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert (november.totals["amount"], november.document["payable"]["amount"]) == ("0.00", "100")
+    # A tenant that has no invoice of October needs October's rate of its currency.
+    correct(books, [Row(at("2026-10-05 00:00"), "osaka", used=str(HOUR_MS))], 9)
+    kyoto["invoice_currencies"].append({"tenant": "osaka", "currency": "KRW"})
+    apply(books, **kyoto, exchange_rates=[*rates, {"month": "2026-12", "currency": "KRW", "rate": "9"}])
+    close(books, [at("2026-12-31 23:00")], 9)
+    with pytest.raises(InvoiceError, match="2026-10, tenant 'osaka': is invoiced in KRW"):
+        issue_all(books, DECEMBER, IN_JANUARY, "osaka")
+
+
+def test_late_time_without_a_price_keeps_the_next_invoices_back(books: Store) -> None:
+    apply(books)
+    fill(books, hours("chem", 3), closed=LAST)
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    correct(books, [Row(at("2026-10-06 00:00"), "late", used=str(HOUR_MS), price=None)], 8)
+    close(books, LATER, 8)
+    (late,) = draft_all(books, NOVEMBER)
+    assert (late.lines, late.document["notes"][-1]) == (
+        [], "1.00 GPU-hours of 2026-10 have no price and are in no amount.",
+    )  # fmt: skip
+    with pytest.raises(InvoiceError, match=r"allocated GPU-hours have no price \(late 1.00 of 2026-10\)"):
+        issue_all(books, NOVEMBER, IN_DECEMBER)
+
+
+def test_in_a_half_hour_zone_the_close_that_issue_asks_for_is_enough(books: Store) -> None:
+    """A month of Kolkata ends at 18:30 UTC; the books close whole hours UTC."""
+    apply(books, timezone="Asia/Kolkata")
+    october = parse_period("2026-10", "Asia/Kolkata")
+    fill(books, hours("chem", 1), closed=[at("2026-10-31 17:00")])
+    with pytest.raises(InvoiceError, match=r"Run: gpuledger close --until 2026-10-31T19:00:00.000Z"):
+        issue_all(books, october, IN_NOVEMBER)
+    close(books, [at("2026-10-31 18:00")])
+    assert len(issue_all(books, october, IN_NOVEMBER)) == 1
+
+
 def test_grace_keeps_a_month_open_for_late_records(books: Store) -> None:
     apply(books, grace_days=3)
     fill(books, hours("chem", 3), closed=LAST)

@@ -35,7 +35,17 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
-        ({}, {"minimum_seconds": 300}, "minimum_seconds in 2026-10: would change from 60 to 300"),
+        (
+            {},
+            {"minimum_seconds": 300},
+            r"minimum_seconds in 2026-10: would change from 60 to 300, .* date the new one: minimum_seconds: "
+            r"\[\{seconds: 60, effective_to: MONTH\}",
+        ),
+        (
+            {"exchange_rates": [{"month": "2026-10", "currency": "USD", "rate": "1.1"}]},
+            {},
+            "Leave it as it was: an issued month keeps its rate",
+        ),
         (
             {"discounts": [{"name": "big", "percent": "10"}]},
             {"discounts": [{"name": "big", "percent": "20"}]},
@@ -44,7 +54,7 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
         (
             {},
             {"taxes": [{"name": "VAT", "percent": "19"}]},
-            "taxes 'VAT' in 2026-10: would change from none to name VAT",
+            "taxes 'VAT' in 2026-10: would change from none to name VAT.*Start it later, with effective_from",
         ),
         (
             {},
@@ -81,6 +91,15 @@ def test_a_policy_of_a_month_with_an_issued_invoice_does_not_change(
         ({}, {"taxes": [{"name": "VAT", "percent": "19", "effective_from": "2026-11"}]}),
         ({}, {"discounts": [{"name": "theirs", "percent": "5", "match": {"tenant": "b*"}}]}),  # not the invoiced one's
         ({}, {"exchange_rates": [{"month": "2026-11", "currency": "USD", "rate": "1.1"}]}),
+        (
+            {},
+            {
+                "minimum_seconds": [
+                    {"seconds": 60, "effective_to": "2026-11"},
+                    {"seconds": 300, "effective_from": "2026-11"},
+                ]
+            },
+        ),
         ({}, {"grace_days": 3}),
         ({}, {"issuer": {"name": "Another"}}),
     ],
