@@ -10,7 +10,7 @@ from typing import Any
 from billing import audit
 from billing.periods import Period, month_name
 from billing.rates.frozen import advice, changed_policy
-from billing.rates.prices import PriceBook, first_difference, shown_price
+from billing.rates.prices import PriceBook, differences, shown_price
 from billing.rates.rate_card import MATCH_KEYS, RateCard, RateError
 from billing.rates.staging import subject_of, subject_params
 from billing.rates.windows import in_words, window_json
@@ -128,7 +128,9 @@ def _refuse_changed_invoices(store: Store, old: RateCard, new: RateCard) -> None
         if month not in books:
             books[month] = PriceBook(old, month.start, month.end), PriceBook(new, month.start, month.end)
         subject = subject_of(row)
-        change = first_difference(*books[month], subject, month.start)
+        # No invoice was computed from what has no price: such time came late, and may get one.
+        priced = (one for one in differences(*books[month], subject, month.start) if one[1] is not None)
+        change = next(priced, None)
         if change is not None:
             at, before, after = change
             raise RateError(
