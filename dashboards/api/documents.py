@@ -215,6 +215,8 @@ class InvoiceDocument(Document):
     document_type: str = "invoice"
     issuer: dict[str, Any] | None = None
     books_run: str | None = None
+    as_of_run: str | None = None
+    corrected_months: tuple[str, ...] = ()
     run: str | None = None
     rate_card: str | None = None
     references: str | None = None

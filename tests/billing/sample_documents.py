@@ -95,7 +95,12 @@ def invoice_of(lines: list[dict[str, Any]], **changes: Any) -> Invoice:
             "coverage": "0.985", "net": str(amounts[False]), "tax": str(amounts[True]), "amount": str(total),
             "prepaid": str(prepaid), "due": str(total - prepaid),
         },
-        "payable": {"currency": "USD", "rate": "1.085000000", "amount": f"{(total - prepaid) * Decimal('1.085'):.2f}"},
+        "payable": {
+            "currency": "USD",
+            "rate": "1.085000000",
+            "corrections": [{"month": "2026-09", "amount": "0.00", "rate": "1.100000000"}],
+            "amount": f"{(total - prepaid) * Decimal('1.085'):.2f}",
+        },
         "notes": [
             "105.25 GPU-hours were held while no telemetry said whether they were used.",
             "12.50 GPU-hours are estimated: the end of the allocation was never reported.",

@@ -145,7 +145,9 @@ def test_a_void_invoice_says_so_and_why() -> None:
 def test_an_exchange_rate_that_is_missing_is_said_to_be() -> None:
     page = page_of(every_kind(payable={"currency": "USD", "rate": None, "amount": None}))
     assert page.hero_more == "payable in USD; the exchange rate is not known yet"
-    assert page_of(every_kind()).hero_more == "payable as 15,995.16 USD (1 EUR = 1.085 USD)"
+    assert page_of(every_kind()).hero_more == (
+        "payable as 15,995.16 USD (1 EUR = 1.085 USD; corrections of 2026-09 at 1.10)"
+    )
 
 
 @pytest.mark.parametrize(
