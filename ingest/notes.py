@@ -50,7 +50,8 @@ class Notes:
                 if len(self._held_at) > MOST_KEYS:
                     self._held_at.clear()
                 self._held_at[key] = now
-                found.append(Note("push.held", reason, [f"{rows} {record.name}"]))
+                # The audit keeps one entry of an action on an object in a millisecond: senders are told apart.
+                found.append(Note("push.held", reason, [f"{rows} {record.name} of {sender}"]))
         return [note for note in found if note.subjects]
 
     def write(self, sender: str, source: str, notes: Sequence[Note], now: datetime) -> None:

@@ -33,7 +33,7 @@ WITH
 SELECT
     part.1 AS commitment, stretched, tenant, project, queue, sku, preemptible, list_unit_price, contracted_unit_price, session_cluster, session,
     sum(part.2) AS covered_micro_ms
-FROM ($turns)
+FROM $turns
 ARRAY JOIN $parts AS part
 WHERE part.2 > 0
 GROUP BY commitment, stretched, tenant, project, queue, sku, preemptible, list_unit_price, contracted_unit_price, session_cluster, session

@@ -257,7 +257,7 @@ def _covered_sql(turns: int, quotas: str, sessions: str, stretches: str) -> str:
     rows = "entries"
     for turn in range(1, turns + 1):
         text = step.substitute(turn=turn, before=turn - 1, rows=rows, quotas=quotas)
-        rows = f"({text})" if turn < turns else text
+        rows = f"({text})"
     parts = ", ".join(f"(commitment_{turn}, covered_{turn})" for turn in range(1, turns + 1))
     return Template(read_sql(__file__, "covered")).substitute(
         quotas=quotas, sessions=sessions, stretches=stretches, turns=rows, parts=f"[{parts}]"

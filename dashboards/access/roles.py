@@ -55,13 +55,11 @@ class Scope(StrEnum):
 
 
 _OWN = frozenset({Action.see, Action.own_tokens})
-_SEES = _OWN | {Action.see_fleet, Action.sql, Action.save_queries}
+_SEES = _OWN | {Action.see_fleet, Action.see_held, Action.sql, Action.save_queries}
 MAY: dict[Role, frozenset[Action]] = {
     Role.admin: frozenset(Action),
-    Role.finance: _SEES
-    | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit}
-    | {Action.see_held, Action.decide_held},
-    Role.operator: _SEES | {Action.close, Action.silence, Action.see_held},
+    Role.finance: _SEES | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit, Action.decide_held},
+    Role.operator: _SEES | {Action.close, Action.silence},
     Role.analyst: _SEES,
     Role.tenant: _OWN,
 }

@@ -105,7 +105,7 @@ def test_sql_answers_in_every_format(store: str, tmp_path: Path) -> None:
         ("DROP TABLE samples", "reads only"),
         ("SELECT * FROM access_tokens", "is not for you to read"),
         ("SELECT nope", "Unknown expression identifier"),
-        ("", "Empty query"),
+        ("", "an empty statement"),
         ("SELECT * FROM file('/etc/passwd')", "the table function file is not allowed"),
     ],
 )

@@ -7,8 +7,6 @@ import functools
 import importlib
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +14,12 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from dashboards.access.principal import ANYBODY
-from dashboards.access.roles import Role, Scope
+from dashboards.access.opening import open_access
 from dashboards.access.settings import AccessSettings
-from dashboards.access.tokens import create_token
 from gpuledger.commands import COMMANDS
-from ingest.held import hash_of, hold
-from ingest.place import Doubt
-from tests.dashboards.site import BUDGETS, CARD, DAY, fill, serving, site
+from tests.dashboards.site import BUDGETS, CARD, fill, serving, site, token_of
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
-from warehouse.records import RECORD_TYPES
 from warehouse.store import open_store
 
 READS = (
@@ -63,11 +56,9 @@ def run(command: str, *more: str) -> Result:
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """The address of a server that holds a filled store, and what each command said of the store before."""
-    with fresh_store(folder / "store") as opened:
+    with fresh_store(folder / "store") as opened, open_access(opened) as people:
         fill(opened)
-        token = create_token(
-            opened, ANYBODY, datetime.now(UTC), "all", DAY, "admin", [Role.admin], scopes=tuple(Scope)
-        )[1]
+        token = token_of(people, "admin")
     own = {}
     for command in READS:
         done = run(command, "--store", f"chdb://{folder / 'store'}", "--format", "json")
@@ -174,51 +165,3 @@ def test_what_a_server_does_not_take_is_refused_in_one_line(url: str, monkeypatc
         monkeypatch.setenv("GPULEDGER_TOKEN", token)
         assert said in refused("ledger", "--store", url)
     assert "cannot be reached" in refused("ledger", "--store", "http://127.0.0.1:9")
-
-
-def test_held_pushes_are_listed_shown_and_decided_over_a_store_and_its_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = f"chdb://{tmp_path / 'store'}"
-    rows = {
-        device: {
-            "ts": datetime(2026, 10, 1, 12, tzinfo=UTC), "cluster": "c1", "node": "n1", "device_id": device,
-            "model": "CHEAP", "units": 1, "pool": "train", "state": "unavailable",
-        }
-        for device in ("GPU-a", "GPU-b")
-    }  # fmt: skip
-    with fresh_store(tmp_path / "store") as opened:
-        fill(opened)
-        token = create_token(
-            opened, ANYBODY, datetime.now(UTC), "all", DAY, "ada", [Role.finance], scopes=tuple(Scope)
-        )[1]
-        doubt = Doubt("issued_month", "reaches into 2026-10, which is issued")
-        hold(opened, "n1", RECORD_TYPES["devices"], "push:n1", {hash_of(row): (row, doubt) for row in rows.values()})
-    waits = {one["subject"]: one for one in listed("held list", store)}
-    assert set(waits) == {"c1/GPU-a", "c1/GPU-b"}
-    shown = json.loads(run(f"held show {waits['c1/GPU-a']['id']}", "--store", store, "--format", "json").stdout)
-    (change,) = [one for one in shown["changes"] if one["tenant"] == "vision"]
-    assert (change["month"], Decimal(change["cost_after"]) < Decimal(change["cost_before"])) == ("2026-10", True)
-    text = run(f"held show {waits['c1/GPU-a']['id']}", "--store", store)
-    assert "A yes would change" in text.stdout
-    assert "issued_month: reaches into 2026-10" in text.stderr
-    with (
-        open_store(store) as opened,
-        serving(opened, AccessSettings(sign_in=True)) as url,
-    ):
-        monkeypatch.setenv("GPULEDGER_TOKEN", token)
-        assert {one["id"] for one in listed("held list", url)} == {one["id"] for one in waits.values()}
-        same = json.loads(run(f"held show {waits['c1/GPU-a']['id']}", "--store", url, "--format", "json").stdout)
-        assert [one["difference"] for one in same["changes"]] == [one["difference"] for one in shown["changes"]]
-        assert "accepted by ada" in run(f"held accept {waits['c1/GPU-a']['id']} --why seen", "--store", url).stderr
-        assert "there is none" in refused("held accept nothing", "--store", url)
-        assert "a server knows who you are" in refused("held accept x --author bob", "--store", url)
-        (entry,) = listed("audit --action held", url)
-        assert (entry["actor"], entry["action"], entry["reason"]) == ("ada", "held.accept", "seen")
-    done = run(f"held refuse {waits['c1/GPU-b']['id']} --author bob --why nonsense", "--store", store)
-    assert "refused by bob" in done.stderr
-    assert run("held list", "--store", store).stderr == "nothing waits for you\n"
-    states = {one["subject"]: (one["state"], one["decided_by"]) for one in listed("held list --all", store)}
-    assert states == {"c1/GPU-a": ("accepted", "ada"), "c1/GPU-b": ("refused", "bob")}
-    with open_store(store) as opened:
-        assert opened.value("SELECT count() FROM devices WHERE model = 'CHEAP'") == 1

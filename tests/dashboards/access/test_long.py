@@ -1,5 +1,5 @@
-"""Requests that go on: a stream and a websocket end within 5 s of what ends their session or token, whichever of two
-servers on one PostgreSQL that was done at."""
+"""Requests that go on: a stream ends within 5 s of what ends its session or token, whichever of two servers on one
+PostgreSQL that was done at."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect as open_socket
 
 from dashboards.access.doorkeeper import Doorkeeper
 from dashboards.access.gate import Gate
@@ -39,22 +37,16 @@ ON = {"going on": True}
 
 
 async def going_on(scope: Scope, receive: Receive, send: Send) -> None:
-    """A page that is never done, as a stream or as a websocket."""
+    """A page that is never done."""
     if scope["type"] == "lifespan":
         while True:
             message: Message = await receive()
             await send({"type": message["type"] + ".complete"})
             if message["type"] == "lifespan.shutdown":
                 return
-    is_socket = scope["type"] == "websocket"
-    if is_socket:
-        await receive()
-        await send({"type": "websocket.accept"})
-    else:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
     while ON["going on"]:
-        piece = {"type": "http.response.body", "body": b".", "more_body": True}
-        await send({"type": "websocket.send", "text": "."} if is_socket else piece)
+        await send({"type": "http.response.body", "body": b".", "more_body": True})
         await asyncio.sleep(0.1)
 
 
@@ -68,26 +60,18 @@ def server(access: AccessStore) -> Iterator[tuple[str, Doorkeeper]]:
 class Watched(threading.Thread):
     """Reads for as long as there is something to read. ended_at: when that was over."""
 
-    def __init__(self, url: str, headers: dict[str, str], is_socket: bool) -> None:
+    def __init__(self, url: str, headers: dict[str, str]) -> None:
         super().__init__(daemon=True)
-        self._url, self._headers, self._is_socket = url, headers, is_socket
-        self.begun, self.ended_at, self.closed_with = threading.Event(), 0.0, 0
+        self._url, self._headers = url, headers
+        self.begun, self.ended_at, self.broke_off = threading.Event(), 0.0, False
 
     def run(self) -> None:
         try:
-            if self._is_socket:
-                address = self._url.replace("http", "ws")
-                with open_socket(address, additional_headers=self._headers, origin=self._url) as socket:  # type: ignore[arg-type]
-                    while socket.recv():
-                        self.begun.set()
-            else:
-                with httpx.stream("GET", self._url, headers=self._headers, timeout=60) as answer:
-                    for _ in answer.iter_bytes():
-                        self.begun.set()
-        except ConnectionClosed as error:
-            self.closed_with = error.rcvd.code if error.rcvd else 0
+            with httpx.stream("GET", self._url, headers=self._headers, timeout=60) as answer:
+                for _ in answer.iter_bytes():
+                    self.begun.set()
         except httpx.RemoteProtocolError:
-            self.closed_with = -1
+            self.broke_off = True
         self.ended_at = time.monotonic()
 
 
@@ -98,9 +82,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.mark.usefixtures("quick_hashes")
-def test_what_ends_a_session_or_a_token_ends_its_streams_and_websockets_on_every_server(
-    warehouse: Store, postgres: Cluster
-) -> None:
+def test_what_ends_a_session_or_a_token_ends_its_streams_on_every_server(warehouse: Store, postgres: Cluster) -> None:
     now, address = datetime.now(UTC), postgres.database()
     ON["going on"] = True
     with contextlib.ExitStack() as stack:
@@ -139,23 +121,22 @@ def test_what_ends_a_session_or_a_token_ends_its_streams_and_websockets_on_every
             "its owner demoted": (token("b2")[1], lambda: change_person(there, "test", now, "b2", roles=["operator"])),
         }
         going = {
-            (what, is_socket): Watched(url, headers, is_socket)
+            what: Watched(url, headers)
             for what, headers in [*((what, headers) for what, (headers, _) in ends.items()), *enumerate(kept)]
-            for is_socket in (False, True)
         }
         for one in going.values():
             one.start()
-        for key, one in going.items():
-            assert one.begun.wait(30), key
+        for what, one in going.items():
+            assert one.begun.wait(30), what
         began = time.monotonic()
         for _, end in ends.values():
             end()
         ended = time.monotonic()
-        for (what, is_socket), one in going.items():
+        for what, one in going.items():
             if what in ends:
                 one.join(WITHIN + 30)
-                assert 0 < one.ended_at <= ended + WITHIN, (what, is_socket, one.ended_at - began)
-                assert one.closed_with == (1008 if is_socket else -1), (what, is_socket, one.closed_with)
-        assert all(one.is_alive() for (what, _), one in going.items() if what not in ends)
+                assert 0 < one.ended_at <= ended + WITHIN, (what, one.ended_at - began)
+                assert one.broke_off, what
+        assert all(one.is_alive() for what, one in going.items() if what not in ends)
         for what in ("signed out", "disabled", "a new password", "revoked", "its owner disabled"):
             assert httpx.get(url, headers=ends[what][0], timeout=60).status_code == 401, what

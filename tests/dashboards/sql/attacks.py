@@ -17,7 +17,7 @@ PARAMS = {"t": "access_tokens", "d": "gpuledger", "s": "access_users", "f": "{se
 
 
 def plant(store: Store, secret: Path) -> None:
-    """Puts the canaries into a store and a file."""
+    """Puts the canaries into a store and a file. Identity data is no longer among the tables; here it is as it was."""
     secret.write_text("canary-file\n", encoding="utf-8")
     for table, columns, values in (
         ("access_users", "name, password", "'root', 'canary-password'"),
@@ -25,9 +25,9 @@ def plant(store: Store, secret: Path) -> None:
         ("saved_queries", "owner, name, text", "'root', 'root', 'canary-query'"),
         ("audit", "at, actor, action", "now64(3), 'canary-auditor', 'x'"),
     ):
-        if store.value("SELECT count() FROM system.tables WHERE database = currentDatabase() AND name = {t:String}",
-                       {"t": table}):  # fmt: skip
-            store.command(f"INSERT INTO {table} ({columns}) VALUES ({values})")
+        typed = ", ".join(f"{column} String" for column in columns.split(", "))
+        store.command(f"CREATE TABLE IF NOT EXISTS {table} ({typed}) ENGINE = MergeTree ORDER BY tuple()")
+        store.command(f"INSERT INTO {table} ({columns}) VALUES ({values})")
 
 
 def filled(text: str, secret: Path, out: Path) -> str:
