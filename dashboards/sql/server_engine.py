@@ -154,7 +154,7 @@ class ServerEngine:
             if name not in PROFILES_OWN
         }
         # Of the quota each person has a part of their own.
-        return {**asked, "database": self._database, "quota_key": principal.name,
+        return {**asked, "database": self._database, "quota_key": principal.actor,
                 "cancel_http_readonly_queries_on_client_close": "1"}  # fmt: skip
 
     async def _checked(self, client: httpx.AsyncClient, account: SqlAccount) -> Mapping[str, int]:

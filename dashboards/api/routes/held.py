@@ -58,7 +58,7 @@ def accept_held(caller: DecideHeld, id: str, why: Why) -> documents.HeldPushDocu
     """Stores exactly these rows, as their sender's; what they change of an issued month becomes a correction."""
     _one(caller.store, id)
     with caller.writing() as store:
-        done = deciding.accept(store, id, caller.now, caller.principal.name, why.why)
+        done = deciding.accept(store, id, caller.now, caller.principal.actor, why.why)
     return documents.HeldPushDocument.model_validate(done)
 
 
@@ -67,7 +67,7 @@ def refuse_held(caller: DecideHeld, id: str, why: Why) -> documents.HeldPushDocu
     """Leaves these rows out for good."""
     _one(caller.store, id)
     with caller.writing() as store:
-        done = deciding.refuse(store, id, caller.now, caller.principal.name, why.why)
+        done = deciding.refuse(store, id, caller.now, caller.principal.actor, why.why)
     return documents.HeldPushDocument.model_validate(done)
 
 

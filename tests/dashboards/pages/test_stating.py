@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from dashboards.access.current import set_current
+from dashboards.access.opening import open_access
 from dashboards.access.principal import ANYBODY, Principal
 from dashboards.access.roles import Role
 from dashboards.access.scope import Stores
+from dashboards.access.store import AccessStore
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
@@ -32,8 +34,8 @@ def _nobody_stays() -> Iterator[None]:
     set_current(None)
 
 
-def page(store: Store, who: Principal, path: str) -> str:
-    set_current(who)
+def page(store: Store, who: Principal, path: str, access: AccessStore | None = None) -> str:
+    set_current(who, access)
     address, _, search = path.partition("?")
     with Stores(store).lend(who) as own:
         return str(show(own, who, address, search).page)
@@ -77,18 +79,19 @@ def test_invoices_are_made_void_and_issued_by_those_who_may(house: Store) -> Non
 
 
 def test_explore_lists_one_s_own_queries_and_what_others_share(house: Store) -> None:
-    for name, shared in (("theirs", False), ("ours", True)):
-        save_query(house, FINANCE, NOW, name, f"SELECT '{name}'", "an answer", shared)
-    save_query(house, ANALYST, NOW, "mine", "SELECT 'mine'")
-    text = page(house, ANALYST, "/explore?saved=ours")
-    assert "theirs" not in text
-    assert "SELECT 'ours'" in text
-    assert "DELETE /queries" not in text
-    assert "It is finance's" in text
-    own = page(house, ANALYST, "/explore?saved=mine")
-    assert "DELETE /queries/mine?owner=analyst" in own
-    assert "No saved query of the name theirs" in page(house, ANALYST, "/explore?saved=theirs")
-    assert "theirs" not in page(house, ANYBODY, "/explore")  # an admin's page is no list of everybody's
+    with open_access(house) as access:
+        for name, shared in (("theirs", False), ("ours", True)):
+            save_query(access, FINANCE, NOW, name, f"SELECT '{name}'", "an answer", shared)
+        save_query(access, ANALYST, NOW, "mine", "SELECT 'mine'")
+        text = page(house, ANALYST, "/explore?saved=ours", access)
+        assert "theirs" not in text
+        assert "SELECT 'ours'" in text
+        assert "DELETE /queries" not in text
+        assert "It is finance's" in text
+        own = page(house, ANALYST, "/explore?saved=mine", access)
+        assert "DELETE /queries/mine?owner=analyst" in own
+        assert "No saved query of the name theirs" in page(house, ANALYST, "/explore?saved=theirs", access)
+        assert "theirs" not in page(house, ANYBODY, "/explore", access)  # an admin's page is no list of everybody's
 
 
 class TestInABrowser:
