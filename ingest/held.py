@@ -34,6 +34,8 @@ REFUSED: Decision = "refused"
 MOST_HELD = 100_000
 """Rows of a sender that wait; what it sends more goes to quarantine."""
 TOO_MANY = "too_many_held"
+ASKED_AT_ONCE = 5000
+"""Rows in one query."""
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -76,8 +78,12 @@ def hold(
 
 def known(store: Store, sender: str, record: RecordType, hashes: Sequence[str]) -> dict[str, str]:
     """Of these rows, those that were held before, and what became of them."""
-    asked = {"sender": sender, "record_type": record.name, "hashes": list(hashes)}
-    return {row["hash"]: row["state"] for row in store.rows(read_sql(__file__, "known_held"), asked)}
+    found: dict[str, str] = {}
+    for first in range(0, len(hashes), ASKED_AT_ONCE):
+        part = list(hashes[first : first + ASKED_AT_ONCE])
+        asked = {"sender": sender, "record_type": record.name, "hashes": part}
+        found |= {row["hash"]: row["state"] for row in store.rows(read_sql(__file__, "known_held"), asked)}
+    return found
 
 
 def waiting(store: Store, sender: str) -> int:

@@ -12,6 +12,8 @@ from warehouse.store import Store, read_sql
 
 REMEMBERED_SECONDS = 60.0
 REMEMBERED = 500_000
+ASKED_AT_ONCE = 5000
+"""Devices in one query."""
 
 
 class Inventory:
@@ -48,9 +50,11 @@ class Inventory:
 
     def rows(self, devices: Iterable[str]) -> dict[str, dict[str, Any]]:
         """What the newest row of each of these devices says."""
-        names = sorted(set(devices))
-        found = self._store.rows(read_sql(__file__, "whereabouts"), {"devices": names}) if names else []
-        return {row["device_id"]: row for row in found}
+        names, found = sorted(set(devices)), {}
+        for first in range(0, len(names), ASKED_AT_ONCE):
+            part = {"devices": names[first : first + ASKED_AT_ONCE]}
+            found |= {row["device_id"]: row for row in self._store.rows(read_sql(__file__, "whereabouts"), part)}
+        return found
 
     def forget(self, devices: Iterable[str]) -> None:
         """What was known of them changes."""

@@ -21,6 +21,8 @@ NAMED = 20
 AGAIN = timedelta(hours=1)
 """Rows that are held for the same reason are noted so often."""
 MOST_KEYS = 10_000
+ASKED_AT_ONCE = 5000
+"""Allocations of a push that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,8 @@ class Notes:
         }
         if not ends:
             return []
-        told = self._store.rows(read_sql(__file__, "told_by"), {"allocations": sorted({name for _, name in ends})})
+        names = sorted({name for _, name in ends})[:ASKED_AT_ONCE]
+        told = self._store.rows(read_sql(__file__, "told_by"), {"allocations": names})
         return [
             f"{row['cluster']}/{row['allocation_id']}"[:300]
             for row in told

@@ -35,6 +35,8 @@ LOOKED_SECONDS = 1.0
 SILENCE_MS = 24 * 3_600_000
 """As in billing/close: an open claim whose own samples stopped so long before its device's has lost its end."""
 REMEMBERED = 500_000
+ASKED_AT_ONCE = 5000
+"""Names in one query."""
 
 Span = tuple[int, int]
 """[start, end) in ms since the epoch."""
@@ -127,7 +129,12 @@ class Past:
         return issued
 
     def _asked(self, name: str, issued: Issued, **params: Any) -> list[dict[str, Any]]:
-        """The rows of a query beside this module."""
+        """The rows of a query beside this module. Sets name what is asked about; long ones are asked in parts."""
+        for key, value in params.items():
+            if isinstance(value, set) and len(value) > ASKED_AT_ONCE:
+                names = sorted(value)
+                parts = (set(names[: len(names) // 2]), set(names[len(names) // 2 :]))
+                return [row for part in parts for row in self._asked(name, issued, **{**params, key: part})]
         lists = {key: sorted(value) if isinstance(value, set) else value for key, value in params.items()}
         return self._store.rows(read_sql(__file__, name), {"until": issued.until_at, **lists})
 
