@@ -27,7 +27,7 @@ NOW = datetime(2026, 12, 2, tzinfo=UTC)
 MONTH = parse_month("2026-11", "UTC")
 SECTION = "invoices"
 PRICES = {"currency": "EUR", "minimum_seconds": 60, "rates": [{"sku": "h100", "price_per_gpu_hour": "1.75"}]}
-TIERS = [{"above": "100", "percent": "10"}, {"above": "500", "percent": "20"}, {"above": "1000", "percent": "30"}]
+TIERS = [{"from": "100", "percent": "10"}, {"from": "500", "percent": "20"}, {"from": "1000", "percent": "30"}]
 POLICIES = {
     **PRICES,
     "commitments": [
@@ -37,7 +37,7 @@ POLICIES = {
     "discounts": [
         {"name": "spot", "percent": "40", "match": {"preemptible": True}},
         {"name": "volume", "tiers": TIERS},
-        {"name": "long", "per": "session", "measure": "hours", "tiers": [{"above": "4", "percent": "5"}]},
+        {"name": "long", "per": "session", "measure": "hours", "tiers": [{"from": "4", "percent": "5"}]},
     ],
     "idle_policy": [{"share": "allocated_cost"}],
     "taxes": [{"name": "VAT", "percent": "19"}],

@@ -57,6 +57,12 @@ def parse_month(text: str, timezone: str) -> Period:
     return parse_period(text, timezone)
 
 
+def whole_hour(at: datetime) -> datetime:
+    """The instant, or the end of the hour UTC that it lies in: until then the books must be closed to know it."""
+    whole = at.replace(minute=0, second=0, microsecond=0)
+    return whole if whole == at else whole + timedelta(hours=1)
+
+
 def month_name(period: Period, timezone: str) -> str:
     """The month in which the period starts in the zone, like 2026-10."""
     return period.start.astimezone(ZoneInfo(timezone)).strftime("%Y-%m")

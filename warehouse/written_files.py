@@ -43,6 +43,8 @@ def first_error(
     first = mistake.errors()[0]
     key = ""
     for step in first["loc"]:
+        if isinstance(step, str) and step.startswith(_SHAPES):
+            continue
         key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else str(step)
     found = "" if isinstance(first["input"], dict | list | tuple) else f"found {first['input']!r}; "
     if first["type"] == "extra_forbidden":
@@ -53,6 +55,8 @@ def first_error(
     return error(f"{where}: {key}" if key else where, what)
 
 
+_SHAPES = ("constrained-int", "tuple[", "literal[")
+"""What a location says of the shape that was tried, where several fit."""
 _SAY: Mapping[str, Callable[[Any], str]] = {
     "tuple_type": lambda error: f"found {error['input']!r}; a list fits",
     "model_type": lambda error: f"found {error['input']!r}; keys fit",

@@ -73,11 +73,7 @@ class Budget(Policy):
 
     def overlaps(self, other: Budget) -> bool:
         """Whether both are about the same in some month."""
-        return (
-            (self.tenant, self.project) == (other.tenant, other.project)
-            and (self.effective_to is None or other.effective_from is None or other.effective_from < self.effective_to)
-            and (other.effective_to is None or self.effective_from is None or self.effective_from < other.effective_to)
-        )
+        return (self.tenant, self.project) == (other.tenant, other.project) and self.shares_a_month(other)
 
 
 class LowBalance(Part):

@@ -1,7 +1,8 @@
 """Credits: amounts in a tenant's favour (negative: against it) on the draft of a month.
 
-A credit is never changed: one that was wrong is reversed by another. An issued month takes no credit any more; it goes
-to the tenant's next open month.
+A credit is never changed: one that was wrong is reversed by another, of the same month. An issued month takes no new
+credit any more; it goes to the tenant's next open month. A reversal in an issued month changes what the month owes, so
+the next invoice corrects it, with its taxes.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def parse_amount(text: str, where: str = "amount") -> Decimal:
 def credit_lines(store: Store, period_month: str, tenant: str | None = None) -> list[Line]:
     """The credits of a month (like 2026-10) as lines of drafts, by tenant; costs are negative in the tenant's favour.
 
-    `rule` is `credit:` and the credit's id. One that takes back a credit of an issued month is a Correction.
+    `rule` is `credit:` and the credit's id.
     """
     return [_line(kept.credit) for kept in list_credits(store, period_month, tenant)]
 
@@ -164,8 +165,8 @@ def add_credits(store: Store, credits: Sequence[Credit], now: datetime) -> list[
 
 
 def reverse_credit(store: Store, credit_id: str, author: str, reason: str, now: datetime) -> Credit:
-    """Takes a credit back by another of the opposite amount, in its month or, where that is issued, in the tenant's
-    next open one. Doing it again changes nothing.
+    """Takes a credit back by another of the opposite amount in its month; where that is issued, the tenant's next
+    invoice corrects it. Doing it again changes nothing.
 
     Errors: CreditError if there is no such credit, or if it is a reversal itself.
     """
@@ -179,13 +180,9 @@ def reverse_credit(store: Store, credit_id: str, author: str, reason: str, now: 
     done = list_credits(store, ids=[reversal_id])
     if done:
         return done[0].credit
-    months = InvoicedMonths(store, card_in_force(store).timezone)
-    evidence = {_REVERSES: credit_id, "month": credit.month}
-    if found[0].invoice:
-        evidence["invoice"] = found[0].invoice
     reversal = Credit(
-        credit.tenant, months.next_open(credit.tenant, credit.month), -credit.amount, credit.currency, reason,
-        credit.kind, credit.project, author, evidence, reversal_id,
+        credit.tenant, credit.month, -credit.amount, credit.currency, reason, credit.kind, credit.project, author,
+        {_REVERSES: credit_id}, reversal_id,
     )  # fmt: skip
     _insert(store, [reversal], now)
     audit.record(store, now, author, "credits.reverse", credit_id, reason, _inputs(reversal))
@@ -270,9 +267,6 @@ def _insert(store: Store, credits: Sequence[Credit], now: datetime) -> None:
 
 
 def _line(credit: Credit) -> Line:
-    reference = None
-    if credit.reverses and credit.evidence.get("invoice"):
-        reference = {"invoice": str(credit.evidence["invoice"]), "month": str(credit.evidence["month"])}
     return Line(
         credit.tenant,
         "credit",
@@ -280,8 +274,6 @@ def _line(credit: Credit) -> Line:
         description=_description(credit),
         cost=-Fraction(credit.amount),
         rule=f"credit:{credit.id}",
-        charge_class="Correction" if reference else None,
-        reference=reference,
     )
 
 

@@ -256,10 +256,15 @@ def _hero_label(look: str, credit: bool) -> str:
 def _payable(payable: Mapping[str, Any] | None, currency: str) -> str:
     if not payable:
         return ""
-    if payable["rate"] is None:
+    if payable["amount"] is None:
         return f"payable in {payable['currency']}; the exchange rate is not known yet"
     paid = f"{money(payable['amount'])} {payable['currency']}"
-    return f"payable as {paid} (1 {currency} = {price(payable['rate'])} {payable['currency']})"
+    others = "".join(
+        f"; corrections of {one['month']} at {price(one['rate'])}"
+        for one in payable["corrections"]
+        if one["rate"] != payable["rate"]
+    )
+    return f"payable as {paid} (1 {currency} = {price(payable['rate'])} {payable['currency']}{others})"
 
 
 def _sums(
@@ -362,7 +367,7 @@ def _row_more(line: Mapping[str, Any]) -> str:
     if line["rule"] and line["rule"] not in _row_title(line):
         said.append(f"rule {line['rule']}")
     if line["reference"] and (line["kind"] == "tax" or not line["charge_class"]):
-        said.append(f"invoice {line['reference']['invoice']}")
+        said.append(_corrected(line) if line["charge_class"] else f"invoice {line['reference']['invoice']}")
     return " · ".join(str(part) for part in said if part)
 
 
@@ -385,7 +390,9 @@ def _corrected(line: Mapping[str, Any]) -> str:
     if not isinstance(reference, Mapping):
         return f"Corrects {reference}"
     month = f", {month_in_words(reference['month'])}" if reference.get("month") else ""
-    return f"Corrects invoice {reference.get('invoice')}{month}"
+    if not reference.get("invoice"):
+        return f"Owed for {month_in_words(reference['month'])}, which had no invoice"
+    return f"Corrects invoice {reference['invoice']}{month}"
 
 
 def _hours_of(lines: Iterable[Mapping[str, Any]]) -> str:

@@ -19,7 +19,7 @@ from billing.invoicing.documents import Invoice, InvoiceError, instant, text
 from billing.invoicing.drafts import books_of, draft_all, platform_costs, span, whom
 from billing.invoicing.invoices import standing
 from billing.ledger_report import billing_timezone, closed_period
-from billing.periods import Period, month_name
+from billing.periods import Period, month_name, whole_hour
 from warehouse.store import Store, read_sql
 
 TOP = 10
@@ -76,7 +76,9 @@ def platform_statement(store: Store, period: Period) -> Statement:
     month = month_name(period, books.timezone)
     rows = store.rows(read_sql(__file__, "statement_pools"), span(period))
     if not rows:
-        raise InvoiceError(month, "nothing of it is closed", f"Run: gpuledger close --until {instant(period.end)}")
+        raise InvoiceError(
+            month, "nothing of it is closed", f"Run: gpuledger close --until {instant(whole_hour(period.end))}"
+        )
     borne = {cost.pool: cost for cost in platform_costs(store, period)}
     pools = []
     for row in rows:

@@ -27,7 +27,7 @@ from billing.exports.errors import ExportError
 from billing.exports.files import FocusFile
 from billing.exports.lines import GroupKey, Statement, money, statement_of, usage_row
 from billing.invoicing.drafts import Books, books_of, draft_all
-from billing.invoicing.invoices import standing
+from billing.invoicing.invoices import billed_later, standing
 from billing.money import minor_digits
 from billing.periods import Period, month_name
 from warehouse.store import Store, read_sql
@@ -265,6 +265,7 @@ def _statements(store: Store, period: Period, options: FocusOptions, books: Book
     invoices = standing(store, period, options.tenant) if options.which != "draft" else []
     billed = {one.tenant for one in invoices if not one.is_credit_note}
     if options.which == "draft" or (options.which == "all" and not (options.tenant and billed)):
+        billed |= set(billed_later(store, period, options.tenant))
         drafts = draft_all(store, period, options.tenant)
         invoices += [draft for draft in drafts if draft.tenant and draft.tenant not in billed]
     if not invoices and not options.platform:

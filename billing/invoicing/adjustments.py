@@ -29,15 +29,27 @@ class SessionLength:
     after: int
 
 
-def minimum_lines(rows: Iterable[Mapping[str, Any]], minimum_seconds: int, scale: Scale) -> list[Line]:
-    """A line for each row of minimum.sql that has a price; sessions of unlike devices at one price are one line."""
-    lacking: dict[tuple[Any, ...], tuple[int, int]] = {}
+MinimumKey = tuple[Any, ...]
+"""What makes short sessions one line."""
+
+
+def minimum_key(row: Mapping[str, Any]) -> MinimumKey:
+    return tuple(row[name] for name in ("tenant", "project", "sku", "list_unit_price", "contracted_unit_price"))
+
+
+def minimum_lines(
+    rows: Iterable[Mapping[str, Any]], minimum_seconds: int, scale: Scale, covered: Mapping[MinimumKey, int]
+) -> list[Line]:
+    """A line for each row of minimum.sql that has a price; sessions of unlike devices at one price are one line.
+
+    covered: how much of each a quota pays for, in hours in which it would be paid and unused; that is not charged.
+    """
+    lacking: dict[MinimumKey, tuple[int, int]] = {}
     for row in rows:
         if row["contracted_unit_price"] is not None:
-            key = tuple(row[name] for name in ("tenant", "project", "sku", "list_unit_price", "contracted_unit_price"))
-            sessions, quantity = lacking.get(key, (0, 0))
+            sessions, quantity = lacking.get(minimum_key(row), (0, 0))
             more = scale.quantity(row["lacking_micro_ms"], row["device_units"])
-            lacking[key] = (sessions + row["sessions"], quantity + more)
+            lacking[minimum_key(row)] = (sessions + row["sessions"], quantity + more)
     return [
         _priced(
             scale,
@@ -47,14 +59,16 @@ def minimum_lines(rows: Iterable[Mapping[str, Any]], minimum_seconds: int, scale
                 project,
                 sku,
                 f"{sessions} {'session' if sessions == 1 else 'sessions'} shorter than {minimum_seconds} s, "
-                f"charged as {minimum_seconds} s",
-                list_unit_price=list_price,
-                contracted_unit_price=price,
+                f"charged as {minimum_seconds} s" + (", less what quotas cover" if (tenant, *rest) in covered else ""),
+                list_unit_price=rest[-2],
+                contracted_unit_price=rest[-1],
                 rule=f"minimum_seconds {minimum_seconds}",
             ),
-            quantity,
+            quantity - covered.get((tenant, *rest), 0),
         )
-        for (tenant, project, sku, list_price, price), (sessions, quantity) in lacking.items()
+        for (tenant, *rest), (sessions, quantity) in lacking.items()
+        for project, sku in [rest[:2]]
+        if quantity > covered.get((tenant, *rest), 0)
     ]
 
 
@@ -111,7 +125,7 @@ def discount_lines(
         base: dict[str, int] = {}
         off: dict[str, int] = {}
         held = sum(usage.left for usage in matched)
-        for_all = None if _by_session(discount) else _percentage(discount, NO_SESSION, held, sessions, scale)
+        for_all = None if discount.by_session else _percentage(discount, NO_SESSION, held, sessions, scale)
         for usage in matched:
             part, whole = for_all or _percentage(discount, usage.session, held, sessions, scale)
             cut = usage.cost_left * part // whole if whole else 0
@@ -135,18 +149,14 @@ def discount_lines(
 
 
 def long_enough(discounts: Sequence[Discount], scale: Scale) -> tuple[int, int] | None:
-    """From what length (ms) or quantity on a session earns something; None: no discount is by session."""
-    by_session = [discount for discount in discounts if _by_session(discount)]
+    """From what length (ms) or quantity on a session may earn something; None: no discount is by session."""
+    by_session = [discount for discount in discounts if discount.by_session]
     if not by_session:
         return None
     longest = 1 << 62
-    lengths = [int(one.tiers[0].above * HOUR_MS) for one in by_session if one.measure == "hours"]
-    amounts = [int(one.tiers[0].above * scale.hour) for one in by_session if one.measure == "gpu_hours"]
+    lengths = [one.tiers[0].first(HOUR_MS) for one in by_session if one.measure == "hours"]
+    amounts = [one.tiers[0].first(scale.hour) for one in by_session if one.measure == "gpu_hours"]
     return min(lengths, default=longest), min(amounts, default=longest * NANO)
-
-
-def _by_session(discount: Discount) -> bool:
-    return discount.per == "session" and bool(discount.tiers)
 
 
 EVERYTHING = Match()
@@ -171,14 +181,14 @@ def _percentage(
 
 def _earned(discount: Discount, before: int, after: int, hour: int) -> int:
     """Percent (in billionths) times what lies in [before, after): by tier, or all at the tier that `after` reaches."""
-    steps = [(int(tier.above * hour), price_nano(tier.percent)) for tier in discount.tiers]
     if discount.mode == "whole":
-        reached = [percent for above, percent in steps if after > above]
+        reached = [price_nano(tier.percent) for tier in discount.tiers if after >= tier.first(hour)]
         return (after - before) * reached[-1] if reached else 0
-    ends = [above for above, _ in steps[1:]]
+    steps = [(int(tier.hours * hour), price_nano(tier.percent)) for tier in discount.tiers]
+    ends = [start for start, _ in steps[1:]]
     return sum(
-        percent * max(0, min(after, after if end is None else end) - max(before, above))
-        for (above, percent), end in zip(steps, [*ends, None], strict=True)
+        percent * max(0, min(after, after if end is None else end) - max(before, start))
+        for (start, percent), end in zip(steps, [*ends, None], strict=True)
     )
 
 
@@ -186,7 +196,7 @@ def _in_words(discount: Discount, held: int, scale: Scale) -> str:
     if discount.percent is not None:
         return f"{_plain(discount.percent)} %"
     unit = "GPU-hours" if discount.measure == "gpu_hours" else "h"
-    tiers = ", ".join(f"{_plain(tier.percent)} % above {_plain(tier.above)}" for tier in discount.tiers)
+    tiers = ", ".join(f"{_plain(tier.percent)} % {tier.word} {_plain(tier.hours)}" for tier in discount.tiers)
     each = f"of {scale.hours(held, 2):,} in the month" if discount.per == "month" else "of each session"
     return f"{tiers} {unit} {each} ({discount.mode})"
 

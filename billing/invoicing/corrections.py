@@ -1,73 +1,141 @@
-"""Late facts about months that were invoiced: what they change is booked in the next open month.
+"""What was billed for an issued month and is not what it owes: booked in the next document.
 
-A correction is what the month costs now less what was billed for it so far, line by line: the original invoice and the
-corrections of it that were issued since. Tiers, taxes and shares are computed again for the whole month.
+A correction is what the month costs now less what was billed for it so far, line by line: the invoice of the month, if
+there was one, and the corrections of it since. Tiers, taxes and shares are computed again for the whole month. So the
+documents of a tenant always sum to what its months owe, however late a fact, a credit or a tenant came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from billing.invoicing import drafts
-from billing.invoicing.documents import Invoice
+from billing.invoicing.documents import Invoice, is_correction
 from billing.invoicing.lines import Line
 from billing.periods import Period
+from billing.rates import RateCard
 from warehouse.store import Store, read_sql
 
 Key = tuple[Any, ...]
 _KEY = ("kind", "project", "sku", "list_unit_price", "contracted_unit_price", "rule")
 """What makes a line the same line when its month is computed again."""
+ALWAYS_HOURS = 24 * 366 * 400
 
 
-def correction_lines(store: Store, period: Period, tenant: str | None, books: drafts.Books) -> dict[str, list[Line]]:
-    """By tenant, what the invoices of the months before `period` lack or have too much."""
+@dataclass(frozen=True)
+class Corrections:
+    """By tenant lines, and by month GPU-hours that have no price; and the months that were computed again, whether
+    anything in them differs or not."""
+
+    lines: Mapping[str, Sequence[Line]]
+    unpriced: Mapping[str, Mapping[str, Decimal]]
+    months: Sequence[drafts.Month]
+
+
+def corrections_of(
+    store: Store, period: Period, tenant: str | None, books: drafts.Books, months: Sequence[Period] | None = None
+) -> Corrections:
+    """What the documents about the months before `period` lack or have too much, for all tenants or one.
+
+    months: those to compute again; None: those that may have changed.
+    """
     from billing.invoicing.invoices import standing
 
-    params = {"before": period.start, **drafts.whom(tenant)}
-    changed = store.rows(read_sql(__file__, "changed_months"), params)
-    if not changed:
-        return {}
-    billed = [one for one in standing(store, None, tenant) if not one.is_credit_note]
+    again = [
+        drafts.month_of(store, one, tenant, books)
+        for one in (changed_months(store, period, books) if months is None else months)
+    ]
+    if not again:
+        return Corrections({}, {}, ())
+    documents = [one for one in standing(store, None, tenant) if not one.is_credit_note]
     lines: dict[str, list[Line]] = {}
-    for row in changed:
-        month = drafts.month_of(store, Period(row["start"], row["end"]), tenant, books)
-        for original in [one for one in billed if one.month == month.name]:
-            now = drafts.document_of(original.tenant, month, books)
-            lines.setdefault(original.tenant, []).extend(_differences(original, now, billed))
-    return {name: found for name, found in lines.items() if found}
+    unpriced: dict[str, dict[str, Decimal]] = {}
+    for month in again:
+        billed = _billed(documents, month.name)
+        for name in sorted({*billed, *month.lines} - {""}):
+            now = drafts.document_of(name, month, books)
+            lines.setdefault(name, []).extend(_differences(name, month.name, now, billed.get(name, _NOT_BILLED)))
+            if now.unpriced_gpu_hours:
+                unpriced.setdefault(name, {})[month.name] = now.unpriced_gpu_hours
+    return Corrections({name: found for name, found in lines.items() if found}, unpriced, again)
 
 
-def _differences(original: Invoice, now: Invoice, billed: Iterable[Invoice]) -> list[Line]:
+def changed_months(store: Store, period: Period, books: drafts.Books) -> list[Period]:
+    """The issued months before `period` that may owe something else than was billed."""
+    commitments = books.card.commitments if books.card else ()
+    params = {
+        "before": period.start,
+        "timezone": books.timezone,
+        "reach_hours": reach_hours(books.card),
+        "committed": [one.tenant for one in commitments],
+        "since": [one.effective_from or "" for one in commitments],
+        "until": [one.effective_to or "" for one in commitments],
+    }
+    return [Period(row["start"], row["end"]) for row in store.rows(read_sql(__file__, "changed_months"), params)]
+
+
+def reach_hours(card: RateCard | None) -> int:
+    """How many hours before a month it is computed from too: sessions that began earlier."""
+    if card is None:
+        return 0
+    if any(discount.by_session for discount in card.discounts):
+        return ALWAYS_HOURS
+    return -(-card.longest_minimum_seconds // 3600)
+
+
+@dataclass(frozen=True)
+class _Billed:
+    """The invoice of a tenant's month (None: it had none), and all lines about that month so far."""
+
+    invoice: str | None
+    lines: Sequence[Mapping[str, Any]]
+
+
+_NOT_BILLED = _Billed(None, ())
+
+
+def _billed(documents: Iterable[Invoice], month: str) -> dict[str, _Billed]:
+    """By tenant, what was billed for a month."""
+    found: dict[str, _Billed] = {}
+    for one in documents:
+        known = found.get(one.tenant, _NOT_BILLED)
+        if one.month == month:
+            own = [line for line in one.lines if not is_correction(line)]
+            found[one.tenant] = _Billed(one.number, [*known.lines, *own])
+        else:
+            of_it = [line for line in one.lines if is_correction(line) and line["reference"]["month"] == month]
+            if of_it:
+                found[one.tenant] = _Billed(known.invoice, [*known.lines, *of_it])
+    return found
+
+
+def _differences(tenant: str, month: str, now: Invoice, billed: _Billed) -> list[Line]:
     """Lines for what differs in money between the month as it is now and as it was billed."""
-    reference = {"invoice": original.number or "", "month": original.month}
-    before = list(original.lines)
-    for later in billed:
-        if later.tenant == original.tenant:
-            before += [line for line in later.lines if line.get("reference") == reference]
-    own = [line for line in before if line.get("charge_class") is None or line.get("reference") == reference]
-    was, is_ = _summed(own), _summed(now.lines)
+    reference = {"invoice": billed.invoice, "month": month}
+    was, is_ = _summed(billed.lines), _summed(now.lines)
     lines = []
     for key in dict.fromkeys((*is_, *was)):
-        amount_was, quantity_was, _ = was.get(key, _NOTHING)
-        amount_is, quantity_is, unit = is_.get(key, _NOTHING)
-        if amount_is == amount_was:
+        before, after = was.get(key, _NOTHING), is_.get(key, _NOTHING)
+        if before.amount == after.amount:
             continue
         kind, project, sku, list_price, contracted_price, rule = key
+        what = f"{after.description}: " if kind == "credit" and after.description else ""
         lines.append(
             Line(
-                original.tenant,
+                tenant,
                 kind,
                 project,
                 sku,
-                description=f"{original.month}: {amount_was:,} was billed, {amount_is:,} is due",
-                quantity=Fraction(quantity_is - quantity_was),
-                unit=unit or was[key][2],
+                description=f"{month}: {what}{before.amount:,} was billed, {after.amount:,} is due",
+                quantity=Fraction(after.quantity - before.quantity),
+                unit=after.unit or before.unit,
                 list_unit_price=list_price and Decimal(list_price),
                 contracted_unit_price=contracted_price and Decimal(contracted_price),
-                cost=Fraction(amount_is - amount_was),
+                cost=Fraction(after.amount - before.amount),
                 rule=rule,
                 charge_class="Correction",
                 reference=reference,
@@ -76,19 +144,28 @@ def _differences(original: Invoice, now: Invoice, billed: Iterable[Invoice]) -> 
     return lines
 
 
-_NOTHING = (Decimal(0), Decimal(0), "")
+@dataclass(frozen=True)
+class _Sum:
+    amount: Decimal = Decimal(0)
+    quantity: Decimal = Decimal(0)
+    unit: str = ""
+    description: str = ""
 
 
-def _summed(lines: Iterable[Mapping[str, Any]]) -> dict[Key, tuple[Decimal, Decimal, str]]:
-    """Amount, quantity and unit by key; lines without a price are in no amount."""
-    sums: dict[Key, tuple[Decimal, Decimal, str]] = {}
+_NOTHING = _Sum()
+
+
+def _summed(lines: Iterable[Mapping[str, Any]]) -> dict[Key, _Sum]:
+    """The lines of a key as one; those without a price are in no amount."""
+    sums: dict[Key, _Sum] = {}
     for line in lines:
         key = tuple(line.get(name, "usage" if name == "kind" else "") for name in _KEY)
-        amount, quantity, _ = sums.get(key, _NOTHING)
+        before = sums.get(key, _NOTHING)
         more = line.get("quantity") or line.get("allocated_gpu_hours") or "0"
-        sums[key] = (
-            amount + Decimal(line["amount"] or 0),
-            quantity + Decimal(more),
+        sums[key] = _Sum(
+            before.amount + Decimal(line["amount"] or 0),
+            before.quantity + Decimal(more),
             line.get("unit") or "GPU-hours",
+            line.get("description") or "",
         )
     return sums

@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from billing.exact import rounded
-from billing.invoicing.documents import Invoice, text
+from billing.invoicing.documents import Invoice, is_correction, text
 from billing.money import minor_digits
 
 
-def credit_note(invoice: Invoice, amount: Decimal, reason: str) -> dict[str, Any]:
-    """The document, without its number: `amount` (net) less, and each tax of the invoice in proportion."""
+@dataclass(frozen=True)
+class Creditable:
+    """What is left of what a tenant was billed for an invoice's month: `net`, and what each tax on it comes to.
+
+    The invoice's own lines, the corrections of its month so far, and the credit notes on it.
+    """
+
+    net: Decimal
+    taxes: Mapping[str, Decimal]
+
+
+def creditable(invoice: Invoice, documents: Iterable[Invoice]) -> Creditable:
+    """What can still be credited on an invoice; `documents`: the tenant's that stand.
+
+    What it bills for an earlier month that had no invoice is its own; the corrections of other invoices are theirs.
+    """
+    first = [line for line in invoice.lines if is_correction(line) and line["reference"]["invoice"] is None]
+    months = {invoice.month, *(line["reference"]["month"] for line in first)}
+    net, taxes = Decimal(0), dict[str, Decimal]()
+    for one in documents:
+        for line in one.lines:
+            if is_correction(line):
+                counts = line["reference"]["month"] in months
+            else:
+                counts = (one.document["references"] if one.is_credit_note else one.number) == invoice.number
+            if counts and line["kind"] == "tax":
+                taxes[line["rule"]] = taxes.get(line["rule"], Decimal(0)) + Decimal(line["amount"])
+            elif counts:
+                net += Decimal(line["amount"] or 0)
+    return Creditable(net, taxes)
+
+
+def credit_note(invoice: Invoice, amount: Decimal, reason: str, left: Creditable) -> dict[str, Any]:
+    """The document, without its number: `amount` (net) less, and each tax in proportion to what is left, so that the
+    last credit gives back the last cent of tax."""
     digits = minor_digits(invoice.currency)
-    net = Decimal(invoice.totals.get("net", invoice.totals["amount"]))
     reference = {"invoice": invoice.number or "", "month": invoice.month}
     lines = [_line(1, "credit", f"Credit on {invoice.number}: {reason}", -amount, "credit note", reference)]
     tax = Decimal(0)
-    for line in invoice.lines:
-        if line.get("kind") == "tax" and net:
-            part = rounded(-Fraction(Decimal(line["amount"])) * Fraction(amount) / Fraction(net), digits)
-            lines.append(_line(len(lines) + 1, "tax", line["rule"], part, line["rule"], reference))
-            tax += part
+    for rule, asked in left.taxes.items():
+        part = rounded(-Fraction(asked) * Fraction(amount) / Fraction(left.net), digits)
+        lines.append(_line(len(lines) + 1, "tax", rule, part, rule, reference))
+        tax += part
     due = tax - amount
     payable = invoice.document.get("payable")
-    if payable and payable["rate"]:
+    if payable:
         back = rounded(Fraction(due) * Fraction(Decimal(payable["rate"])), minor_digits(payable["currency"]))
-        payable = {**payable, "amount": text(back)}
+        payable = {"currency": payable["currency"], "rate": payable["rate"], "corrections": [], "amount": text(back)}
     return {
         **{name: invoice.document.get(name) for name in _SAME},
         "document_type": "credit_note",

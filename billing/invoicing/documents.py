@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -21,9 +21,11 @@ class Invoice:
     """A statement for a tenant and a month.
 
     `document` is all of it, as JSON holds it: decimals and instants as strings, the unknown as None.
+    `unpriced_months`: of a draft, GPU-hours without a price in the months that it corrects; it is not issued with any.
     """
 
     document: Mapping[str, Any]
+    unpriced_months: Mapping[str, Decimal] = field(default_factory=dict)
 
     @property
     def number(self) -> str | None:
@@ -74,6 +76,11 @@ class Invoice:
     def canonical(self) -> str:
         """The document as JSON that depends on its content alone."""
         return json.dumps(self.document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def is_correction(line: Mapping[str, Any]) -> bool:
+    """Whether a document's line is about another month than the document's own."""
+    return line.get("charge_class") == "Correction"
 
 
 def instant(at: datetime) -> str:

@@ -6,8 +6,9 @@ rounded half to even, shared out to the lines by largest remainder, and taxes ar
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -17,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from billing.exact import Scale, rounded
 from billing.invoicing.adjustments import (
+    MinimumKey,
     SessionLength,
     commitment_lines,
     discount_lines,
     long_enough,
+    minimum_key,
     minimum_lines,
 )
 from billing.invoicing.documents import Invoice, InvoiceError, instant, text
@@ -37,14 +40,17 @@ from warehouse.store import Store, read_sql
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from billing.invoicing.corrections import Corrections
+
 Sessions = Mapping[Session, SessionLength]
 
 
 @dataclass(frozen=True)
 class Books:
-    """The state of the ledger that drafts are computed from."""
+    """The state of the ledger that drafts are computed from. `last_run`: the last close that closed an hour."""
 
     closed_until: datetime
+    last_run: str
     closed_with: str
     current: AppliedCard | None
 
@@ -76,7 +82,7 @@ class Month:
 
 def books_of(store: Store) -> Books:
     (state,) = store.rows(read_sql(__file__, "state_of_the_books"))
-    return Books(state["closed_until"], state["rate_card"], current_rate_card(store))
+    return Books(state["closed_until"], state["last_run"], state["rate_card"], current_rate_card(store))
 
 
 def draft_all(store: Store, period: Period, tenant: str | None = None) -> list[Invoice]:
@@ -87,15 +93,18 @@ def draft_all(store: Store, period: Period, tenant: str | None = None) -> list[I
     return drafts_of(store, period, tenant, books_of(store))
 
 
-def drafts_of(store: Store, period: Period, tenant: str | None, books: Books) -> list[Invoice]:
-    from billing.invoicing.corrections import correction_lines
+def drafts_of(
+    store: Store, period: Period, tenant: str | None, books: Books, corrected: Sequence[Period] | None = None
+) -> list[Invoice]:
+    """corrected: the months before it to compute again; None: those that may have changed."""
+    from billing.invoicing.corrections import corrections_of
 
     month = month_of(store, period, tenant, books)
-    corrections = correction_lines(store, period, tenant, books)
-    owing = sorted({*month.lines, *corrections})
+    corrections = corrections_of(store, period, tenant, books, corrected)
+    owing = sorted({*month.lines, *corrections.lines, *corrections.unpriced})
     if tenant is not None and not owing:
         raise InvoiceError(f"tenant {tenant!r}", f"held nothing in {month.name}", "See: gpuledger ledger")
-    drafts = [document_of(name, month, books, corrections.get(name, ())) for name in owing]
+    drafts = [document_of(name, month, books, corrections) for name in owing]
     prepaying = {row["tenant"] for row in store.rows("SELECT DISTINCT tenant FROM grants")}
     return [_prepaid(store, draft, period) if draft.tenant in prepaying else draft for draft in drafts]
 
@@ -119,17 +128,19 @@ def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> 
     discounts = in_force(card.discounts, name) if card else []
     what = {**span(period), **whom(tenant)}
     rows = store.rows(read_sql(__file__, "usage"), what)
-    minimum = card.minimum_seconds if card else 0
+    minimum = card.minimum_in(name) if card else 0
     short = store.rows(read_sql(__file__, "minimum"), {**what, "minimum_ms": 1000 * minimum}) if minimum else []
     scale = Scale.of(row["device_units"] for row in (*rows, *short))
     usage = month_usage(rows, scale)
-    lines = [*usage.lines, *minimum_lines(short, minimum, scale)]
+    lines = list(usage.lines)
     pools: list[PoolCost] = []
     if card is not None:
         commitments = in_force(card.commitments, name)
         lines += component_lines(store, card, period, name, tenant)
         sessions = _sessions(store, what, discounts, usage)
-        lines += _commitments(store, what, books, commitments, usage, sessions)
+        covered = _covered(store, what, books, commitments, usage, sessions, short)
+        lines += minimum_lines(short, minimum, scale, covered.stretched)
+        lines += covered.lines
         lines += [
             line for usages in usage.by_tenant.values() for line in discount_lines(discounts, usages, sessions, scale)
         ]
@@ -155,49 +166,102 @@ def platform_costs(store: Store, period: Period) -> list[PoolCost]:
     return pool_costs(rows, books.card, month_name(period, books.timezone))
 
 
-def _commitments(
+@dataclass(frozen=True)
+class _Covered:
+    """The lines of the quotas, and by minimum line's key how much of it they cover."""
+
+    lines: Sequence[Line]
+    stretched: Mapping[MinimumKey, int]
+
+
+def _covered(
     store: Store,
     what: Mapping[str, Any],
     books: Books,
     commitments: Sequence[Commitment],
     usage: MonthUsage,
     sessions: Sessions,
-) -> list[Line]:
-    """Quotas run from the start of the month until its end, or until the books are closed."""
+    short: Sequence[Mapping[str, Any]],
+) -> _Covered:
+    """Quotas run from the start of the month until its end, or until the books are closed.
+
+    short: the rows of minimum.sql; what the quotas leave unused covers them.
+    """
     start, until = what["start"], min(what["end"], books.closed_until)
     mine = [one for one in commitments if what["all_tenants"] or one.tenant == what["tenant"]]
     if not mine or until <= start:
-        return []
+        return _Covered((), {})
     import pyarrow as pa
 
     covered: dict[int, list[Mapping[str, Any]]] = {}
-    quotas = _quotas(mine, usage)
+    stretched: dict[MinimumKey, int] = {}
+    quotas = _quotas(mine, usage, short)
     if quotas["tenant"]:
         params = {**what, "end": until, "scale_units": usage.scale.device_units}
-        with store.staged(pa.table(quotas)) as by_sku, store.staged(_keys(sessions)) as apart_from:
-            sql = Template(read_sql(__file__, "covered")).substitute(quotas=by_sku, sessions=apart_from)
-            for row in store.rows(sql, params):
-                covered.setdefault(row["commitment"], []).append(row)
+        tables = (pa.table(quotas), _keys(sessions), _stretches(short, usage.scale))
+        with contextlib.ExitStack() as stack:
+            staged = [stack.enter_context(store.staged(table)) for table in tables]
+            for row in store.rows(_covered_sql(max(quotas["turn"]), *staged), params):
+                if row["stretched"]:
+                    key = minimum_key(row)
+                    stretched[key] = stretched.get(key, 0) + row["covered_micro_ms"]
+                else:
+                    covered.setdefault(row["commitment"], []).append(row)
     hours = Fraction(int((until - start).total_seconds() * 1000), 3_600_000)
-    return [
+    lines = [
         line
-        for number, one in enumerate(mine)
+        for number, one in enumerate(mine, 1)
         for line in commitment_lines(
             one, usage.by_tenant.get(one.tenant, ()), covered.get(number, ()), hours, usage.scale
         )
     ]
+    return _Covered(lines, stretched)
 
 
-def _quotas(commitments: Sequence[Commitment], usage: MonthUsage) -> dict[str, list[Any]]:
-    """Columns: the commitment (its number in the sequence) that covers a tenant's sku, and its quota per hour."""
-    columns: dict[str, list[Any]] = {"tenant": [], "sku": [], "commitment": [], "quota_micro_ms": []}
-    for number, one in enumerate(commitments):
+def _stretches(short: Sequence[Mapping[str, Any]], scale: Scale) -> pa.Table:
+    """What short sessions lack to the minimum, by the hour in which they ended, on the scale."""
+    import pyarrow as pa
+
+    rows = [row for row in short if row["contracted_unit_price"] is not None]
+    texts = {
+        **{name: [row[name] for row in rows] for name in ("tenant", "project", "sku")},
+        **{name: [text(row[name]) for row in rows] for name in ("list_unit_price", "contracted_unit_price")},
+        "lacking": [str(scale.quantity(row["lacking_micro_ms"], row["device_units"])) for row in rows],
+    }
+    columns = {name: pa.array(values, pa.string()) for name, values in texts.items()}
+    columns["hour"] = pa.array([row["hour"] for row in rows], pa.timestamp("s", "UTC"))
+    return pa.table(columns)
+
+
+def _quotas(
+    commitments: Sequence[Commitment], usage: MonthUsage, short: Sequence[Mapping[str, Any]]
+) -> dict[str, list[Any]]:
+    """Columns: the commitment (its number in the sequence, from 1) that covers a tenant's sku in a turn, and its quota
+    per hour. A tenant's commitments take turns in the card's order."""
+    columns: dict[str, list[Any]] = {"tenant": [], "sku": [], "turn": [], "commitment": [], "quota_micro_ms": []}
+    turns: dict[str, int] = {}
+    for number, one in enumerate(commitments, 1):
+        turn = turns[one.tenant] = turns.get(one.tenant, 0) + 1
         skus = {used.sku for used in usage.by_tenant.get(one.tenant, ()) if used.sku}
+        skus |= {row["sku"] for row in short if row["tenant"] == one.tenant and row["sku"]}
         for sku in sorted(sku for sku in skus if fnmatchcase(sku, one.sku)):
-            row = (one.tenant, sku, number, str(int(one.gpus * usage.scale.hour)))
+            row = (one.tenant, sku, turn, number, str(int(one.gpus * usage.scale.hour)))
             for column, value in zip(columns.values(), row, strict=True):
                 column.append(value)
     return columns
+
+
+def _covered_sql(turns: int, quotas: str, sessions: str, stretches: str) -> str:
+    """covered.sql with so many turns, each of which reads what the one before left."""
+    step = Template(read_sql(__file__, "covered_turn"))
+    rows = "entries"
+    for turn in range(1, turns + 1):
+        text = step.substitute(turn=turn, before=turn - 1, rows=rows, quotas=quotas)
+        rows = f"({text})" if turn < turns else text
+    parts = ", ".join(f"(commitment_{turn}, covered_{turn})" for turn in range(1, turns + 1))
+    return Template(read_sql(__file__, "covered")).substitute(
+        quotas=quotas, sessions=sessions, stretches=stretches, turns=rows, parts=f"[{parts}]"
+    )
 
 
 def _sessions(store: Store, what: Mapping[str, Any], discounts: Sequence[Discount], usage: MonthUsage) -> Sessions:
@@ -208,8 +272,8 @@ def _sessions(store: Store, what: Mapping[str, Any], discounts: Sequence[Discoun
     params = {
         **what,
         "scale_units": usage.scale.device_units,
-        "longer_than_ms": enough[0],
-        "more_than_micro_ms": str(enough[1]),
+        "at_least_ms": enough[0],
+        "at_least_micro_ms": str(enough[1]),
     }
     sessions = {
         (row["session_cluster"], row["session"]): SessionLength(
@@ -235,21 +299,30 @@ def _keys(sessions: Sessions) -> pa.Table:
     )
 
 
-def document_of(tenant: str, month: Month, books: Books, corrections: Sequence[Line] = ()) -> Invoice:
-    """The tenant's month as a draft."""
+def document_of(tenant: str, month: Month, books: Books, corrected: Corrections | None = None) -> Invoice:
+    """The tenant's month as a draft, with corrections of other months."""
+    corrections = corrected.lines.get(tenant, ()) if corrected else ()
+    unpriced = corrected.unpriced.get(tenant, {}) if corrected else {}
     card, digits = books.card, minor_digits(month.currency)
-    lines = [*month.lines.get(tenant, ()), *corrections]
-    untaxed = [line for line in lines if line.kind != "tax"]
-    known = [line for line in untaxed if line.cost is not None]
-    amounts, net = largest_remainder([line.cost for line in known if line.cost is not None], digits)
+    own = month.lines.get(tenant, ())
+    known = [line for line in own if line.cost is not None]
+    amounts, own_net = largest_remainder([line.cost for line in known if line.cost is not None], digits)
     amount_of = {id(line): amount for line, amount in zip(known, amounts, strict=True)}
-    own_net = sum((amount_of[id(line)] for line in known if line.charge_class is None), Decimal(0))
-    taxes = [line for line in lines if line.kind == "tax"] + _taxes(tenant, own_net, card, month.name, digits)
-    amount_of |= {id(line): rounded(line.cost or Fraction(0), digits) for line in taxes}
+    own_taxes = _taxes(tenant, own_net, card, month.name, digits)
+    # What was billed for other months is whole minor units already, and changes nothing of the month's own rounding.
+    amount_of |= {id(line): rounded(line.cost or Fraction(0), digits) for line in (*corrections, *own_taxes)}
+    untaxed = [*own, *(line for line in corrections if line.kind != "tax")]
+    taxes = [*(line for line in corrections if line.kind == "tax"), *own_taxes]
+    net = sum((amount_of.get(id(line), Decimal(0)) for line in untaxed), Decimal(0)).quantize(own_net)
     tax = sum((amount_of[id(line)] for line in taxes), Decimal(0)).quantize(net)
     total = month.usage.totals.get(tenant, LedgerSum(month.usage.scale))
     notes = _notes(total, month.usage.estimated.get(tenant, 0), month.period, books)
-    payable = _payable(tenant, card, month.name, notes)
+    notes += [f"{hours:.2f} GPU-hours of {of} have no price and are in no amount." for of, hours in unpriced.items()]
+    months: dict[str, Decimal] = {}
+    for line in corrections:
+        of = str((line.reference or {})["month"])
+        months[of] = months.get(of, Decimal(0)) + amount_of[id(line)]
+    payable = _payable(tenant, card, month.name, months, notes)
     draft = Invoice(
         {
             "document_type": "invoice",
@@ -267,6 +340,8 @@ def document_of(tenant: str, month: Month, books: Books, corrections: Sequence[L
             "currency": month.currency,
             "books_run": month.books_run,
             "run": str(month.usage.last_run.get(tenant, 0)),
+            "as_of_run": books.last_run,
+            "corrected_months": [one.name for one in corrected.months] if corrected else [],
             "rate_card": books.current.version if books.current else "",
             "lines": [
                 _line(number, line, amount_of.get(id(line))) for number, line in enumerate([*untaxed, *taxes], 1)
@@ -279,7 +354,8 @@ def document_of(tenant: str, month: Month, books: Books, corrections: Sequence[L
             },
             "payable": payable,
             "notes": notes,
-        }
+        },
+        unpriced,
     )
     return paid_by(draft, 0 * draft.amount, [])
 
@@ -288,11 +364,24 @@ def paid_by(draft: Invoice, paid: Decimal, draws: Sequence[Mapping[str, str | No
     """The draft with so much of it paid before; what is due is payable in the tenant's currency."""
     due = draft.amount - paid
     payable = draft.document["payable"]
-    if payable and payable["rate"]:
-        amount = rounded(Fraction(due) * Fraction(payable["rate"]), minor_digits(payable["currency"]))
-        payable = {**payable, "amount": text(amount)}
+    if payable:
+        payable = {**payable, "amount": text(_converted(payable, draft.amount, due))}
     totals = {**draft.totals, "prepaid": text(paid), "due": text(due)}
-    return Invoice({**draft.document, "totals": totals, "payable": payable, "prepaid_draws": list(draws)})
+    document = {**draft.document, "totals": totals, "payable": payable, "prepaid_draws": list(draws)}
+    return replace(draft, document=document)
+
+
+def _converted(payable: Mapping[str, Any], amount: Decimal, due: Decimal) -> Decimal | None:
+    """What is due in the tenant's currency: its month's part at its month's rate, each correction at that of the month
+    that it corrects; of what was paid before, as much of each. None: a rate is missing."""
+    corrections = payable["corrections"]
+    own = amount - sum((Decimal(one["amount"]) for one in corrections), Decimal(0))
+    parts = [(own, payable["rate"]), *((Decimal(one["amount"]), one["rate"]) for one in corrections)]
+    if any(rate is None for _, rate in parts):
+        return None
+    whole = sum((Fraction(part) * Fraction(rate) for part, rate in parts), Fraction(0))
+    part_due = Fraction(due) / Fraction(amount) if due != amount else Fraction(1)
+    return rounded(whole * part_due, minor_digits(payable["currency"]))
 
 
 def _taxes(tenant: str, net: Decimal, card: RateCard | None, month: str, digits: int) -> list[Line]:
@@ -310,16 +399,40 @@ def _taxes(tenant: str, net: Decimal, card: RateCard | None, month: str, digits:
     return list(lines.values())
 
 
-def _payable(tenant: str, card: RateCard | None, month: str, notes: list[str]) -> dict[str, str | None] | None:
-    """The tenant's own currency and the month's rate; None where that is the card's."""
-    wanted = [one for one in in_force(card.invoice_currencies, month) if one.tenant == tenant] if card else []
-    if card is None or not wanted or wanted[0].currency == card.currency:
+def _payable(
+    tenant: str, card: RateCard | None, month: str, corrections: Mapping[str, Decimal], notes: list[str]
+) -> dict[str, Any] | None:
+    """The tenant's own currency with the rate of its month, and of each month that is corrected; None where that is the
+    card's. A month that was invoiced in another currency is corrected at the rate of the correction's own."""
+    currency = _currency_of(tenant, card, month)
+    if card is None or currency is None:
         return None
-    currency = wanted[0].currency
-    rates = [one.rate for one in card.exchange_rates if one.month == month and one.currency == currency]
-    if not rates:
-        notes.append(f"The rate card has no exchange rate from {card.currency} to {currency} for {month}.")
-    return {"currency": currency, "rate": text(rates[0]) if rates else None, "amount": None}
+    rates = {one.month: one.rate for one in card.exchange_rates if one.currency == currency}
+
+    def rate(of: str) -> str | None:
+        if of not in rates:
+            notes.append(f"The rate card has no exchange rate from {card.currency} to {currency} for {of}.")
+        return text(rates.get(of))
+
+    return {
+        "currency": currency,
+        "rate": rate(month),
+        "corrections": [
+            {
+                "month": of,
+                "amount": text(amount),
+                "rate": rate(of if _currency_of(tenant, card, of) == currency else month),
+            }
+            for of, amount in corrections.items()
+        ],
+        "amount": None,
+    }
+
+
+def _currency_of(tenant: str, card: RateCard | None, month: str) -> str | None:
+    """In what a tenant is invoiced in a month; None: in the card's own."""
+    wanted = [one for one in in_force(card.invoice_currencies, month) if one.tenant == tenant] if card else []
+    return None if card is None or not wanted or wanted[0].currency == card.currency else wanted[0].currency
 
 
 def _line(number: int, line: Line, amount: Decimal | None) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def explain(store: Store, invoice: Invoice, number: int, by_hour: bool = False) 
     else:
         rows = [one for one in invoice.lines if one.get("kind", "usage") in _BASE.get(kind, ())]
         formula = _FORMULAS.get(kind, line["description"])
-    return Explanation(line, formula, version, _rules(card, line, invoice.tenant) if card else [], rows)
+    return Explanation(line, formula, version, _rules(card, line, invoice.tenant, invoice.month) if card else [], rows)
 
 
 _BASE = {
@@ -113,7 +113,7 @@ def _entries(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: b
 _SHOWN = ("allocated_gpu_hours", "used_gpu_hours", "idle_gpu_hours", "unmetered_gpu_hours", "coverage")
 
 
-def _rules(card: RateCard, line: Mapping[str, Any], tenant: str) -> list[dict[str, Any]]:
+def _rules(card: RateCard, line: Mapping[str, Any], tenant: str, month: str) -> list[dict[str, Any]]:
     """The rules of the card that the line names: of its price, or of its policy's name. What another tenant has agreed
     is not among them, even at the same price."""
     kind = line.get("kind", "usage")
@@ -122,7 +122,7 @@ def _rules(card: RateCard, line: Mapping[str, Any], tenant: str) -> list[dict[st
         own = (rule for rule in card.rates if rule.match.tenant is None or fnmatchcase(tenant, rule.match.tenant))
         return [_as_written(rule) for rule in own if rule.price_per_gpu_hour in prices]
     if kind == "minimum":
-        return [{"minimum_seconds": card.minimum_seconds}]
+        return [{"minimum_seconds": card.minimum_in(month)}]
     if kind == "shared" and not isinstance(card.idle_policy, str):
         return [_as_written(rule) for rule in card.idle_policy]
     named: dict[str, BaseModel] = {

@@ -13,16 +13,16 @@ from decimal import Decimal
 from typing import Any
 
 from billing import audit
-from billing.invoicing.credit_notes import credit_note
-from billing.invoicing.documents import Invoice, InvoiceError, instant
+from billing.invoicing.credit_notes import credit_note, creditable
+from billing.invoicing.documents import Invoice, InvoiceError, instant, is_correction
 from billing.invoicing.drafts import Books, books_of, draft_all, drafts_of, span, whom
 from billing.money import minor_digits
-from billing.periods import Period, month_name
+from billing.periods import Period, month_name, whole_hour
 from billing.rates import Subject, first_change, rate_card_of
 from billing.tenants import closed_with_another
 from warehouse.store import Store, read_sql
 
-__all__ = ["Invoice", "InvoiceError", "credit", "draft_all", "issue_all", "issued", "standing", "void"]
+__all__ = ["Invoice", "InvoiceError", "billed_later", "credit", "draft_all", "issue_all", "issued", "standing", "void"]
 
 ALWAYS = Period(datetime(1971, 1, 1, tzinfo=UTC), datetime(2299, 1, 1, tzinfo=UTC))
 
@@ -41,6 +41,21 @@ def standing(store: Store, period: Period | None = None, tenant: str | None = No
     return [one for one in issued(store, period, tenant) if not one.is_void]
 
 
+def billed_later(store: Store, period: Period, tenant: str | None = None) -> dict[str, str]:
+    """The tenants that owe something for a month, had no invoice of it, and were billed by a later one: its number."""
+    found: dict[str, str] = {}
+    for one in standing(store, Period(period.end, ALWAYS.end), tenant):
+        for line in one.lines:
+            reference = line.get("reference") or {}
+            if is_correction(line) and reference["invoice"] is None and _covers(period, reference["month"], one):
+                found.setdefault(one.tenant, str(one.number))
+    return found
+
+
+def _covers(period: Period, month: str, invoice: Invoice) -> bool:
+    return month_name(period, invoice.document["period"]["timezone"]) == month
+
+
 def _as_it_stands(row: Mapping[str, Any]) -> Invoice:
     document = json.loads(row["document"])
     if row["void"]:
@@ -52,7 +67,8 @@ def _as_it_stands(row: Mapping[str, Any]) -> Invoice:
 def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = None, actor: str = "") -> list[Invoice]:
     """Issues the month's invoices (or one tenant's) that were not issued yet, and answers all of them.
 
-    What nobody named held ('' as tenant) is on no invoice. All are written at once: a kill leaves all or none of them
+    What nobody named held ('' as tenant) is on no invoice, and a tenant whose month a later invoice has as corrections
+    gets no other (`billed_later`). All are written at once: a kill leaves all or none of them
     issued. An invoice that was made void is issued again, under the next number.
     Errors: InvoiceError, before anything is issued, if the month is not over (and its grace) or not closed, if
     allocated time has no price, if a tenant's currency has no exchange rate, or if prices changed since the close.
@@ -62,8 +78,14 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
         return [done[tenant]]
     books = books_of(store)
     _refuse_open_month(period, books, now)
+    later = billed_later(store, period, tenant)
+    if tenant is not None and tenant in later:
+        where = f"{month_name(period, books.timezone)} of {tenant!r}"
+        raise InvoiceError(where, f"is billed on {later[tenant]}", f"See: gpuledger invoice show {later[tenant]}")
     drafts = [
-        draft for draft in drafts_of(store, period, tenant, books) if draft.tenant not in done and draft.tenant != ""
+        draft
+        for draft in drafts_of(store, period, tenant, books)
+        if draft.tenant and draft.tenant not in done and draft.tenant not in later
     ]
     if drafts:
         _refuse_unknown_prices(drafts)
@@ -100,7 +122,8 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
     """Issues a credit note: an amount in the tenant's favour on an issued invoice, under the next number.
 
     amount: net, in whole minor units; the invoice's taxes are credited with it, in proportion.
-    Errors: InvoiceError if there is no such invoice, if it is void, or if more would be credited than it asks for.
+    Errors: InvoiceError if there is no such invoice, if it is void, or if more would be credited than
+    is left of it after the corrections and credit notes so far.
     """
     invoice = _one(store, number)
     if invoice.is_credit_note:
@@ -112,17 +135,13 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
     digits = minor_digits(invoice.currency)
     if amount <= 0 or amount != round(amount, digits):
         raise InvoiceError("--amount", f"found {amount}", f"An amount of {invoice.currency} above zero fits")
-    notes = [
-        one
-        for one in standing(store, None, invoice.tenant)
-        if one.is_credit_note and one.document["references"] == number
-    ]
-    net = Decimal(invoice.totals.get("net", invoice.totals["amount"]))
-    left = net + sum((Decimal(note.totals["net"]) for note in notes), Decimal(0))
-    if amount > left:
-        raise InvoiceError(f"invoice {number}", f"{left} {invoice.currency} of it can still be credited")
+    left = creditable(invoice, standing(store, None, invoice.tenant))
+    if amount > left.net:
+        raise InvoiceError(
+            f"invoice {number}", f"{max(left.net, abs(0 * left.net))} {invoice.currency} of it can still be credited"
+        )
     books = books_of(store)
-    document = credit_note(invoice, amount, reason)
+    document = credit_note(invoice, amount, reason, left)
     return _store(store, [document], now, books, actor, "invoice.credit", reason)[0]
 
 
@@ -150,12 +169,15 @@ def _refuse_open_month(period: Period, books: Books, now: datetime) -> None:
             f"the books are closed until {instant(books.closed_until)} only"
             if books.any_closed
             else "nothing is closed",
-            f"Run: gpuledger close --until {instant(period.end)}",
+            f"Run: gpuledger close --until {instant(whole_hour(period.end))}",
         )
 
 
 def _refuse_unknown_prices(drafts: Sequence[Invoice]) -> None:
     unknown = [f"{draft.tenant} {draft.unpriced_gpu_hours:.2f}" for draft in drafts if draft.unpriced_gpu_hours]
+    unknown += [
+        f"{draft.tenant} {hours:.2f} of {month}" for draft in drafts for month, hours in draft.unpriced_months.items()
+    ]
     if unknown:
         more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
         raise InvoiceError(
@@ -168,11 +190,13 @@ def _refuse_unknown_prices(drafts: Sequence[Invoice]) -> None:
 def _refuse_unknown_exchange_rates(drafts: Sequence[Invoice]) -> None:
     for draft in drafts:
         payable = draft.document["payable"]
-        if payable and payable["rate"] is None:
+        if payable and payable["amount"] is None:
+            months = [draft.month] if payable["rate"] is None else []
+            months += [one["month"] for one in payable["corrections"] if one["rate"] is None]
             raise InvoiceError(
-                f"{draft.month}, tenant {draft.tenant!r}",
+                f"{months[0]}, tenant {draft.tenant!r}",
                 f"is invoiced in {payable['currency']}, and the rate card has no exchange rate for the month",
-                f"Add exchange_rates: [{{month: {draft.month}, currency: {payable['currency']}, rate: ...}}]",
+                f"Add exchange_rates: [{{month: {months[0]}, currency: {payable['currency']}, rate: ...}}]",
             )
 
 

@@ -34,4 +34,4 @@ class Line:
     rule: str = ""
     measures: Mapping[str, Any] | None = None
     charge_class: str | None = None
-    reference: Mapping[str, str] | None = None
+    reference: Mapping[str, str | None] | None = None

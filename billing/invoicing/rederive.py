@@ -1,27 +1,30 @@
 """An issued invoice computed again from the raw facts, as they were when it was computed.
 
 In a scratch store beside the books: the batches that had been ingested by then, the rate card and mapping that were in
-force, the credits given, and the invoices issued before. The month, and each month that it corrects, is closed anew;
-the document must come out as it was stored, byte for byte but for the numbers of the runs.
+force, the credits given, and the invoices issued before. The month, and each month that was computed again for its
+corrections, is closed anew, by the closes that had closed it then and with the facts that each of them saw; the
+document must come out as it was stored, byte for byte but for the numbers of the runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from string import Template
 from typing import Any
 
 from billing.close import close
+from billing.invoicing.corrections import ALWAYS_HOURS, reach_hours
 from billing.invoicing.documents import Invoice, InvoiceError
 from billing.invoicing.drafts import books_of, drafts_of
 from billing.invoicing.invoices import issued
-from billing.periods import Period, parse_month
+from billing.periods import Period, parse_month, whole_hour
+from billing.rates import rate_card_of
 from warehouse.store import Store, identifier, read_sql, split_statements
 
 Progress = Callable[[str, int, int], None]
-RUNS = ("run", "books_run")
+RUNS = ("run", "books_run", "as_of_run")
 """What differs from run to run and says nothing of the content."""
 
 
@@ -57,24 +60,39 @@ def rederive(store: Store, number: str, on_progress: Progress | None = None) -> 
     if invoice.is_credit_note:
         what = f"is a credit note on {invoice.document['references']}, given by hand"
         raise InvoiceError(f"invoice {number}", what, "See: gpuledger audit")
-    periods = [_period(invoice), *_corrected(store, invoice)]
-    cutoff = _cutoff(store, invoice)
-    until = min(books_of(store).closed_until, max(period.end for period in periods))
-    issued_at = datetime.fromisoformat(invoice.document["issued_at"])
+    own, corrected = _period(invoice), _corrected(invoice)
+    closes = _closes(store, invoice)
+    needed = max(period.end for period in (own, *corrected))
+    checked = 0
     with store.scratch() as scratch:
-        texts = {
-            "main": identifier(store.database),
-            "cutoff": _instant(cutoff),
-            "issued": _instant(issued_at),
-            "hours": " OR ".join(_hours(period) for period in periods),
-            "start": _instant(periods[0].start),
-        }
-        for statement in split_statements(Template(read_sql(__file__, "rederive")).substitute(texts)):
-            scratch.command(statement)
-        report = close(scratch, until, until, on_progress=on_progress)
-        (again,) = drafts_of(scratch, periods[0], invoice.tenant, books_of(scratch))
+        _prepare(store, scratch, invoice, (own, *corrected))
+        for one in closes:
+            _show_facts(store, scratch, one.cutoff)
+            until = min(one.until, whole_hour(needed))
+            checked += close(scratch, until, until, on_progress=on_progress).checked
+        (again,) = drafts_of(scratch, own, invoice.tenant, books_of(scratch), corrected)
     differences = tuple(_differences(_comparable(invoice), _comparable(again), ""))
-    return Rederived(invoice, cutoff, report.checked, differences)
+    return Rederived(invoice, closes[-1].cutoff, checked, differences)
+
+
+def _prepare(store: Store, scratch: Store, invoice: Invoice, periods: Sequence[Period]) -> None:
+    """Gives the scratch store what people had decided by then, and the books of the hours that are not closed anew."""
+    document = invoice.document
+    texts = {
+        "main": identifier(store.database),
+        "issued": _instant(datetime.fromisoformat(document["issued_at"])),
+        "hours": " OR ".join(_hours(period) for period in _reached(store, invoice, periods)),
+    }
+    number = {"number": invoice.number}
+    for statement in split_statements(Template(read_sql(__file__, "rederive")).substitute(texts)):
+        scratch.command(statement, number if "{number:" in statement else None)
+
+
+def _show_facts(store: Store, scratch: Store, cutoff: datetime) -> None:
+    """Shows the scratch store the facts that had been ingested until then."""
+    texts = {"main": identifier(store.database), "cutoff": _instant(cutoff)}
+    for statement in split_statements(Template(read_sql(__file__, "rederive_facts")).substitute(texts)):
+        scratch.command(statement)
 
 
 def _period(invoice: Invoice) -> Period:
@@ -82,20 +100,58 @@ def _period(invoice: Invoice) -> Period:
     return Period(datetime.fromisoformat(period["start"]), datetime.fromisoformat(period["end"]))
 
 
-def _corrected(store: Store, invoice: Invoice) -> list[Period]:
-    months = {line["reference"]["month"] for line in invoice.lines if line.get("reference")}
-    return [parse_month(month, invoice.document["period"]["timezone"]) for month in sorted(months)]
+def _corrected(invoice: Invoice) -> list[Period]:
+    """The months that were computed again for its corrections."""
+    document = invoice.document
+    return [parse_month(month, document["period"]["timezone"]) for month in document["corrected_months"]]
 
 
-def _cutoff(store: Store, invoice: Invoice) -> datetime:
-    """Until when facts had been ingested that the books of the invoice were computed from."""
-    run = invoice.document.get("books_run") or invoice.document["run"]
-    sql = "SELECT ingest_cutoff FROM close_runs FINAL WHERE run >= {run:UInt64} ORDER BY run LIMIT 1"
-    rows = store.rows(sql, {"run": int(run)})
-    if not rows:
-        raise InvoiceError(f"invoice {invoice.number}", f"the run {run} that closed its books is not recorded")
-    cutoff: datetime = rows[0]["ingest_cutoff"]
-    return cutoff
+@dataclass(frozen=True)
+class _Close:
+    """A close of the hours before `until`, from the facts ingested by `cutoff`."""
+
+    until: datetime
+    cutoff: datetime
+
+
+def _closes(store: Store, invoice: Invoice) -> list[_Close]:
+    """The closes that left the books as the invoice saw them, in their order: each of them took hours that no later one
+    of them did."""
+    sql = "SELECT run, closed_until, ingest_cutoff FROM close_runs FINAL ORDER BY run"
+    last, closes = int(invoice.document["as_of_run"]), store.rows(sql)
+    done = [row for row in closes if row["run"] <= last]
+    if not done or done[-1]["run"] < last:  # a close that was killed: the next one finished its work
+        done += [row for row in closes if row["run"] > last][:1]
+    if not done:
+        raise InvoiceError(f"invoice {invoice.number}", f"the run {last} that closed its books is not recorded")
+    found: list[_Close] = []
+    for row in reversed(done):
+        if not found or row["closed_until"] > found[-1].until:
+            found.append(_Close(row["closed_until"], row["ingest_cutoff"]))
+    return found[::-1]
+
+
+def _reached(store: Store, invoice: Invoice, periods: Sequence[Period]) -> list[Period]:
+    """The periods, each from where its first session began, as far as the rate card asks for that."""
+    applied = rate_card_of(store, str(invoice.document["rate_card"]))
+    card = applied.card if applied else None
+    reached = []
+    for period in periods:
+        hours = reach_hours(card)
+        start = period.start - timedelta(hours=hours) if hours < ALWAYS_HOURS else _first_start(store, period)
+        reached.append(Period(min(start, period.start), period.end))
+    return reached
+
+
+def _first_start(store: Store, period: Period) -> datetime:
+    """When the first of the sessions began that held something in the period."""
+    sql = (
+        "SELECT minOrNull(start_at) AS first FROM allocations WHERE (cluster, allocation_id) IN (SELECT cluster, "
+        "allocation_id FROM allocations WHERE start_at < {end:DateTime64(3, 'UTC')} "
+        "AND (end_at IS NULL OR end_at > {start:DateTime64(3, 'UTC')}))"
+    )
+    first: datetime | None = store.value(sql, {"start": period.start, "end": period.end})
+    return first or period.start
 
 
 def _hours(period: Period) -> str:

@@ -1,7 +1,7 @@
 -- One row: an allocation that held something in a period and is long enough for a discount: how long it had lasted, and
 -- how many GPU-hours it had held, when the period began and when it ended (or the allocation did, if that was earlier).
 -- Units:   *_ms: ms; *_micro_ms: millionths of a unit-millisecond on devices of {scale_units:UInt64} units.
--- Params:  start, end = [start, end); all_tenants = 1, or tenant = the only one; longer_than_ms or more_than_micro_ms =
+-- Params:  start, end = [start, end); all_tenants = 1, or tenant = the only one; at_least_ms or at_least_micro_ms =
 --          what is long enough.
 WITH
     toUnixTimestamp64Milli({start:DateTime64(3, 'UTC')}) AS opens,
@@ -40,5 +40,5 @@ SELECT
     held.after AS after_micro_ms
 FROM held
 INNER JOIN lives ON held.cluster = lives.cluster AND held.allocation_id = lives.allocation_id
-WHERE after_ms > {longer_than_ms:Int64} OR after_micro_ms > toInt128({more_than_micro_ms:String})
+WHERE after_ms >= {at_least_ms:Int64} OR after_micro_ms >= toInt128({at_least_micro_ms:String})
 ORDER BY session_cluster, session

@@ -9,8 +9,8 @@ from typing import Any
 
 from billing import audit
 from billing.periods import Period, month_name
-from billing.rates.frozen import changed_policy
-from billing.rates.prices import PriceBook, first_difference, shown_price
+from billing.rates.frozen import advice, changed_policy
+from billing.rates.prices import PriceBook, differences, shown_price
 from billing.rates.rate_card import MATCH_KEYS, RateCard, RateError
 from billing.rates.staging import subject_of, subject_params
 from billing.rates.windows import in_words, window_json
@@ -120,12 +120,17 @@ def _refuse_changed_invoices(store: Store, old: RateCard, new: RateCard) -> None
     for row in invoices:
         _refuse_changed_policy(old, new, row)
     books: dict[Period, tuple[PriceBook, PriceBook]] = {}
-    for row in store.rows(read_sql(__file__, "invoiced_subjects"), subject_params(old, new)):
+    subjects = read_sql(__file__, "invoiced_subjects").replace(
+        "{invoiced_months}", read_sql(__file__, "invoiced_months")
+    )
+    for row in store.rows(subjects, subject_params(old, new)):
         month = Period(row["period_start"], row["period_end"])
         if month not in books:
             books[month] = PriceBook(old, month.start, month.end), PriceBook(new, month.start, month.end)
         subject = subject_of(row)
-        change = first_difference(*books[month], subject, month.start)
+        # No invoice was computed from what has no price: such time came late, and may get one.
+        priced = (one for one in differences(*books[month], subject, month.start) if one[1] is not None)
+        change = next(priced, None)
         if change is not None:
             at, before, after = change
             raise RateError(
@@ -144,5 +149,5 @@ def _refuse_changed_policy(old: RateCard, new: RateCard, invoice: Mapping[str, A
         raise RateError(
             f"rate card: {policy} in {month}",
             f"would change from {before} to {after}, but invoice {invoice['number']} was computed with it",
-            "Leave it as it was, end it with effective_to a later month, and follow it with a new one",
+            advice(policy, before),
         )

@@ -36,7 +36,7 @@ class Change:
 def card_changes(old: RateCard, new: RateCard) -> list[Change]:
     """What differs between two cards: settings, rules, policies; in the order of the cards."""
     changes = [
-        Change("changed", key, f"from {getattr(old, key)} to {getattr(new, key)}")
+        Change("changed", key, f"from {_setting(old, key)} to {_setting(new, key)}")
         for key in SETTINGS
         if getattr(old, key) != getattr(new, key)
     ]
@@ -47,6 +47,11 @@ def card_changes(old: RateCard, new: RateCard) -> list[Change]:
     if old.issuer != new.issuer:
         changes.append(Change("changed", "issuer", "what invoices say of who sends them"))
     return changes
+
+
+def _setting(card: RateCard, key: str) -> str:
+    value = getattr(card, key)
+    return "; ".join(map(policy_words, value)) if isinstance(value, tuple) else str(value)
 
 
 def _priority_changes(old: RateCard, new: RateCard) -> list[Change]:

@@ -18,8 +18,9 @@ DATES = {"effective_from", "effective_to"}
 def changed_policy(old: RateCard, new: RateCard, month: str, tenant: str) -> tuple[str, str, str] | None:
     """The first policy that two cards have differently for a tenant's month (like 2026-10): its name, and both in
     words. Only what is in force counts, so to end one later and follow it with another is no change."""
-    if old.minimum_seconds != new.minimum_seconds:
-        return "minimum_seconds", str(old.minimum_seconds), str(new.minimum_seconds)
+    minimum, other_minimum = (card.minimum_in(month) for card in (old, new))
+    if minimum != other_minimum:
+        return "minimum_seconds", str(minimum), str(other_minimum)
     for kind in KINDS:
         before, after = (_in_force(card, kind, month, tenant) for card in (old, new))
         for number in range(max(len(before), len(after))):
@@ -28,6 +29,20 @@ def changed_policy(old: RateCard, new: RateCard, month: str, tenant: str) -> tup
             if _terms(one) != _terms(other):
                 return _name(kind, one or other), policy_words(one), policy_words(other)
     return None
+
+
+def advice(policy: str, before: str) -> str:
+    """What to do in place of a change of a policy of an issued month (`before`: in words)."""
+    if policy == "minimum_seconds":
+        return (
+            f"Keep it there, and date the new one: minimum_seconds: [{{seconds: {before}, effective_to: MONTH}}, "
+            "{seconds: NEW, effective_from: MONTH}]"
+        )
+    if policy.startswith("exchange_rates"):
+        return "Leave it as it was: an issued month keeps its rate"
+    if before == policy_words(None):
+        return "Start it later, with effective_from a month that is not issued"
+    return "Leave it as it was, end it with effective_to a later month, and follow it with a new one"
 
 
 def _in_force(card: RateCard, kind: str, month: str, tenant: str) -> Sequence[BaseModel]:

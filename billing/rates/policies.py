@@ -49,6 +49,12 @@ class Policy(Part):
     def in_force(self, month: str) -> bool:
         return (self.effective_from or month) <= month and (self.effective_to is None or month < self.effective_to)
 
+    def shares_a_month(self, other: Policy) -> bool:
+        """Whether both are in force in some month."""
+        return (self.effective_to is None or (other.effective_from or "") < self.effective_to) and (
+            other.effective_to is None or (self.effective_from or "") < other.effective_to
+        )
+
     @model_validator(mode="after")
     def _starts_before_it_ends(self) -> Self:
         if self.effective_from and self.effective_to and self.effective_to <= self.effective_from:
@@ -79,10 +85,32 @@ class Usage(Part):
 
 
 class Tier(Part):
-    """Above so many hours, so many percent."""
+    """From so many hours on, so many percent: `from` counts who reaches it exactly, `above` does not."""
 
-    above: DecimalText
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, populate_by_name=True)
+
+    at_least: Annotated[DecimalText | None, Field(alias="from")] = None
+    above: DecimalText | None = None
     percent: Percent
+
+    @property
+    def hours(self) -> Decimal:
+        """Where it starts."""
+        return self.above if self.at_least is None else self.at_least  # type: ignore[return-value]  # one of them is given
+
+    @property
+    def word(self) -> str:
+        return "above" if self.at_least is None else "from"
+
+    def first(self, hour: int) -> int:
+        """The first quantity that reaches it, where an hour is so much."""
+        return int(self.hours * hour) + (self.at_least is None)
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Self:
+        if (self.at_least is None) == (self.above is None):
+            raise ValueError("either from (who reaches it counts) or above (only what is beyond it), and not both")
+        return self
 
 
 class Discount(Policy):
@@ -91,6 +119,7 @@ class Discount(Policy):
     per month:    tiers of the GPU-hours of a tenant in the month.
     per session:  tiers of each allocation's GPU-hours (`measure: gpu_hours`) or of its length (`measure: hours`).
     graduated:    each hour gets its own tier's percentage; whole: all get that of the tier that is reached.
+    A tier is reached `from` so many hours on; with `above` in its place, beyond them only.
     Discounts follow each other in the card's order, each on what the ones before left.
     """
 
@@ -102,19 +131,33 @@ class Discount(Policy):
     mode: Literal["graduated", "whole"] = "graduated"
     tiers: Annotated[tuple[Tier, ...], Field(strict=False)] = ()
 
+    @property
+    def by_session(self) -> bool:
+        """Whether its tiers are each session's own."""
+        return self.per == "session" and bool(self.tiers)
+
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.percent is None) == (not self.tiers):
             raise ValueError("either percent or tiers, and not both")
-        if [tier.above for tier in self.tiers] != sorted({tier.above for tier in self.tiers}):
-            raise ValueError("tiers rise, each above another number of hours")
+        if [tier.hours for tier in self.tiers] != sorted({tier.hours for tier in self.tiers}):
+            raise ValueError("tiers rise, each from another number of hours")
         if self.measure == "hours" and self.per == "month":
             raise ValueError("measure: hours is a session's length; per month count gpu_hours")
         return self
 
 
+class Minimum(Policy):
+    """So many seconds a session is charged for at least."""
+
+    seconds: Annotated[int, Field(ge=0, le=86_400)]
+
+
 class Commitment(Policy):
-    """A quota of GPUs that a tenant pays for in every hour, used or not; what it holds beyond costs the usual price."""
+    """A quota of GPUs that a tenant pays for in every hour, used or not; what it holds beyond costs the usual price.
+
+    Several of one tenant follow each other in the card's order: each covers what those before it left.
+    """
 
     name: Name
     tenant: Name

@@ -211,14 +211,20 @@ def first_difference(
     old: PriceBook, new: PriceBook, subject: Subject, start: datetime
 ) -> tuple[datetime, Price | None, Price | None] | None:
     """The first instant at which two books of one time [start, ...) differ about the subject, and what they say."""
+    return next(differences(old, new, subject, start), None)
+
+
+def differences(
+    old: PriceBook, new: PriceBook, subject: Subject, start: datetime
+) -> Iterator[tuple[datetime, Price | None, Price | None]]:
+    """Each instant from which two books say other things about the subject, and what they say."""
     before, after = old.schedule(subject), new.schedule(subject)
     if before == after:
-        return None
+        return
     for at in sorted({start, *(at for period in (*before, *after) for at in (period.start, period.end))}):
         was, becomes = price_at(before, at), price_at(after, at)
         if was != becomes:
-            return at, was, becomes
-    return None
+            yield at, was, becomes
 
 
 def price_at(schedule: Iterable[PricePeriod], at: datetime) -> Price | None:

@@ -39,6 +39,7 @@ from billing.rates.policies import (
     Discount,
     ExchangeRate,
     InvoiceCurrency,
+    Minimum,
     Part,
     SharedCost,
     Tax,
@@ -160,7 +161,7 @@ class RateCard(Part):
     priority_classes: dict[Annotated[str, Field(min_length=1)], PriorityClass] = Field(default={})
     rates: Annotated[tuple[RateRule, ...], Field(strict=False)]
     issuer: Issuer = Issuer(name="GPU platform")
-    minimum_seconds: Annotated[int, Field(ge=0, le=86_400)] = 60
+    minimum_seconds: Annotated[int, Field(ge=0, le=86_400)] | Annotated[tuple[Minimum, ...], Field(strict=False)] = 60
     grace_days: Annotated[int, Field(ge=0, le=90)] = 0
     discounts: Annotated[tuple[Discount, ...], Field(strict=False)] = ()
     commitments: Annotated[tuple[Commitment, ...], Field(strict=False)] = ()
@@ -210,6 +211,27 @@ class RateCard(Part):
                 if lowest is None or highest is None or lowest < highest:
                     raise ValueError(f"{rival} and {name} share priorities; end one where the other starts")
         return classes
+
+    def minimum_in(self, month: str) -> int:
+        """The minimum in force in a month (like 2026-10), in seconds; 0: none."""
+        if isinstance(self.minimum_seconds, int):
+            return self.minimum_seconds
+        return next((one.seconds for one in self.minimum_seconds if one.in_force(month)), 0)
+
+    @property
+    def longest_minimum_seconds(self) -> int:
+        if isinstance(self.minimum_seconds, int):
+            return self.minimum_seconds
+        return max((one.seconds for one in self.minimum_seconds), default=0)
+
+    @field_validator("minimum_seconds")
+    @classmethod
+    def _a_month_has_one_minimum(cls, value: int | tuple[Minimum, ...]) -> int | tuple[Minimum, ...]:
+        for number, one in enumerate(() if isinstance(value, int) else value):
+            for other in () if isinstance(value, int) else value[:number]:
+                if one.shares_a_month(other):
+                    raise ValueError(f"{other.seconds} and {one.seconds} share a month; end one where the other starts")
+        return value
 
     def priority_class(self, priority: int | None) -> str:
         """The class of a priority as the source told it; '' where there is none, or none was told."""
@@ -262,6 +284,7 @@ _PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
     "priority_classes": {"*": PriorityClass},
     "issuer": {"issuer": Issuer},
     "discounts": {"discounts": Discount, "match": Usage, "tiers": Tier},
+    "minimum_seconds": {"minimum_seconds": Minimum, "tuple[Minimum, ...]": Minimum},
     "commitments": {"commitments": Commitment},
     "components": {"components": Component, "match": Usage},
     "idle_policy": {"idle_policy": SharedCost, "tuple[SharedCost, ...]": SharedCost},

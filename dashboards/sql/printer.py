@@ -174,7 +174,7 @@ class Printer:
 
     def _table(self, node: exp.Expression) -> str:
         name, database = node.this.this, node.args["db"].this if node.args.get("db") else ""
-        if database or name not in self._defined or name in self._allowed.closed:
+        if database or name not in self._defined:  # what is closed is no name to define
             self._check_table(name, database)
         if database in ("", self._allowed.database):
             self.tables |= {name} & self._allowed.tables
@@ -285,7 +285,6 @@ class Printer:
             return f"{kind} {self._named(table)}"
         if kind.endswith("COLUMNS"):
             database = database or table.args.get("db")
-            self._check_table(table.this.this, database.this if database else "")
             self._table(exp.Table(this=table.this, db=database))
             table = table.this
         shown = [kind, "FROM" if kind.endswith("COLUMNS") else "", self.print(table) if table.args else ""]

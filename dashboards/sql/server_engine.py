@@ -17,7 +17,7 @@ import re
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -90,7 +90,6 @@ class ServerEngine:
         format: str,
         settings: Mapping[str, str],
         params: Mapping[str, str],
-        query_id: str = "",
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The answer's pieces, from when the first is there. text: a statement that was checked, without its FORMAT.
         Errors: SqlError, also while the pieces are read; the answer is not whole then."""
@@ -100,7 +99,7 @@ class ServerEngine:
             if format.lower() == "native" and (version := settings.get("client_protocol_version", "")):
                 asked["client_protocol_version"] = version
             asked |= {f"param_{name}": value for name, value in params.items()}
-            asked |= {"default_format": format, "query_id": query_id or f"asked_{uuid.uuid4().hex}"}
+            asked |= {"default_format": format, "query_id": f"asked_{uuid.uuid4().hex}"}
             reading = _Reading(time.monotonic() + float(asked["max_execution_time"]) + SLACK_SECONDS)
             try:
                 async with contextlib.AsyncExitStack() as stack:
@@ -121,12 +120,6 @@ class ServerEngine:
         async with self._client(account) as client:
             await self._checked(client, account)
             return await _answer(client, self._url, sql, given)
-
-    def end(self, query_id: str) -> None:
-        """Ends a statement, whoever asked it."""
-        for names in (ACCOUNT, AUDIT_ACCOUNT):
-            if account := account_of(self._environment, names):
-                asyncio.run(self._kill(account, query_id))
 
     def _account(self, principal: Principal) -> SqlAccount:
         account = account_of(self._environment, ACCOUNT)
@@ -203,11 +196,6 @@ class ServerEngine:
             log.warning("sql: a statement that nobody waits for may go on until its deadline: %s", error)
 
 
-def checked_by(engine: ServerEngine, principal: Principal, sql: str, format: str, params: Mapping[str, str]) -> bytes:
-    """`ServerEngine.answer` for a thread that has no event loop."""
-    return asyncio.run(engine.answer(principal, sql, format, params))
-
-
 async def _answer(client: httpx.AsyncClient, url: str, sql: str, asked: Mapping[str, str]) -> bytes:
     async with _posted(client, url, sql, asked) as answer:
         return await answer.aread()
@@ -280,31 +268,3 @@ def late_error(tail: bytes, tag: str) -> SqlError | None:
     else:
         marked = re.search(rb"(Code: \d+\. DB::Exception: .*\(version [^()\n]*(?:\([^()\n]*\))?\)\s*)\Z", tail, re.S)
     return of_engine(marked[1].decode("utf-8", "replace")) if marked else None
-
-
-@contextlib.contextmanager
-def asked_sync(
-    engine: ServerEngine,
-    principal: Principal,
-    text: str,
-    format: str,
-    settings: Mapping[str, str],
-    params: Mapping[str, str],
-    query_id: str,
-) -> Iterator[Iterator[bytes]]:
-    """`ask` for a thread that has no event loop."""
-    with asyncio.Runner() as runner:
-        asking = engine.ask(principal, text, format, settings, params, query_id)
-        pieces = runner.run(asking.__aenter__())
-        try:
-            yield _each(runner, pieces)
-        finally:
-            runner.run(asking.__aexit__(None, None, None))
-
-
-def _each(runner: asyncio.Runner, pieces: AsyncIterator[bytes]) -> Iterator[bytes]:
-    async def following() -> bytes | None:
-        return await anext(pieces, None)
-
-    while (piece := runner.run(following())) is not None:
-        yield piece

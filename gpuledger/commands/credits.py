@@ -134,7 +134,7 @@ def reverse(
     author: Author = "",
     store: options.Store = "",
 ) -> None:
-    """Take a credit back: the opposite amount, in its month or, if that is issued, in the next open one."""
+    """Take a credit back: the opposite amount, in its month; if that is issued, the next invoice corrects it."""
     from billing.accounts.credits import reverse_credit
     from billing.audit import whoever
 

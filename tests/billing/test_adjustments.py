@@ -13,7 +13,7 @@ import pytest
 from billing.invoicing.drafts import platform_costs
 from billing.invoicing.invoices import Invoice, InvoiceError, draft_all, issue_all
 from billing.periods import parse_period
-from billing.rates import apply_rate_card, parse_rate_card
+from billing.rates import RateError, apply_rate_card, parse_rate_card
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from warehouse.store import Store
 
@@ -102,6 +102,27 @@ def test_volume_discounts_of_a_month(books: Store, mode: str, off: str) -> None:
     assert lines(small, "discount", "billed_cost") == []
 
 
+@pytest.mark.parametrize(("bound", "off"), [("from", [["-20.00"]]), ("above", [])])
+@pytest.mark.parametrize("per", ["month", "session"])
+def test_a_whole_tier_is_reached_from_its_hours_on_or_above_them_as_the_card_says(
+    books: Store, per: str, bound: str, off: list[list[str]]
+) -> None:
+    apply(books, discounts=[{"name": "v", "per": per, "mode": "whole", "tiers": [{bound: "100", "percent": "10"}]}])
+    fill(books, hours("chem", 100) + hours("less", 99, device="g1"), closed=[LAST_HOUR])
+    start = at("2026-10-05 00:00")
+    allocate(books, {"chem/": (start, start + timedelta(hours=100)), "less/": (start, start + timedelta(hours=99))})
+    chem, less = draft_all(books, OCTOBER)
+    assert (lines(chem, "discount", "amount"), lines(less, "discount", "amount")) == (off, [])
+    for (text,) in lines(chem, "discount", "description"):
+        assert "10 % from 100 GPU-hours" in text
+
+
+def test_a_tier_says_from_or_above_and_not_both() -> None:
+    for tier in ({"percent": "10"}, {"from": "1", "above": "1", "percent": "10"}):
+        with pytest.raises(RateError, match=r"either from \(who reaches it counts\) or above"):
+            parse_rate_card({"currency": "EUR", "rates": [], "discounts": [{"name": "v", "tiers": [tier]}]})
+
+
 def test_discounts_follow_each_other_and_name_what_they_match(books: Store) -> None:
     apply(
         books,
@@ -144,11 +165,81 @@ def test_a_commitment_half_used_is_paid_whole_and_covers_what_was_held(books: St
     assert invoice.totals["amount"] == "1490.00"  # 4 x 2.00 - 6.00 + 1488.00
 
 
+def test_the_minimum_is_not_charged_beside_a_quota_that_is_paid_and_unused(books: Store) -> None:
+    """Two sessions of 30 s in one hour lack 3570 s each, at 2.00; the quota of 1.25 GPUs has 4440 s left there."""
+    noon = at("2026-10-05 12:00")
+    apply(
+        books,
+        minimum_seconds=3600,
+        commitments=[{"name": "q", "tenant": "chem", "sku": "h100", "gpus": "1.25", "price_per_gpu_hour": "1.00"}],
+    )
+    short = {"used": "30000"}
+    rows = [Row(noon, "chem", "a", device="g0", **short), Row(noon, "chem", "b", device="g1", **short)]
+    fill(books, [*rows, Row(noon, "phys", "c", device="g2", **short)], closed=[LAST_HOUR])
+    end = noon + timedelta(seconds=30)
+    allocate(books, dict.fromkeys(("chem/a", "chem/b", "phys/c"), (noon, end)))
+    chem, phys = draft_all(books, OCTOBER)
+    # 2 x 3570 - 4440 = 2700 s are left of b's, who comes second: 0.75 h; a's are all covered.
+    assert lines(chem, "minimum", "project", "quantity", "amount", "description") == [
+        ["b", "0.750000000", "1.50", "1 session shorter than 3600 s, charged as 3600 s, less what quotas cover"]
+    ]
+    assert chem.totals["net"] == "931.50"  # 744 x 1.25, all that was held is covered
+    assert lines(phys, "minimum", "quantity") == [["0.991666667"]]
+    (alone,) = draft_all(books, OCTOBER, "chem")
+    assert alone == chem
+
+
 def test_a_commitment_is_owed_by_a_tenant_that_held_nothing(books: Store) -> None:
     apply(books, commitments=[{"name": "c1", "tenant": "chem", "gpus": "1", "price_per_gpu_hour": "1.00"}])
     fill(books, hours("other", 1), closed=[LAST_HOUR])
     chem, _ = draft_all(books, OCTOBER)
     assert (chem.tenant, chem.totals["amount"]) == ("chem", "744.00")
+
+
+def test_two_commitments_of_one_tenant_cover_each_hour_once(books: Store) -> None:
+    # 10 held of 12 bought all October (744 h): 744 x (8 x 1.00 + 4 x 1.50) = 10,416.00, used or not, and nothing else.
+    quotas = [("a", "8", "1.00"), ("b", "4", "1.50")]
+    apply(
+        books,
+        rates=[{"sku": "h100", "price_per_gpu_hour": "3.00"}],
+        commitments=[{"name": n, "tenant": "chem", "gpus": g, "price_per_gpu_hour": p} for n, g, p in quotas],
+    )
+    rows = [row for n in range(10) for row in hours("chem", 744, "2026-10-01 00:00", device=f"g{n}", price="3.00")]
+    fill(books, rows)
+    (invoice,) = draft_all(books, OCTOBER)
+    assert [line[:2] for line in lines(invoice, "commitment", "description", "quantity")] == [
+        ["Quota of 8 GPUs for 744 h, used", "5952.000000000"],
+        ["Quota of 8 GPUs for 744 h, unused", "0.000000000"],
+        ["Covered by a", "-5952.000000000"],
+        ["Quota of 4 GPUs for 744 h, used", "1488.000000000"],
+        ["Quota of 4 GPUs for 744 h, unused", "1488.000000000"],
+        ["Covered by b", "-1488.000000000"],
+    ]
+    assert invoice.totals["amount"] == "10416.00"
+
+
+def test_commitments_that_share_some_skus_take_turns_in_the_cards_order(books: Store) -> None:
+    """Four h100 at 2.00 and one l40s at 1.00, one hour: `any` takes two h100, `only` a third, `last` what is left."""
+    quotas = [("any", "*", "2"), ("only", "h100", "1"), ("last", "*", "9")]
+    apply(
+        books,
+        commitments=[
+            {"name": n, "tenant": "chem", "sku": s, "gpus": g, "price_per_gpu_hour": "0"} for n, s, g in quotas
+        ]
+        + [{"name": "other", "tenant": "phys", "gpus": "1", "price_per_gpu_hour": "0"}],
+    )
+    rows = [row for n in range(4) for row in hours("chem", 1, device=f"g{n}")]
+    rows += hours("chem", 1, device="l0", sku="l40s", price="1.00") + hours("phys", 2, device="g9")
+    fill(books, rows, closed=[LAST_HOUR])
+    chem, phys = draft_all(books, OCTOBER)
+    covered = [one for one in lines(chem, "commitment", "rule", "sku", "quantity", "amount") if one[2][0] == "-"]
+    assert covered == [
+        ["any", "h100", "-2.000000000", "-4.00"],
+        ["only", "h100", "-1.000000000", "-2.00"],
+        ["last", "h100", "-1.000000000", "-2.00"],
+        ["last", "l40s", "-1.000000000", "-1.00"],
+    ]
+    assert (chem.totals["amount"], phys.totals["amount"]) == ("0.00", "0.00")
 
 
 def test_discounts_are_on_what_a_commitment_leaves(books: Store) -> None:
@@ -236,8 +327,20 @@ def test_a_tenant_is_invoiced_in_its_currency_at_the_months_rate(books: Store) -
     assert invoice.document["payable"] == {
         "currency": "JPY",
         "rate": "163.25",
+        "corrections": [],
         "amount": "980",
     }  # 6.00 x 163.25 = 979.5
+
+
+def test_the_minimum_may_change_from_a_month_on(books: Store) -> None:
+    noon = at("2026-10-05 12:00")
+    minimum = [{"seconds": 60, "effective_to": "2026-10"}, {"seconds": 90, "effective_from": "2026-10"}]
+    apply(books, minimum_seconds=minimum)
+    fill(books, [Row(noon, "chem", "a", used="30000")], closed=[LAST_HOUR])
+    allocate(books, {"chem/a": (noon, noon + timedelta(seconds=30))})
+    assert lines(draft_all(books, OCTOBER)[0], "minimum", "rule") == [["minimum_seconds 90"]]
+    with pytest.raises(RateError, match="60 and 90 share a month"):
+        apply(books, minimum_seconds=[{"seconds": 60, "effective_to": "2026-11"}, minimum[1]])
 
 
 def test_policies_hold_for_the_months_they_name(books: Store) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from billing import audit
+from billing.accounts.credits import Credit, add_credit, reverse_credit
 from billing.invoicing.invoices import Invoice, InvoiceError, credit, draft_all, issue_all, issued, void
 from billing.invoicing.month_states import month_states
 from billing.periods import parse_period
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
-from tests.billing.test_adjustments import apply, hours, lines
+from tests.billing.test_adjustments import allocate, apply, hours, lines
 from warehouse.store import Store
 
 OCTOBER, NOVEMBER, DECEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11", "2026-12"))
@@ -110,6 +111,106 @@ def test_billing_late_data_at_once_or_later_comes_to_the_same(books: Store) -> N
     assert Decimal(october.totals["amount"]) + Decimal(november.totals["amount"]) == Decimal(anew.totals["amount"])
 
 
+def test_a_reversed_credit_is_due_once_with_its_tax_whatever_is_corrected_after_it(books: Store) -> None:
+    """50 h at 2.00 less a credit of 25.00 are 75.00 and 14.25 tax; without the credit 100.00 and 19.00."""
+    apply(books, taxes=[{"name": "VAT", "percent": "19"}])
+    fill(books, hours("chem", 50), closed=LAST)
+    given = Credit("chem", "2026-10", Decimal(25), "EUR", "switch down", id="c")
+    add_credit(books, given, IN_NOVEMBER)
+    (october,) = issue_all(books, OCTOBER, IN_NOVEMBER)
+    assert [october.totals[name] for name in ("net", "tax")] == ["75.00", "14.25"]
+    reverse_credit(books, "c", "ada", "it was up", IN_NOVEMBER)
+    close(books, LATER, 7)
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    reference = {"invoice": october.number, "month": "2026-10"}
+    assert corrections(november, "kind", "rule", "amount", "reference") == [
+        ["credit", "credit:c-reversed", "25.00", reference],
+        ["tax", "VAT 19 %", "4.75", reference],
+    ]
+    assert "Credit c taken back: it was up (by ada)" in november.lines[0]["description"]
+    assert draft_all(books, DECEMBER) == []
+    # One hour more was held: it alone is owed now.
+    correct(books, [Row(at("2026-10-20 00:00"), "chem", used=str(HOUR_MS))], 8)
+    assert [corrections(one, "kind", "amount") for one in draft_all(books, DECEMBER)] == [
+        [["usage", "2.00"], ["tax", "0.38"]]
+    ]
+    # And where everything is issued anew, October bears the credit and its reversal itself.
+    for number in (november.number, october.number):
+        void(books, str(number), IN_DECEMBER, "ada", "test")
+    (anew,) = issue_all(books, OCTOBER, IN_DECEMBER)
+    assert [anew.totals[name] for name in ("net", "tax")] == ["102.00", "19.38"]
+    assert draft_all(books, NOVEMBER) == []
+
+
+def test_a_tenant_that_first_appears_in_an_issued_month_is_billed_with_the_next(books: Store) -> None:
+    apply(books, idle_policy=[{"share": "allocated_cost"}], taxes=[{"name": "VAT", "percent": "10"}])
+    idle = [Row(at("2026-10-05 00:00"), device="g9", unallocated=HOUR_MS)]
+    fill(books, hours("chem", 3) + idle, closed=LAST)
+    (october,) = issue_all(books, OCTOBER, IN_NOVEMBER)
+    assert october.totals["net"] == "8.00"  # 3 h, and all of the hour that nobody held
+    rows = [Row(at("2026-10-05 00:00"), "chem", used=str(HOUR_MS)), *hours("late", 1, device="g8"), *idle]
+    correct(books, rows, 8)
+    close(books, LATER, 8)
+    assert [one.tenant for one in draft_all(books, NOVEMBER, "late")] == ["late"]
+    chem, late = issue_all(books, NOVEMBER, IN_DECEMBER)
+    reference = {"invoice": None, "month": "2026-10"}
+    assert corrections(chem, "kind", "amount") == [["shared", "-0.50"], ["tax", "-0.05"]]
+    assert corrections(late, "kind", "amount", "reference") == [
+        ["usage", "2.00", reference], ["shared", "0.50", reference], ["tax", "0.25", reference],
+    ]  # fmt: skip
+    assert late.lines[0]["description"] == "2026-10: 0 was billed, 2.00 is due"
+    assert draft_all(books, DECEMBER) == []
+    # October is billed now: it is not issued for `late` again, until the invoice that billed it is void.
+    assert issue_all(books, OCTOBER, IN_DECEMBER) == [october]
+    with pytest.raises(InvoiceError, match=f"2026-10 of 'late': is billed on {late.number}"):
+        issue_all(books, OCTOBER, IN_DECEMBER, "late")
+    void(books, str(late.number), IN_DECEMBER, "ada", "test")
+    assert [one.totals["net"] for one in issue_all(books, OCTOBER, IN_DECEMBER, "late")] == ["2.50"]
+    assert draft_all(books, DECEMBER) == []
+
+
+@pytest.mark.parametrize("why", ["hours", "commitment", "credit"])
+def test_whoever_owes_something_for_an_issued_month_without_an_invoice_is_billed_with_the_next(
+    books: Store, why: str
+) -> None:
+    """Also where the month was issued again since, so that none of its hours is newer than its invoice."""
+    apply(books)
+    fill(books, hours("chem", 3), closed=LAST)
+    (october,) = issue_all(books, OCTOBER, IN_NOVEMBER)
+    if why == "hours":
+        correct(books, [Row(at("2026-10-05 00:00"), "late", used=str(HOUR_MS))], 8)
+        void(books, str(october.number), IN_NOVEMBER, "ada", "address")
+        issue_all(books, OCTOBER, IN_NOVEMBER, "chem")
+    elif why == "commitment":
+        promise = {"name": "q", "tenant": "late", "gpus": "1", "price_per_gpu_hour": "1.00", "effective_to": "2026-11"}
+        apply(books, commitments=[promise])
+    else:
+        add_credit(books, Credit("late", "2026-10", Decimal(5), "EUR", "sorry"), IN_NOVEMBER)
+    close(books, LATER, 8)
+    (late,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    due = {"hours": "2.00", "commitment": "744.00", "credit": "-5.00"}[why]
+    assert (late.tenant, late.totals["amount"]) == ("late", due)
+    assert draft_all(books, DECEMBER) == []
+
+
+def test_a_session_that_was_shorter_last_month_earns_less_this_month(books: Store) -> None:
+    """50 h of September and 60 of October are 110: the last 10 earn 50 %. Without 40 of September none does."""
+    apply(books, discounts=[{"name": "d", "per": "session", "tiers": [{"above": "100", "percent": "50"}]}])
+    september = parse_period("2026-09", "UTC")
+    fill(books, hours("chem", 110, "2026-09-28 22:00", project="p"), closed=[at("2026-09-30 23:00"), *LAST])
+    allocate(books, {"chem/p": (at("2026-09-28 22:00"), at("2026-10-03 12:00"))})
+    first, second = issue_all(books, september, IN_NOVEMBER)[0], issue_all(books, OCTOBER, IN_NOVEMBER)[0]
+    assert (first.totals["amount"], second.totals["amount"]) == ("100.00", "110.00")
+    for n in range(40):
+        correct(books, [Row(at("2026-09-28 22:00") + timedelta(hours=n), unallocated=HOUR_MS)], 8)
+    close(books, LATER, 8)
+    (november,) = draft_all(books, NOVEMBER)
+    assert corrections(november, "kind", "amount", "reference") == [
+        ["usage", "-80.00", {"invoice": first.number, "month": "2026-09"}],
+        ["discount", "10.00", {"invoice": second.number, "month": "2026-10"}],
+    ]
+
+
 def test_a_void_number_stays_taken_and_the_month_is_issued_again(books: Store) -> None:
     apply(books)
     fill(books, hours("chem", 3) + hours("phys", 1, device="g1"), closed=LAST)
@@ -154,6 +255,77 @@ def test_a_credit_note_gives_its_taxes_back_and_never_more_than_was_asked(books:
     close(books, LATER, 8)
     (november,) = draft_all(books, NOVEMBER)
     assert corrections(november, "kind", "amount") == [["usage", "-2.00"], ["tax", "-0.38"]]
+
+
+def test_a_credit_note_gives_back_no_more_than_the_corrections_left_and_the_last_one_the_last_cent_of_tax(
+    books: Store,
+) -> None:
+    apply(books, taxes=[{"name": "VAT", "percent": "19"}])
+    fill(books, hours("chem", 50), closed=LAST)
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    # 35 of 50 hours were not held: 30.00 of 100.00 are left, and November's own 10.00 are its own invoice's.
+    for n in range(35):
+        correct(books, [Row(at("2026-10-05 00:00") + timedelta(hours=n), unallocated=HOUR_MS)], 8)
+    fill(books, hours("chem", 5, "2026-11-05 00:00"), closed=LATER)
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert november.totals["net"] == "-60.00"
+    with pytest.raises(InvoiceError, match=r"30.00 EUR of it can still be credited"):
+        credit(books, "GL-2026-00001", Decimal("30.01"), IN_DECEMBER, "ada", "outage")
+    with pytest.raises(InvoiceError, match=r"10.00 EUR of it can still be credited"):
+        credit(books, str(november.number), Decimal("10.01"), IN_DECEMBER, "ada", "outage")
+    parts = [credit(books, "GL-2026-00001", Decimal(n), IN_DECEMBER, "ada", "x") for n in ("0.05", "0.05", "29.90")]
+    assert [note.totals["tax"] for note in parts] == ["-0.01", "-0.01", "-5.68"]  # 5.70 in all, 19 % of 30.00
+    with pytest.raises(InvoiceError, match=r"0.00 EUR of it can still be credited"):
+        credit(books, "GL-2026-00001", Decimal("0.01"), IN_DECEMBER, "ada", "x")
+
+
+def test_a_correction_converts_at_the_rate_of_the_month_that_it_corrects(books: Store) -> None:
+    kyoto: dict[str, Any] = {"invoice_currencies": [{"tenant": "kyoto", "currency": "JPY"}]}
+    rates = [{"month": f"2026-{n}", "currency": "JPY", "rate": rate} for n, rate in ((10, "100"), (11, "150"))]
+    apply(books, **kyoto, exchange_rates=rates[:1])
+    fill(books, hours("kyoto", 3), closed=LAST)
+    (october,) = issue_all(books, OCTOBER, IN_NOVEMBER)
+    assert october.document["payable"]["amount"] == "600"
+    correct(books, [Row(at("2026-10-05 00:00"), unallocated=HOUR_MS)], 8)
+    fill(books, hours("kyoto", 1, "2026-11-05 00:00"), closed=LATER)
+    with pytest.raises(InvoiceError, match="2026-11, tenant 'kyoto': is invoiced in JPY, and the rate card has no"):
+        issue_all(books, NOVEMBER, IN_DECEMBER)
+    apply(books, **kyoto, exchange_rates=rates)
+    # -2.00 at 100 and 2.00 at 150: nothing in euros, and 100 yen.
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert (november.totals["amount"], november.document["payable"]["amount"]) == ("0.00", "100")
+    # A tenant that has no invoice of October needs October's rate of its currency.
+    correct(books, [Row(at("2026-10-05 00:00"), "osaka", used=str(HOUR_MS))], 9)
+    kyoto["invoice_currencies"].append({"tenant": "osaka", "currency": "KRW"})
+    apply(books, **kyoto, exchange_rates=[*rates, {"month": "2026-12", "currency": "KRW", "rate": "9"}])
+    close(books, [at("2026-12-31 23:00")], 9)
+    with pytest.raises(InvoiceError, match="2026-10, tenant 'osaka': is invoiced in KRW"):
+        issue_all(books, DECEMBER, IN_JANUARY, "osaka")
+
+
+def test_late_time_without_a_price_keeps_the_next_invoices_back(books: Store) -> None:
+    apply(books)
+    fill(books, hours("chem", 3), closed=LAST)
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    correct(books, [Row(at("2026-10-06 00:00"), "late", used=str(HOUR_MS), price=None)], 8)
+    close(books, LATER, 8)
+    (late,) = draft_all(books, NOVEMBER)
+    assert (late.lines, late.document["notes"][-1]) == (
+        [], "1.00 GPU-hours of 2026-10 have no price and are in no amount.",
+    )  # fmt: skip
+    with pytest.raises(InvoiceError, match=r"allocated GPU-hours have no price \(late 1.00 of 2026-10\)"):
+        issue_all(books, NOVEMBER, IN_DECEMBER)
+
+
+def test_in_a_half_hour_zone_the_close_that_issue_asks_for_is_enough(books: Store) -> None:
+    """A month of Kolkata ends at 18:30 UTC; the books close whole hours UTC."""
+    apply(books, timezone="Asia/Kolkata")
+    october = parse_period("2026-10", "Asia/Kolkata")
+    fill(books, hours("chem", 1), closed=[at("2026-10-31 17:00")])
+    with pytest.raises(InvoiceError, match=r"Run: gpuledger close --until 2026-10-31T19:00:00.000Z"):
+        issue_all(books, october, IN_NOVEMBER)
+    close(books, [at("2026-10-31 18:00")])
+    assert len(issue_all(books, october, IN_NOVEMBER)) == 1
 
 
 def test_grace_keeps_a_month_open_for_late_records(books: Store) -> None:

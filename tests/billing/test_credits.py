@@ -105,16 +105,17 @@ def test_taking_back_in_an_open_month_leaves_nothing(accounts: Store) -> None:
         reverse_credit(accounts, "d", "me", "no", NOW)
 
 
-def test_taking_back_what_an_issued_invoice_bears_is_a_correction_in_the_next_open_month(accounts: Store) -> None:
+def test_taking_back_what_an_issued_invoice_bears_stays_in_its_month_for_the_next_invoice_to_correct(
+    accounts: Store,
+) -> None:
     add_credit(accounts, credit(id="c", month="2026-12"), NOW)
     issue(accounts, "2026-12", "75.00", number="GL-2026-00009", lines=[{"kind": "credit", "rule": "credit:c"}])
     (kept,) = list_credits(accounts)
     assert kept.invoice == "GL-2026-00009"
-    reverse_credit(accounts, "c", "me", "found the switch up", NOW)
-    (line,) = credit_lines(accounts, "2027-01")
-    assert (line.cost, line.charge_class) == (25, "Correction")
-    assert line.reference == {"invoice": "GL-2026-00009", "month": "2026-12"}
-    assert [one.cost for one in credit_lines(accounts, "2026-12")] == [-25]
+    back = reverse_credit(accounts, "c", "me", "found the switch up", NOW)
+    assert (back.month, back.amount, back.reverses) == ("2026-12", Decimal("-25.00"), "c")
+    assert [one.cost for one in credit_lines(accounts, "2026-12")] == [-25, 25]
+    assert credit_lines(accounts, "2027-01") == []
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_idle_is_what_nobody_held_and_all_of_it_is_the_capacity(books: Store) ->
 
 
 def test_a_whole_hour_of_any_number_of_units_is_counted(books: Store) -> None:
-    """A time-sliced device has many units: an entry is as large as its units, beyond what 18 digits hold in millionths."""
+    """A time-sliced device has many units: an entry is as large as they are, beyond 18 digits of millionths."""
     units = 1000
     held = Row(NOON, "physics", "qcd", used=str(units * HOUR_MS * 3 // 4), idle=str(units * HOUR_MS // 4), units=units)
     fill(books, [held])

@@ -35,7 +35,17 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
-        ({}, {"minimum_seconds": 300}, "minimum_seconds in 2026-10: would change from 60 to 300"),
+        (
+            {},
+            {"minimum_seconds": 300},
+            r"minimum_seconds in 2026-10: would change from 60 to 300, .* date the new one: minimum_seconds: "
+            r"\[\{seconds: 60, effective_to: MONTH\}",
+        ),
+        (
+            {"exchange_rates": [{"month": "2026-10", "currency": "USD", "rate": "1.1"}]},
+            {},
+            "Leave it as it was: an issued month keeps its rate",
+        ),
         (
             {"discounts": [{"name": "big", "percent": "10"}]},
             {"discounts": [{"name": "big", "percent": "20"}]},
@@ -44,7 +54,7 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
         (
             {},
             {"taxes": [{"name": "VAT", "percent": "19"}]},
-            "taxes 'VAT' in 2026-10: would change from none to name VAT",
+            "taxes 'VAT' in 2026-10: would change from none to name VAT.*Start it later, with effective_from",
         ),
         (
             {},
@@ -81,6 +91,15 @@ def test_a_policy_of_a_month_with_an_issued_invoice_does_not_change(
         ({}, {"taxes": [{"name": "VAT", "percent": "19", "effective_from": "2026-11"}]}),
         ({}, {"discounts": [{"name": "theirs", "percent": "5", "match": {"tenant": "b*"}}]}),  # not the invoiced one's
         ({}, {"exchange_rates": [{"month": "2026-11", "currency": "USD", "rate": "1.1"}]}),
+        (
+            {},
+            {
+                "minimum_seconds": [
+                    {"seconds": 60, "effective_to": "2026-11"},
+                    {"seconds": 300, "effective_from": "2026-11"},
+                ]
+            },
+        ),
         ({}, {"grace_days": 3}),
         ({}, {"issuer": {"name": "Another"}}),
     ],
@@ -90,6 +109,20 @@ def test_a_policy_may_end_and_be_followed_or_concern_others(
 ) -> None:
     invoiced(books, card(**before))
     assert apply_rate_card(books, card(**after), "", "", NOW) == card(**after).version
+
+
+def test_late_time_without_a_price_may_get_one_and_what_had_one_keeps_it(books: Store) -> None:
+    """A model that came late has no price, and keeps the next invoices back until it has one."""
+    since = {"effective_from": "2026-10-05"}
+    invoiced(books, card({**H100, **since}))
+    fill(books, [Row(at("2026-10-05 13:00"), "a", used=str(HOUR_MS), model="L4", price=None)], run=8)
+    l4 = {"sku": "l4", "match": {"model": "L4"}, "price_per_gpu_hour": "0.50"}
+    assert apply_rate_card(books, card({**H100, **since}, l4), "", "", NOW) == card({**H100, **since}, l4).version
+    assert apply_rate_card(books, card(H100, l4), "", "", NOW), "before it was held, it had no price either"
+    with pytest.raises(RateError, match=r"the price of 'L4' for 'a' at 2026-10-01 .* would change from 0.50"):
+        apply_rate_card(books, card(H100, {**l4, "price_per_gpu_hour": "0.60"}), "", "", NOW)
+    with pytest.raises(RateError, match=r"the price of 'H100' for 'a' at 2026-10-05 .* would change from 2.00"):
+        apply_rate_card(books, card({**H100, "effective_to": "2026-10-05"}, l4), "", "", NOW)
 
 
 def test_a_void_invoice_holds_nothing_fast(books: Store) -> None:

@@ -109,7 +109,7 @@ LIMITS = (
     _up_to("max_result_rows", 5_000_000),
     _up_to("max_result_bytes", 2_000_000_000),
     _up_to("max_temporary_data_on_disk_size_for_query", 10_000_000_000),
-    _up_to("max_query_size", 262_144),
+    _up_to("max_query_size", 16 * 262_144),  # what is printed of a text has every odd byte escaped
     _up_to("max_ast_depth", 500),
     _up_to("max_ast_elements", 20_000),
     _up_to("max_expanded_ast_elements", 100_000),
@@ -136,7 +136,7 @@ TENANT_READS = (
     Setting("query_plan_merge_filters", 0),
 )
 """A row policy of a view is one condition among those of the statement: with another value of these two, a function
-of the statement's own sees a row before the policy has left it out, and can put it into an error: nothing is settable."""
+of the statement's own sees a row before the policy has left it out, and can put it into an error. None may be set."""
 BY_PERSON = Quota(queries=10_000, execution_seconds=36_000, read_rows=10**12, by_person=True)
 BY_USER = Quota(queries=10_000, execution_seconds=36_000, read_rows=10**12)
 

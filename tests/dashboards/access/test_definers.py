@@ -23,7 +23,7 @@ def test_a_view_with_a_definer_is_found_before_it_shows_a_tenant_another_s_rows(
         store.command("ALTER TABLE v_charges MODIFY DEFINER = default SQL SECURITY DEFINER")
         # As it is why: the engine does not carry the setting into such a view.
         assert mine.rows(TENANTS) == [{"tenant": "speech"}, {"tenant": "vision"}]
-    with pytest.raises(StoreError, match="views with a definer .* v_charges"), Stores(store).lend(VISION):
+    with pytest.raises(StoreError, match=r"views with a definer .* v_charges"), Stores(store).lend(VISION):
         pytest.fail("it was lent")
     with Stores(store).lend(ANALYST) as whole:
         assert len(whole.rows(TENANTS)) == 2

@@ -14,6 +14,7 @@ import chdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlglot import exp
 
 from dashboards.access.principal import ANYBODY, Principal
 from dashboards.access.roles import Role
@@ -22,7 +23,7 @@ from dashboards.sql.allowed import SECRET, TYPES, Allowed, Catalogue, allowed_fu
 from dashboards.sql.errors import READONLY, SqlError
 from dashboards.sql.grammar.statements import read
 from dashboards.sql.grammar.words import DEEPEST, MOST_TOKENS
-from dashboards.sql.printer import RULES
+from dashboards.sql.printer import RULES, Printer
 from dashboards.sql.statement import LONGEST, Statement, agreement_sql, checked
 from tests.conftest import REPO
 from tests.dashboards.sql import attacks
@@ -113,6 +114,56 @@ def test_behind_in_no_database_is_named_but_the_store_s_own(ground: Ground, text
         checked(text, ground.allowed)
     assert checked("SELECT other.x FROM t AS other", ground.allowed)
     assert checked(text.replace("other.x", "gpuledger.v_charges"), ground.allowed).tables == {"v_charges"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT some_new_function(1)", "function some_new_function"),
+        ("SELECT arrayMap(some_new_function, [1])", "function some_new_function"),
+        ("SELECT arrayMap((some_new_function AS x), [1])", "function some_new_function"),
+        ("SELECT * APPLY(some_new_function) FROM t", "function some_new_function"),
+        ("SELECT arrayMap(FILE, ['x'])", "function FILE"),
+        ("SELECT concat(file, 'x')", "function file"),
+        ("WITH x -> x AS file SELECT 1, file('x')", "function file"),
+        ("SELECT f(1) FROM (WITH x -> x AS f SELECT 1)", "function f "),
+        ("WITH x -> x AS f SELECT (SELECT f(1))", "function f "),
+        ("WITH x -> x AS f SELECT 1 UNION ALL SELECT f(1)", "function f "),
+        ("SELECT arrayReduce('groupFormat', [1])", "plain aggregate"),
+        ("SELECT arrayReduce(concat('su', 'm'), [1])", "plain aggregate"),
+        ("SELECT arrayReduce('sum(file(1))', [1])", "plain aggregate"),
+        ("SELECT a::AggregateFunction(groupFormat, UInt8) FROM t", "function groupFormat"),
+        ("WITH access_users AS (SELECT 1) SELECT 2", "access_users is not for you"),
+        ("WITH access_users AS (SELECT 1) SELECT * FROM access_users", "access_users is not for you"),
+        ("SELECT 1 FROM t AS access_users", "access_users is not for you"),
+        ("SELECT access_users FROM t", "access_users is not for you"),
+        ("SELECT system.macros.macro", "system.macros is not for you"),
+        ("SELECT 1 IN system.tables", "read in FROM alone"),
+        ("SELECT * FROM system.tables FINAL", "does not fit"),
+        ("SELECT * FROM numbers(1), no_such", "no_such is not for you"),
+        ("SELECT * FROM v_charges(p = 1)", "table function v_charges"),
+        ("SELECT * FROM audit(p = 1)", "table function audit"),
+        ("SELECT {a:Array(Identifier)}", "type Identifier"),
+        ("SELECT a::Foo FROM t", "type Foo"),
+        ("SELECT 1 AS `a\\b`", "backslash"),
+        ("SELECT 1 AS `a\nb`", "control character"),
+        ("SHOW COLUMNS FROM access_users", "access_users is not for you"),
+        ("SHOW COLUMNS FROM t FROM system", r"system\.t is not for you"),
+        ("SHOW CREATE TABLE access_users", "access_users is not for you"),
+        ("DESCRIBE TABLE access_users", "access_users is not for you"),
+        ("SHOW TABLES WHERE 1", "found 'WHERE'"),
+    ],
+)
+def test_each_rule_refuses_by_itself(ground: Ground, text: str, said: str) -> None:
+    with pytest.raises(SqlError, match=said):
+        checked(text, ground.allowed)
+
+
+def test_a_node_or_word_without_a_rule_is_refused(ground: Ground) -> None:
+    printer = Printer(frozenset(), ground.allowed)
+    for node in (exp.Command(this="x"), exp.Var(this="DROP TABLE"), exp.Star(except_=[exp.Star()]), exp.Hint()):
+        with pytest.raises(SqlError, match="known to be harmless"):
+            printer.print(node)
 
 
 def test_without_the_check_the_attacks_would_reach_what_is_closed(ground: Ground) -> None:

@@ -13,8 +13,9 @@ from warehouse.accounts.declaration import TenantUser
 from warehouse.accounts.statements import statements
 
 PREEMPTED = (
-    "INSERT INTO events (ts, cluster, allocation_id, workload_id, event, tenant, node, device_id, actor, message) VALUES"
-    "('2026-10-02 13:00:00', 'c1', '1', 'w-vision', 'preempted', 'vision', 'n1', 'GPU-a', 'w-speech', 'for w-speech')"
+    "INSERT INTO events (ts, cluster, allocation_id, workload_id, event, tenant, node, device_id, actor, message)"
+    " VALUES ('2026-10-02 13:00:00', 'c1', '1', 'w-vision', "
+    "'preempted', 'vision', 'n1', 'GPU-a', 'w-speech', 'for w-speech')"
 )
 
 
