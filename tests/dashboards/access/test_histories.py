@@ -13,7 +13,14 @@ from typing import Any, cast
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from dashboards.access.doorkeeper import Doorkeeper
 from dashboards.access.people import Kind, add_person, change_person
@@ -93,6 +100,17 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
         def chosen(self, data: Any, of: Callable[[tuple[str, str]], bool] = lambda _: True) -> tuple[str, str]:
             found: tuple[str, str] = data.draw(st.sampled_from(sorted(filter(of, self.people)) or [("", "")]))
             return found
+
+        @initialize(roles=ROLES, tenants=SEEN)
+        def there_are_people_who_have_signed_in(self, roles: frozenset[Role], tenants: frozenset[str]) -> None:
+            """One of each kind, of one name; without them most histories would be over before anything happens."""
+            for service in (False, True):
+                self.somebody_is_added("ada", roles, tenants, service, 0)
+            self.somebody_comes_from_the_provider("ada", roles, tenants, "ada", 1, ISSUER)
+            signed_in = self.servers[0].sessions.by_password("ada", self.people["local", "ada"].password, self.now)
+            assert signed_in is not None
+            self.people["local", "ada"].seen_at = self.now
+            self.credentials.append(Credential(signed_in[1], ("local", "ada"), self.now + SETTINGS.session, False))
 
         @rule(name=NAMES, roles=ROLES, tenants=SEEN, service=st.booleans(), at=st.integers(0, 1))
         def somebody_is_added(

@@ -12,11 +12,11 @@ from typing import Any, cast
 import pytest
 
 from dashboards.access.doorkeeper import Doorkeeper
-from dashboards.access.people import Kind, Person, made, write_new
+from dashboards.access.people import Kind, Person, add_person, change_person, checked_password, made, write_new
 from dashboards.access.principal import LOCAL, ForbiddenError, Principal
 from dashboards.access.roles import MAY, SCOPE_OF, AccessError, Action, Role, Scope
 from dashboards.access.settings import AccessSettings, Oidc
-from dashboards.access.store import AccessStore, connect
+from dashboards.access.store import AccessStore, connect, people
 from dashboards.access.tokens import LONGEST, Token, _check, create_token, token_of
 from warehouse.store import Store
 
@@ -189,3 +189,70 @@ def test_the_text_of_a_token_counts_and_not_its_public_beginning(access: AccessS
     assert token_of(access, text, NOW) == made_
     for wrong in (text[:-1], text + "x", f"gpl_{made_.id}_", f"gpl_{made_.id}", "gpl__", f"gpl_x_{text[17:]}"):
         assert token_of(access, wrong, NOW) is None, wrong
+
+
+def keeper_of(access: AccessStore, **more: Any) -> Doorkeeper:
+    return Doorkeeper(access, AccessSettings(sign_in=True, key=b"k" * 32, **more))
+
+
+def test_a_token_of_somebody_of_single_sign_on_stops_when_they_have_not_signed_in_for_long(access: AccessStore) -> None:
+    keeper = keeper_of(access, oidc=OIDC, url="https://x.org")
+    keeper.sessions.by_provider(ISSUER, "1", "eve", frozenset({Role.analyst}), frozenset(), NOW)
+    _, text = create_token(access, ADMIN, NOW, "t", LONGEST, "1", ["analyst"], issuer=ISSUER)
+    brings, later = {"authorization": f"Bearer {text}"}, NOW + timedelta(days=90, seconds=1)
+    assert keeper.by_token(brings, NOW + timedelta(days=90)) is not None
+    with pytest.raises(AccessError, match="has not signed in for 90 days"):
+        keeper.by_token(brings, later)
+    keeper.sessions.by_provider(ISSUER, "1", "eve", frozenset({Role.analyst}), frozenset(), later)
+    assert keeper.by_token(brings, later) is not None
+    for gone in (keeper_of(access), keeper_of(access, oidc=OIDC.model_copy(update={"issuer": "https://new.org"}))):
+        with pytest.raises(AccessError, match="may no longer"):
+            gone.by_token(brings, later)
+
+
+@pytest.mark.usefixtures("quick_hashes")
+class TestSessions:
+    """Each of what ends a session, without the other fence."""
+
+    def signed_in(self, access: AccessStore) -> tuple[Doorkeeper, str]:
+        add_person(access, "test", NOW, "ada", "correct horse battery", ["analyst"])
+        keeper = keeper_of(access)
+        found = keeper.sessions.by_password("ada", "correct horse battery", NOW)
+        assert found is not None and keeper.by_session(found[1], NOW) is not None
+        return keeper, found[1]
+
+    def test_one_of_somebody_disabled_is_none_although_its_row_is_there(self, access: AccessStore) -> None:
+        keeper, cookie = self.signed_in(access)
+        with access.writing() as connection:
+            connection.execute(people.update().values(disabled=True))
+        assert keeper.by_session(cookie, NOW) is None
+        assert keeper.sessions.by_password("ada", "correct horse battery", NOW) is None
+
+    def test_disabling_deletes_its_row(self, access: AccessStore) -> None:
+        keeper, cookie = self.signed_in(access)
+        for disabled in (True, False):
+            change_person(access, "test", NOW, "ada", disabled=disabled)
+        assert keeper.by_session(cookie, NOW) is None
+
+    def test_a_new_password_deletes_its_row(self, access: AccessStore) -> None:
+        keeper, cookie = self.signed_in(access)
+        change_person(access, "test", NOW, "ada", "another horse battery")
+        assert keeper.by_session(cookie, NOW) is None
+
+    @pytest.mark.parametrize("change", [{"password": "another horse battery"}, {"disabled": True}])
+    def test_what_changes_while_a_password_is_looked_at_counts(
+        self, access: AccessStore, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+    ) -> None:
+        keeper, _ = self.signed_in(access)
+
+        def slowly(*asked: Any) -> Any:
+            found = checked_password(*asked)
+            change_person(access, "test", NOW, "ada", **change)
+            return found
+
+        monkeypatch.setattr("dashboards.access.sessions.checked_password", slowly)
+        assert keeper.sessions.by_password("ada", "correct horse battery", NOW) is None
+
+    def test_one_that_is_over_is_none(self, access: AccessStore) -> None:
+        keeper, cookie = self.signed_in(access)
+        assert keeper.by_session(cookie, NOW + timedelta(hours=8)) is None
