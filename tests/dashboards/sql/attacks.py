@@ -26,7 +26,7 @@ def plant(store: Store, secret: Path) -> None:
         ("audit", "at, actor, action", "now64(3), 'canary-auditor', 'x'"),
     ):
         typed = ", ".join(f"{column} String" for column in columns.split(", "))
-        store.command(f"CREATE TABLE IF NOT EXISTS {table} ({typed}) ENGINE = MergeTree ORDER BY tuple()")
+        store.command(f"CREATE TABLE IF NOT EXISTS {table} ({typed}) ENGINE = ReplacingMergeTree ORDER BY {columns.partition(", ")[0]}")
         store.command(f"INSERT INTO {table} ({columns}) VALUES ({values})")
 
 

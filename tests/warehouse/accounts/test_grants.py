@@ -76,7 +76,7 @@ def test_a_reader_reads_what_it_was_given_and_nothing_else(
     name, asked = reading
     codes = {table: asked.code(f"SELECT * FROM {of(table, made)} LIMIT 1") for table, made in everything.items()}
     assert {table for table, code in codes.items() if code == 0} == set(READERS[name])
-    assert set(codes.values()) == {0, ACCESS_DENIED}
+    assert {code for table, code in codes.items() if table not in READERS[name]} <= {ACCESS_DENIED}
     for table in set(everything) - set(READERS[name]):
         for statement in (
             f"SELECT count() FROM {table}",
