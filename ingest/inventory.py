@@ -50,7 +50,8 @@ class Inventory:
 
     def rows(self, devices: Iterable[str]) -> dict[str, dict[str, Any]]:
         """What the newest row of each of these devices says."""
-        names, found = sorted(set(devices)), {}
+        names = sorted(set(devices))
+        found: dict[str, dict[str, Any]] = {}
         for first in range(0, len(names), ASKED_AT_ONCE):
             part = {"devices": names[first : first + ASKED_AT_ONCE]}
             found |= {row["device_id"]: row for row in self._store.rows(read_sql(__file__, "whereabouts"), part)}

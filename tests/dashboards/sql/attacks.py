@@ -25,8 +25,10 @@ def plant(store: Store, secret: Path) -> None:
         ("saved_queries", "owner, name, text", "'root', 'root', 'canary-query'"),
         ("audit", "at, actor, action", "now64(3), 'canary-auditor', 'x'"),
     ):
-        typed = ", ".join(f"{column} String" for column in columns.split(", "))
-        store.command(f"CREATE TABLE IF NOT EXISTS {table} ({typed}) ENGINE = ReplacingMergeTree ORDER BY {columns.partition(", ")[0]}")
+        first, *_ = names = columns.split(", ")
+        typed = ", ".join(f"{name} String" for name in names)
+        made = f"({typed}) ENGINE = ReplacingMergeTree ORDER BY {first}"
+        store.command(f"CREATE TABLE IF NOT EXISTS {table} {made}")
         store.command(f"INSERT INTO {table} ({columns}) VALUES ({values})")
 
 
