@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dashboards.access.principal import Principal
 from dashboards.access.roles import Action
 from dashboards.sql.functions import AGGREGATES, COMBINATORS, ORDINARY, REFUSED
+from warehouse.accounts import declaration
 from warehouse.store import Store, read_sql
 
 FRESH_SECONDS = 60.0
@@ -42,9 +43,9 @@ TYPES = frozenset(
     """.split()
 )
 """In lower case. Not `Identifier`, the type of a parameter that names anything."""
-SECRET = frozenset({"access_users", "access_tokens", "saved_queries"})
+SECRET = frozenset(declaration.SECRET)
 """Tables that nobody reads by SQL, whoever they are."""
-AUDIT = frozenset({"audit"})
+AUDIT = frozenset(declaration.AUDIT)
 
 
 @dataclass(frozen=True)
