@@ -35,8 +35,9 @@ def record_all(
 ) -> None:
     """Notes one action on several things, each with its own inputs."""
     store.command(
-        "INSERT INTO audit (at, actor, action, object, reason, inputs) "
-        "SELECT {at:DateTime64(3, 'UTC')}, {actor:String}, {action:String}, done.1, {reason:String}, done.2 "
+        "INSERT INTO audit (at, actor, action, object, reason, inputs, digest) "
+        "SELECT {at:DateTime64(3, 'UTC')}, {actor:String}, {action:String}, done.1, {reason:String}, done.2, "
+        "cityHash64({actor:String}, {reason:String}, done.2) "
         "FROM (SELECT arrayJoin(arrayZip({objects:Array(String)}, {inputs:Array(String)})) AS done)",
         {
             "at": at,
@@ -44,9 +45,14 @@ def record_all(
             "action": action,
             "objects": list(what),
             "reason": reason,
-            "inputs": [json.dumps(one, sort_keys=True, ensure_ascii=False, default=str) for one in inputs],
+            "inputs": [as_json(one) for one in inputs],
         },
     )
+
+
+def as_json(inputs: Mapping[str, Any]) -> str:
+    """What an action was done from, as the audit keeps it."""
+    return json.dumps(inputs, sort_keys=True, ensure_ascii=False, default=str)
 
 
 def history(store: Store, action: str = "", what: str = "") -> list[dict[str, Any]]:

@@ -52,7 +52,6 @@ class Notes:
                 if len(self._held_at) > MOST_KEYS:
                     self._held_at.clear()
                 self._held_at[key] = now
-                # The audit keeps one entry of an action on an object in a millisecond: senders are told apart.
                 found.append(Note("push.held", reason, [f"{rows} {record.name} of {sender}"]))
         return [note for note in found if note.subjects]
 

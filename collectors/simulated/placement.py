@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -183,14 +183,14 @@ class _Cluster:
 
     # Asking and starting
 
-    def submit(self, job: Job, now: int, message: str = "") -> None:
+    def submit(self, job: Job, now: int, again: Mapping[str, str] | None = None) -> None:
         self.numbers += 1
         uid = self.plan.identifier(f"allocation/{self.numbers}")
         slurm = self.source(job) == "slurm"
         allocation = Allocation(
             str(self.numbers) if slurm else uid, f"slurm-{self.numbers}" if slurm else uid, job, began_ms=now
         )
-        self.tell(now, allocation, "submitted", message=message, actor=job.actor)
+        self.tell(now, allocation, "submitted", **(again or {"actor": job.actor}))
         if job.rejected:
             self.tell(now + 1000, allocation, "rejected", reason="QuotaExceeded", message="project quota exceeded")
             return
@@ -247,7 +247,7 @@ class _Cluster:
         why = f"made room for {allocation.allocation_id} of {job.tenant} (priority {job.kind.priority})"
         for victim in victims:
             self.end(victim, now, "preempted", "HigherPriority", why, job.actor)
-            self.again(victim, now, f"requeued: {why}")
+            self.again(victim, now, f"requeued: {why}", job.actor)
         return self.free[job.kind.slot].count >= job.size
 
     def carry_out(self, decided: Sequence[Decided], now: int) -> None:
@@ -260,7 +260,7 @@ class _Cluster:
             self.close(allocation, now)
             self.tell(now, allocation, "preempted", reason=one.reason, message=one.message, actor=one.by)
             self.held -= set(allocation.slots)
-            self.again(allocation, now, f"requeued: made room for {one.by}")
+            self.again(allocation, now, f"requeued: made room for {one.by}", one.by)
 
     def start(self, allocation: Allocation, now: int, slots: tuple[Slot, ...] | None = None, message: str = "") -> None:
         job = allocation.job
@@ -353,12 +353,13 @@ class _Cluster:
         for kind in {slot.kind for slot in freed}:
             self.at(now, lambda at, kind=kind: self.schedule(kind, at))  # type: ignore[misc]
 
-    def again(self, allocation: Allocation, now: int, message: str) -> None:
+    def again(self, allocation: Allocation, now: int, message: str, actor: str = "") -> None:
         job = allocation.job
         if job.duration_ms is not None and job.kind.name != "notebook":
+            told = {"reason": "Requeued", "message": message, "actor": actor or job.actor}
             left = max(MINUTE, job.duration_ms - (now - allocation.began_ms))
             rest = replace(job, submit_ms=now, duration_ms=left, patience_ms=None)
-            self.at(now, lambda at: self.submit(rest, at, message))
+            self.at(now, lambda at: self.submit(rest, at, told))
 
     # Incidents
 

@@ -32,6 +32,7 @@ def open_access(warehouse: Store, settings: AccessSettings | None = None) -> Acc
     access = connect(address, Path(named) if named else settings.access_store_password_file, warehouse)
     try:
         take_over(access, datetime.now(UTC))
+        access.send_notes()
     except BaseException:
         access.close()
         raise

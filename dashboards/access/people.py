@@ -80,7 +80,7 @@ def add_person(
     hashed = _hashed(password) if kind is Kind.local else ""
     with access.writing() as connection:
         write_new(connection, person, hashed)
-    access.record(now, actor, "user.add", person.label, "", inputs(person))
+        access.note(connection, now, actor, "user.add", person.label, "", inputs(person))
     return person
 
 
@@ -138,8 +138,8 @@ def change_person(
         connection.execute(_people.update().where(*_is(person.id)).values(**values))
         if person.disabled or hashed is not None:
             _end_sessions(connection, person.id)
-    changed = {**inputs(person), "password": "unchanged" if hashed is None else "changed"}
-    access.record(now, actor, "user.change", person.label, "", changed)
+        changed = {**inputs(person), "password": "unchanged" if hashed is None else "changed"}
+        access.note(connection, now, actor, "user.change", person.label, "", changed)
     return person
 
 

@@ -70,8 +70,9 @@ class Sessions:
     def __init__(self, access: AccessStore, lasts: timedelta) -> None:
         self._access, self._lasts = access, lasts
 
-    def by_password(self, name: str, password: str, now: datetime) -> tuple[Person, str] | None:
-        """A local user and the cookie of their new session; None if the password is not theirs."""
+    def by_password(self, name: str, password: str, now: datetime, address: str) -> tuple[Person, str] | None:
+        """A local user and the cookie of their new session; None if the password is not theirs.   address: of their
+        browser, for the audit."""
         found = checked_password(self._access, name, password)
         if found is None:
             return None
@@ -81,10 +82,18 @@ class Sessions:
             if not still_has(connection, person, hashed):
                 return None
             seen(connection, person, now)
+            self._note(connection, person, now, "access.sign_in", {"address": address, "how": "password"})
             return person, self._begin(connection, person, now)
 
     def by_provider(
-        self, issuer: str, subject: str, name: str, roles: frozenset[Role], tenants: frozenset[str], now: datetime
+        self,
+        issuer: str,
+        subject: str,
+        name: str,
+        roles: frozenset[Role],
+        tenants: frozenset[str],
+        now: datetime,
+        address: str,
     ) -> tuple[Person, str]:
         """Somebody of single sign-on, as their provider told them, and the cookie of their new session.
 
@@ -93,6 +102,9 @@ class Sessions:
         with self._access.writing() as connection:
             person = renew(connection, issuer, subject, name, roles, tenants, now)
             cookie = "" if person.disabled else self._begin(connection, person, now)
+            if cookie:
+                may = {"roles": sorted(roles), "tenants": sorted(tenants)}
+                self._note(connection, person, now, "access.sign_in", {"address": address, "how": "oidc", **may})
         if not cookie:
             raise AccessError(person.label, "is disabled here", "Ask an admin")
         return person, cookie
@@ -103,9 +115,18 @@ class Sessions:
             row = connection.execute(_KNOWN, {"cookie": digest(cookie), "now": now}).mappings().first()
         return None if row is None else person_of(row)
 
-    def end(self, cookie: str) -> None:
+    def end(self, cookie: str, now: datetime) -> None:
+        """Ends a session; nothing else where there is none."""
         with self._access.writing() as connection:
+            row = connection.execute(_KNOWN, {"cookie": digest(cookie), "now": now}).mappings().first()
             connection.execute(_sessions.delete().where(_sessions.c.digest == digest(cookie)))
+            if row is not None:
+                self._note(connection, person_of(row), now, "access.sign_out", {})
+
+    def _note(
+        self, connection: Connection, person: Person, now: datetime, action: str, inputs: Mapping[str, Any]
+    ) -> None:
+        self._access.note(connection, now, person.label, action, person.label, "", inputs)
 
     def _begin(self, connection: Connection, person: Person, now: datetime) -> str:
         connection.execute(_sessions.delete().where(_sessions.c.expires_at <= now))

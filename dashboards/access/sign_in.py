@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from billing import audit
 from dashboards.access.doorkeeper import CALLBACK, Doorkeeper
 from dashboards.access.gate import COOKIE, cookie_name, cookie_of, session_cookie
 from dashboards.access.oidc import OidcError
@@ -63,13 +64,12 @@ async def sign_in(request: Request) -> Response:
         return answer
     # Counted before it is looked at: many at once are as many.
     keeper.attempts.failed(name, address, device, time.monotonic())
-    found = await asyncio.to_thread(keeper.sessions.by_password, name, password, now)
+    found = await asyncio.to_thread(keeper.sessions.by_password, name, password, now, address)
     if found is None:
-        await _note(keeper, now, "nobody", name, "access.refused", {"address": address, "how": "password"})
+        await _refused(keeper, now, name, {"address": address, "how": "password"})
         return _page(request, then, "refused", 401, name)
-    person, cookie = found
+    _, cookie = found
     keeper.attempts.succeeded(name, address, device)
-    await _note(keeper, now, person.label, person.label, "access.sign_in", {"address": address, "how": "password"})
     answer = _signed_in(request, cookie, then)
     sealed = keeper.signer.seal(f"device of {name}", {"id": device or secrets.token_hex(8)}, now + DEVICE)
     _set_cookie(request, answer, cookie_name(DEVICE_COOKIE, _tls(request)), sealed, DEVICE)
@@ -79,10 +79,8 @@ async def sign_in(request: Request) -> Response:
 async def sign_out(request: Request) -> Response:
     keeper, now = _keeper(request), datetime.now(UTC)
     cookie = session_cookie(request.headers, _tls(request))
-    person = await asyncio.to_thread(keeper.sessions.known, cookie, now) if cookie else None
-    if person is not None:
-        await asyncio.to_thread(keeper.sessions.end, cookie)
-        await _note(keeper, now, person.label, person.label, "access.sign_out", {})
+    if cookie:
+        await asyncio.to_thread(keeper.sessions.end, cookie, now)
     answer = RedirectResponse("/sign-in", 303)
     name = cookie_name(COOKIE, _tls(request))
     answer.delete_cookie(name, path="/", secure=_tls(request), httponly=True, samesite="lax")
@@ -113,16 +111,12 @@ async def from_provider(request: Request) -> Response:
     address = _address(request)
     try:
         told = await asyncio.to_thread(keeper.provider.finish, dict(request.query_params), note, now)
-        person, cookie = await asyncio.to_thread(keeper.sessions.by_provider, **vars(told), now=now)
+        _, cookie = await asyncio.to_thread(keeper.sessions.by_provider, **vars(told), now=now, address=address)
     except AccessError as error:
         log.error("sign-in: %s", error)
-        await _note(keeper, now, "nobody", error.where, "access.refused", {"address": address, "how": "oidc"})
+        await _refused(keeper, now, error.where, {"address": address, "how": "oidc"})
         answer: Response = _page(request, "/", "provider", 403)
     else:
-        may = {"roles": sorted(person.roles), "tenants": sorted(person.tenants)}
-        await _note(
-            keeper, now, person.label, person.label, "access.sign_in", {"address": address, "how": "oidc", **may}
-        )
         answer = _signed_in(request, cookie, note["next"])
     answer.delete_cookie(FLOW_COOKIE, path="/sign-in")
     return answer
@@ -177,10 +171,9 @@ async def _form(request: Request) -> Mapping[str, str]:
     return dict(parse_qsl(body.decode("utf-8", errors="replace"), keep_blank_values=True))
 
 
-async def _note(
-    keeper: Doorkeeper, now: datetime, actor: str, who: str, action: str, inputs: Mapping[str, Any]
-) -> None:
-    await asyncio.to_thread(keeper.access.record, now, actor, action, who, "", inputs)
+async def _refused(keeper: Doorkeeper, now: datetime, who: str, inputs: Mapping[str, Any]) -> None:
+    """Nothing was changed by it: it goes to the audit by itself."""
+    await asyncio.to_thread(audit.record, keeper.access.warehouse, now, "nobody", "access.refused", who, "", inputs)
 
 
 def _page(request: Request, then: str, said: str = "", status: int = 200, name: str = "") -> Response:

@@ -4,13 +4,16 @@
     postgresql://gpuledger@db.example.org/access   several servers; the password is in a file
 
 The analytics engine holds none of it, so that no statement can reach it there. The audit of what is done to it stays in
-the warehouse, with every other audit.
+the warehouse, with every other audit: an entry is committed here with the change that it tells of (`note`), in an
+outbox, and goes to the warehouse right after; what a kill or a warehouse that does not answer leaves behind goes with
+the next one. An entry that is sent twice is one entry there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import secrets
 import threading
@@ -41,8 +44,10 @@ from sqlalchemy.types import TypeDecorator
 
 from billing import audit
 from dashboards.access.roles import AccessError
+from warehouse.errors import LedgerError
 from warehouse.store import Store, split_statements
 
+log = logging.getLogger(__name__)
 WAIT_SECONDS = 10
 """For another writer, or for a database that does not answer."""
 WRITERS_LOCK = 4_947_131_201
@@ -119,6 +124,11 @@ copied = Table(
     "copied", _METADATA,
     Column("source", String, primary_key=True), Column("name", String), Column("copied_at", Instant),
 )  # fmt: skip
+_outbox = Table(
+    "audit_outbox", _METADATA,
+    Column("id", String, primary_key=True), Column("at", Instant), Column("actor", String), Column("action", String),
+    Column("object", String), Column("reason", String), Column("inputs", String),
+)  # fmt: skip
 _versions = Table(
     "schema_migrations", _METADATA,
     Column("number", BigInteger, primary_key=True), Column("name", String), Column("applied_at", Instant),
@@ -146,7 +156,14 @@ class AccessStore:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction: all of it happens or nothing, and while it lasts nobody else writes."""
+        """A transaction: all of it happens or nothing, and while it lasts nobody else writes. What it noted is in the
+        audit afterwards."""
+        with self._transaction() as connection:
+            yield connection
+        self.send_notes()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[Connection]:
         with self._turns, self._errors(), self._engine.connect() as plain:
             connection = plain.execution_options(writes=True)
             with connection.begin():
@@ -155,8 +172,9 @@ class AccessStore:
                     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": WRITERS_LOCK})
                 yield connection
 
-    def record(
+    def note(
         self,
+        connection: Connection,
         at: datetime,
         actor: str,
         action: str,
@@ -164,8 +182,26 @@ class AccessStore:
         reason: str = "",
         inputs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Notes in the audit what was done."""
-        audit.record(self.warehouse, at, actor, action, what, reason, inputs)
+        """Notes for the audit, in the transaction that does it, what was done."""
+        row = {"at": at, "actor": actor, "action": action, "object": what, "reason": reason}
+        kept = audit.as_json(inputs or {})
+        connection.execute(_outbox.insert().values(**row, inputs=kept, id=secrets.token_hex(16)))
+
+    def send_notes(self) -> None:
+        """Sends the warehouse what is noted. What it does not take waits here and is sent with the next."""
+        with self.reading() as connection:
+            waiting = connection.execute(select(_outbox).order_by(_outbox.c.at, _outbox.c.id)).mappings().all()
+        sent = []
+        try:
+            for row in waiting:
+                done, inputs = (row["at"], row["actor"], row["action"]), json.loads(row["inputs"])
+                audit.record(self.warehouse, *done, row["object"], row["reason"], inputs)
+                sent.append(row["id"])
+        except LedgerError as error:
+            log.error("access store: %d audit entries wait here for the warehouse: %s", len(waiting) - len(sent), error)
+        if sent:
+            with self._transaction() as connection:
+                connection.execute(_outbox.delete().where(_outbox.c.id.in_(sent)))
 
     def key(self, name: str, now: datetime) -> bytes:
         """The key of that name; made when it is first asked for, and the same for every server on this store."""

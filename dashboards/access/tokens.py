@@ -104,9 +104,9 @@ def create_token(
         connection.execute(
             _tokens.insert().values(**kept, digest=digest(text), issuer=whose.issuer, subject=whose.subject)
         )
-    if is_new:
-        access.record(now, maker.actor, "user.add", whose.label, f"owns the token {name}", inputs(whose))
-    access.record(now, maker.actor, "token.create", public, name, _inputs(token))
+        if is_new:
+            access.note(connection, now, maker.actor, "user.add", whose.label, f"owns the token {name}", inputs(whose))
+        access.note(connection, now, maker.actor, "token.create", public, name, _inputs(token))
     return token, text
 
 
@@ -131,7 +131,7 @@ def revoke_token(access: AccessStore, who: Principal, now: datetime, token_id: s
         if token.revoked:
             return token
         connection.execute(_tokens.update().where(_tokens.c.id == token_id).values(revoked=True))
-    access.record(now, who.actor, "token.revoke", token_id, reason)
+        access.note(connection, now, who.actor, "token.revoke", token_id, reason)
     return replace(token, revoked=True)
 
 

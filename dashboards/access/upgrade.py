@@ -39,9 +39,10 @@ def take_over(access: AccessStore, now: datetime) -> None:
         for name, source in sources.items():
             if source not in done:
                 connection.execute(copied.insert().values(source=source, name=name, copied_at=now))
+        if any(rows.values()):
+            counts = {name: len(found) for name, found in rows.items()}
+            access.note(connection, now, ACTOR, "access.moved", access.url, "out of the analytics engine", counts)
     if any(rows.values()):
-        counts = {name: len(found) for name, found in rows.items()}
-        access.record(now, ACTOR, "access.moved", access.url, "out of the analytics engine", counts)
         log.warning("access store: users, tokens and saved queries moved to %s. Look over the service accounts that "
                     "own tokens now: gpuledger users list", access.url)  # fmt: skip
     _drop(access)

@@ -117,8 +117,8 @@ def save_query(
                 return before
             _delete(connection, before)
         connection.execute(_queries.insert().values(**vars(wanted)))
-    inputs = {"owner": label, "issuer": its_issuer, "shared": shared, "new": before is None}
-    access.record(now, who.actor, "query.save", name, description, inputs)
+        inputs = {"owner": label, "issuer": its_issuer, "shared": shared, "new": before is None}
+        access.note(connection, now, who.actor, "query.save", name, description, inputs)
     return wanted
 
 
@@ -133,8 +133,8 @@ def delete_query(
                 f"query {name!r} of {owner or who.name}", "is not there", "See: gpuledger queries list"
             )
         _delete(connection, gone)
-    inputs = {"owner": gone.owner, "issuer": gone.issuer, "shared": gone.shared}
-    access.record(now, who.actor, "query.delete", name, "", inputs)
+        inputs = {"owner": gone.owner, "issuer": gone.issuer, "shared": gone.shared}
+        access.note(connection, now, who.actor, "query.delete", name, "", inputs)
     return replace(gone, changed_at=now, changed_by=who.actor)
 
 

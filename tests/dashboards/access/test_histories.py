@@ -107,7 +107,9 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
             for service in (False, True):
                 self.somebody_is_added("ada", roles, tenants, service, 0)
             self.somebody_comes_from_the_provider("ada", roles, tenants, "ada", 1, ISSUER)
-            signed_in = self.servers[0].sessions.by_password("ada", self.people["local", "ada"].password, self.now)
+            signed_in = self.servers[0].sessions.by_password(
+                "ada", self.people["local", "ada"].password, self.now, "192.0.2.1"
+            )
             assert signed_in is not None
             self.people["local", "ada"].seen_at = self.now
             self.credentials.append(Credential(signed_in[1], ("local", "ada"), self.now + SETTINGS.session, False))
@@ -162,7 +164,7 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
             who = self.chosen(data, lambda one: one[0] == "local")
             one = self.people[who]
             password = one.password if right else "wrong horse battery"
-            found = self.servers[at].sessions.by_password(who[1], password, self.now)
+            found = self.servers[at].sessions.by_password(who[1], password, self.now, "192.0.2.1")
             assert (found is not None) == (bool(right) and not one.disabled)
             if found is not None:
                 one.seen_at = self.now
@@ -179,7 +181,7 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
             one = self.people.setdefault(who, Somebody(roles, tenants))
             one.roles, one.tenants, one.seen_at = roles, tenants, self.now
             try:
-                _, cookie = self.servers[at].sessions.by_provider(*who, name, roles, tenants, self.now)
+                _, cookie = self.servers[at].sessions.by_provider(*who, name, roles, tenants, self.now, "192.0.2.1")
             except AccessError:
                 assert one.disabled
             else:
@@ -190,7 +192,7 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
         @rule(data=st.data(), at=st.integers(0, 1))
         def somebody_signs_out(self, data: Any, at: int) -> None:
             one = data.draw(st.sampled_from([one for one in self.credentials if not one.is_token]))
-            self.servers[at].sessions.end(one.text)
+            self.servers[at].sessions.end(one.text, self.now)
             one.is_over = True
 
         @precondition(lambda self: self.people)
@@ -266,7 +268,7 @@ def test_what_a_credential_may_is_what_it_and_its_owner_may_now(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str,
     examples: int,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(AccessStore, "record", lambda *_: None)
+    monkeypatch.setattr(AccessStore, "note", lambda *_: None)
     if database == "sqlite":
         address, password_file = f"sqlite:///{tmp_path / 'access.sqlite'}", None
     else:

@@ -94,12 +94,12 @@ def test_what_ends_a_session_or_a_token_ends_its_streams_on_every_server(warehou
 
         def session(name: str) -> dict[str, str]:
             add_person(there, "test", now, name, PASSWORD, ["finance"])
-            found = elsewhere.sessions.by_password(name, PASSWORD, now)
+            found = elsewhere.sessions.by_password(name, PASSWORD, now, "192.0.2.1")
             assert found is not None
             return {"Cookie": f"gpuledger={found[1]}", "Sec-Fetch-Site": "same-origin"}
 
         def told(roles: set[Role]) -> dict[str, str]:
-            sub = (ISSUER, "1", "eve", frozenset(roles), frozenset[str](), now)
+            sub = (ISSUER, "1", "eve", frozenset(roles), frozenset[str](), now, "192.0.2.1")
             return {"Cookie": f"gpuledger={keeper.sessions.by_provider(*sub)[1]}", "Sec-Fetch-Site": "same-origin"}
 
         def token(owner: str) -> tuple[str, dict[str, str]]:
@@ -111,7 +111,7 @@ def test_what_ends_a_session_or_a_token_ends_its_streams_on_every_server(warehou
         public, revoked = token("revoked")
         signed_out = session("signed out")
         ends: dict[str, tuple[dict[str, str], Callable[[], object]]] = {
-            "signed out": (signed_out, lambda: elsewhere.sessions.end(signed_out["Cookie"].partition("=")[2])),
+            "signed out": (signed_out, lambda: elsewhere.sessions.end(signed_out["Cookie"].partition("=")[2], now)),
             "disabled": (session("off"), lambda: change_person(there, "test", now, "off", disabled=True)),
             "demoted": (session("less"), lambda: change_person(there, "test", now, "less", roles=["analyst"])),
             "a new password": (session("new"), lambda: change_person(there, "test", now, "new", "another horse 1")),

@@ -201,7 +201,7 @@ def test_a_disabled_user_and_a_new_password_end_sessions_and_other_roles_hold_at
     access, keeper = served_site.access, Doorkeeper(served_site.access, AccessSettings(sign_in=True))
 
     def signed_in(name: str) -> str:
-        found = keeper.sessions.by_password(name, PASSWORD, start)
+        found = keeper.sessions.by_password(name, PASSWORD, start, "192.0.2.1")
         assert found is not None
         return found[1]
 
@@ -213,10 +213,10 @@ def test_a_disabled_user_and_a_new_password_end_sessions_and_other_roles_hold_at
     assert who is not None and who.roles == {"analyst"}
     change_person(access, "test", start, "user0", password="another horse battery")
     assert keeper.by_session(cookies["user0"], start) is None
-    assert keeper.sessions.by_password("user0", PASSWORD, start) is None
+    assert keeper.sessions.by_password("user0", PASSWORD, start, "192.0.2.1") is None
     change_person(access, "test", start, "user1", disabled=True)
     assert keeper.by_session(cookies["user1"], start) is None
-    assert keeper.sessions.by_password("user1", PASSWORD, start) is None
+    assert keeper.sessions.by_password("user1", PASSWORD, start, "192.0.2.1") is None
     change_person(access, "test", start, "user1", disabled=False)
     assert keeper.by_session(cookies["user1"], start) is None, "enabled again, it takes another sign-in"
     cookie = signed_in("user1")

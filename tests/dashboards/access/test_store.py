@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import sqlite3
 import stat
 import threading
@@ -10,10 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import inspect, select
 
+from billing import audit
 from dashboards.access import store as access_store
 from dashboards.access.opening import FILE, PASSWORD_FILE_VARIABLE, VARIABLE, _usual, open_access
 from dashboards.access.people import Kind, add_person, list_people, made, write_new
@@ -62,6 +65,40 @@ def test_a_transaction_that_fails_leaves_nothing(opener: Opener) -> None:
         write_new(connection, made("test", NOW, "ada", ANALYST, frozenset(), Kind.local))
         raise ZeroDivisionError
     assert list_people(access) == []
+
+
+def test_an_audit_entry_is_committed_with_what_it_tells_of_and_waits_for_the_warehouse(
+    opener: Opener, store: Store
+) -> None:
+    access, name = opener(), secrets.token_hex(8)
+    store.command("RENAME TABLE audit TO audit_away")
+    try:
+        add_person(access, "test", NOW, name, "", ["analyst"], kind=Kind.service)
+        with pytest.raises(ZeroDivisionError), access.writing() as connection:
+            access.note(connection, NOW, "test", "user.add", f"not {name}")
+            raise ZeroDivisionError
+    finally:
+        store.command("RENAME TABLE audit_away TO audit")
+    assert [one.name for one in list_people(access)] == [name]
+    assert audit.history(store, "", f"{name} (service)") == []
+    opener().send_notes()
+    access.send_notes()  # has nothing left to send
+    (entry,) = audit.history(store, "user.add", f"{name} (service)")
+    assert (entry["at"], entry["actor"]) == (NOW, "test")
+    assert audit.history(store, "", f"not {name}") == []
+    store.command("ALTER TABLE audit DELETE WHERE object = {name:String}", {"name": f"{name} (service)"})
+    opener().send_notes()
+    access.send_notes()
+    assert audit.history(store, "", f"{name} (service)") == [], "it is sent until it is there, and not again"
+
+
+@pytest.mark.parametrize("other", [{"actor": "eve"}, {"reason": "why not"}, {"inputs": {"address": "192.0.2.2"}}])
+def test_two_who_do_the_same_in_one_millisecond_are_two_entries(store: Store, other: dict[str, Any]) -> None:
+    name = secrets.token_hex(8)
+    one: dict[str, Any] = {"at": NOW, "actor": "ada", "action": "access.refused", "what": name}
+    for entry in (one, {**one, **other}, one):
+        audit.record(store, **entry)
+    assert len(audit.history(store, "access.refused", name)) == 2
 
 
 def test_writers_take_turns_so_that_none_overwrites_what_it_has_not_read(opener: Opener) -> None:

@@ -152,7 +152,7 @@ def test_each_of_these_alone_is_too_much_for_a_token(changed: dict[str, Any], sa
 
 @pytest.fixture
 def access(monkeypatch: pytest.MonkeyPatch) -> Iterator[AccessStore]:
-    monkeypatch.setattr(AccessStore, "record", lambda *_: None)
+    monkeypatch.setattr(AccessStore, "note", lambda *_: None)
     with connect("sqlite://", None, cast("Store", None)) as opened:
         with opened.writing() as connection:
             for name, roles in (("vera", {Role.tenant}), ("ann", {Role.analyst}), ("root", {Role.admin})):
@@ -197,13 +197,13 @@ def keeper_of(access: AccessStore, **more: Any) -> Doorkeeper:
 
 def test_a_token_of_somebody_of_single_sign_on_stops_when_they_have_not_signed_in_for_long(access: AccessStore) -> None:
     keeper = keeper_of(access, oidc=OIDC, url="https://x.org")
-    keeper.sessions.by_provider(ISSUER, "1", "eve", frozenset({Role.analyst}), frozenset(), NOW)
+    keeper.sessions.by_provider(ISSUER, "1", "eve", frozenset({Role.analyst}), frozenset(), NOW, "192.0.2.1")
     _, text = create_token(access, ADMIN, NOW, "t", LONGEST, "1", ["analyst"], issuer=ISSUER)
     brings, later = {"authorization": f"Bearer {text}"}, NOW + timedelta(days=90, seconds=1)
     assert keeper.by_token(brings, NOW + timedelta(days=90)) is not None
     with pytest.raises(AccessError, match="has not signed in for 90 days"):
         keeper.by_token(brings, later)
-    keeper.sessions.by_provider(ISSUER, "1", "eve", frozenset({Role.analyst}), frozenset(), later)
+    keeper.sessions.by_provider(ISSUER, "1", "eve", frozenset({Role.analyst}), frozenset(), later, "192.0.2.1")
     assert keeper.by_token(brings, later) is not None
     for gone in (keeper_of(access), keeper_of(access, oidc=OIDC.model_copy(update={"issuer": "https://new.org"}))):
         with pytest.raises(AccessError, match="may no longer"):
@@ -217,7 +217,7 @@ class TestSessions:
     def signed_in(self, access: AccessStore) -> tuple[Doorkeeper, str]:
         add_person(access, "test", NOW, "ada", "correct horse battery", ["analyst"])
         keeper = keeper_of(access)
-        found = keeper.sessions.by_password("ada", "correct horse battery", NOW)
+        found = keeper.sessions.by_password("ada", "correct horse battery", NOW, "192.0.2.1")
         assert found is not None and keeper.by_session(found[1], NOW) is not None
         return keeper, found[1]
 
@@ -226,7 +226,7 @@ class TestSessions:
         with access.writing() as connection:
             connection.execute(people.update().values(disabled=True))
         assert keeper.by_session(cookie, NOW) is None
-        assert keeper.sessions.by_password("ada", "correct horse battery", NOW) is None
+        assert keeper.sessions.by_password("ada", "correct horse battery", NOW, "192.0.2.1") is None
 
     def test_disabling_deletes_its_row(self, access: AccessStore) -> None:
         keeper, cookie = self.signed_in(access)
@@ -251,7 +251,7 @@ class TestSessions:
             return found
 
         monkeypatch.setattr("dashboards.access.sessions.checked_password", slowly)
-        assert keeper.sessions.by_password("ada", "correct horse battery", NOW) is None
+        assert keeper.sessions.by_password("ada", "correct horse battery", NOW, "192.0.2.1") is None
 
     def test_one_that_is_over_is_none(self, access: AccessStore) -> None:
         keeper, cookie = self.signed_in(access)

@@ -87,7 +87,7 @@ def check(access: AccessStore) -> None:
     assert kept == {(("local", "ada"), "SELECT 'ada'"), (("service", "eve@x.org"), "SELECT 'eve@x.org'"),
                     (ANYBODY.id, f"SELECT '{ANYBODY.name}'")}  # fmt: skip
     keeper = Doorkeeper(access, AccessSettings(sign_in=True))
-    assert keeper.sessions.by_password("ada", PASSWORD, NOW) is not None
+    assert keeper.sessions.by_password("ada", PASSWORD, NOW, "192.0.2.1") is not None
 
     def asks(token: str) -> Principal | None:
         return keeper.by_token({"authorization": f"Bearer gpl_{token}_x"}, NOW)
