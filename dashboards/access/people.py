@@ -115,8 +115,8 @@ def change_person(
 ) -> Person:
     """Changes what is given and leaves the rest; a new password and disabling end all sessions.
 
-    name, issuer: as for `find`.   Errors: AccessError as for `add_person`, or if there is nobody of that name, or for
-    what is the provider's to say.
+    name, issuer: as for `find`.   Errors: AccessError as for `add_person`, or if there is nobody of that name, for
+    what is the provider's to say, or if no admin who can sign in would be left.
     """
     hashed = None if password is None else _hashed(password)
     with access.writing() as connection:
@@ -136,6 +136,8 @@ def change_person(
         )
         values = {**_values(_checked(person)), **({} if hashed is None else {"password": hashed})}
         connection.execute(_people.update().where(*_is(person.id)).values(**values))
+        if _administers(before) and not any(map(_administers, _everybody(connection))):
+            raise AccessError(person.label, "is the last admin who can sign in", "Make somebody else an admin first")
         if person.disabled or hashed is not None:
             _end_sessions(connection, person.id)
         changed = {**inputs(person), "password": "unchanged" if hashed is None else "changed"}
@@ -146,8 +148,7 @@ def change_person(
 def list_people(access: AccessStore) -> list[Person]:
     """All of them, by name."""
     with access.reading() as connection:
-        rows = connection.execute(select(_people).order_by(_people.c.name, _people.c.issuer, _people.c.subject))
-        return [person_of(row) for row in rows.mappings()]
+        return _everybody(connection)
 
 
 def find(connection: Connection, name: str, issuer: str = "") -> Person:
@@ -230,6 +231,16 @@ def inputs(person: Person) -> dict[str, Any]:
     """What the audit says of them."""
     sets = {"roles": sorted(person.roles), "tenants": sorted(person.tenants)}
     return {"kind": person.kind, **sets, "disabled": person.disabled}
+
+
+def _everybody(connection: Connection) -> list[Person]:
+    rows = connection.execute(select(_people).order_by(_people.c.name, _people.c.issuer, _people.c.subject))
+    return [person_of(row) for row in rows.mappings()]
+
+
+def _administers(person: Person) -> bool:
+    """Whether they can sign in and change what others may."""
+    return Role.admin in person.roles and not person.disabled and person.kind is not Kind.service
 
 
 def _values(person: Person) -> dict[str, Any]:

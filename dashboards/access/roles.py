@@ -43,6 +43,7 @@ class Action(StrEnum):
     see_audit = "see_audit"
     see_held = "see_held"
     decide_held = "decide_held"
+    see_access = "see_access"
     manage_access = "manage_access"
 
 
@@ -68,6 +69,7 @@ SCOPE_OF: dict[Action, Scope] = {
     Action.see_fleet: Scope.read,
     Action.see_audit: Scope.read,
     Action.see_held: Scope.read,
+    Action.see_access: Scope.read,
     Action.sql: Scope.sql,
     Action.save_queries: Scope.write,
     Action.own_tokens: Scope.write,

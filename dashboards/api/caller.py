@@ -94,6 +94,7 @@ SeeHeld = Annotated[Caller, asks(Action.see_held)]
 DecideHeld = Annotated[Caller, asks(Action.decide_held)]
 SilenceAlerts = Annotated[Caller, asks(Action.silence)]
 OwnTokens = Annotated[Caller, asks(Action.own_tokens)]
+SeeAccess = Annotated[Caller, asks(Action.see_access)]
 ManageAccess = Annotated[Caller, asks(Action.manage_access)]
 
 PeriodText = Annotated[

@@ -26,7 +26,12 @@ STATUS = {
     47: 404, 46: 404, 60: 404, 81: 404, 43: 400, 42: 400, 53: 400, 215: 400, 456: 400, 457: 400,
     396: 400, 307: 400,
 }  # fmt: skip
-"""Of HTTP, by ClickHouse's code; 500 for the others."""
+"""Of HTTP, by ClickHouse's code; of others 400, as it is the statement that the engine cannot run."""
+OUR_OWN = frozenset({49, 1000, 1001, 1002})
+"""Codes of faults that no statement should reach: 500."""
+
+
+_AGREEMENT = re.compile(r": In scope SELECT ifNull\(formatQuerySingleLine.*?(?=\. \([A-Z_0-9]+\)|$)", re.DOTALL)
 
 
 class SqlError(LedgerError):
@@ -38,7 +43,7 @@ class SqlError(LedgerError):
 
     @property
     def status(self) -> int:
-        return STATUS.get(self.code, 500)
+        return STATUS.get(self.code, 500 if self.code in OUR_OWN else 400)
 
     def text(self) -> str:
         """As the engine writes its own."""
@@ -51,6 +56,10 @@ class SqlError(LedgerError):
 def of_engine(message: str) -> SqlError:
     """The engine's own error, with its code."""
     text = message.strip().removeprefix("Streaming query failed: ")
+    # Where it is the text in `agreement_sql` that it cannot take, that question is none of the asker's.
+    text = re.sub(
+        r": In scope SELECT ifNull\(formatQuerySingleLine.*?(?=\. \([A-Z_0-9]+\)|$)", "", text, flags=re.DOTALL
+    )
     found = re.search(r"Code: (\d+)", text)
     return SqlError(int(found[1]) if found else 1002, text[:4000])
 

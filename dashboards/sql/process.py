@@ -32,11 +32,12 @@ STOP_SECONDS = 0.3
 PIPE_BYTES = 1 << 20
 LOG_BYTES = 2000
 _BEGIN = "import sys; sys.path[:] = sys.argv[2:]; from dashboards.sql.worker import start; start()"
-_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
+_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/usr/share/zoneinfo")
 
 
 def program_folders() -> list[str]:
-    """Where Python, its packages and the system's libraries are; not all of `sys.path`, where a checkout may be."""
+    """Where Python, its packages and the system's libraries are, and time zones (ORC's writer reads them); not all of
+    `sys.path`, where a checkout may be."""
     packages = [path for path in sys.path if "-packages" in path]
     python = {f"{prefix}/{name}" for prefix in (sys.prefix, sys.base_prefix) for name in ("lib", sys.platlibdir)}
     return sorted(path for path in {*_SYSTEM, *python, *packages} if Path(path).exists())

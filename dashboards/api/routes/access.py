@@ -12,7 +12,7 @@ from dashboards.access import people, tokens
 from dashboards.access.people import Kind, Person
 from dashboards.access.roles import Action, Role, Scope
 from dashboards.api import documents
-from dashboards.api.caller import ManageAccess, OwnTokens, See
+from dashboards.api.caller import ManageAccess, OwnTokens, See, SeeAccess
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 
 router = APIRouter(tags=["access"])
@@ -99,7 +99,7 @@ def revoke_token(caller: OwnTokens, id: str, reason: str = "") -> documents.Toke
 
 @router.get("/users")
 def list_users(
-    request: Request, caller: ManageAccess, limit: Limit = 100, offset: Offset = 0
+    request: Request, caller: SeeAccess, limit: Limit = 100, offset: Offset = 0
 ) -> Page[documents.UserDocument]:
     """People: local users, those of single sign-on, service accounts."""
     found = people.list_people(caller.access)

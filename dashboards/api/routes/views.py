@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
+from billing.ledger_report import billing_timezone
+from billing.periods import PeriodError
 from dashboards.api import documents
 from dashboards.api.caller import Caller, PeriodText, See, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page
@@ -20,13 +22,15 @@ TIME_OF = {
     "v_allocations": "start_at",
     "v_queue_wait": "submitted_at",
     "v_events": "ts",
-    "v_invoices": "issued_at",
-    "v_invoice_lines": "",
+    "v_invoices": "month",
+    "v_invoice_lines": "month",
     "v_energy": "hour",
 }
-"""The views whose rows are a tenant's, and the time by which a period cuts them."""
+"""The views whose rows are a tenant's, and the time by which a period cuts them: of a month, its beginning."""
 FLEET_TIME_OF = {"v_capacity_hourly": "hour", "v_devices": ""}
-"""Those about the fleet as a whole."""
+"""Those about the fleet as a whole; empty: there is no time to cut by."""
+
+_MONTH_BEGINS = "toDateTime64(concat(month, '-01 00:00:00'), 3, {zone:String})"
 
 
 @router.get("/views")
@@ -52,7 +56,8 @@ def rows(
     limit: Limit = 1000,
     offset: Offset = 0,
 ) -> Page[dict[str, Any]]:
-    """A view's rows, in the order of time and then of their columns."""
+    """A view's rows, in the order of time and then of their columns. Invoices are of a period if their month begins in
+    it."""
     times = _readable(caller)
     if view not in times:
         raise NotFoundError(f"view {view!r}", "there is none of that name for you", "See: /api/v1/views")
@@ -64,11 +69,12 @@ def rows(
             raise NotFoundError(f"column {name!r}", f"{view} has none of that name", f"It has {', '.join(known)}")
     asked = caller.period(period)
     where, params = _where(caller, view, times[view], tenant)
-    if asked is not None and times[view]:
-        where.append(
-            f"{times[view]} >= {{start:DateTime64(3, 'UTC')}} AND {times[view]} < {{end:DateTime64(3, 'UTC')}}"
-        )
-        params |= {"start": asked.start, "end": asked.end}
+    if asked is not None:
+        if not times[view]:
+            raise PeriodError(view, "has no time that a period could cut", "Leave the period out")
+        time = _MONTH_BEGINS if times[view] == "month" else times[view]
+        where.append(f"{time} >= {{start:DateTime64(3, 'UTC')}} AND {time} < {{end:DateTime64(3, 'UTC')}}")
+        params |= {"start": asked.start, "end": asked.end, "zone": billing_timezone(caller.store)}
     source = f"FROM {identifier(view)} WHERE {' AND '.join(where)}"
     total = int(caller.store.value(f"SELECT count() AS n {source}", params))
     order = ", ".join(dict.fromkeys([*([times[view]] if times[view] else []), *map(identifier, known)]))

@@ -96,7 +96,7 @@ PARTS: dict[str, Part] = {
     "users": users_part,
     "audit": audit_part,
 }
-ACTIONS = {"users": Action.manage_access}
+ACTIONS = {"users": Action.see_access}
 
 
 def callbacks(app: Dash, ask: Ask) -> None:

@@ -17,7 +17,7 @@ from dashboards.access.roles import MAY, SCOPE_OF, Action, Role, Scope
 from dashboards.api.app import PREFIX
 from dashboards.app import build_app
 from dashboards.sql.endpoint import PATHS as SQL_PATHS
-from tests.dashboards.site import NOW, ROLES, Site, token_of
+from tests.dashboards.site import NOW, ROLES, SPARE, Site, token_of
 
 DASH = {
     "/": Action.see,
@@ -100,6 +100,7 @@ def test_a_token_of_somebody_disabled_gets_through_no_door_and_through_the_same_
     served_site: Site, name: str
 ) -> None:
     token = token_of(served_site.access, name)
+    token_of(served_site.access, SPARE)
     with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
         change_person(served_site.access, "test", NOW, name, disabled=True)
         try:

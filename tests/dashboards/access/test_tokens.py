@@ -256,3 +256,18 @@ class TestSessions:
     def test_one_that_is_over_is_none(self, access: AccessStore) -> None:
         keeper, cookie = self.signed_in(access)
         assert keeper.by_session(cookie, NOW + timedelta(hours=8)) is None
+
+
+def test_one_admin_who_can_sign_in_is_always_left(access: AccessStore) -> None:
+    add_person(access, "test", NOW, "bot", "", ["admin"], kind=Kind.service)
+    add_person(access, "test", NOW, "off", "correct horse battery", ["admin"])
+    change_person(access, "test", NOW, "off", disabled=True)
+    for change in ({"roles": ["finance"]}, {"disabled": True}):
+        with pytest.raises(AccessError, match="is the last admin who can sign in"):
+            change_person(access, "root", NOW, "root", **change)
+    change_person(access, "root", NOW, "root", password="another horse battery")
+    change_person(access, "root", NOW, "bot", disabled=True)
+    change_person(access, "root", NOW, "off", disabled=False)
+    change_person(access, "root", NOW, "root", roles=["finance"])
+    with pytest.raises(AccessError, match="is the last admin"):
+        change_person(access, "off", NOW, "off", disabled=True)

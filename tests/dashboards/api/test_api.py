@@ -21,7 +21,7 @@ from dashboards.api.routes.views import FLEET_TIME_OF, TIME_OF
 from dashboards.api.values import instant
 from gpuledger.client import ApiError, Client
 from tests.conftest import REPO
-from tests.dashboards.site import NOW, ROLES, Site, token_of
+from tests.dashboards.site import NOW, ROLES, SPARE, Site, token_of
 
 OTHERS = {"vision": ("speech", "GPU-b", "4711"), "speech": ("vision", "GPU-a")}
 """By tenant, words that stand in the other one's rows alone."""
@@ -194,6 +194,21 @@ def test_pages_of_rows_come_one_after_the_other_and_miss_nothing(served_site: Si
         assert (len(cut["rows"]), cut["rows_in_all"], cut["next"]) == (6, 96, None)
 
 
+@pytest.mark.parametrize("view", ["v_invoices", "v_invoice_lines"])
+def test_a_period_cuts_invoices_by_their_month_not_by_when_they_were_issued(served_site: Site, view: str) -> None:
+    with served_site.client("finance") as client:
+        totals = {
+            period: client.get(f"{PREFIX}/views/{view}?period={period}").json()["total"]
+            for period in ("2026-10", "2026-10-01", "2026-10-02", "2026-09", "2026-11", "2026-09..2026-12")
+        }
+    of_october = totals["2026-10"]
+    assert of_october > 0
+    assert totals == {
+        "2026-10": of_october, "2026-10-01": of_october, "2026-10-02": 0, "2026-09": 0, "2026-11": 0,
+        "2026-09..2026-12": of_october,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [
@@ -202,6 +217,7 @@ def test_pages_of_rows_come_one_after_the_other_and_miss_nothing(served_site: Si
         ("/ledger?limit=0", 422, "query.limit"),
         ("/drafts", 422, "query.month"),
         ("/views/v_charges?columns=tenant,secret", 404, "has none of that name"),
+        ("/views/v_devices?period=2026-10", 400, "has no time that a period could cut"),
         ("/views/access_tokens", 404, "there is none of that name for you"),
         ("/invoices/GL-2026-00001/lines/99", 404, "no such line"),
         ("/nowhere", 404, "Not Found"),
@@ -288,14 +304,16 @@ def test_a_token_is_refused_by_every_route_whose_scope_it_lacks_whatever_its_rol
                 assert (answer.status_code, "takes a role of" in answer.text) == (403, True), (method, path)
 
 
-def test_what_changes_something_takes_the_scope_write() -> None:
+def test_what_changes_something_takes_the_scope_write_and_what_asks_does_not() -> None:
     for method, path, action in ROUTES:
-        assert method == "GET" or SCOPE_OF[action] is Scope.write or path.endswith("/check"), (method, path)
+        if not path.endswith("/check"):  # which is for those who may do it then
+            assert (method != "GET") == (SCOPE_OF[action] is Scope.write), (method, path)
 
 
 @pytest.mark.parametrize("name", ROLES)
 def test_a_token_of_somebody_disabled_gets_nothing(served_site: Site, name: str) -> None:
     token = token_of(served_site.access, name)
+    token_of(served_site.access, SPARE)
     with httpx.Client(base_url=served_site.url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
         change_person(served_site.access, "test", NOW, name, disabled=True)
         try:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dashboards.access.principal import Principal
 from dashboards.access.roles import Role
+from dashboards.sql import formats
 from dashboards.sql.compress import compressed, decompressed, negotiated
 from dashboards.sql.engine import Engine, Question
 from dashboards.sql.errors import SqlError
@@ -160,6 +161,31 @@ def test_an_answer_of_many_pieces_is_one_document_of_arrow(engine: Engine, forma
         "Parquet": lambda: pq.read_table(io.BytesIO(data)),
     }[format]()
     assert (read.num_rows, sum(read["n"].to_pylist())) == (ROWS, ROWS * (ROWS - 1) // 2)
+
+
+@pytest.mark.parametrize("format", sorted(formats.JOINED | formats.HEADED | formats.ARROW | formats.WHOLE))
+def test_every_format_takes_times_amounts_and_what_is_unknown(engine: Engine, format: str) -> None:
+    """As our views have them. Pretty formats and Null answer text or nothing; what else is empty was not written."""
+    columns = (
+        "toDateTime64('2026-10-25 00:30:00', 3, 'UTC') AS t, toDecimal128('1.5', 9) AS d, NULL::Nullable(String) AS n"
+    )
+    assert ask(engine, f"SELECT {columns}", format) or format == "null"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("SELECT tenant FROM v_charges LIMIT 1 WITH TIES", "WITH TIES without ORDER BY"),
+        ("SELECT 1e400", "failed at position 13"),
+        ("SELECT tenant FROM v_charges OFFSET 1 ROW FETCH FIRST 1 ROWS ONLY", "without ORDER BY"),
+    ],
+)
+def test_what_the_engine_does_not_take_is_said_of_the_statement_alone(engine: Engine, text: str, says: str) -> None:
+    with pytest.raises(SqlError) as refused:
+        ask(engine, text)
+    assert says in refused.value.text()
+    assert "formatQuery" not in refused.value.text()
+    assert refused.value.status == 400
 
 
 @pytest.mark.parametrize(
