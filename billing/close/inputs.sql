@@ -40,14 +40,22 @@ WITH
         )
         GROUP BY hour
     ),
+    -- An interval is an hour at most: a sample reaches into the hour before, and no further. Whatever ends before one that
+    -- does, or with it, may leave it less of that hour.
+    reaching AS
+    (
+        SELECT batch, toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS ends_in,
+            reach_ms > 0 OR first_ms <= max(if(reach_ms > 0, longest_ms, 0)) OVER (PARTITION BY hour) AS reaches_back
+        FROM touched_hours
+    ),
     touches AS
     (
         SELECT hour_touched AS hour, sum(cityHash64('batch', batch, batch IN (SELECT batch FROM ingest_batches))) AS inputs
         FROM
         (
-            SELECT DISTINCT batch, toUInt32(intDiv(toUnixTimestamp(hour), 3600)) - back AS hour_touched
-            FROM touched_hours
-            ARRAY JOIN range(toUInt32(intDiv(reach_ms + 3599999, 3600000)) + 1) AS back
+            SELECT DISTINCT batch, ends_in - back AS hour_touched
+            FROM reaching
+            ARRAY JOIN range(toUInt32(1 + reaches_back)) AS back
         )
         GROUP BY hour
     )
