@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,11 @@ from warehouse.store import Store
 
 # Tables are as wide as they need to be: a pipe has no width, whatever the terminal has that the tests run in.
 os.environ.pop("COLUMNS", None)
+
+# Where the environment asks for no bytecode on disk, each worker and each process of a test would compile the same
+# modules again: 1.8 CPU seconds instead of 0.7 for one command, 25 instead of 8 to collect the tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How long an example takes is the machine's business; what it finds is ours.
 settings.register_profile("gpuledger", deadline=None)

@@ -167,9 +167,7 @@ def _idle(tenant: str) -> journal.Transition:
 @contextlib.contextmanager
 def site(folder: Path, access: AccessSettings | None = None) -> Iterator[Site]:
     """The server, in a thread; sign-in is asked for unless `access` says otherwise."""
-    with fresh_store(folder / "store") as store, open_access(store) as people:
-        fill(store)
-        promise(store)
+    with fresh_store(folder / "store", fill, promise) as store, open_access(store) as people:
         tokens = {role: token_of(people, role) for role in ROLES}
         for name, roles, tenants in (("ada", ["finance"], ()), ("vera", ["tenant"], ("vision",))):
             add_person(people, "test", NOW, name, PASSWORD, roles, tenants)

@@ -54,8 +54,7 @@ PANELS = [(board, panel) for board in BOARDS.values() for panel in board.panels]
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with fresh_store(tmp_path_factory.mktemp("books") / "store") as store:
-        fill(store)
+    with fresh_store(tmp_path_factory.mktemp("books") / "store", fill) as store:
         yield store
 
 

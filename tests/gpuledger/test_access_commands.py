@@ -47,8 +47,7 @@ def refused(*arguments: str, typed: str | None = None) -> str:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("store")
-    with fresh_store(folder / "store") as opened:
-        fill(opened)
+    fresh_store(folder / "store", fill).close()
     return f"chdb://{folder / 'store'}"
 
 

@@ -56,8 +56,7 @@ def run(command: str, *more: str) -> Result:
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """The address of a server that holds a filled store, and what each command said of the store before."""
-    with fresh_store(folder / "store") as opened, open_access(opened) as people:
-        fill(opened)
+    with fresh_store(folder / "store", fill) as opened, open_access(opened) as people:
         token = token_of(people, "admin")
     own = {}
     for command in READS:

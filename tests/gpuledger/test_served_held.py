@@ -31,8 +31,7 @@ def test_held_pushes_are_listed_shown_and_decided_over_a_store_and_its_server(
         }
         for device in ("GPU-a", "GPU-b")
     }  # fmt: skip
-    with fresh_store(tmp_path / "store") as opened, open_access(opened) as people:
-        fill(opened)
+    with fresh_store(tmp_path / "store", fill) as opened, open_access(opened) as people:
         token = token_of(people, "finance")
         doubt = Doubt("issued_month", "reaches into 2026-10, which is issued")
         hold(opened, "n1", RECORD_TYPES["devices"], "push:n1", {hash_of(row): (row, doubt) for row in rows.values()})

@@ -22,8 +22,7 @@ VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     folder: Path = tmp_path_factory.mktemp("told")
-    with fresh_store(folder / "store") as store:
-        fill(store)
+    with fresh_store(folder / "store", fill) as store:
         at = "'2026-10-02 0{}:00:00', 'c1', '1', 'w-vision', 'preempted', 'vision', '{}', '{}'"
         rows = [at.format(1, "for w-speech of speech", "w-speech"), at.format(2, "for w-vision", "w-vision"),
                 at.format(3, "said nobody, of speech", "")]  # fmt: skip

@@ -20,8 +20,7 @@ DAY = "period=2026-10-02"
 """On which everything is held: GPU-a by vision, GPU-b by speech, a part of GPU-m by each, GPU-c by nobody."""
 
 
-def fill(store: Store) -> None:
-    site.fill(store)
+def fill_more(store: Store) -> None:
     store.command(
         "INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, pool, state) "
         "VALUES ('2026-10-01 00:00:00', 'c1', 'n2', 'GPU-m', 'NVIDIA', 'H100', 7, 'research', 'available')"
@@ -55,8 +54,7 @@ def fill(store: Store) -> None:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with fresh_store(tmp_path_factory.mktemp("pages") / "store") as store:
-        fill(store)
+    with fresh_store(tmp_path_factory.mktemp("pages") / "store", site.fill, fill_more) as store:
         yield store
 
 

@@ -46,8 +46,7 @@ OF_SPEECH = ("speech", "GPU-b", "4711")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two days of October: vision held a GPU for 96 EUR and speech one for 72, both half used."""
     path = tmp_path_factory.mktemp("books") / "store"
-    with fresh_store(path) as opened:
-        fill(opened)
+    fresh_store(path, fill).close()
     return path
 
 

@@ -23,9 +23,7 @@ PREEMPTED = (
 def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With what `init` makes beside accounts: the views of tenants' own users, and definers."""
     folder = tmp_path_factory.mktemp("accounts")
-    with fresh_store(folder / "store") as store:
-        fill(store)
-        promise(store)
+    with fresh_store(folder / "store", fill, promise) as store:
         store.command(PREEMPTED)
     made = [
         one
