@@ -2,6 +2,9 @@
 
 One thread writes. While it does, batches gather; what gathered of one record type is written as one batch, so that a
 thousand agents make no more inserts than the store can take, and a lonely one waits a second at most.
+
+Nothing is issued while a batch is written (`Store.turn`), and what was judged by other books than those of that instant
+is judged again before: no row that was good for an open month gets into one that was issued meanwhile.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from ingest.batches import assemble
 from ingest.normalise import Clean
+from ingest.past import BooksVersion, books_version
 from ingest.write import write
 from warehouse.errors import LedgerError
 from warehouse.records import RecordType
@@ -34,6 +38,7 @@ MOST_ROWS = 500_000
 @dataclass
 class Arrived:
     """A batch that was looked at. source: who sent it, from where.   at: monotonic seconds.   sender: its name.
+    judged_by: the books by which it is as it is; None: they do not matter.   again: what it is by the books of now.
     done: set when its rows, good and bad, are in the store, or with the error that kept them out."""
 
     record: RecordType
@@ -41,6 +46,8 @@ class Arrived:
     clean: Clean
     at: float
     sender: str = ""
+    judged_by: BooksVersion | None = None
+    again: Callable[[], Clean] | None = None
     done: Future[None] = field(default_factory=Future)
 
 
@@ -89,9 +96,11 @@ class Coalescer:
 
     def _run(self) -> None:
         while batch := self._next():
-            self._write(batch)
+            rows = sum(arrived.clean.rows for arrived in batch)
+            with self._store.turn():
+                self._write(self._judged(batch))
             with self._changed:
-                self._rows -= sum(arrived.clean.rows for arrived in batch)
+                self._rows -= rows
 
     def _next(self) -> list[Arrived]:
         """The batches of the record type that waits longest, once they have gathered; none at the end."""
@@ -106,6 +115,25 @@ class Coalescer:
                     return []
                 first = min((queue[0].at for queue in queues), default=None)
                 self._changed.wait(None if first is None else max(0.0, first + self._linger - now))
+
+    def _judged(self, batch: Sequence[Arrived]) -> list[Arrived]:
+        """The batches as they are by the books of now; without those of which that cannot be told."""
+        if not any(arrived.judged_by for arrived in batch):
+            return list(batch)
+        judged: list[Arrived] = []
+        version: BooksVersion | None = None
+        for arrived in batch:
+            try:
+                if arrived.judged_by is not None and arrived.again is not None:
+                    version = version or books_version(self._store)
+                    if arrived.judged_by != version:
+                        arrived.clean = arrived.again()
+            except Exception as error:  # whatever it is, those who wait must hear of it
+                log.exception("receive: %s of %s cannot be judged", arrived.record.name, arrived.source)
+                arrived.done.set_exception(error)
+            else:
+                judged.append(arrived)
+        return judged
 
     def _write(self, batch: Sequence[Arrived]) -> None:
         """What is all good together; what has bad rows alone, so that they are quarantined under their sender; what

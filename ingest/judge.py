@@ -18,7 +18,7 @@ import pyarrow as pa
 from ingest.held import ACCEPTED, HELD, MOST_HELD, REFUSED, TOO_MANY, hash_of, hold, known, raw_of, waiting
 from ingest.inventory import Inventory
 from ingest.normalise import Clean
-from ingest.past import Past
+from ingest.past import BooksVersion, Past
 from ingest.pieces import Reject
 from ingest.place import Doubt, beyond_window, out_of_place, placed_elsewhere
 from ingest.senders import Sender
@@ -33,12 +33,14 @@ Doubts = dict[int, Doubt]
 @dataclass(frozen=True)
 class Judged:
     """clean: what to write, with the rows for the quarantine.   held: rows by reason.   refused: rows that a person
-    said no to.   known: rows that need not be written again."""
+    said no to.   known: rows that need not be written again.   version: of the books that it was judged by; with
+    other books it has to be judged again.   None: whatever the books are."""
 
     clean: Clean
     held: Counter[str] = field(default_factory=Counter)
     refused: int = 0
     known: int = 0
+    version: BooksVersion | None = None
 
 
 class _Left:
@@ -69,22 +71,32 @@ class Judge:
         self.inventory = Inventory(store)
 
     def judge(
-        self, sender: Sender, record: RecordType, source: str, clean: Clean, now: datetime, first: int = 1
+        self,
+        sender: Sender,
+        record: RecordType,
+        source: str,
+        clean: Clean,
+        now: datetime,
+        first: int = 1,
+        fresh: bool = False,
     ) -> Judged:
-        """first: number of the first row, good or bad. Rows that wait are in the store when this answers."""
+        """first: number of the first row, good or bad.   fresh: by the books as they are at this instant. Rows that
+        wait are in the store when this answers."""
         left, place = _Left(clean.table), sender.place
         out = left.without(out_of_place(place, record, left.table))
         doubts = left.without(beyond_window(place, record, left.table, now))
         if placed_elsewhere(place, record, left.table, self.inventory.known):
             # What is remembered may be old; nobody is doubted for that.
             doubts |= left.without(placed_elsewhere(place, record, left.table, self.inventory.asked))
-        doubts |= left.without(self._past.doubts(record, left.table, now))
+        looked = self._past.look(record, left.table, now, fresh)
+        doubts |= left.without(looked.doubts)
         if not out and not doubts:
-            return Judged(clean)
+            return Judged(clean, version=looked.version)
         judged = self._doubted(sender, record, source, clean.table, doubts, out) if doubts else Judged(clean)
         rejects = _rejects(clean, out, first)
         table = left.table.unify_dictionaries().combine_chunks()
-        return replace(judged, clean=Clean(clean.rows - _unwritten(judged), table, rejects, clean.excess))
+        written = Clean(clean.rows - _unwritten(judged), table, rejects, clean.excess)
+        return replace(judged, clean=written, version=looked.version)
 
     def _doubted(
         self, sender: Sender, record: RecordType, source: str, table: pa.Table, doubts: Doubts, out: Doubts

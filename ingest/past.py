@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -45,17 +45,30 @@ Stream = tuple[str, str, str]
 Mask = npt.NDArray[np.bool_]
 
 
+class BooksVersion(NamedTuple):
+    """Another whenever an invoice is issued or made void, and when the books are closed."""
+
+    invoices: int
+    voided: int
+    run: int
+    closed_until: datetime
+
+
+def books_version(store: Store) -> BooksVersion:
+    (row,) = store.rows(read_sql(__file__, "books_version"))
+    return BooksVersion(**row)
+
+
 @dataclass
 class Issued:
-    """months: that are issued.   until: where the last of them ends, ms.   closed_until: how far the books are closed.
+    """version: of the books that say so.   months: that are issued.   until: where the last of them ends, ms.
 
     silent: by device, workloads that hold it and have not been sampled since before `until`, with their last sample.
     innocent: streams that were looked at, and whose samples from `until` on change nothing before it.
     """
 
-    version: tuple[Any, ...] = ()
+    version: BooksVersion | None = None
     months: tuple[Span, ...] = ()
-    closed_until: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     silent: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
     innocent: set[Stream] = field(default_factory=set)
 
@@ -64,8 +77,21 @@ class Issued:
         return max((end for _, end in self.months), default=0)
 
     @property
+    def closed_until(self) -> datetime:
+        return self.version.closed_until if self.version else datetime(1970, 1, 1, tzinfo=UTC)
+
+    @property
     def until_at(self) -> datetime:
         return datetime.fromtimestamp(self.until / 1000, UTC)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """doubts: rows that could change an issued month, and how.   version: of the books that were looked at; None: it
+    does not matter."""
+
+    doubts: dict[int, Doubt]
+    version: BooksVersion | None = None
 
 
 class Past:
@@ -77,19 +103,22 @@ class Past:
         self._issued = Issued()
         self._looked_at = -LOOKED_SECONDS
 
-    def doubts(self, record: RecordType, table: pa.Table, now: datetime) -> dict[int, Doubt]:
-        """Rows that could change an issued month, and how."""
+    def look(self, record: RecordType, table: pa.Table, now: datetime, fresh: bool = False) -> Looked:
+        """Which rows could change an issued month.
+
+        fresh: by the books as they are at this instant; else rows of the current month by those of a second ago.
+        """
         if record.name not in MONEY or not len(table):
-            return {}
+            return Looked({})
         ends = one_array(table["ts"]).cast(pa.int64()).to_numpy()
         starts = ends
         if record.name in ("samples", "service_levels"):
             starts = ends - np.ceil(one_array(table["interval_seconds"]).to_numpy() * 1000).astype(np.int64)
         # Of a month that is not over nothing can be issued, wherever its midnight is.
         over = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(hours=14)
-        issued = self.issued(fresh=int(starts.min()) < _ms(over))
+        issued = self.issued(fresh or int(starts.min()) < _ms(over))
         if not issued.months:
-            return {}
+            return Looked({}, issued.version)
         within = _within(record, starts, ends, issued)
         doubts = {
             int(index): Doubt(ISSUED_MONTH, f"reaches into {_month(issued, int(starts[index]))}, which is issued")
@@ -101,26 +130,23 @@ class Past:
             if look := looks.get(record.name):
                 rest = table if len(later) == len(table) else table.take(pa.array(later))
                 doubts |= {int(later[index]): doubt for index, doubt in look(rest, issued).items()}
-        return doubts
+        return Looked(doubts, issued.version)
 
     def issued(self, fresh: bool) -> Issued:
         with self._lock:
             if not fresh and self._clock() < self._looked_at + LOOKED_SECONDS:
                 return self._issued
             self._looked_at = self._clock()
-            (row,) = self._store.rows(read_sql(__file__, "books_version"))
-            version = tuple(row.values())
+            version = books_version(self._store)
             if version != self._issued.version:
-                self._issued = self._read(version, row["closed_until"])
+                self._issued = self._read(version)
             elif len(self._issued.innocent) > REMEMBERED:
                 self._issued.innocent = set()
             return self._issued
 
-    def _read(self, version: tuple[Any, ...], closed_until: datetime) -> Issued:
+    def _read(self, version: BooksVersion) -> Issued:
         rows = self._store.rows(read_sql(__file__, "issued_months"))
-        issued = Issued(
-            version, tuple((_ms(row["period_start"]), _ms(row["period_end"])) for row in rows), closed_until
-        )
+        issued = Issued(version, tuple((_ms(row["period_start"]), _ms(row["period_end"])) for row in rows))
         if issued.months:
             for row in self._asked("silent_claims", issued):
                 issued.silent.setdefault((row["cluster"], row["device_id"]), {})[row["workload_id"]] = row["last_ms"]

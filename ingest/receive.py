@@ -101,13 +101,19 @@ class _Counts:
     refused: int = 0
 
 
-@dataclass(frozen=True)
-class _Written:
-    """A part of a body, as it was judged. notes: for the audit.   done: once it is in the store."""
+@dataclass
+class _Part:
+    """A part of a body. judged, notes (for the audit): as it was looked at last; that may be once more when it is
+    written.   done: once it is in the store."""
 
+    look: Callable[[bool], tuple[Judged, Sequence[Note]]]
     judged: Judged
     notes: Sequence[Note]
-    done: Future[None]
+    done: Future[None] = field(default_factory=Future)
+
+    def again(self) -> Clean:
+        self.judged, self.notes = self.look(True)
+        return self.judged.clean
 
 
 class Receiver:
@@ -258,7 +264,7 @@ class Receiver:
             self._remember((sender.name, name), report)
         return report
 
-    async def _put(self, sender: Sender, record: RecordType, source: str, lines: Sequence[bytes]) -> list[_Written]:
+    async def _put(self, sender: Sender, record: RecordType, source: str, lines: Sequence[bytes]) -> list[_Part]:
         """Looks at all of the rows, then has them written: a batch is taken as a whole or not at all."""
         cleans = [
             (first, await asyncio.to_thread(_clean, record, portion, first, self._now()))
@@ -277,14 +283,18 @@ class Receiver:
             )
         return [await self._write(sender, record, source, first, clean) for first, clean in cleans]
 
-    async def _write(self, sender: Sender, record: RecordType, source: str, first: int, clean: Clean) -> _Written:
+    async def _write(self, sender: Sender, record: RecordType, source: str, first: int, clean: Clean) -> _Part:
         now = self._now()
-        judged = await asyncio.to_thread(self._judge.judge, sender, record, source, clean, now, first)
-        notes: list[Note] = []
-        if judged.held or record.name in ("devices", "events"):
-            notes = await asyncio.to_thread(self._notes.on, sender.name, record, judged, now)
-        arrived = Arrived(record, source, judged.clean, time.monotonic(), sender.name)
-        return _Written(judged, notes, self._coalescer.put(arrived))
+
+        def look(fresh: bool) -> tuple[Judged, Sequence[Note]]:
+            judged = self._judge.judge(sender, record, source, clean, now, first, fresh)
+            noted = judged.held or record.name in ("devices", "events")
+            return judged, self._notes.on(sender.name, record, judged, now) if noted else []
+
+        part = _Part(look, *await asyncio.to_thread(look, False))
+        about = sender.name, part.judged.version, part.again
+        part.done = self._coalescer.put(Arrived(record, source, part.judged.clean, time.monotonic(), *about))
+        return part
 
     def _noted(self, sender: Sender, source: str, notes: Sequence[Note]) -> None:
         self._notes.write(sender.name, source, notes, self._now())

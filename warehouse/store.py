@@ -16,6 +16,7 @@ import re
 import socket
 import threading
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,10 +86,11 @@ class Store:
     Columns of times come back as aware UTC datetimes, decimals as Decimal, NULL as None.
     """
 
-    def __init__(self, url: str, client: Any, database: str = DATABASE) -> None:
+    def __init__(self, url: str, client: Any, database: str = DATABASE, turns: Turns | None = None) -> None:
         self.url = _without_password(url)
         self.database = database
         self._client = client
+        self._turns = turns or Turns()
         self._lock = threading.RLock()
 
     def __enter__(self) -> Store:
@@ -145,6 +147,11 @@ class Store:
                 settings=settings,
             )
 
+    def turn(self) -> contextlib.AbstractContextManager[None]:
+        """A turn at what must not happen at the same time over any connections of this process: the writing of pushed
+        rows, and the issuing of a month. Whoever asks first has it first. Not to be taken within a turn."""
+        return self._turns.turn()
+
     def another(self, database: str = "") -> Store:
         """A second connection to the same store (or to another database of it, which it creates), so that long and
         short work need not wait for each other.
@@ -176,6 +183,28 @@ class Store:
     def close(self) -> None:
         with self._lock:
             self._client.close()
+
+
+class Turns:
+    """One at a time, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._queue: deque[object] = deque()
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        mine = object()
+        with self._changed:
+            self._queue.append(mine)
+        try:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue[0] is mine)
+            yield
+        finally:
+            with self._changed:
+                self._queue.remove(mine)
+                self._changed.notify_all()
 
 
 class Closes(Protocol):
@@ -210,7 +239,13 @@ class EmbeddedStore(Store):
     """ClickHouse inside this process. It belongs to one process at a time; a lock file says which."""
 
     def __init__(
-        self, url: str, path: Path | None, hold: bool = True, database: str = DATABASE, beside: Beside | None = None
+        self,
+        url: str,
+        path: Path | None,
+        hold: bool = True,
+        database: str = DATABASE,
+        beside: Beside | None = None,
+        turns: Turns | None = None,
     ) -> None:
         import clickhouse_connect
 
@@ -230,10 +265,10 @@ class EmbeddedStore(Store):
         except BaseException:
             _release(self._lock_file)
             raise
-        super().__init__(url, client, database)
+        super().__init__(url, client, database, turns)
 
     def another(self, database: str = "") -> EmbeddedStore:
-        return EmbeddedStore(self.url, self.path, hold=False, database=database or self.database, beside=self._beside)
+        return EmbeddedStore(self.url, self.path, False, database or self.database, self._beside, self._turns)
 
     def beside(self, kind: type[T], make: Callable[[], T]) -> T:
         """The one of its kind for this store, whichever connection asks: made now if there is none, and closed before
@@ -284,7 +319,7 @@ def database_of(url: str) -> str:
 class ServerStore(Store):
     """A ClickHouse server over HTTP. user: who asks it.   http_url: where."""
 
-    def __init__(self, url: str, database: str = "") -> None:
+    def __init__(self, url: str, database: str = "", turns: Turns | None = None) -> None:
         import clickhouse_connect
 
         parts = urlsplit(url)
@@ -304,10 +339,10 @@ class ServerStore(Store):
             admin.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
             admin.close()
             client = clickhouse_connect.get_client(**connect, database=database)
-        super().__init__(url, client, database)
+        super().__init__(url, client, database, turns)
 
     def another(self, database: str = "") -> Store:
-        return ServerStore(self._full_url, database or self.database)
+        return ServerStore(self._full_url, database or self.database, self._turns)
 
     @contextlib.contextmanager
     def staged(self, batch: pa.Table) -> Iterator[str]:

@@ -20,10 +20,11 @@ from zoneinfo import ZoneInfo
 
 from billing.close.claims import Stage, publish_claims, stage_claims
 from billing.close.payers import stage_payers
+from billing.close.resolve import Refusal
 from billing.energy import attribution
 from billing.rates import AppliedCard, current_rate_card, cut_instants
 from billing.rates.staging import stage_prices, subject_params
-from billing.tenants import current_mapping
+from billing.tenants import AppliedMapping, current_mapping
 from warehouse.errors import LedgerError
 from warehouse.store import Params, Store, read_sql
 
@@ -90,10 +91,7 @@ def close(
     cutoff = datetime.now(UTC)
     try:
         progress("claims", 0, 0)
-        refused = stage_claims(store, stage)
-        stage_payers(store, stage, mapping, card)
-        _stage_prices(store, stage, card, limit)
-        dirty = _dirty_hours(store, stage, limit, card)
+        refused, dirty = _staged(store, stage, limit, card, mapping)
         changed = done = 0
         progress("attributing", 0, len(dirty))
         for hours, changed_hours in _close_portions(store, stage, _portions(dirty), card):
@@ -106,6 +104,27 @@ def close(
     finally:
         _drop_stage(store, stage)
     return CloseReport(stage.run, limit, len(dirty), changed, len(refused), card.version if card else "")
+
+
+def stale_hours(store: Store, until: datetime, rate_card: AppliedCard | None) -> list[datetime]:
+    """The whole hours before `until` that a close at these prices would compute again: their facts are others than
+    those that they were closed with. Nothing is closed."""
+    stage = Stage(_next_run(store))
+    try:
+        _, dirty = _staged(store, stage, until, rate_card, current_mapping(store))
+    finally:
+        _drop_stage(store, stage)
+    return [datetime.fromtimestamp(hour.hour * 3600, UTC) for hour in dirty]
+
+
+def _staged(
+    store: Store, stage: Stage, limit: datetime, card: AppliedCard | None, mapping: AppliedMapping | None
+) -> tuple[list[Refusal], list[DirtyHour]]:
+    """Fills the working tables with claims, states and prices. Answers what was refused, and the hours to compute."""
+    refused = stage_claims(store, stage)
+    stage_payers(store, stage, mapping, card)
+    _stage_prices(store, stage, card, limit)
+    return refused, _dirty_hours(store, stage, limit, card)
 
 
 def _limit(store: Store, until: datetime | None, now: datetime, grace: timedelta) -> datetime | None:

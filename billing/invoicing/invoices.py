@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from billing import audit
+from billing.close import stale_hours
 from billing.invoicing.credit_notes import credit_note, creditable
 from billing.invoicing.documents import Invoice, InvoiceError, instant, is_correction
 from billing.invoicing.drafts import Books, books_of, draft_all, drafts_of, span, whom
@@ -71,7 +72,8 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
     gets no other (`billed_later`). All are written at once: a kill leaves all or none of them
     issued. An invoice that was made void is issued again, under the next number.
     Errors: InvoiceError, before anything is issued, if the month is not over (and its grace) or not closed, if
-    allocated time has no price, if a tenant's currency has no exchange rate, or if prices changed since the close.
+    allocated time has no price, if a tenant's currency has no exchange rate, or if prices or facts of the month
+    changed since the close.
     """
     done = {one.tenant: one for one in standing(store, period, tenant) if not one.is_credit_note}
     if tenant is not None and tenant in done:
@@ -92,7 +94,11 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
         _refuse_unknown_exchange_rates(drafts)
         _refuse_stale_prices(store, period, books)
         _refuse_stale_mapping(store, period, books)
-    fresh = _store(store, [draft.document for draft in drafts], now, books, actor, "invoice.issue", "")
+    # What is pushed from now on is judged by a month that is issued; what came before is in the books.
+    with store.turn():
+        if drafts:
+            _refuse_stale_facts(store, period, books)
+        fresh = _store(store, [draft.document for draft in drafts], now, books, actor, "invoice.issue", "")
     return sorted([*done.values(), *fresh], key=lambda invoice: invoice.tenant)
 
 
@@ -208,6 +214,22 @@ def _refuse_stale_mapping(store: Store, period: Period, books: Books) -> None:
             "the tenants' mapping changed after the last close",
             "Run: gpuledger close",
         )
+
+
+def _refuse_stale_facts(store: Store, period: Period, books: Books) -> None:
+    """What came after the last close would change the month once it is issued, and nobody had agreed to that."""
+    rated = rate_card_of(store, books.closed_with) if books.closed_with else None
+    stale = [hour for hour in stale_hours(store, books.closed_until, rated) if _lies_in(hour, period)]
+    if stale:
+        raise InvoiceError(
+            month_name(period, books.timezone),
+            f"facts of {len(stale)} of its hours came after the last close, from {instant(stale[0])} on",
+            "Run: gpuledger close, and see the draft again",
+        )
+
+
+def _lies_in(hour: datetime, period: Period) -> bool:
+    return hour < period.end and hour + timedelta(hours=1) > period.start
 
 
 def _refuse_stale_prices(store: Store, period: Period, books: Books) -> None:

@@ -21,7 +21,7 @@ from warehouse.store import Store
 
 NOW = at("2026-11-20 12:00")
 OCTOBER = parse_period("2026-10", "UTC")
-NOVEMBER = at("2026-11-01 00:00")
+NOVEMBER, ISSUED_AT = at("2026-11-01 00:00"), at("2026-11-10 00:00")
 Row = dict[str, Any]
 
 AGENT, OTHER_AGENT, WATCH, ANYBODY, REFUSED = (
@@ -51,6 +51,12 @@ CARD = {
 
 def issued_fleet(store: Store) -> None:
     """Puts the fleet into a store, closes it and issues October."""
+    closed_fleet(store)
+    issue_all(store, OCTOBER, ISSUED_AT)
+
+
+def closed_fleet(store: Store) -> None:
+    """The same, and October is not issued yet."""
     apply_rate_card(store, parse_rate_card(CARD), "me", "", at("2026-10-01 00:00"))
     for node, names in {
         "n1": ("g1", "g1b"), "n2": ("g2",), "n3": ("g3",), "n4": ("g4", "g5"), "n5": ("g6",), "n6": ("g7", "g8"),
@@ -62,7 +68,6 @@ def issued_fleet(store: Store) -> None:
     put(store, "events", list(events()))
     put(store, "samples", list(samples()))
     close(store, NOW - timedelta(hours=2), NOW)
-    issue_all(store, OCTOBER, at("2026-11-10 00:00"))
 
 
 def events() -> Iterator[Row]:

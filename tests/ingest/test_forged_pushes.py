@@ -3,14 +3,11 @@ said to do. Real HTTP, the real engine, real closes."""
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
-import httpx
 import pytest
 
 from billing import audit
@@ -40,11 +37,11 @@ from tests.ingest.issued_fleet import (
     honest,
     sample,
 )
+from tests.ingest.pushing import ledger, push
 from tests.ingest.receiving import Served, receiving
 from tests.stores import fresh_store
 from warehouse.store import Store
 
-LEDGER = "SELECT * EXCEPT run FROM ledger WHERE hour >= '2026-10-01' AND hour < '2026-11-01' ORDER BY ALL"
 NOVEMBER = parse_period("2026-11", "UTC")
 
 
@@ -61,22 +58,6 @@ def served(fleet: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     tokens.write_text(issued_fleet.SENDERS)
     with receiving(fleet, tokens, now=lambda: NOW) as running:
         yield running
-
-
-def push(served: Served, one: Forged, form: str = "lines") -> httpx.Response:
-    """form: lines, json, or gzip."""
-    rows = [plain(row) for row in one.rows]
-    text = json.dumps(rows) if form == "json" else "\n".join(json.dumps(row) for row in rows)
-    headers = {"Authorization": f"Bearer {one.token}"}
-    headers["Content-Type"] = "application/json" if form == "json" else "application/x-ndjson"
-    body = text.encode()
-    if form == "gzip":
-        body, headers["Content-Encoding"] = gzip.compress(body), "gzip"
-    return httpx.post(f"{served.url}/api/v1/records/{one.record}", content=body, headers=headers, timeout=60)
-
-
-def ledger(store: Store) -> list[Any]:
-    return store.rows(LEDGER)
 
 
 def costs(store: Store) -> dict[str, Decimal]:

@@ -20,7 +20,7 @@ from billing.rates import apply_rate_card, parse_rate_card
 from ingest.batches import assemble
 from ingest.judge import Judge, Judged
 from ingest.normalise import normalise
-from ingest.past import Past
+from ingest.past import Looked, Past
 from ingest.pieces import table_pieces
 from ingest.place import ALL, Place
 from ingest.senders import Sender
@@ -75,7 +75,7 @@ def test_without_the_look_into_the_past_rows_of_today_would_change_it(
     empty: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the tests of forged pushes can fail: each of these moves something of its own."""
-    monkeypatch.setattr(Past, "doubts", lambda *_: {})
+    monkeypatch.setattr(Past, "look", lambda *_: Looked({}))
     issued_fleet.issued_fleet(empty)
     before, judge = ledger(empty), Judge(empty)
     for one in forged():

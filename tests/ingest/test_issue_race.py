@@ -1,0 +1,160 @@
+"""Pushes while a month is being issued: what came before is on the invoices, what comes after waits for a person, and
+no row falls between. Real HTTP, the real engine, threads."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billing.close import close
+from billing.invoicing.invoices import InvoiceError, draft_all, issue_all, issued, void
+from billing.periods import parse_period
+from tests.billing.hand_ledger import at
+from tests.ingest import issued_fleet
+from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged, event, sample
+from tests.ingest.pushing import ledger, push
+from tests.ingest.receiving import Served, receiving
+from tests.stores import fresh_store
+from warehouse.store import Store, Turns
+
+ROUNDS = int(os.environ.get("GPULEDGER_RACES", "1"))
+"""Random races; ad hoc many more."""
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with fresh_store(tmp_path_factory.mktemp("store")) as store:
+        issued_fleet.closed_fleet(store)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tokens") / "senders.yaml"
+    path.write_text(issued_fleet.SENDERS)
+    return path
+
+
+@pytest.fixture
+def open_month(fleet: Store) -> Store:
+    """October is not issued, and all that was pushed is in the books."""
+    for one in issued(fleet, OCTOBER):
+        void(fleet, one.number or "", NOW, "ada", "for the next test")
+    closed(fleet)
+    return fleet
+
+
+def closed(store: Store) -> None:
+    close(store, NOW - timedelta(hours=2), NOW)
+
+
+def late_rows(number: int) -> list[Forged]:
+    """Each moves October if it gets in: the first use of an hour, and ever earlier ends of what goes on."""
+    used = sample("g1", "n1", at("2026-10-06 02:00") + timedelta(minutes=number), "whole", 1.0, interval_seconds=60.0)
+    ended = event("unseen", "finished", at("2026-10-31 00:00") - timedelta(minutes=number))
+    return [Forged("", ANYBODY, "samples", [used]), Forged("", ANYBODY, "events", [ended])]
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["samples", "events"])
+def test_a_push_judged_before_and_written_after_the_issue_is_held(open_month: Store, tokens: Path, kind: int) -> None:
+    one = late_rows(500)[kind]
+    with receiving(open_month, tokens, linger_seconds=600, now=lambda: NOW) as served, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(push, served, one)
+        until = time.monotonic() + 60
+        while not served.coalescer.waiting_rows and time.monotonic() < until:
+            time.sleep(0.01)
+        assert not answer.done(), "it is judged, and waits for its turn"
+        assert issue_all(open_month, OCTOBER, ISSUED_AT)
+        before = ledger(open_month)
+        served.coalescer.close()
+        report = answer.result(60).json()
+    assert (report["stored"], report["held"]) == (0, {"issued_month": 1})
+    closed(open_month)
+    assert ledger(open_month) == before
+
+
+def test_a_push_judged_before_and_written_after_a_close_is_stored(open_month: Store, tokens: Path) -> None:
+    """The near miss: other books, and nothing is issued."""
+    one = late_rows(501)[0]
+    with receiving(open_month, tokens, linger_seconds=600, now=lambda: NOW) as served, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(push, served, one)
+        until = time.monotonic() + 60
+        while not served.coalescer.waiting_rows and time.monotonic() < until:
+            time.sleep(0.01)
+        closed(open_month)
+        served.coalescer.close()
+        assert answer.result(60).json()["stored"] == 1
+
+
+def test_what_came_after_the_last_close_keeps_its_month_from_being_issued(open_month: Store, tokens: Path) -> None:
+    with receiving(open_month, tokens, now=lambda: NOW) as served:
+        assert push(served, late_rows(502)[0]).json()["stored"] == 1
+        with pytest.raises(InvoiceError, match="facts of 1 of its hours came after the last close, from 2026-10-06T10"):
+            issue_all(open_month, OCTOBER, ISSUED_AT)
+        assert not [one for one in issued(open_month, OCTOBER) if not one.is_void]
+        closed(open_month)
+        # What is of another month does not matter to this one.
+        assert push(served, Forged("", ANYBODY, "samples", [sample("g3", "n3", NOW, "lively")])).json()["stored"] == 1
+    assert issue_all(open_month, OCTOBER, ISSUED_AT)
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_pushes_while_a_month_is_issued_are_on_its_invoices_or_held(
+    open_month: Store, tokens: Path, number: int
+) -> None:
+    chance = random.Random(f"race {number}")
+
+    def pushed(served: Served, one: Forged) -> dict[str, Any]:
+        time.sleep(chance.uniform(0.0, 0.8))
+        return dict(push(served, one).json())
+
+    rows = [one for n in range(3) for one in late_rows(10 * number + n)]
+    with receiving(open_month, tokens, now=lambda: NOW) as served, ThreadPoolExecutor(len(rows)) as pool:
+        answers = [pool.submit(pushed, served, one) for one in rows]
+        time.sleep(chance.uniform(0.0, 0.4))
+        for _ in range(20):
+            try:
+                issue_all(open_month, OCTOBER, ISSUED_AT)
+                break
+            except InvoiceError:
+                closed(open_month)
+        before = ledger(open_month)
+        reports = [answer.result(60) for answer in answers]
+    assert [one for one in issued(open_month, OCTOBER) if not one.is_void]
+    closed(open_month)
+    assert ledger(open_month) == before, f"seed 'race {number}': {reports}"
+    assert sum(report["stored"] + report["held"].get("issued_month", 0) for report in reports) == len(rows)
+    drafts = draft_all(open_month, parse_period("2026-11", "UTC"))
+    assert not [line for one in drafts for line in one.lines if line["charge_class"] == "Correction"]
+
+
+def test_turns_are_taken_in_the_order_of_asking_and_one_at_a_time() -> None:
+    turns, order, inside = Turns(), [], 0
+
+    def take(number: int) -> None:
+        nonlocal inside
+        with turns.turn():
+            inside += 1
+            assert inside == 1
+            order.append(number)
+            time.sleep(0.005)
+            inside -= 1
+
+    with ThreadPoolExecutor(6) as pool, turns.turn():
+        tasks = []
+        for number in range(6):
+            tasks.append(pool.submit(take, number))
+            while len(turns._queue) < number + 2:
+                time.sleep(0.001)
+        assert not order
+    for task in tasks:
+        task.result(10)
+    assert order == list(range(6))
