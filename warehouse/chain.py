@@ -184,5 +184,5 @@ def _add_heads(store: Store, heads: Sequence[tuple[str, bool, int, str]]) -> Non
     store.command(_filled("add_heads"), {**params, "digests": digests})
 
 
-def _filled(name: str, **texts: str) -> str:
-    return Template(read_sql(__file__, f"chained/{name}")).substitute(texts)
+def _filled(statement: str, **texts: str) -> str:
+    return Template(read_sql(__file__, f"chained/{statement}")).substitute(texts)
