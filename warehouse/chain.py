@@ -78,7 +78,7 @@ def append(store: Store, table: str, batch: pa.Table, after: Head) -> None:
         return
     first, previous = after.position + 1, after.digest
     before, digests = [], []
-    for content in _contents(store, batch, _columns(store, table)):
+    for content in _contents(store, batch, _columns(store, [table])[table]):
         before.append(previous)
         previous = digest(previous, content)
         digests.append(previous)
@@ -109,9 +109,9 @@ def digest(previous: str, content: str) -> str:
     return hashlib.sha256(f"{previous}\n{content}".encode()).hexdigest()
 
 
-def content_sql(store: Store, table: str) -> str:
-    """An expression: a row's content as the text that its digest is of."""
-    return _content(_columns(store, table))
+def content_sql(store: Store, tables: Sequence[str]) -> dict[str, str]:
+    """By table, an expression: a row's content as the text that its digest is of."""
+    return {table: _content(columns) for table, columns in _columns(store, tables).items()}
 
 
 def adopt(store: Store) -> None:
@@ -128,7 +128,7 @@ def adopt(store: Store) -> None:
 
 def _seal_old_rows(store: Store, table: str) -> str:
     """Gives the rows that are there digests. Answers the digest of those."""
-    texts = {"table": identifier(table), "content": content_sql(store, table)}
+    texts = {"table": identifier(table), "content": content_sql(store, [table])[table]}
     store.command(_filled("seal_old_rows", **texts))
     return str(store.value(_filled("beginning", **texts)))
 
@@ -146,10 +146,10 @@ def _insert(store: Store, table: str, batch: pa.Table, first: int, digest: str, 
     raise TakenError(f"table {table}", "another process wrote at the same time", "Run the same command again")
 
 
-def _columns(store: Store, table: str) -> dict[str, str]:
-    """The content's columns by name, with their types."""
-    rows = store.rows(_filled("content_columns"), {"table": table, "link": list(LINK)})
-    return {row["name"]: row["type"] for row in rows}
+def _columns(store: Store, tables: Sequence[str]) -> dict[str, dict[str, str]]:
+    """By table the content's columns by name, with their types."""
+    rows = store.rows(_filled("content_columns"), {"tables": list(tables), "link": list(LINK)})
+    return {row["table"]: dict(row["columns"]) for row in rows}
 
 
 def _contents(store: Store, batch: pa.Table, columns: Mapping[str, str]) -> list[str]:

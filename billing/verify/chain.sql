@@ -1,53 +1,44 @@
--- One row: a row of a chained table that does not fit, in their order; position 0 without a name: the chain's own ends.
--- $$table, $$name (a column), $$content (an expression).   Params: chain = the table's name.
-WITH
-    kept AS
-    (
-        SELECT position, previous, digest, toString($name) AS name,
-            lower(hex(SHA256(concat(previous, '\n', $content)))) AS own
-        FROM $table
-    ),
-    heads AS (SELECT is_beginning, position, digest FROM chain_heads WHERE chain = {chain:String}),
-    assumeNotNull((SELECT lower(hex(SHA256(arrayStringConcat(arraySort(groupArray(digest)), '\n')))) FROM kept WHERE position = 0)) AS beginning,
-    walked AS
-    (
-        SELECT position, name, own, previous, digest,
-            lagInFrame(position, 1, toUInt64(0)) OVER in_order AS position_before,
-            lagInFrame(digest, 1, beginning) OVER in_order AS digest_before
-        FROM kept
-        WHERE position > 0
-        WINDOW in_order AS (ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
-    )
-SELECT position, name, reason
+-- One row: a row of a chained table that does not fit, by table and position; without a name: the chain's own ends.
+-- Params:  chains = the tables.   $$links = rows of chain, position, previous, digest, name, own (computed anew).
+SELECT chain, problem.1 AS position, problem.2 AS name, problem.3 AS reason
 FROM
 (
-    SELECT position, name,
-        multiIf(
-            position = position_before, 'it stands there twice',
-            position != position_before + 1, 'what stood before it is missing',
-            digest != own, 'it is not what was written: its digest does not fit',
-            previous != digest_before, 'it does not follow what stands before it',
-            '') AS reason
-    FROM walked
-    UNION ALL
-    SELECT position, name, 'it is not what was written: its digest does not fit' AS reason
-    FROM kept
-    WHERE position = 0 AND digest != own
-    UNION ALL
-    SELECT position, '' AS name,
-        multiIf(
-            count() > 1, 'its last row is named twice',
-            is_beginning AND (position != 0 OR any(digest) != beginning), 'it does not begin as it did',
-            NOT is_beginning AND position = 0 AND any(digest) != beginning, 'it does not begin as it did',
-            NOT is_beginning AND position > 0 AND (position, any(digest)) NOT IN (SELECT position, digest FROM walked), 'its last row is missing',
-            '') AS reason
-    FROM heads
-    GROUP BY is_beginning, position
-    UNION ALL
-    SELECT 0 AS position, '' AS name, 'nothing says how it begins and ends' AS reason
-    FROM (SELECT uniqExact(is_beginning) AS known FROM heads)
-    WHERE known < 2
+    SELECT
+        asked.chain AS chain,
+        arrayFilter(link -> link.1 = 0, sorted) AS old,
+        arrayFilter(link -> link.1 > 0, sorted) AS chained,
+        lower(hex(SHA256(arrayStringConcat(arraySort(arrayMap(link -> link.4, old)), '\n')))) AS beginning,
+        arrayMap(link -> (link.1, link.4), chained) AS places,
+        arrayPopBack(arrayPushFront(places, (toUInt64(0), beginning))) AS places_before,
+        arrayConcat(
+            arrayMap(link -> (link.1, link.2, if(link.4 != link.5, 'it is not what was written: its digest does not fit', '')), old),
+            arrayMap((link, before) -> (link.1, link.2, multiIf(
+                link.1 = before.1, 'it stands there twice',
+                link.1 != before.1 + 1, 'what stood before it is missing',
+                link.4 != link.5, 'it is not what was written: its digest does not fit',
+                link.3 != before.2, 'it does not follow what stands before it',
+                '')), chained, places_before),
+            arrayMap(head -> (head.2, '', multiIf(
+                countEqual(heads, head) > 1, 'its last row is named twice',
+                head.2 = 0, if(head.3 != beginning, 'it does not begin as it did', ''),
+                head.1, 'it does not begin as it did',
+                NOT has(places, (head.2, head.3)), 'its last row is missing',
+                '')), heads),
+            if(arrayUniq(arrayMap(head -> head.1, heads)) < 2, [(toUInt64(0), '', 'nothing says how it begins and ends')], [])) AS checks
+    FROM (SELECT arrayJoin({chains:Array(String)}) AS chain) AS asked
+    LEFT JOIN
+    (
+        SELECT chain, arraySort(groupArray((position, name, previous, digest, own))) AS sorted
+        FROM ($links)
+        GROUP BY chain
+    ) AS found ON asked.chain = found.chain
+    LEFT JOIN
+    (
+        SELECT toString(chain_heads.chain) AS chain, groupArray((is_beginning, position, digest)) AS heads
+        FROM chain_heads
+        GROUP BY chain
+    ) AS ends ON asked.chain = ends.chain
 )
-WHERE reason != ''
-ORDER BY position, name
-LIMIT 100
+ARRAY JOIN arrayFilter(check -> check.3 != '', checks) AS problem
+ORDER BY indexOf({chains:Array(String)}, chain), position, name
+LIMIT 1000

@@ -68,31 +68,39 @@ def verify(store: Store, start: datetime | None = None, end: datetime | None = N
         "end": end or datetime(2100, 1, 1, tzinfo=UTC),
         "most": MOST_FAILURES,
     }
-    failures, waiting = _device_hours(store, period)
-    failures += [*_entries(store, period), *_prices(store, period)]
+    failures, waiting = device_hours(store, period)
+    failures += [*entries(store, period), *prices(store, period)]
     if start is None and end is None:
-        failures += [*_closed_hours(store), *_published(store), *_documents(store)]
-        failures += [failure for table in CHAINED for failure in chain_failures(store, table)]
+        failures += [*closed_hours(store), *published(store), *documents(store)]
+        failures += chain_failures(store, *CHAINED)
     counts = store.rows(
         "SELECT uniqExact(hour) AS hours, uniqExact(hour, cluster, device_id) AS device_hours FROM ledger "
         "WHERE hour >= {start:DateTime64(3, 'UTC')} AND hour < {end:DateTime64(3, 'UTC')}",
         period,
     )[0]
-    documents = int(store.value("SELECT count() AS n FROM invoices"))
-    return VerifyReport(counts["hours"], counts["device_hours"], documents, failures, waiting)
+    issued = int(store.value("SELECT count() AS n FROM invoices"))
+    return VerifyReport(counts["hours"], counts["device_hours"], issued, failures, waiting)
 
 
-def chain_failures(store: Store, table: str) -> list[Failure]:
-    """The rows of a chained table that do not fit, the first one first."""
-    texts = {"table": identifier(table), "name": identifier(CHAINED[table]), "content": content_sql(store, table)}
-    rows = store.rows(_filled("chain", **texts), {"chain": table})
+def chain_failures(store: Store, *tables: str) -> list[Failure]:
+    """The rows of chained tables that do not fit, of each table the first one first."""
+    contents = content_sql(store, tables)
+    links = "\nUNION ALL\n".join(
+        _filled("links", table=identifier(table), name=identifier(CHAINED[table]), content=contents[table])
+        for table in tables
+    )
     return [
-        Failure(table, f"{row['name']} (row {row['position']})" if row["name"] else "the chain", row["reason"], RESTORE)
-        for row in rows
+        Failure(
+            row["chain"],
+            f"{row['name']} (row {row['position']})" if row["name"] else "the chain",
+            row["reason"],
+            RESTORE,
+        )
+        for row in store.rows(_filled("chain", links=links), {"chains": list(tables)})
     ]
 
 
-def _device_hours(store: Store, period: Mapping[str, Any]) -> tuple[list[Failure], int]:
+def device_hours(store: Store, period: Mapping[str, Any]) -> tuple[list[Failure], int]:
     rows = store.rows(_with_closes("device_hours"), {**period, "forever": FOREVER})
     step = "Its facts or its entries were changed: restore them from a backup"
     failures = [
@@ -101,7 +109,7 @@ def _device_hours(store: Store, period: Mapping[str, Any]) -> tuple[list[Failure
     return failures, sum(row["waits"] for row in rows)
 
 
-def _entries(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:
+def entries(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:
     """Of each hour, whether its entries are those that its close wrote."""
     contents = {
         "ledger_content": read_sql(close.__file__, "content").replace("{entries:Identifier}", _of_hours("ledger")),
@@ -119,12 +127,15 @@ def _of_hours(view: str) -> str:
     )
 
 
-def _prices(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:
+def prices(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:
     """Of each entry, whether its price is that of the rate card by which its hour was closed."""
     for row in store.rows(_with_closes("cards"), period):
-        applied = rate_card_of(store, row["card"]) if row["card"] else None
+        try:
+            applied = rate_card_of(store, row["card"]) if row["card"] else None
+        except ValueError:
+            applied = None
         if row["card"] and applied is None:
-            what = "hours were closed by it, and it is not there"
+            what = "hours were closed by it, and it is not there, or is no rate card any more"
             yield Failure("rate_cards", f"rate card {row['card']}", what, RESTORE)
             continue
         card = applied.card if applied else None
@@ -144,12 +155,12 @@ def _prices(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:
                 store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": table})
 
 
-def _closed_hours(store: Store) -> Iterator[Failure]:
+def closed_hours(store: Store) -> Iterator[Failure]:
     for row in store.rows(read_sql(__file__, "closed_hours"), {"most": MOST_FAILURES}):
         yield Failure("closed_hours", f"the hour {row['at']:%Y-%m-%d %H:%M}Z", row["reason"], RESTORE, row["at"])
 
 
-def _published(store: Store) -> Iterator[Failure]:
+def published(store: Store) -> Iterator[Failure]:
     found = read_sql(close.__file__, "published")
     for table in ("allocations", "refused_claims"):
         found = found.replace(f"{{{table}:Identifier}}", table)
@@ -158,7 +169,7 @@ def _published(store: Store) -> Iterator[Failure]:
         yield Failure(row["table"], "all of it", "it is not what the last close published", step)
 
 
-def _documents(store: Store) -> Iterator[Failure]:
+def documents(store: Store) -> Iterator[Failure]:
     most = {"most": MOST_FAILURES}
     for statement in ("documents", "usage"):
         for row in store.rows(read_sql(__file__, statement), most):
