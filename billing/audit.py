@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from warehouse.chain import append_anyway
 from warehouse.store import Store, read_sql
 
 
@@ -34,25 +35,29 @@ def record_all(
     inputs: Sequence[Mapping[str, Any]],
 ) -> None:
     """Notes one action on several things, each with its own inputs."""
-    store.command(
-        "INSERT INTO audit (at, actor, action, object, reason, inputs, digest) "
-        "SELECT {at:DateTime64(3, 'UTC')}, {actor:String}, {action:String}, done.1, {reason:String}, done.2, "
-        "cityHash64({actor:String}, {reason:String}, done.2) "
-        "FROM (SELECT arrayJoin(arrayZip({objects:Array(String)}, {inputs:Array(String)})) AS done)",
-        {
-            "at": at,
-            "actor": actor,
-            "action": action,
-            "objects": list(what),
-            "reason": reason,
-            "inputs": [as_json(one) for one in inputs],
-        },
-    )
+    import pyarrow as pa
+
+    count = len(what)
+    texts = [as_json(one) for one in inputs]
+    columns = {
+        "at": pa.array([at] * count, pa.timestamp("ms", "UTC")),
+        "actor": pa.array([actor] * count, pa.string()),
+        "action": pa.array([action] * count, pa.string()),
+        "object": pa.array(list(what), pa.string()),
+        "reason": pa.array([reason] * count, pa.string()),
+        "inputs": pa.array(texts, pa.string()),
+    }
+    append_anyway(store, "audit", pa.table(columns))
 
 
 def as_json(inputs: Mapping[str, Any]) -> str:
     """What an action was done from, as the audit keeps it."""
     return json.dumps(inputs, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def has(store: Store, entry: Mapping[str, Any]) -> bool:
+    """Whether that very entry is there; by all of its columns, inputs as `as_json` writes them."""
+    return bool(store.value(read_sql(__file__, "audit_has"), entry))
 
 
 def history(store: Store, action: str = "", what: str = "") -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ingest.inventory import Inventory
 from ingest.judge import Judged
+from warehouse.chain import append_anyway
 from warehouse.records import TERMINAL_EVENTS, RecordType
 from warehouse.store import Store, read_sql
 
@@ -56,20 +57,19 @@ class Notes:
         return [note for note in found if note.subjects]
 
     def write(self, sender: str, source: str, notes: Sequence[Note], now: datetime) -> None:
+        if not notes:
+            return
+        rows = []
         for note in notes:
             inputs: Mapping[str, Any] = {"source": source, "count": len(note.subjects), "named": note.subjects[:NAMED]}
             rest = len(note.subjects) - 1
-            self._store.command(
-                read_sql(__file__, "note"),
-                {
-                    "at": now,
-                    "actor": f"sender {sender}",
-                    "action": note.action,
-                    "object": note.subjects[0] + (f" and {rest} more" if rest else ""),
-                    "reason": note.reason,
-                    "inputs": json.dumps(inputs, sort_keys=True, ensure_ascii=False),
-                },
-            )
+            what = note.subjects[0] + (f" and {rest} more" if rest else "")
+            rows.append((note.action, what, note.reason, json.dumps(inputs, sort_keys=True, ensure_ascii=False)))
+        names = ("action", "object", "reason", "inputs")
+        columns = dict(zip(names, (pa.array(values, pa.string()) for values in zip(*rows, strict=True)), strict=True))
+        columns["at"] = pa.array([now] * len(rows), pa.timestamp("ms", "UTC"))
+        columns["actor"] = pa.array([f"sender {sender}"] * len(rows), pa.string())
+        append_anyway(self._store, "audit", pa.table(columns))
 
     def _changed(self, table: pa.Table) -> list[str]:
         """Devices of which the rows say something new."""

@@ -23,8 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+from warehouse.chain import adopt
 from warehouse.errors import StoreError, StoreHeldError
 from warehouse.private_files import private_folder
+from warehouse.sql import identifier as identifier
+from warehouse.sql import read_sql as read_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,11 +52,6 @@ MOVED_OUT = ("access_users", "access_tokens", "saved_queries")
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 """What goes wrong is raised; the client's own line beside it would be the second."""
 Params = Mapping[str, Any]
-
-
-def read_sql(beside: str, name: str) -> str:
-    """The text of `name`.sql in the folder of the module file `beside` (pass `__file__`)."""
-    return (Path(beside).parent / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def open_store(url: str = "") -> Store:
@@ -435,6 +433,8 @@ def migrate(store: Store) -> list[str]:
             store.script(text)
             if name.endswith("_access_moves_out"):
                 _drop_empty(store, MOVED_OUT)
+            if name.endswith("_chain"):
+                adopt(store)
             store.command(
                 "INSERT INTO schema_migrations (number, name) VALUES ({number:UInt32}, {name:String})",
                 {"number": number, "name": name},
@@ -462,13 +462,6 @@ def split_statements(text: str) -> list[str]:
         elif not match.group().startswith("--"):
             current += match.group()
     return [statement for statement in [*statements, current.strip()] if statement]
-
-
-def identifier(name: str) -> str:
-    """The name, if it is a plain identifier; the only text ever put into SQL."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise ValueError(f"not an identifier: {name!r}")
-    return name
 
 
 def _hold(path: Path) -> Any:

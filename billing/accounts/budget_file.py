@@ -30,6 +30,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from billing import audit
 from billing.rates import current_rate_card
 from billing.rates.policies import Currency, DecimalText, Name, Part, Policy
+from warehouse.chain import append, head
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 from warehouse.written_files import read_yaml
@@ -151,6 +152,7 @@ def apply_budgets(store: Store, file: BudgetFile, author: str, reason: str, now:
     """
     import pyarrow as pa
 
+    last = head(store, "budgets")
     check_budgets(store, file)
     rows = store.rows(read_sql(__file__, "current_budgets"))
     if rows and rows[0]["version"] == file.version:
@@ -165,7 +167,7 @@ def apply_budgets(store: Store, file: BudgetFile, author: str, reason: str, now:
             "budgets": pa.array([file.canonical()], pa.string()),
         }
     )
-    store.insert("budgets", row)
+    append(store, "budgets", row, last)
     audit.record(
         store, now, author, "budgets.apply", file.version, reason, {"before": rows[0]["version"] if rows else None}
     )

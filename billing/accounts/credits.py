@@ -21,6 +21,7 @@ from billing import audit
 from billing.invoicing.lines import Line
 from billing.periods import parse_month
 from billing.rates import RateCard, current_rate_card
+from warehouse.chain import Head, append, head
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
@@ -145,6 +146,7 @@ def add_credits(store: Store, credits: Sequence[Credit], now: datetime) -> list[
     """The same for many at once, for each what became of it. The caller notes it in the audit trail."""
     if not credits:
         return []
+    last = head(store, "credits")
     card = card_in_force(store)
     known = {kept.credit.id: kept.credit for kept in _known(store, [credit.id for credit in credits])}
     months = InvoicedMonths(store, card.timezone)
@@ -160,7 +162,7 @@ def add_credits(store: Store, credits: Sequence[Credit], now: datetime) -> list[
         if new:
             fresh.append(credit)
             known[credit.id] = credit
-    _insert(store, fresh, now)
+    _insert(store, fresh, now, last)
     return outcomes
 
 
@@ -170,6 +172,7 @@ def reverse_credit(store: Store, credit_id: str, author: str, reason: str, now: 
 
     Errors: CreditError if there is no such credit, or if it is a reversal itself.
     """
+    last = head(store, "credits")
     found = list_credits(store, ids=[credit_id])
     if not found:
         raise CreditError(f"credit {credit_id!r}", "no such credit", "See: gpuledger credits list")
@@ -184,7 +187,7 @@ def reverse_credit(store: Store, credit_id: str, author: str, reason: str, now: 
         credit.tenant, credit.month, -credit.amount, credit.currency, reason, credit.kind, credit.project, author,
         {_REVERSES: credit_id}, reversal_id,
     )  # fmt: skip
-    _insert(store, [reversal], now)
+    _insert(store, [reversal], now, last)
     audit.record(store, now, author, "credits.reverse", credit_id, reason, _inputs(reversal))
     return reversal
 
@@ -253,7 +256,7 @@ def _known(store: Store, ids: Sequence[str]) -> Iterable[KeptCredit]:
         yield from list_credits(store, ids=ids[first : first + 500])
 
 
-def _insert(store: Store, credits: Sequence[Credit], now: datetime) -> None:
+def _insert(store: Store, credits: Sequence[Credit], now: datetime, last: Head) -> None:
     import pyarrow as pa
 
     if not credits:
@@ -263,7 +266,7 @@ def _insert(store: Store, credits: Sequence[Credit], now: datetime) -> None:
     columns["at"] = pa.array([now] * len(credits), pa.timestamp("ms", "UTC"))
     columns["amount"] = pa.array([format(one.amount, "f") for one in credits], pa.string())
     columns["evidence"] = pa.array([_json(one.evidence) for one in credits], pa.string())
-    store.insert("credits", pa.table(columns))
+    append(store, "credits", pa.table(columns), last)
 
 
 def _line(credit: Credit) -> Line:

@@ -27,6 +27,7 @@ from billing.exact import rounded
 from billing.ledger_report import billing_timezone, closed_period
 from billing.money import largest_remainder, minor_digits
 from billing.periods import parse_month
+from warehouse.chain import Head, append, head
 from warehouse.store import Store, read_sql
 
 __all__ = [
@@ -109,13 +110,14 @@ def add_grant(store: Store, grant: Grant, now: datetime) -> bool:
     Errors: CreditError if its amount is not in whole minor units of the rate card's currency, or if its id belongs to
     another grant.
     """
+    last = head(store, "grants")
     known = next((one for one in grants_of(store) if one.id == grant.id), None)
     if known is not None:
         if _essence(known) != _essence(grant) or (known.revision == 1 and known.expires_at != grant.expires_at):
             raise CreditError(f"grant {grant.id}", "another grant has this id", "Give it an id of its own")
         return False
     _check(grant, card_in_force(store).currency)
-    _insert(store, replace(grant, at=now))
+    _insert(store, replace(grant, at=now), last)
     audit.record(store, now, grant.author, "credits.grant", grant.id, grant.reason, _inputs(grant))
     return True
 
@@ -125,14 +127,15 @@ def revoke_grant(store: Store, grant_id: str, author: str, reason: str, now: dat
 
     Errors: CreditError if there is no such grant.
     """
+    last = head(store, "grants")
     grant = next((one for one in grants_of(store) if one.id == grant_id), None)
     if grant is None:
         raise CreditError(f"grant {grant_id!r}", "no such grant", "See: gpuledger credits list --grants")
     if grant.expires_at <= now:
         return grant
     at = max(now, grant.starts_at)
-    revoked = replace(grant, expires_at=at, revision=grant.revision + 1)
-    _insert(store, revoked)
+    revoked = replace(grant, expires_at=at, revision=grant.revision + 1, at=now)
+    _insert(store, revoked, last)
     audit.record(store, now, author, "credits.revoke", grant_id, reason, _inputs(revoked))
     return revoked
 
@@ -340,7 +343,7 @@ def _essence(grant: Grant) -> tuple[object, ...]:
     return grant.tenant, grant.amount, grant.currency, grant.starts_at, grant.reason
 
 
-def _insert(store: Store, grant: Grant) -> None:
+def _insert(store: Store, grant: Grant, last: Head) -> None:
     import pyarrow as pa
 
     texts = ("id", "tenant", "currency", "author", "reason")
@@ -349,7 +352,7 @@ def _insert(store: Store, grant: Grant) -> None:
         columns[name] = pa.array([getattr(grant, name)], pa.timestamp("ms", "UTC"))
     columns["revision"] = pa.array([grant.revision], pa.uint32())
     columns["amount"] = pa.array([format(grant.amount, "f")], pa.string())
-    store.insert("grants", pa.table(columns))
+    append(store, "grants", pa.table(columns), last)
 
 
 def _inputs(grant: Grant) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from billing.close.resolve import FOREVER, Claim, DeviceState, LastSeen, Refusal, Resolution, resolve
 from warehouse.store import Store, read_sql
@@ -59,18 +59,33 @@ def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
     ]
 
 
-def publish_claims(store: Store, stage: Stage, refused: Sequence[Refusal]) -> None:
-    """Replaces `allocations` and `refused_claims` by what this close found; readers see the old or the new."""
-    new = stage("new_allocations")
-    store.create_like(new, "allocations")
-    names = {"new": new, **stage.names("settled"), "forever": FOREVER}
+class Published(NamedTuple):
+    """Fingerprints of what a close publishes besides entries."""
+
+    allocations: int
+    refused_claims: int
+
+
+def prepare_claims(store: Store, stage: Stage, refused: Sequence[Refusal]) -> Published:
+    """Fills what `publish_claims` puts in place. Answers the fingerprints of it."""
+    new = _new(stage)
+    for table in Published._fields:
+        store.create_like(new[table], table)
+    names = {"new": new["allocations"], **stage.names("settled"), "forever": FOREVER}
     store.command(read_sql(__file__, "publish_allocations"), names)
-    store.exchange(new, "allocations")
-    new = stage("new_refused_claims")
-    store.create_like(new, "refused_claims")
     if refused:
-        store.insert(new, _refusals(refused))
-    store.exchange(new, "refused_claims")
+        store.insert(new["refused_claims"], _refusals(refused))
+    return Published(**store.rows(read_sql(__file__, "published"), new)[0])
+
+
+def publish_claims(store: Store, stage: Stage) -> None:
+    """Replaces `allocations` and `refused_claims` by what this close found; readers see the old or the new."""
+    for table, new in _new(stage).items():
+        store.exchange(new, table)
+
+
+def _new(stage: Stage) -> dict[str, str]:
+    return {table: stage(f"new_{table}") for table in Published._fields}
 
 
 def _last_seen(store: Store) -> LastSeen:

@@ -18,13 +18,14 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from billing.close.claims import Stage, publish_claims, stage_claims
+from billing.close.claims import Stage, prepare_claims, publish_claims, stage_claims
 from billing.close.payers import stage_payers
 from billing.close.resolve import Refusal
 from billing.energy import attribution
 from billing.rates import AppliedCard, current_rate_card, cut_instants
 from billing.rates.staging import stage_prices, subject_params
 from billing.tenants import AppliedMapping, current_mapping
+from warehouse.chain import append_anyway
 from warehouse.errors import LedgerError
 from warehouse.store import Params, Store, read_sql
 
@@ -54,11 +55,14 @@ class CloseReport:
     rate_card: str
 
 
-class Rules(NamedTuple):
-    """Versions of what people decide: the rate card and the tenants' mapping; '' = none was applied."""
+class Outcome(NamedTuple):
+    """What a close says of itself besides hours: the versions of the rate card and the tenants' mapping ('' = none was
+    applied), and the fingerprints of what it published (None: an old close, which did not say)."""
 
     card: str
     mapping: str
+    allocations: int | None
+    refused_claims: int | None
 
 
 class DirtyHour(NamedTuple):
@@ -97,10 +101,12 @@ def close(
         for hours, changed_hours in _close_portions(store, stage, _portions(dirty), card):
             done, changed = done + hours, changed + changed_hours
             progress("attributing", done, len(dirty))
-        publish_claims(store, stage, refused)
-        rules = Rules(card.version if card else "", mapping.version if mapping else "")
-        if dirty or rules != _last_rules(store):
-            _record_run(store, stage.run, cutoff, limit, rules, len(dirty), changed)
+        published = prepare_claims(store, stage, refused)
+        outcome = Outcome(card.version if card else "", mapping.version if mapping else "", *published)
+        if dirty or outcome != _last_outcome(store):
+            _record_run(store, stage.run, cutoff, limit, outcome, len(dirty), changed)
+        # Last: killed before it, the tables are as the close before recorded them, and the next close replaces them.
+        publish_claims(store, stage)
     finally:
         _drop_stage(store, stage)
     return CloseReport(stage.run, limit, len(dirty), changed, len(refused), card.version if card else "")
@@ -365,27 +371,26 @@ def _midnight(day: date, zone: ZoneInfo) -> datetime:
 
 
 def _record_run(
-    store: Store, run: int, cutoff: datetime, limit: datetime, rules: Rules, checked: int, changed: int
+    store: Store, run: int, cutoff: datetime, limit: datetime, outcome: Outcome, checked: int, changed: int
 ) -> None:
-    store.command(
-        read_sql(__file__, "record_run"),
-        {
-            "run": run,
-            "started": cutoff,
-            "finished": datetime.now(UTC),
-            "until": limit,
-            "card": rules.card,
-            "mapping": rules.mapping,
-            "checked": checked,
-            "changed": changed,
-            "software": f"gpuledger {importlib.metadata.version('gpuledger')}",
-        },
-    )
+    """Notes a finished close: with its period, rate card, tenants' mapping and ingest cut-off it can be computed
+    again."""
+    import pyarrow as pa
+
+    hours = store.value("SELECT uniqExact(hour) AS hours FROM closed_hours")
+    numbers = {"run": run, "hours_checked": checked, "hours_changed": changed, "hours_closed": hours}
+    numbers |= {"allocations": outcome.allocations, "refused_claims": outcome.refused_claims}
+    times = {"started_at": cutoff, "finished_at": datetime.now(UTC), "closed_until": limit, "ingest_cutoff": cutoff}
+    software = f"gpuledger {importlib.metadata.version('gpuledger')}"
+    texts = {"rate_card": outcome.card, "tenant_mapping": outcome.mapping, "software": software}
+    columns = {name: pa.array([number], pa.uint64()) for name, number in numbers.items()}
+    columns |= {name: pa.array([at], pa.timestamp("ms", "UTC")) for name, at in times.items()}
+    columns |= {name: pa.array([text], pa.string()) for name, text in texts.items()}
+    append_anyway(store, "close_runs", pa.table(columns))
 
 
-def _last_rules(store: Store) -> Rules:
-    (row,) = store.rows("SELECT argMax(rate_card, run) AS card, argMax(tenant_mapping, run) AS mapping FROM close_runs")
-    return Rules(**row)
+def _last_outcome(store: Store) -> Outcome:
+    return Outcome(**store.rows(read_sql(__file__, "last_close"))[0])
 
 
 def _drop_stage(store: Store, stage: Stage) -> None:

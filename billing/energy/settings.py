@@ -29,6 +29,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 from billing import audit
 from billing.rates.policies import DecimalText, Name, Part
 from billing.rates.reading import before, utc
+from warehouse.chain import append, head
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 from warehouse.written_files import read_yaml
@@ -220,6 +221,7 @@ def apply_energy_settings(store: Store, settings: EnergySettings, author: str, r
     """
     import pyarrow as pa
 
+    last = head(store, "energy_settings")
     current = current_energy_settings(store)
     if current and current.version == settings.version:
         return current.version
@@ -233,7 +235,7 @@ def apply_energy_settings(store: Store, settings: EnergySettings, author: str, r
             "settings": pa.array([settings.canonical()], pa.string()),
         }
     )
-    store.insert("energy_settings", row)
+    append(store, "energy_settings", row, last)
     replaced = {"before": current.version} if current else {}
     audit.record(store, now, author, "energy.apply", settings.version, reason, replaced)
     return settings.version

@@ -21,6 +21,7 @@ from billing.money import minor_digits
 from billing.periods import Period, month_name, whole_hour
 from billing.rates import Subject, first_change, rate_card_of
 from billing.tenants import closed_with_another
+from warehouse.chain import Head, append, head
 from warehouse.store import Store, read_sql
 
 __all__ = ["Invoice", "InvoiceError", "billed_later", "credit", "draft_all", "issue_all", "issued", "standing", "void"]
@@ -75,6 +76,7 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
     allocated time has no price, if a tenant's currency has no exchange rate, or if prices or facts of the month
     changed since the close.
     """
+    last = head(store, "invoices")
     done = {one.tenant: one for one in standing(store, period, tenant) if not one.is_credit_note}
     if tenant is not None and tenant in done:
         return [done[tenant]]
@@ -98,7 +100,7 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
     with store.turn():
         if drafts:
             _refuse_stale_facts(store, period, books)
-        fresh = _store(store, [draft.document for draft in drafts], now, books, actor, "invoice.issue", "")
+        fresh = _store(store, [draft.document for draft in drafts], last, now, books, actor, "invoice.issue", "")
     return sorted([*done.values(), *fresh], key=lambda invoice: invoice.tenant)
 
 
@@ -107,6 +109,9 @@ def void(store: Store, number: str, now: datetime, actor: str, reason: str) -> I
 
     Errors: InvoiceError if there is none, if no reason is given, or if a later one that stands refers to it.
     """
+    import pyarrow as pa
+
+    last = head(store, "voided_invoices")
     invoice = _one(store, number)
     if invoice.is_void:
         return invoice
@@ -115,11 +120,9 @@ def void(store: Store, number: str, now: datetime, actor: str, reason: str) -> I
     for later in standing(store, None, invoice.tenant):
         if any((line.get("reference") or {}).get("invoice") == number for line in later.lines):
             raise InvoiceError(f"invoice {number}", f"{later.number} refers to it", f"Void {later.number} first")
-    store.command(
-        "INSERT INTO voided_invoices (number, at, author, reason) "
-        "VALUES ({number:String}, {at:DateTime64(3, 'UTC')}, {author:String}, {reason:String})",
-        {"number": number, "at": now, "author": actor, "reason": reason},
-    )
+    texts = {"number": number, "author": actor, "reason": reason}
+    columns = {name: pa.array([value], pa.string()) for name, value in texts.items()}
+    append(store, "voided_invoices", pa.table({**columns, "at": pa.array([now], pa.timestamp("ms", "UTC"))}), last)
     audit.record(store, now, actor, "invoice.void", number, reason)
     return issued(store, number=number)[0]
 
@@ -131,6 +134,7 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
     Errors: InvoiceError if there is no such invoice, if it is void, or if more would be credited than
     is left of it after the corrections and credit notes so far.
     """
+    last = head(store, "invoices")
     invoice = _one(store, number)
     if invoice.is_credit_note:
         raise InvoiceError(f"credit note {number}", "is no invoice", "A credit note is taken back with: invoice void")
@@ -148,7 +152,7 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
         )
     books = books_of(store)
     document = credit_note(invoice, amount, reason, left)
-    return _store(store, [document], now, books, actor, "invoice.credit", reason)[0]
+    return _store(store, [document], last, now, books, actor, "invoice.credit", reason)[0]
 
 
 def _one(store: Store, number: str) -> Invoice:
@@ -251,6 +255,7 @@ def _refuse_stale_prices(store: Store, period: Period, books: Books) -> None:
 def _store(
     store: Store,
     drafts: Sequence[Mapping[str, Any]],
+    after: Head,
     now: datetime,
     books: Books,
     actor: str,
@@ -259,7 +264,7 @@ def _store(
 ) -> list[Invoice]:
     """Stores documents under the issuer's next numbers of the year, all of them at once.
 
-    Errors: InvoiceError if another took one of the numbers too.
+    Errors: TakenError if another issued at the same time; nothing of ours is stored then.
     """
     import pyarrow as pa
 
@@ -297,13 +302,7 @@ def _store(
         "issued_at": pa.array([now] * count, moment),
         "document": pa.array([one.canonical() for one in invoices], pa.string()),
     }
-    store.insert("invoices", pa.table(columns))
-    key = {"issuer": issuer.name, "year": year, "first": first, "last": first + count - 1}
-    stored = [row["document"] for row in store.rows(read_sql(__file__, "documents_of_numbers"), key)]
-    if stored != [one.canonical() for one in invoices]:
-        raise InvoiceError(
-            f"invoice {invoices[0].number}", "another process issued at the same time", "Run the same command again"
-        )
+    append(store, "invoices", pa.table(columns), after)
     names = ("tenant", "run", "books_run", "rate_card", "references")
     inputs = [{name: one.document.get(name) for name in names} for one in invoices]
     audit.record_all(store, now, actor, action, [str(one.number) for one in invoices], reason, inputs)

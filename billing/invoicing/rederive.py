@@ -3,11 +3,13 @@
 In a scratch store beside the books: the batches that had been ingested by then, the rate card and mapping that were in
 force, the credits given, and the invoices issued before. The month, and each month that was computed again for its
 corrections, is closed anew, by the closes that had closed it then and with the facts that each of them saw; the
-document must come out as it was stored, byte for byte but for the numbers of the runs.
+document must come out as it was stored, byte for byte but for the numbers of the runs. So must the chain of the issued
+documents, whoever's they are.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,11 +23,14 @@ from billing.invoicing.drafts import books_of, drafts_of
 from billing.invoicing.invoices import issued
 from billing.periods import Period, parse_month, whole_hour
 from billing.rates import rate_card_of
+from billing.verify import Failure, chain_failures
+from warehouse.errors import LedgerError, StoreError
 from warehouse.store import Store, identifier, read_sql, split_statements
 
 Progress = Callable[[str, int, int], None]
 RUNS = ("run", "books_run", "as_of_run")
 """What differs from run to run and says nothing of the content."""
+NEVER = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True)
@@ -39,29 +44,62 @@ class Difference:
 
 @dataclass(frozen=True)
 class Rederived:
-    """The answer: no differences = the invoice follows from the facts. `cutoff`: facts ingested until then count."""
+    """The answer. `cutoff`: facts ingested until then count.   digest: the document's, in the chain.
+
+    differences:    none = the invoice follows from the facts; of a credit note, which is given by hand, there are none.
+    chain_failures: documents and voids that do not fit their chain, the first one first.
+    """
 
     invoice: Invoice
     cutoff: datetime
+    digest: str
     hours: int
     differences: tuple[Difference, ...]
+    chain_failures: tuple[Failure, ...]
 
     @property
     def same(self) -> bool:
-        return not self.differences
+        return not self.differences and not self.chain_failures
 
 
 def rederive(store: Store, number: str, on_progress: Progress | None = None) -> Rederived:
-    """Computes an issued invoice again. Errors: InvoiceError if there is none, or if it is a credit note."""
-    found = issued(store, number=number) if number else []
+    """Computes an issued invoice again, and walks the chain of the documents.
+
+    Facts that are not there any more, or that make no invoice, are a difference. Errors: InvoiceError if there is no
+    such document.
+    """
+    broken = tuple(chain_failures(store, "invoices", "voided_invoices"))
+    try:
+        found = issued(store, number=number) if number else []
+    except json.JSONDecodeError as error:
+        unread = Difference("the document", "issued", f"it is no JSON: {error}")
+        return Rederived(Invoice({"number": number}), NEVER, "", 0, (unread,), broken)
     if not found:
         raise InvoiceError(f"invoice {number!r}", "was never issued", "See: gpuledger invoice list")
     invoice = found[0]
+    digest = str(store.value("SELECT digest FROM invoices WHERE number = {number:String} LIMIT 1", {"number": number}))
     if invoice.is_credit_note:
-        what = f"is a credit note on {invoice.document['references']}, given by hand"
-        raise InvoiceError(f"invoice {number}", what, "See: gpuledger audit")
-    own, corrected = _period(invoice), _corrected(invoice)
+        return Rederived(invoice, datetime.fromisoformat(invoice.document["issued_at"]), digest, 0, (), broken)
     closes = _closes(store, invoice)
+    if not closes:
+        run = Difference("as_of_run", invoice.document["as_of_run"], "no such close is recorded")
+        return Rederived(invoice, NEVER, digest, 0, (run,), broken)
+    checked = 0
+    try:
+        again, checked = _computed(store, invoice, closes, on_progress)
+        differences = tuple(_differences(_comparable(invoice), _comparable(again), ""))
+    except StoreError:
+        raise
+    except LedgerError as error:
+        differences = (Difference("the document", "issued", str(error)),)
+    return Rederived(invoice, closes[-1].cutoff, digest, checked, differences, broken)
+
+
+def _computed(
+    store: Store, invoice: Invoice, closes: Sequence[_Close], on_progress: Progress | None
+) -> tuple[Invoice, int]:
+    """The invoice as the facts make it, and from how many hours. Errors: LedgerError if they make none."""
+    own, corrected = _period(invoice), _corrected(invoice)
     needed = max(period.end for period in (own, *corrected))
     checked = 0
     with store.scratch() as scratch:
@@ -71,8 +109,7 @@ def rederive(store: Store, number: str, on_progress: Progress | None = None) -> 
             until = min(one.until, whole_hour(needed))
             checked += close(scratch, until, until, on_progress=on_progress).checked
         (again,) = drafts_of(scratch, own, invoice.tenant, books_of(scratch), corrected)
-    differences = tuple(_differences(_comparable(invoice), _comparable(again), ""))
-    return Rederived(invoice, closes[-1].cutoff, checked, differences)
+    return again, checked
 
 
 def _prepare(store: Store, scratch: Store, invoice: Invoice, periods: Sequence[Period]) -> None:
@@ -116,14 +153,12 @@ class _Close:
 
 def _closes(store: Store, invoice: Invoice) -> list[_Close]:
     """The closes that left the books as the invoice saw them, in their order: each of them took hours that no later one
-    of them did."""
+    of them did; none if none is recorded."""
     sql = "SELECT run, closed_until, ingest_cutoff FROM close_runs FINAL ORDER BY run"
     last, closes = int(invoice.document["as_of_run"]), store.rows(sql)
     done = [row for row in closes if row["run"] <= last]
     if not done or done[-1]["run"] < last:  # a close that was killed: the next one finished its work
         done += [row for row in closes if row["run"] > last][:1]
-    if not done:
-        raise InvoiceError(f"invoice {invoice.number}", f"the run {last} that closed its books is not recorded")
     found: list[_Close] = []
     for row in reversed(done):
         if not found or row["closed_until"] > found[-1].until:

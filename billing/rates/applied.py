@@ -14,6 +14,7 @@ from billing.rates.prices import PriceBook, differences, shown_price
 from billing.rates.rate_card import MATCH_KEYS, RateCard, RateError
 from billing.rates.staging import subject_of, subject_params
 from billing.rates.windows import in_words, window_json
+from warehouse.chain import append, head
 from warehouse.store import Store, read_sql
 
 
@@ -77,6 +78,7 @@ def apply_rate_card(store: Store, card: RateCard, author: str, reason: str, now:
     """
     import pyarrow as pa
 
+    last = head(store, "rate_cards")
     rows = store.rows(read_sql(__file__, "current_rate_card"))
     if rows and rows[0]["version"] == card.version:
         return card.version
@@ -92,7 +94,7 @@ def apply_rate_card(store: Store, card: RateCard, author: str, reason: str, now:
             "card": pa.array([card.canonical()], pa.string()),
         }
     )
-    store.insert("rate_cards", row)
+    append(store, "rate_cards", row, last)
     inputs = {"rules": len(card.rates), "before": rows[0]["version"] if rows else None}
     audit.record(store, now, author, "rates.apply", card.version, reason, inputs)
     return card.version

@@ -10,6 +10,7 @@ from typing import Any
 from billing import audit
 from billing.tenants.mapping import TenantError, TenantMapping
 from billing.tenants.owners import Combination, Owner, OwnerBook
+from warehouse.chain import append, head
 from warehouse.store import Store, read_sql
 
 
@@ -54,6 +55,7 @@ def apply_mapping(store: Store, mapping: TenantMapping, author: str, reason: str
     """
     import pyarrow as pa
 
+    last = head(store, "tenant_mappings")
     rows = store.rows(read_sql(__file__, "current_mapping"))
     if rows and rows[0]["version"] == mapping.version:
         return mapping.version
@@ -68,7 +70,7 @@ def apply_mapping(store: Store, mapping: TenantMapping, author: str, reason: str
             "mapping": pa.array([mapping.canonical()], pa.string()),
         }
     )
-    store.insert("tenant_mappings", row)
+    append(store, "tenant_mappings", row, last)
     inputs = {"rules": len(mapping.rules), "before": rows[0]["version"] if rows else None}
     audit.record(store, now, author, "tenants.apply", mapping.version, reason, inputs)
     return mapping.version

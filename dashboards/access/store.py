@@ -6,7 +6,7 @@
 The analytics engine holds none of it, so that no statement can reach it there. The audit of what is done to it stays in
 the warehouse, with every other audit: an entry is committed here with the change that it tells of (`note`), in an
 outbox, and goes to the warehouse right after; what a kill or a warehouse that does not answer leaves behind goes with
-the next one. An entry that is sent twice is one entry there.
+the next one.
 """
 
 from __future__ import annotations
@@ -190,18 +190,20 @@ class AccessStore:
     def send_notes(self) -> None:
         """Sends the warehouse what is noted. What it does not take waits here and is sent with the next."""
         with self.reading() as connection:
-            waiting = connection.execute(select(_outbox).order_by(_outbox.c.at, _outbox.c.id)).mappings().all()
-        sent = []
-        try:
-            for row in waiting:
-                done, inputs = (row["at"], row["actor"], row["action"]), json.loads(row["inputs"])
-                audit.record(self.warehouse, *done, row["object"], row["reason"], inputs)
-                sent.append(row["id"])
-        except LedgerError as error:
-            log.error("access store: %d audit entries wait here for the warehouse: %s", len(waiting) - len(sent), error)
-        if sent:
-            with self._transaction() as connection:
-                connection.execute(_outbox.delete().where(_outbox.c.id.in_(sent)))
+            if connection.scalar(select(_outbox.c.id).limit(1)) is None:
+                return
+        with self._transaction() as connection:
+            # One server at a time sends. A kill between the two stores leaves an entry in both: it is not sent again.
+            for row in connection.execute(select(_outbox).order_by(_outbox.c.at, _outbox.c.id)).mappings().all():
+                entry = {name: value for name, value in row.items() if name != "id"}
+                try:
+                    if not audit.has(self.warehouse, entry):
+                        what, inputs = entry.pop("object"), json.loads(entry.pop("inputs"))
+                        audit.record(self.warehouse, **entry, what=what, inputs=inputs)
+                except LedgerError as error:
+                    log.error("access store: audit entries wait here for the warehouse: %s", error)
+                    return
+                connection.execute(_outbox.delete().where(_outbox.c.id == row["id"]))
 
     def key(self, name: str, now: datetime) -> bytes:
         """The key of that name; made when it is first asked for, and the same for every server on this store."""

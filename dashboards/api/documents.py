@@ -548,11 +548,25 @@ class Closed(Document):
     rate_card: str
 
 
+class ProofFailure(Document):
+    """table: in which.   where: which rows.   step: what to do next.   hour: where it is about an hour."""
+
+    table: str
+    where: str
+    what: str
+    step: str
+    hour: Instant | None
+
+
 class Proof(Document):
+    """documents: issued ones that were checked.   waiting: device-hours with device rows since their close."""
+
     hours: int
     device_hours: int
+    documents: int
     balanced: bool
-    failures: list[dict[str, Any]]
+    failures: list[ProofFailure]
+    waiting: int
 
 
 class ViewColumn(Document):

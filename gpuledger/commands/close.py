@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -91,39 +91,35 @@ def _asked(server: str) -> CloseReport:
 
 
 def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """Prove that the books balance for every device and closed hour; exit 1 and name the hours that fail."""
-    from billing import verify as billing_verify
+    """Prove quantities, prices, documents and chains of the books; exit 1 and name what does not fit."""
+    proof = _proof(store)
+    if fmt is options.Format.json:
+        print_json(proof)
+    elif proof["failures"] or fmt is options.Format.csv:
+        print_rows(proof["failures"], ("table", "where", "what", "step"), fmt)
+    if proof["waiting"]:
+        say(f"{proof['waiting']:,} device-hours had device rows since their close. Next: gpuledger close")
+    if proof["balanced"]:
+        say(
+            f"the books balance: {proof['hours']:,} hours, {proof['device_hours']:,} device-hours, to the millisecond; "
+            f"{proof['documents']:,} documents fit their chain"
+        )
+        return
+    say(f"the books do not balance: {len(proof['failures']):,} things do not fit")
+    raise typer.Exit(1)
+
+
+def _proof(store: str) -> dict[str, Any]:
+    if server := remote.address(store):
+        with remote.client(server) as client:
+            return client.proof().model_dump()
+    from billing.verify import verify as prove
 
     with open_store(store) as opened:
         migrate(opened)
-        report = billing_verify.verify(opened)
-    failures = [
-        {
-            "hour": failure.hour,
-            "cluster": failure.cluster,
-            "device_id": failure.device_id,
-            "capacity_unit_ms": failure.capacity_unit_ms,
-            "booked_unit_ms": failure.booked_unit_ms,
-            "reason": failure.reason,
-        }
-        for failure in report.failures
-    ]
-    if fmt is options.Format.json:
-        print_json(
-            {
-                "balanced": report.balanced,
-                "hours": report.hours,
-                "device_hours": report.device_hours,
-                "failures": failures,
-            }
-        )
-    elif failures or fmt is options.Format.csv:
-        print_rows(failures, ("hour", "cluster", "device_id", "capacity_unit_ms", "booked_unit_ms", "reason"), fmt)
-    if report.balanced:
-        say(f"the books balance: {report.hours:,} hours, {report.device_hours:,} device-hours, to the millisecond")
-        return
-    say(f"the books do not balance: {len(failures):,} device-hours fail")
-    raise typer.Exit(1)
+        report = prove(opened)
+    failures = [vars(failure) for failure in report.failures]
+    return {**vars(report), "failures": failures, "balanced": report.balanced}
 
 
 def _instant(text: str) -> datetime:

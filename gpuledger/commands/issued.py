@@ -101,7 +101,8 @@ def explain(
 
 
 def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """Compute an issued invoice again from the raw facts of its time; exit 1 if it comes out otherwise."""
+    """Compute an issued invoice again from the raw facts of its time, and walk the chain of the documents; exit 1 if it
+    comes out otherwise, or if a document does not fit the chain."""
     from billing.invoicing.rederive import rederive
 
     with open_store(store) as opened:
@@ -113,11 +114,17 @@ def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat 
     elif rows:
         shown = [{name: _short(value) for name, value in row.items()} for row in rows]
         print_rows(shown, ("where", "stored", "computed"), fmt, f"{number} differs from the facts")
-    if answer.same:
-        say(f"{number} follows from the facts ingested until {answer.cutoff:%Y-%m-%d %H:%M:%S}Z ({answer.hours} hours)")
-    else:
+    for failure in answer.chain_failures[:1]:
+        say(f"{failure} ({len(answer.chain_failures)} do not fit)")
+    if answer.differences:
         say("the facts say otherwise: issue a correction with the next month, or void it and issue it again")
+    elif answer.invoice.is_credit_note:
+        say(f"{number} is a credit note, given by hand; see: gpuledger audit")
+    else:
+        say(f"{number} follows from the facts ingested until {answer.cutoff:%Y-%m-%d %H:%M:%S}Z ({answer.hours} hours)")
+    if not answer.same:
         raise typer.Exit(1)
+    say(f"the documents' chain is whole; {number} has the digest {answer.digest}")
 
 
 def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:

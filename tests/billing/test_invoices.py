@@ -165,17 +165,22 @@ def test_a_tenant_that_held_nothing_is_told_so(october: Store) -> None:
         draft_all(october, OCTOBER, "physics-lab")
 
 
-def test_a_number_that_two_processes_took_is_an_error(october: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    insert = october.insert
+def test_a_month_that_another_process_issues_meanwhile_is_issued_once(
+    october: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books_of = invoices.books_of
 
-    def twice(table: str, batch: pa.Table, token: str = "") -> None:
-        insert(table, batch, token)
-        rival = batch.set_column(batch.schema.get_field_index("document"), "document", pa.array(["{}"] * len(batch)))
-        insert(table, rival, token)
+    def while_another_issues(store: Store) -> Books:
+        monkeypatch.undo()
+        issue_all(store, OCTOBER, NOW)
+        return books_of(store)
 
-    monkeypatch.setattr(october, "insert", twice)
-    with pytest.raises(InvoiceError, match="GL-2026-00001: another process issued at the same time"):
+    monkeypatch.setattr(invoices, "books_of", while_another_issues)
+    with pytest.raises(TakenError, match="another process wrote at the same time"):
         issue_all(october, OCTOBER, NOW)
+    documents = issued(october)
+    assert len({one.tenant for one in documents}) == len(documents)
+    assert issue_all(october, OCTOBER, NOW) == sorted(documents, key=lambda one: one.tenant)
 
 
 # --- rounding --------------------------------------------------------------------------------------------------------

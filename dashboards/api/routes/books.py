@@ -63,12 +63,13 @@ def close_(caller: Close) -> documents.Closed:
 
 @router.get("/proof")
 def proof(caller: SeeFleet) -> documents.Proof:
-    """Whether the books balance: each closed device-hour computed again, by another way."""
+    """Whether the books are true: quantities and prices computed again by another way, documents and chains walked."""
     found = verify(caller.store)
-    failures = [{name: str(value) for name, value in vars(one).items()} for one in found.failures]
+    failures = [documents.ProofFailure.model_validate(one) for one in found.failures]
     return documents.Proof(
-        hours=found.hours, device_hours=found.device_hours, balanced=found.balanced, failures=failures
-    )
+        hours=found.hours, device_hours=found.device_hours, documents=found.documents, balanced=found.balanced,
+        failures=failures, waiting=found.waiting,
+    )  # fmt: skip
 
 
 @router.get("/audit")

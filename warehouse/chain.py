@@ -1,0 +1,192 @@
+"""Chained tables: rows that nobody changes, each of which holds the digest of the one before.
+
+A row's `position` counts from 1, `previous` is the digest of the row before, and `digest` is the sha256 of
+
+    PREVIOUS\\n
+    NAME LENGTH VALUE\\n    for each other column that is not empty, by name; LENGTH in bytes
+
+so that whoever holds the rows can compute it (docs/billing.md). Rows of before the chain have position 0 and a digest
+without a previous one; the chain begins with the digest of theirs. `chain_heads` says of each chain how it began and
+which row is the last, so that a missing last row is found too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping, Sequence
+from string import Template
+from typing import TYPE_CHECKING, NamedTuple
+
+from warehouse.errors import LedgerError
+from warehouse.sql import identifier, read_sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from warehouse.store import Store
+
+CHAINED: Mapping[str, str] = {
+    "invoices": "number",
+    "voided_invoices": "number",
+    "credits": "id",
+    "grants": "id",
+    "rate_cards": "version",
+    "tenant_mappings": "version",
+    "energy_settings": "version",
+    "budgets": "version",
+    "close_runs": "run",
+    "audit": "action",
+}
+"""The chained tables, and the column that names a row to people."""
+LINK = ("position", "previous", "digest")
+"""The columns that make the chain; all others are the content."""
+NOTHING = hashlib.sha256(b"").hexdigest()
+"""How a chain begins where there was nothing before it."""
+TRIES = 5
+_turn = threading.Lock()
+"""Threads of this process need not race each other."""
+
+
+class TakenError(LedgerError):
+    """Another process wrote to the table at the same time; nothing of ours was written."""
+
+
+class Head(NamedTuple):
+    """The last row of a chain; position 0: there is none yet."""
+
+    position: int
+    digest: str
+
+
+def head(store: Store, table: str) -> Head:
+    """Where the table's chain ends now. Ask before you read what the next rows are computed from."""
+    (last,) = store.rows(_filled("last_link", table=identifier(table)), {"chain": table})
+    return Head(**last)
+
+
+def append(store: Store, table: str, batch: pa.Table, after: Head) -> None:
+    """Adds rows at the end of the table's chain, all of them or none.
+
+    Two that append at once cannot fork the chain: the insert's deduplication token is the digest that it follows, and
+    the engine takes a token once.
+    Errors: TakenError if the chain goes on after `after` already: what the rows were computed from may have changed.
+    """
+    import pyarrow as pa
+
+    if not len(batch):
+        return
+    first, previous = after.position + 1, after.digest
+    before, digests = [], []
+    for content in _contents(store, batch, _columns(store, [table])[table]):
+        before.append(previous)
+        previous = digest(previous, content)
+        digests.append(previous)
+    links = {
+        "position": pa.array(range(first, first + len(batch)), pa.uint64()),
+        "previous": pa.array(before, pa.string()),
+        "digest": pa.array(digests, pa.string()),
+    }
+    for name, values in links.items():
+        batch = batch.append_column(name, values)
+    _insert(store, table, batch, first, digests[0], after.digest)
+    _add_heads(store, [(table, False, first + len(digests) - 1, previous)])
+
+
+def append_anyway(store: Store, table: str, batch: pa.Table) -> None:
+    """The same for rows that are what they are whatever others wrote before them."""
+    with _turn:
+        for _ in range(TRIES):
+            try:
+                return append(store, table, batch, head(store, table))
+            except TakenError:
+                continue
+        append(store, table, batch, head(store, table))
+
+
+def digest(previous: str, content: str) -> str:
+    """The digest of a row with this content."""
+    return hashlib.sha256(f"{previous}\n{content}".encode()).hexdigest()
+
+
+def content_sql(store: Store, tables: Sequence[str]) -> dict[str, str]:
+    """By table, an expression: a row's content as the text that its digest is of."""
+    return {table: _content(columns) for table, columns in _columns(store, tables).items()}
+
+
+def adopt(store: Store) -> None:
+    """Begins the chains: what the tables hold already gets digests, and the chain begins with the digest of those."""
+    if store.value("SELECT count() AS n FROM chain_heads"):
+        return
+    filled = {row["name"] for row in store.rows(_filled("tables_with_rows"), {"tables": list(CHAINED)})}
+    heads = []
+    for table in CHAINED:
+        beginning = _seal_old_rows(store, table) if table in filled else NOTHING
+        heads += [(table, True, 0, beginning), (table, False, 0, beginning)]
+    _add_heads(store, heads)
+
+
+def _seal_old_rows(store: Store, table: str) -> str:
+    """Gives the rows that are there digests. Answers the digest of those."""
+    texts = {"table": identifier(table), "content": content_sql(store, [table])[table]}
+    store.command(_filled("seal_old_rows", **texts))
+    return str(store.value(_filled("beginning", **texts)))
+
+
+def _insert(store: Store, table: str, batch: pa.Table, first: int, digest: str, previous: str) -> None:
+    """Errors: TakenError."""
+    for attempt in range(TRIES):
+        # A kill can leave a token noted without its rows (ingest/write.py); then nothing stands there, and the next is free.
+        store.insert(table, batch, f"{table} after {previous} {attempt}")
+        found = store.rows(_filled("link_at", table=identifier(table)), {"position": first})
+        if found:
+            if [row["digest"] for row in found] == [digest]:
+                return
+            break
+    raise TakenError(f"table {table}", "another process wrote at the same time", "Run the same command again")
+
+
+def _columns(store: Store, tables: Sequence[str]) -> dict[str, dict[str, str]]:
+    """By table the content's columns by name, with their types."""
+    rows = store.rows(_filled("content_columns"), {"tables": list(tables), "link": list(LINK)})
+    return {row["table"]: dict(row["columns"]) for row in rows}
+
+
+def _contents(store: Store, batch: pa.Table, columns: Mapping[str, str]) -> list[str]:
+    import pyarrow as pa
+
+    given = {name: kind for name, kind in columns.items() if name in batch.column_names}
+    typed = ", ".join(
+        f"CAST({identifier(name)}, {_quoted(kind)}) AS {identifier(name)}" for name, kind in given.items()
+    )
+    numbered = batch.append_column("chain_place", pa.array(range(len(batch)), pa.uint64()))
+    with store.staged(numbered) as staged:
+        rows = store.rows(_filled("contents", typed=typed, content=_content(given), staged=staged))
+    return [row["content"] for row in rows]
+
+
+def _content(columns: Mapping[str, str]) -> str:
+    parts = []
+    for name, kind in columns.items():
+        column = identifier(name)
+        is_empty = (
+            f"isNull({column})" if kind.startswith("Nullable") else f"{column} = defaultValueOfArgumentType({column})"
+        )
+        value = f"ifNull(toString({column}), '')"
+        parts.append(f"if({is_empty}, '', concat('{column} ', toString(length({value})), ' ', {value}, '\\n'))")
+    return f"concat('', {', '.join(parts)})"
+
+
+def _quoted(kind: str) -> str:
+    """A type's name, from the engine's own catalogue, as a literal."""
+    return "'" + kind.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _add_heads(store: Store, heads: Sequence[tuple[str, bool, int, str]]) -> None:
+    chains, beginnings, positions, digests = (list(column) for column in zip(*heads, strict=True))
+    params = {"chains": chains, "beginnings": [int(one) for one in beginnings], "positions": positions}
+    store.command(_filled("add_heads"), {**params, "digests": digests})
+
+
+def _filled(statement: str, **texts: str) -> str:
+    return Template(read_sql(__file__, f"chained/{statement}")).substitute(texts)

@@ -1,0 +1,18 @@
+"""Text of statements: read from .sql files, and the one kind of name that may be put into it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+
+def read_sql(beside: str, name: str) -> str:
+    """The text of `name`.sql in the folder of the module file `beside` (pass `__file__`)."""
+    return (Path(beside).parent / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def identifier(name: str) -> str:
+    """The name, if it is a plain identifier; the only text ever put into SQL."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError(f"not an identifier: {name!r}")
+    return name
