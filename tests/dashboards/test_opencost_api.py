@@ -7,7 +7,9 @@ import asyncio
 import httpx
 import pytest
 
+from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.app import DashboardSettings, build_app
+from tests.dashboards.site import NOW
 from warehouse.store import Store
 
 WINDOW = "2026-10-01T00:00:00Z,2026-10-03T00:00:00Z"
@@ -99,7 +101,7 @@ def test_kubectl_cost_gets_its_table_and_its_currency(filled: Store) -> None:
         assert sum(one["gpuHours"] for one in found.values()) == 4 * 48
         assert "__idle__" in found
         assert "warning" not in document
-    apply_rate_card(filled, parse_rate_card("currency: EUR\ntimezone: UTC\nrates: []\n", "card.yaml"), "a", "", NOW)
+    apply_rate_card(filled, parse_rate_card({"currency": "EUR", "timezone": "UTC", "rates": []}), "a", "", NOW)
     for path in ("/model/getConfigs", "/getConfigs"):
         assert get(filled, path).json() == {"code": 200, "status": "success", "data": {"currencyCode": "EUR"}}
     assert get(filled, "/model/healthz").json()["status"] == "ok"
@@ -131,6 +133,11 @@ def test_what_the_ledger_does_not_hold_is_a_404_in_json(filled: Store, path: str
 
 def test_idle_is_kubecosts_word_for_include_idle(filled: Store) -> None:
     asked = {"window": WINDOW, "aggregate": "label:tenant"}
-    for idle, include, shown in (("true", "", True), ("true", "false", False), ("false", "true", True), ("", "", False)):
+    for idle, include, shown in (
+        ("true", "", True),
+        ("true", "false", False),
+        ("false", "true", True),
+        ("", "", False),
+    ):
         (found,) = get(filled, "/allocation", **asked, idle=idle, includeIdle=include).json()["data"]
         assert ("__idle__" in found) == shown, (idle, include)
