@@ -74,6 +74,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     )  # fmt: skip
 
     @server.get("/healthz")
+    @server.get(opencost_api.PREFIX + "/healthz")
     async def healthz() -> dict[str, str]:
         await asyncio.to_thread(store.value, "SELECT 1 AS one")
         return {"status": "ok", "version": settings.version}

@@ -74,6 +74,9 @@ NEW_IN_1_3 = [
     "ServiceProviderName",
 ]
 CUSTOM = [
+    "x_Tenant",
+    "x_Issuer",
+    "x_Description",
     "x_GpuAllocatedSeconds",
     "x_GpuUsedSeconds",
     "x_GpuIdleSeconds",

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
 from billing.exact import NANO, rounded
+from billing.exports.ascii import ascii_id, ascii_name
 from billing.exports.columns import columns_of
 from billing.exports.errors import ExportError
 from billing.exports.files import FocusFile
@@ -235,10 +236,18 @@ class _Export:
             self._write(self._select(lane, "facts"))
 
     def _select(self, lane: _Lane, table: str) -> pa.Table:
+        facts = {"facts": lane.tables[table]}
+        foreign = [row["text"] for row in lane.store.rows(read_sql(__file__, "foreign_texts"), facts)]
+        lane.store.insert(lane.tables["names"], _name_table(foreign))
         sql = f"SELECT {self.file.selection}, BilledCost AS billed, InvoiceId AS invoice, x_LineKind AS kind, "
         sql += f"ConsumedQuantity AS consumed FROM ({read_sql(__file__, 'focus')}) "
         sql += "SETTINGS max_threads = 1, output_format_arrow_low_cardinality_as_dictionary = 1"
-        params = {"facts": lane.tables[table], "billing_start": self.period.start, "billing_end": self.period.end}
+        params = {
+            **facts,
+            "names": lane.tables["names"],
+            "billing_start": self.period.start,
+            "billing_end": self.period.end,
+        }
         return lane.store.arrow(sql, params)
 
     def _write(self, table: pa.Table) -> None:
@@ -343,6 +352,15 @@ _GROUP_COLUMNS = (
 )  # fmt: skip
 
 
+def _name_table(texts: Sequence[str]) -> pa.Table:
+    """What stands for each in ids and names. Never without a row: the engine would not know the type of nothing."""
+    import pyarrow as pa
+
+    known = {text: (ascii_id(text), ascii_name(text)) for text in texts} or {"": ("", "")}
+    ids, names = zip(*known.values(), strict=True)
+    return pa.table({"text": list(known), "id": list(ids), "name": list(names)})
+
+
 def _fact_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     import pyarrow as pa
 
@@ -365,11 +383,12 @@ class _Lane:
     tables: Mapping[str, str]
 
     def empty(self) -> None:
-        for name in _FACTS:
+        for name in _OWN:
             self.store.command("TRUNCATE TABLE {table:Identifier}", {"table": self.tables[name]})
 
 
 _FACTS = ("facts", "rolled", "shared")
+_OWN = (*_FACTS, "names")
 
 
 @contextlib.contextmanager
@@ -377,7 +396,7 @@ def _lanes(store: Store) -> Iterator[list[_Lane]]:
     """Empty tables of this export alone, gone afterwards."""
     mark = uuid.uuid4().hex
     names = [
-        {"groups": f"focus_groups_{mark}", **{name: f"focus_{name}_{mark}_{number}" for name in _FACTS}}
+        {"groups": f"focus_groups_{mark}", **{name: f"focus_{name}_{mark}_{number}" for name in _OWN}}
         for number in range(LANES)
     ]
     with contextlib.ExitStack() as stack:
@@ -386,6 +405,7 @@ def _lanes(store: Store) -> Iterator[list[_Lane]]:
             for tables in names:
                 for name in _FACTS:
                     store.command(read_sql(__file__, "focus_facts"), {"facts": tables[name]})
+                store.command(read_sql(__file__, "focus_names"), {"names": tables["names"]})
             yield [_Lane(stack.enter_context(store.another()), tables) for tables in names]
         finally:
             for table in {table for tables in names for table in tables.values()}:

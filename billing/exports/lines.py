@@ -208,22 +208,26 @@ CATEGORIES = {
     "credit": ("Credit", "One-Time"),
 }
 """ChargeCategory and ChargeFrequency by kind of line; any other is an Adjustment."""
+_ADJUSTMENT = ("Adjustment", "One-Time")
 
 
 def _row_of(statement: Statement, line: Mapping[str, Any]) -> dict[str, Any]:
     """A line as a row. With a quantity and a price its cost is their product; else it is the amount that is billed."""
-    category, frequency = CATEGORIES.get(kind_of(line), ("Adjustment", "One-Time"))
+    category, frequency = CATEGORIES.get(kind_of(line), _ADJUSTMENT)
     price, listed = line.get("contracted_unit_price"), line.get("list_unit_price") or line.get("contracted_unit_price")
     own_month = line.get("charge_class") is None
+    if category == "Purchase" and not own_month:
+        # FOCUS: a Purchase has no effective cost. What a corrected quota comes to is one of the corrected month.
+        category, frequency = _ADJUSTMENT
     if price is None or line.get("quantity") is None or not own_month or category == "Adjustment":
         cost = number(_fraction(line["amount"] if line["amount"] is not None else line["billed_cost"]), COST_DIGITS)
         # A correction is a difference of amounts; it has no price of its own.
         costs: dict[str, str | None] = dict.fromkeys(
             ("list_cost", "contracted_cost", "billed_cost", "effective_cost"), cost
         )
-        if category in ("Usage", "Purchase") and line.get("quantity") is not None:
+        if category == "Usage" and line.get("quantity") is not None:
             quantity = number(_fraction(line["quantity"]), QUANTITY_DIGITS)
-            costs |= {"quantity": quantity, "consumed": quantity if category == "Usage" else None, "unit": _unit(line)}
+            costs |= {"quantity": quantity, "consumed": quantity, "unit": _unit(line)}
         return statement.row(line, category=category, frequency=frequency, **costs)
     quantity = number(_fraction(line["quantity"]), QUANTITY_DIGITS)
     cost = money(Fraction(quantity) * _fraction(price))
@@ -252,14 +256,13 @@ def usage_row(statement: Statement, group: Group) -> dict[str, Any]:
     row = _row_of(statement, {**line, "quantity": line["allocated_gpu_hours"], "unit": "GPU-hours"})
     cost = Fraction(row["contracted_cost"])
     parts = {"billed_cost": group.part(group.billed), "effective_cost": group.part(group.effective)}
-    seconds = {
-        f"{name}_seconds": number(_fraction(line[f"{name}_gpu_hours"]) * 3600, 9)
-        for name in ("allocated", "used", "idle", "unmetered")
-    }
+    held, used, unmetered = (_fraction(line[f"{name}_gpu_hours"]) * 3600 for name in ("allocated", "used", "unmetered"))
+    # Each of the line's hours was rounded for itself: idle is what is left, so that the row adds up.
+    seconds = {"allocated": held, "used": used, "idle": held - used - unmetered, "unmetered": unmetered}
     return {
         **row,
         **{name: money(cost * Fraction(part)) for name, part in parts.items() if part is not None},
-        **seconds,
+        **{f"{name}_seconds": number(value, 9) for name, value in seconds.items()},
         "description": f"GPU time of {line['project'] or 'no project'}, {line['sku']}, as invoiced",
         "used_cost": money(_fraction(line["used_gpu_hours"]) * _fraction(line["contracted_unit_price"])),
     }

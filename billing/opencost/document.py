@@ -35,12 +35,15 @@ _MINUTE = timedelta(minutes=1)
 
 def response(answer: Allocations) -> dict[str, Any]:
     """The whole answer; `warning`, where there is one, is OpenCost's own field for it."""
-    document: dict[str, Any] = {
-        "code": 200,
-        "status": "success",
-        "data": [{name: allocation_json(found, answer.currency) for name, found in one.items()} for one in answer.sets],
-    }
+    document = success(
+        [{name: allocation_json(found, answer.currency) for name, found in one.items()} for one in answer.sets]
+    )
     return {**document, "warning": "; ".join(answer.warnings)} if answer.warnings else document
+
+
+def success(data: Any) -> dict[str, Any]:
+    """What was asked, in the envelope that every answer comes in."""
+    return {"code": 200, "status": "success", "data": data}
 
 
 def error(code: int, message: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _WINDOW_NEXT = "Write it like 1d, 12h, today, lastweek, month, 2026-10 or 2026-1
 _TRUE = frozenset({"1", "t", "true"})
 _FALSE = frozenset({"", "0", "f", "false"})
 UNDERSTOOD = frozenset(
-    {"window", "step", "aggregate", "accumulate", "accumulateby", "includeidle", "idlebynode", "shareidle"}
+    {"window", "step", "aggregate", "accumulate", "accumulateby", "includeidle", "idle", "idlebynode", "shareidle"}
 )
 WITHOUT_EFFECT = frozenset(
     {"resolution", "offset", "includeaggregatedmetadata", "includeproportionalassetresourcecosts", "sharelb"}
@@ -78,7 +78,7 @@ def parse_query(params: Mapping[str, str], timezone: str, now: datetime) -> Allo
     return AllocationQuery(
         edges=_edges(window, given.get("step", ""), accumulate.lower(), zone),
         by=parse_aggregate(given["aggregate"]) if given.get("aggregate") else None,
-        include_idle=_flag(given, "includeidle"),
+        include_idle=_flag(given, "includeidle" if given.get("includeidle") else "idle"),
         idle_by_node=_flag(given, "idlebynode"),
         share_idle=_flag(given, "shareidle"),
         wanted=wanted,

@@ -9,8 +9,9 @@ PROPERTIES = ("cluster", "node", "namespace", "pod")
 LABELS = ("tenant", "queue", "model", "pool", "device")
 """The ledger's own dimensions, as labels of the pod."""
 NOT_KNOWN = (
-    "annotation", "container", "controller", "controllerkind", "controllernamespace", "service", "deployment",
-    "statefulset", "daemonset", "job", "department", "environment", "owner", "product", "team", "providerid",
+    "annotation", "container", "controller", "controllerkind", "controllername", "controllernamespace", "service",
+    "deployment", "statefulset", "daemonset", "job", "department", "environment", "owner", "product", "team",
+    "providerid",
 )  # fmt: skip
 """Properties of OpenCost that the ledger does not hold: everything is `__unallocated__` there, as OpenCost has it."""
 IDLE = "__idle__"

@@ -35,7 +35,9 @@ from warehouse.errors import LedgerError
 log = logging.getLogger(__name__)
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-PUBLIC = ("/healthz", "/ping", "/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/favicon.ico")
+PUBLIC = (
+    "/healthz", "/model/healthz", "/ping", "/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/favicon.ico",
+)  # fmt: skip
 """Paths that need no sign-in; and what lies in /assets/."""
 COOKIE = "gpuledger"
 HEADERS = {

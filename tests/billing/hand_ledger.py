@@ -34,6 +34,9 @@ class Row:
     currency: str = "EUR"
     queue: str = ""
     workload: str = ""
+    cluster: str = ""
+    profile: str = ""
+    cost_center: str = ""
 
     @property
     def hour(self) -> datetime:
@@ -49,6 +52,9 @@ def fill(store: Store, rows: Sequence[Row], run: int = 7, closed: Iterable[datet
     columns = {
         "run": pa.array([run] * len(rows), pa.uint64()),
         "hour": _times([row.hour for row in rows]),
+        "cluster": _texts(row.cluster for row in rows),
+        "partition_profile": _texts(row.profile for row in rows),
+        "cost_center": _texts(row.cost_center for row in rows),
         "node": _texts("n1" for _ in rows),
         "device_id": _texts(row.device for row in rows),
         "model": _texts(row.model for row in rows),

@@ -303,6 +303,7 @@ BREAKS: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
         "ListCost": str(Decimal(row["PricingQuantity"]) * 3),
     },
     "several accounts": lambda row: {"BillingAccountId": "else", "BillingAccountName": "else"},
+    "is not in printable ASCII": lambda row: {"SubAccountName": "研发"},
     "its rows sum to": lambda row: {"BilledCost": "0.01"},
     "GPU-hours are in the file": lambda row: {"ConsumedQuantity": "0.2"},
 }

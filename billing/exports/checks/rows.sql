@@ -89,6 +89,9 @@ FROM
             NOT (startsWith(ifNull(Tags, '{}'), '{') AND isValidJSON(ifNull(Tags, '{}')))
             OR NOT (startsWith(ifNull(SkuPriceDetails, '{}'), '{') AND isValidJSON(ifNull(SkuPriceDetails, '{}'))))),
         ('a currency is no code of three letters', countIf(NOT match(ifNull(BillingCurrency, ''), '^[A-Z]{3}$') OR NOT match(ifNull(PricingCurrency, 'XXX'), '^[A-Z]{3}$'))),
+        ('an id, a name, a unit or a description is not in printable ASCII', arraySum([COLUMNS(
+            '^(AvailabilityZone|BillingAccount(Id|Name|Type)|BillingCurrency|CapacityReservationId|ChargeDescription|CommitmentDiscount(Id|Name|Type|Unit)|ConsumedUnit|InvoiceId|InvoiceIssuerName|Pricing(Currency|Unit)|ProviderName|PublisherName|Region(Id|Name)|Resource(Id|Name|Type)|ServiceName|Sku(Id|Meter|PriceId)|SubAccount(Id|Name|Type))$')
+            APPLY (x -> countIf(NOT match(ifNull(x, ''), '^[ -~]*$')))])),
         ('an empty text stands where nothing should', arraySum([COLUMNS('.*') APPLY (x -> countIf(x = ''))]))
     ]) AS broken
     FROM {focus:Identifier}

@@ -16,6 +16,8 @@ from dashboards.access.people import change_person
 from dashboards.access.roles import MAY, SCOPE_OF, Action, Role, Scope
 from dashboards.api.app import PREFIX
 from dashboards.app import build_app
+from dashboards.opencost_api import PATHS as OPENCOST_PATHS
+from dashboards.opencost_api import REST as OPENCOST_REST
 from dashboards.sql.endpoint import PATHS as SQL_PATHS
 from tests.dashboards.site import NOW, ROLES, SPARE, Site, token_of
 
@@ -27,11 +29,17 @@ DASH = {
     "/_favicon.ico": Action.see,
     "/_dash-component-suites/{package_name}/{fingerprinted_path:path}": Action.see,
 }
-ACTIONS = {**DASH, "/metrics": Action.see_fleet, "/allocation": Action.see, "/allocation/compute": Action.see}
+ACTIONS = {**DASH, "/metrics": Action.see_fleet, **dict.fromkeys((*OPENCOST_PATHS, *OPENCOST_REST), Action.see)}
 """What a GET of each route takes. A route that is not here has not been thought of, and fails a test."""
 ASKED = {
-    "/allocation": "/allocation?window=2026-10&aggregate=label:tenant",
-    "/allocation/compute": "/allocation/compute?window=2026-10&aggregate=namespace,node,label:device&includeIdle=true",
+    **{path: f"{path}?window=2026-10&aggregate=label:tenant" for path in OPENCOST_PATHS},
+    **{
+        path: f"{path}?window=2026-10&aggregate=namespace,node,label:device&includeIdle=true"
+        for path in OPENCOST_PATHS
+        if path.endswith("/compute")
+    },
+    **{path: f"{path}?window=2026-10&field=label:tenant" for path in OPENCOST_PATHS if path.endswith("/autocomplete")},
+    OPENCOST_REST[-1]: "/model/assets",
     "/_dash-component-suites/{package_name}/{fingerprinted_path:path}": "/_dash-component-suites/dash/deps/nothing.js",
 }
 ELSEWHERE = {"/assets", PREFIX, "/_dash-update-component", "/_dash-ws-callback", "/sign-out"}
@@ -134,7 +142,8 @@ def test_no_page_callback_or_document_shows_a_tenant_anything_of_another(served_
     for asked, text in found.items():
         for word in OTHERS[tenant]:
             assert word not in text, (asked, word, text[:2000])
-    assert tenant in found["/allocation"]
+    own = [path for path in OPENCOST_PATHS if not path.endswith(("/compute", "/getConfigs"))]
+    assert all(tenant in found[path] for path in own)
     shown = [text for asked, text in found.items() if asked.startswith("callback") and tenant in text]
     assert shown, "no page shows the tenant's own"
     with served_site.client("analyst") as client:

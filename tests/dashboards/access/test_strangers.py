@@ -22,6 +22,7 @@ ODD_PATHS = (
     "/_dash-component-suites/dash/deps/nothing.js", "/%00", "/%ff", "/" + "x" * 5000, "//evil.example/x", "/api/v1",
     "/api/v1/", "/api/v1/nowhere", "/api/v1/invoices/%00", "/api/v1/invoices/..%2f..%2f", "/api/v1/records/samples",
     "/metrics?x=%ff", "/allocation?window=%00", "/allocation?window=0001-01-01,9999-12-31", "/allocation?aggregate=%ff",
+    "/model/", "/model/%00", "/model/../etc/passwd", "/model/allocation/autocomplete?field=%ff&window=2026-10",
     "/sign-in?next=//evil.example", "/sign-in/oidc", "/sign-in/oidc/callback?code=x&state=y", "/sql?query=%ff",
     "/ping", "/healthz?x=1", "/favicon.ico", "/_reload-hash", "/_dash-layout", "/_dash-dependencies",
 )  # fmt: skip
