@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import shlex
 import signal
 import threading
@@ -23,6 +22,7 @@ from gpuledger import options
 from gpuledger.destinations import destination, state_file
 from gpuledger.output import say
 from warehouse.errors import LedgerError
+from warehouse.json_text import parse_json
 
 if TYPE_CHECKING:
     from collectors.kubernetes.api import Api
@@ -254,7 +254,7 @@ def _read_devices(path: Path) -> list[Row]:
     last: dict[str, Row] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
-            row = json.loads(line)
+            row = parse_json(line)
             if row.pop("record", "devices") == "devices":
                 last[row["device_id"]] = row
         except (ValueError, AttributeError, KeyError, TypeError):
