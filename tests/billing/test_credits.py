@@ -177,7 +177,7 @@ def test_good_rows_are_added_and_each_bad_one_is_one_line_and_kept(accounts: Sto
         (2, "amount: found 'abc'. A decimal such as \"25.00\" fits, at most 9 digits each side"),
         (
             3,
-            'evidence: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)). '
+            "evidence: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)). "
             'An object such as {"availability": "0.987"} fits',
         ),
         (
