@@ -23,7 +23,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from alerts.durations import Seconds, span
 from alerts.errors import AlertError
@@ -150,21 +150,13 @@ class Routing(Part):
         return self
 
 
-_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
-    "receivers": {"*": Receiver},
-    "hours": {"*": Hours},
-    "routes": {"*": Route},
-    "inhibit": {"*": Inhibition},
-}
-
-
 def load_routing(path: Path) -> Routing:
     """Errors: AlertError naming the key that does not fit."""
     content = read_yaml(path, "a routing file", "It has the keys receivers and routes", AlertError)
     try:
         return Routing.model_validate(content)
     except ValidationError as mistake:
-        raise first_error(str(path), mistake, Routing, _PARTS, AlertError) from mistake
+        raise first_error(str(path), mistake, Routing, AlertError, "See docs/alerts.md") from mistake
 
 
 @dataclass(frozen=True)

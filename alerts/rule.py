@@ -51,7 +51,7 @@ Label = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
 class Part(BaseModel):
     """Something written by people: unknown keys are mistakes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
 class Condition(Part):

@@ -84,7 +84,7 @@ def _rule(path: Path, content: dict[str, Any]) -> Rule:
     try:
         rule = Rule.model_validate(content)
     except ValidationError as mistake:
-        raise first_error(str(path), mistake, Rule, _PARTS, AlertError) from mistake
+        raise first_error(str(path), mistake, Rule, AlertError, "See docs/alerts.md") from mistake
     if rule.source and rule.source not in (*SOURCES, ENGINE):
         raise AlertError(f"{path}: source", f"no source {rule.source!r}", f"Known: {', '.join(SOURCES)}")
     return rule

@@ -18,6 +18,28 @@ MINOR_DIGITS = {code: digits for digits, codes in _CURRENCIES_BY_DIGITS.items() 
 """ISO 4217's digits after the point, where they are not 2."""
 
 
+_CODES = """
+AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CLF CLP CNY
+COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR
+IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR
+MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD
+SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD UYI UYU UYW UZS VED VES VND VUV WST
+XAF XCD XCG XDR XOF XPF YER ZAR ZMW ZWG
+"""
+_WITHDRAWN = "ANG CUC HRK SLL ZWL"
+CURRENCIES = frozenset((_CODES + _WITHDRAWN).split())
+"""ISO 4217's codes of money, and those withdrawn since 2020, in which older books may be; no metals, funds or tests.
+Source: List One, https://www.six-group.com/en/products-services/financial-information/data-standards.html"""
+
+
+def known_currency(code: str) -> str:
+    """Errors: ValueError, saying what fits."""
+    if code not in CURRENCIES:
+        meant = f" (did you mean {code.upper()}?)" if code.upper() in CURRENCIES else ""
+        raise ValueError(f"no currency of ISO 4217{meant}; a code such as EUR fits")
+    return code
+
+
 def minor_digits(currency: str) -> int:
     """Digits after the point of an amount in the currency."""
     return MINOR_DIGITS.get(currency, 2)

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from collectors.errors import CollectorError
-from warehouse.written_files import read_yaml
+from warehouse.written_files import known_keys, read_yaml, unknown_key
 
 
 class Named(BaseModel):
@@ -69,6 +69,7 @@ class ProfileFiles(Generic[P]):
                 key += f" ({here['names'] if isinstance(here['names'], str) else here['names'][0]})"
         found = "" if isinstance(first["input"], dict | list | tuple | BaseModel) else f"found {first['input']!r}; "
         if first["type"] == "extra_forbidden":
-            return CollectorError(f"{where}: {key}", "unknown key", f"{self._guide} lists the keys")
+            known = known_keys(first["loc"][:-1], self._kind)
+            return CollectorError(f"{where}: {key}", unknown_key(str(first["loc"][-1]), known), f"See {self._guide}")
         what = "missing" if first["type"] == "missing" else found + first["msg"].removeprefix("Value error, ")
         return CollectorError(f"{where}: {key}" if key else where, what)

@@ -39,7 +39,7 @@ from billing.tenants import TenantError, apply_mapping, check_mapping, current_m
 from dashboards.access.roles import Action
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
-from warehouse.yaml_text import parse_yaml
+from warehouse.written_files import keys_of
 
 FILE_CHARACTERS = 1_000_000
 
@@ -106,13 +106,7 @@ class Compared:
 
 def read(kind: Kind, text: str) -> Any:
     """The file that a text holds. Errors: the kind's own, naming the key, what was found there and what fits."""
-    try:
-        content = parse_yaml(text)
-    except yaml.YAMLError as mistake:
-        what = "not YAML: " + " ".join(str(mistake).replace('in "<unicode string>", ', "").split())[:300]
-        raise kind.error(kind.what, what, "Check indentation and quotes") from mistake
-    if not isinstance(content, dict):
-        raise kind.error(kind.what, "holds no keys", "See docs/contracts.md")
+    content = keys_of(text, kind.what, "keys and values", "See docs/contracts.md", kind.error)
     return kind.parse(content, kind.what)
 
 

@@ -16,6 +16,7 @@ import typer
 
 from gpuledger.output import say
 from warehouse.errors import LedgerError
+from warehouse.written_files import read_written
 
 if TYPE_CHECKING:
     from dashboards.api.documents import Applied
@@ -47,10 +48,7 @@ def refuse_served(store: str) -> None:
 
 def apply(server: str, file: Path, what: str, put: Callable[[Client, str], Applied]) -> None:
     """Sends a file that is stated to the server and says what became of it. put: the client's method for it."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise LedgerError(str(file), f"cannot be read ({error})", f"It holds the {what}, YAML") from error
+    text = read_written(file, what, f"It holds the {what}, YAML", LedgerError)
     with client(server) as opened:
         done = put(opened, text)
     say(f"{what} {done.version} is in force{'' if done.new else ' already'}")

@@ -39,11 +39,11 @@ from ingest.errors import IngestError
 from ingest.place import ALL, Names, Place
 from ingest.reviews import Account, Reviewer, Reviews, is_web_token
 from warehouse.records import RECORD_TYPES
-from warehouse.written_files import read_yaml
+from warehouse.written_files import first_error, read_yaml
 
 log = logging.getLogger(__name__)
 HINT = "See docs/agent.md for an example"
-MODE = ConfigDict(extra="forbid", frozen=True)
+MODE = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
@@ -246,9 +246,4 @@ def _read(path: Path) -> _File:
     try:
         return _File.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        at = ".".join(str(part) for part in first["loc"])
-        # Without what was found there: it may be a token.
-        raise IngestError(
-            str(path), f"{at + ': ' if at else ''}{first['msg'].removeprefix('Value error, ')}", HINT
-        ) from None
+        raise first_error(str(path), error, _File, IngestError, HINT, secret=True) from None

@@ -46,7 +46,7 @@ class SettingsError(LedgerError):
 class Part(BaseModel):
     """Refuses unknown keys, so that a misspelt one is not silently without effect."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def _duration(value: object) -> object:
@@ -215,7 +215,7 @@ class ServicePart(Part):
 class SpeedPart(Part):
     """A line of `gpuledger interference speeds --format json`: how fast one class runs beside another, 1 = as alone."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
     own: Annotated[str, Field(alias="class", min_length=1)]
     beside: Name
@@ -349,17 +349,7 @@ def parse_settings(content: Mapping[str, Any], where: str = "settings") -> Setti
     try:
         return Settings.model_validate(content)
     except ValidationError as error:
-        raise first_error(where, error, Settings, _PARTS, SettingsError) from error
-
-
-_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
-    "pools": {"pools": PoolPart},
-    "tenants": {"tenants": TenantPart},
-    "queues": {"queues": QueuePart},
-    "reservations": {"reservations": ReservationPart},
-    "services": {"services": ServicePart},
-    "policies": {"policies": PoliciesPart},
-}
+        raise first_error(where, error, Settings, SettingsError, "See docs/scheduler.md") from error
 
 
 def _unique(what: str, names: Iterable[str]) -> None:

@@ -1,16 +1,20 @@
-"""Reading what people write in YAML, with errors that name the key, what was found there and what fits."""
+"""Reading what people write in YAML, with errors that name the file, the place, what was found there and what fits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from warehouse.errors import LedgerError
-from warehouse.yaml_text import parse_yaml
+from warehouse.yaml_text import DuplicateKeyError, YamlError, parse_yaml
+
+SHOWN = 80
+"""Characters of what was found that an error repeats."""
 
 
 def read_yaml(path: Path | str, what: str, hint: str, error: type[LedgerError]) -> dict[str, Any]:
@@ -18,15 +22,31 @@ def read_yaml(path: Path | str, what: str, hint: str, error: type[LedgerError]) 
 
     Errors: `error`, in one line.
     """
+    return keys_of(read_written(path, what, hint, error), str(path), what, hint, error)
+
+
+def read_written(path: Path | str, what: str, hint: str, error: type[LedgerError]) -> str:
+    """The text of a file that is `what`. Errors: `error`, in one line."""
     where = str(path)
     try:
-        content = parse_yaml(Path(path).read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as mistake:
-        raise error(where, "not YAML: " + " ".join(str(mistake).split()), "Check indentation and quotes") from mistake
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as mistake:
+        raise error(where, "not UTF-8 text", "Save it as UTF-8") from mistake
     except IsADirectoryError as mistake:
         raise error(where, f"a folder, not {what}") from mistake
     except OSError as mistake:
         raise error(where, f"cannot be read: {mistake.strerror}", hint) from mistake
+
+
+def keys_of(text: str, where: str, what: str, hint: str, error: type[LedgerError]) -> dict[str, Any]:
+    """The keys and values of a text of YAML or JSON. Errors: `error`, in one line that names the line."""
+    try:
+        content = parse_yaml(text)
+    except YamlError as mistake:
+        place = where if mistake.line is None else f"{where}, line {mistake.line}"
+        if isinstance(mistake, DuplicateKeyError):
+            raise error(place, mistake.what, "Remove or rename one of the two") from mistake
+        raise error(place, f"not YAML: {_cut(mistake.what)}", "Check indentation and quotes") from mistake
     if not isinstance(content, dict):
         raise error(where, f"not {what}", hint)
     return content
@@ -36,39 +56,86 @@ def first_error(
     where: str,
     mistake: ValidationError,
     whole: type[BaseModel],
-    parts: Mapping[str, Mapping[str, type[BaseModel]]],
     error: type[LedgerError],
+    next_step: str = "",
+    secret: bool = False,
 ) -> LedgerError:
-    """The first thing that does not fit, as one line. `parts`: what is written where, by the first and last key."""
-    first = mistake.errors()[0]
+    """The first thing that does not fit `whole`, as one line. secret: what was found there is not repeated."""
+    first = _most_telling(mistake)
+    location = [step for step in first["loc"] if not (isinstance(step, str) and step.startswith(_SHAPES))]
     key = ""
-    for step in first["loc"]:
-        if isinstance(step, str) and step.startswith(_SHAPES):
-            continue
+    for step in location:
         key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else str(step)
-    found = "" if isinstance(first["input"], dict | list | tuple) else f"found {first['input']!r}; "
+    place = f"{where}: {key}" if key else where
     if first["type"] == "extra_forbidden":
-        known = ", ".join(_known_keys(first["loc"], whole, parts))
-        return error(f"{where}: {key}", f"unknown key, or one that is not implemented yet; known here: {known}")
+        known = known_keys(location[:-1], whole)
+        return error(place, unknown_key(str(location[-1]), known), next_step)
     say = _SAY.get(first["type"])
-    what = say(first) if say else found + first["msg"].removeprefix("Value error, ")
-    return error(f"{where}: {key}" if key else where, what)
+    hidden = secret or isinstance(first["input"], dict | list | tuple | BaseModel)
+    found = "" if hidden else f"found {_cut(repr(first['input']))}; "
+    return error(place, found + (say or first["msg"].removeprefix("Value error, ")), next_step)
+
+
+def unknown_key(key: str, known: Sequence[str]) -> str:
+    """What to say of a key that nothing reads."""
+    near = get_close_matches(key, known, 1)
+    meant = f"; did you mean {near[0]}?" if near else ";"
+    return f"unknown key{meant} known here: {', '.join(known)}"
+
+
+def _most_telling(mistake: ValidationError) -> Any:
+    """The first; where several shapes would fit there, the one that came farthest."""
+    errors = mistake.errors()
+    first = errors[0]
+    if not any(isinstance(step, str) and step.startswith(_SHAPES) for step in first["loc"]):
+        return first
+    rivals = [one for one in errors if one["loc"][0] == first["loc"][0]]
+    return max(rivals, key=lambda one: (len(one["loc"]), one["type"] == "too_short"))
 
 
 _SHAPES = ("constrained-int", "tuple[", "literal[")
 """What a location says of the shape that was tried, where several fit."""
-_SAY: Mapping[str, Callable[[Any], str]] = {
-    "tuple_type": lambda error: f"found {error['input']!r}; a list fits",
-    "model_type": lambda error: f"found {error['input']!r}; keys fit",
-    "string_type": lambda error: f"found {error['input']!r}; text fits, in quotes if it looks like something else",
-    "missing": lambda _: "missing",
+_SAY: Mapping[str, str] = {
+    "tuple_type": "a list fits",
+    "model_type": "keys fit",
+    "string_type": "text fits, in quotes if it looks like something else",
+    "missing": "missing",
+    "too_short": "an empty list; at least one entry fits",
 }
 
 
-def _known_keys(
-    location: Sequence[int | str], whole: type[BaseModel], parts: Mapping[str, Mapping[str, type[BaseModel]]]
-) -> list[str]:
-    parents = [step for step in location[:-1] if isinstance(step, str)]
-    here = parts.get(parents[0], {}) if parents else {}
-    model = here.get(parents[-1], here.get("*", whole)) if parents else whole
-    return [field.alias or name for name, field in model.model_fields.items()]
+def known_keys(location: Sequence[int | str], whole: type[BaseModel]) -> list[str]:
+    """The keys that fit at a place."""
+    here: list[type[BaseModel]] = [whole]
+    for step in location:
+        if isinstance(step, int):
+            continue
+        fields = [
+            field.annotation
+            for model in here
+            for name, field in model.model_fields.items()
+            if step in (name, field.alias)
+        ]
+        if fields:
+            here = [model for annotation in fields for model in _models(annotation)] or here
+        else:  # a key that people choose, or which kind of several it is
+            here = [model for model in here if step in _kinds(model)] or here
+    return list(dict.fromkeys(one.alias or name for model in here for name, one in model.model_fields.items()))
+
+
+def _kinds(model: type[BaseModel]) -> set[Any]:
+    """What the model's literals say: one of several kinds is told by such a word."""
+    found = (field.annotation for field in model.model_fields.values())
+    return {word for one in found if typing.get_origin(one) is typing.Literal for word in typing.get_args(one)}
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    arguments = typing.get_args(annotation)
+    if not arguments and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in arguments:
+        yield from _models(argument)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."

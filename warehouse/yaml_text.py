@@ -1,7 +1,8 @@
-"""YAML that people write: read without code, and no deeper or larger than somebody could have written."""
+"""YAML that people write: read without code, no key twice, and no deeper or larger than somebody could have written."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import yaml
@@ -9,11 +10,32 @@ import yaml
 DEPTH = 50
 VALUES = 500_000
 """With every alias written out: nine lines of aliases to aliases can stand for a thousand million values."""
+_KEYS_OF_YAML = {"tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
+"""`<<` and `=`: what they stand for is written into the mapping, where its own keys go before."""
+
+
+class YamlError(ValueError):
+    """A text that is not YAML, or not usable. line: counted from 1; None where no line can be named."""
+
+    def __init__(self, what: str, line: int | None = None) -> None:
+        self.what, self.line = what, line
+        super().__init__(what if line is None else f"line {line}: {what}")
+
+
+class DuplicateKeyError(YamlError):
+    """A mapping has a key twice. One of the two would silently be without effect."""
 
 
 def parse_yaml(text: str) -> Any:
-    """Errors: yaml.YAMLError, also for what is too deep or too large."""
-    return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+    """Errors: YamlError, also for what is too deep or too large."""
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+    except yaml.MarkedYAMLError as mistake:
+        mark: yaml.Mark | None = mistake.problem_mark or mistake.context_mark
+        said = " ".join(filter(None, (mistake.context, mistake.problem)))
+        raise YamlError(" ".join(said.split()), None if mark is None else mark.line + 1) from mistake
+    except yaml.YAMLError as mistake:
+        raise YamlError(" ".join(str(mistake).split())) from mistake
 
 
 class _Loader(yaml.SafeLoader):
@@ -22,16 +44,38 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         self._depth += 1
         if self._depth > DEPTH:
-            raise yaml.YAMLError(f"nested more than {DEPTH} deep")
+            raise YamlError(f"nested more than {DEPTH} deep", self.line + 1)
         try:
             return super().compose_node(parent, index)
         finally:
             self._depth -= 1
 
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[Hashable, int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                value = key.value if key.tag in _KEYS_OF_YAML else self.construct_object(key)
+                line = key.start_mark.line + 1
+                if value in lines:
+                    raise DuplicateKeyError(
+                        f"the key {key.value!r} is there twice; its first line is {lines[value]}", line
+                    )
+                lines[value] = line
+        return node
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except YamlError:
+            raise
+        except (ValueError, LookupError, AttributeError) as mistake:  # 2026-02-30, five thousand digits, !!bool x
+            raise YamlError(f"not a value that can be read ({mistake})", node.start_mark.line + 1) from mistake
+
     def get_single_node(self) -> Any:
         node = super().get_single_node()
         if node is not None and _size(node, {}) > VALUES:
-            raise yaml.YAMLError(f"more than {VALUES:,} values")
+            raise YamlError(f"more than {VALUES:,} values")
         return node
 
 

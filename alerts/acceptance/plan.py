@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from alerts.errors import AlertError
-from warehouse.yaml_text import parse_yaml
+from warehouse.written_files import first_error, read_yaml
 
 BUILT_IN = "builtin:"
 STEPS_FOR_P99 = 300
@@ -19,7 +18,7 @@ STEPS_FOR_P99 = 300
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Load(Part):
@@ -108,12 +107,8 @@ DEFAULT = Path(__file__).with_name("acceptance.yaml")
 
 def load_plan(path: Path = DEFAULT) -> Plan:
     """The plan of a file. Errors: AlertError naming the key and what fits."""
+    content = read_yaml(path, "a plan of acceptance", "See docs/acceptance.md", AlertError)
     try:
-        content = parse_yaml(path.read_text(encoding="utf-8"))
         return Plan.model_validate(content)
-    except yaml.YAMLError as error:
-        raise AlertError(str(path), "not YAML: " + " ".join(str(error).split())[:300]) from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise AlertError(f"{path}: {where or 'the file'}", first["msg"], "See docs/acceptance.md") from error
+        raise first_error(str(path), error, Plan, AlertError, "See docs/acceptance.md") from error

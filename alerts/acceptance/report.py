@@ -15,6 +15,7 @@ from alerts.acceptance.checks import Check, Runs, accepted, throughputs
 from alerts.acceptance.measures import measure
 from alerts.acceptance.plan import Plan
 from alerts.errors import AlertError
+from warehouse.json_text import parse_json
 from warehouse.private_files import users_file, users_folder
 
 HERE = Path(__file__).parent
@@ -100,7 +101,7 @@ def shown(value: object) -> str:
 def earlier_throughputs(path: Path) -> Mapping[str, float]:
     """Of an earlier report.json. Errors: AlertError if it is none, or was not measured."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(path.read_text(encoding="utf-8"))
         found = {str(case): float(value) for case, value in document["throughputs"].items()}
         measured = document["measured"]
     except (AttributeError, KeyError, TypeError, ValueError) as error:

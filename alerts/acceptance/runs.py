@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from alerts.acceptance.plan import Load, Plan
 from alerts.errors import AlertError
+from warehouse.json_text import parse_json
 from warehouse.private_files import users_file, users_folder, users_umask
 
 
@@ -174,7 +175,7 @@ class Recorded:
     def _read(self, case: str, role: str) -> Run:
         path = self.folder / f"{case}.{role}.json"
         try:
-            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            content: dict[str, Any] = parse_json(path.read_text(encoding="utf-8"))
             return Run(**{**content, "seconds": tuple(content["seconds"]), "ends": tuple(content["ends"])})
         except FileNotFoundError as error:
             raise AlertError(str(path), "no such run in the recording", "Record it again: --record") from error

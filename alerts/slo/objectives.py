@@ -236,11 +236,6 @@ class ObjectivesFile(Part):
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:12]
 
 
-_PARTS: dict[str, dict[str, type[BaseModel]]] = {
-    "objectives": {**KINDS, "match": Match, "credit": Credit, "steps": Step}
-}
-
-
 def load_objectives(path: Path | str) -> ObjectivesFile:
     """Reads a file from YAML. Errors: SloError naming the key, what was found there and what fits."""
     content = read_yaml(path, "a file of objectives", "It starts with the key objectives", SloError)
@@ -252,7 +247,7 @@ def parse_objectives(content: dict[str, Any], where: str = "objectives") -> Obje
     try:
         return ObjectivesFile.model_validate(content)
     except ValidationError as mistake:
-        raise first_error(where, mistake, ObjectivesFile, _PARTS, SloError) from mistake
+        raise first_error(where, mistake, ObjectivesFile, SloError, "See docs/slo.md") from mistake
 
 
 def _json(value: Any) -> str:

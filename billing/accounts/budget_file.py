@@ -16,31 +16,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import types
-import typing
-from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from billing import audit
 from billing.rates import current_rate_card
-from billing.rates.policies import Currency, DecimalText, Name, Part, Policy
+from billing.rates.policies import Currency, DecimalText, Name, Part, Policy, Positive, TenantName
 from warehouse.chain import append, head
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
-from warehouse.written_files import read_yaml
+from warehouse.written_files import first_error, read_yaml
 
 
 class BudgetError(LedgerError):
     """A budgets file that cannot be used."""
-
-
-Positive = Annotated[DecimalText, Field(gt=0)]
 
 
 class Threshold(Part):
@@ -59,10 +53,10 @@ _USUAL = tuple(
 class Budget(Policy):
     """What a tenant, or one of its projects, may spend in each month in which it is in force."""
 
-    tenant: Name
+    tenant: TenantName
     project: Name | None = None
     amount: Positive
-    thresholds: Annotated[tuple[Threshold, ...], Field(strict=False)] = _USUAL
+    thresholds: Annotated[tuple[Threshold, ...], Field(strict=False, min_length=1)] = _USUAL
     owner: str = ""
 
     @model_validator(mode="after")
@@ -80,7 +74,7 @@ class Budget(Policy):
 class LowBalance(Part):
     """A prepaid balance at or below which somebody should know."""
 
-    tenant: Name
+    tenant: TenantName
     amount: DecimalText
     owner: str = ""
 
@@ -94,6 +88,8 @@ class BudgetFile(Part):
 
     @model_validator(mode="after")
     def _one_for_each(self) -> Self:
+        if not self.budgets and not self.low_balances:
+            raise ValueError("it has no budgets and no low_balances; a budget ends with effective_to")
         for (first, one), (second, other) in combinations(enumerate(self.budgets), 2):
             if one.overlaps(other):
                 raise ValueError(
@@ -142,7 +138,7 @@ def parse_budgets(content: dict[str, Any], where: str = "budgets") -> BudgetFile
     try:
         return BudgetFile.model_validate(content)
     except ValidationError as error:
-        raise _error(where, error) from error
+        raise first_error(where, error, BudgetFile, BudgetError, "See docs/insights.md") from error
 
 
 def apply_budgets(store: Store, file: BudgetFile, author: str, reason: str, now: datetime) -> str:
@@ -202,37 +198,3 @@ def current_budgets(store: Store) -> AppliedBudgets | None:
 
 def _whose(budget: Budget) -> str:
     return repr(budget.tenant) + (f", project {budget.project!r}" if budget.project else "")
-
-
-def _error(where: str, error: ValidationError) -> BudgetError:
-    first = error.errors()[0]
-    key = ""
-    for step in first["loc"]:
-        key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else str(step)
-    found = "" if isinstance(first["input"], dict | list | tuple) else f"found {first['input']!r}; "
-    what = {
-        "tuple_type": f"{found}a list fits",
-        "model_type": f"{found}keys fit",
-        "string_type": f"{found}text fits, in quotes if it looks like something else",
-        "missing": "missing",
-        "extra_forbidden": f"unknown key; known here: {', '.join(_known_keys(first['loc']))}",
-    }.get(first["type"], found + first["msg"].removeprefix("Value error, "))
-    return BudgetError(f"{where}: {key}" if key else where, what)
-
-
-def _known_keys(location: Sequence[int | str]) -> list[str]:
-    """The keys of the part of the file that a location lies in."""
-    part: type[BaseModel] = BudgetFile
-    for step in location[:-1]:
-        if isinstance(step, str):
-            part = next(_parts(part.model_fields[step].annotation), part)
-    return list(part.model_fields)
-
-
-def _parts(annotation: Any) -> typing.Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
-        if issubclass(annotation, BaseModel):
-            yield annotation
-        return
-    for argument in typing.get_args(annotation):
-        yield from _parts(argument)

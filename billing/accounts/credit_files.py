@@ -22,7 +22,9 @@ from billing import audit
 from billing.accounts.credits import Credit, CreditError, add_credits, card_in_force, evidence_of, parse_amount
 from warehouse.csv_cells import as_written
 from warehouse.errors import LedgerError
+from warehouse.json_text import parse_json
 from warehouse.store import Store
+from warehouse.written_files import unknown_key
 
 NEEDED = ("tenant", "month", "amount", "reason")
 COLUMNS = (*NEEDED, "id", "currency", "kind", "project", "author", "evidence")
@@ -83,7 +85,7 @@ def _credit(fields: Mapping[str, Any] | CreditError, author: str, currency: str)
         raise fields
     unknown = sorted(set(fields) - set(COLUMNS))
     if unknown:
-        raise CreditError(unknown[0], "unknown column", f"Known are {', '.join(COLUMNS)}")
+        raise CreditError(unknown[0], unknown_key(unknown[0], COLUMNS))
     for name in NEEDED:
         if not str(fields.get(name) or "").strip():
             raise CreditError(name, "missing", f"A row has {', '.join(NEEDED)}")
@@ -127,9 +129,9 @@ def _json_rows(text: str) -> Iterator[tuple[int, str, Mapping[str, Any] | Credit
     lines = [line for line in text.split("\n") if line.strip()]
     for number, line in enumerate(lines, 1):
         try:
-            fields = json.loads(line, parse_float=Decimal)
-        except ValueError:
-            yield number, line, CreditError("row", "not JSON", "One object a line fits")
+            fields = parse_json(line, parse_float=Decimal)
+        except ValueError as error:
+            yield number, line, CreditError("row", f"not JSON ({error})", "One object a line fits")
             continue
         yield number, line, fields if isinstance(fields, dict) else CreditError("row", "not an object", "Keys fit")
 
@@ -137,6 +139,9 @@ def _json_rows(text: str) -> Iterator[tuple[int, str, Mapping[str, Any] | Credit
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, str, Mapping[str, Any] | CreditError]]:
     reader = csv.reader(io.StringIO(text), strict=True)
     header = next(reader, [])
+    for name in header:
+        if header.count(name) > 1:
+            raise CreditError(str(path), f"column {name} is there twice", "Remove or rename one of them")
     missing = [name for name in NEEDED if name not in header]
     if missing:
         raise CreditError(str(path), f"has no column {missing[0]!r}", f"A table of credits has {', '.join(NEEDED)}")

@@ -23,6 +23,7 @@ from billing.periods import parse_month
 from billing.rates import RateCard, current_rate_card
 from warehouse.chain import Head, append, head
 from warehouse.errors import LedgerError
+from warehouse.json_text import parse_json
 from warehouse.store import Store, read_sql
 
 KINDS = ("manual", "slo", "interference")
@@ -304,9 +305,9 @@ def evidence_of(text: str, where: str = "evidence") -> dict[str, Any]:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, parse_float=str)
-    except ValueError:
-        raise CreditError(where, "not JSON", 'An object such as {"availability": "0.987"} fits') from None
+        value = parse_json(text, parse_float=str)
+    except ValueError as error:
+        raise CreditError(where, f"not JSON ({error})", 'An object such as {"availability": "0.987"} fits') from None
     if not isinstance(value, dict):
         raise CreditError(where, f"found {text!r}", 'An object such as {"availability": "0.987"} fits')
     return value

@@ -32,7 +32,7 @@ from billing.rates.reading import before, utc
 from warehouse.chain import append, head
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
-from warehouse.written_files import read_yaml
+from warehouse.written_files import first_error, read_yaml
 
 HOUR = timedelta(hours=1)
 
@@ -50,6 +50,8 @@ def _instant(value: object) -> object:
             raise ValueError("a date or hour such as 2026-10-01 or 2026-10-01T13:00Z fits") from None
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
+    if isinstance(value, datetime) and not 1900 <= value.year < 2300:
+        raise ValueError("a year from 1900 to 2299 fits")
     return value
 
 
@@ -197,11 +199,7 @@ def parse_energy_settings(content: dict[str, Any], where: str = "energy settings
     try:
         return EnergySettings.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"]).lstrip(".")
-        found = "" if isinstance(first["input"], dict | list | tuple) else f"found {first['input']!r}; "
-        what = found + first["msg"].removeprefix("Value error, ")
-        raise EnergySettingsError(": ".join(filter(None, (where, key))), what, "See docs/energy.md") from error
+        raise first_error(where, error, EnergySettings, EnergySettingsError, "See docs/energy.md") from error
 
 
 def current_energy_settings(store: Store) -> AppliedSettings | None:

@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 
 from billing.exact import Scale, price_nano, rounded
 from billing.periods import Period
-from billing.rates.frozen import KINDS, policy_words
-from billing.rates.rate_card import MATCH_KEYS, RateCard, RateRule
+from billing.rates.frozen import policy_words
+from billing.rates.rate_card import MATCH_KEYS, POLICIES, RateCard, RateRule
 from billing.rates.staging import DEPENDENT_TABLES, stage_prices, subject_of, subject_params
 from billing.rates.windows import in_words
 from warehouse.store import Store, read_sql
@@ -42,7 +42,7 @@ def card_changes(old: RateCard, new: RateCard) -> list[Change]:
     ]
     changes += _priority_changes(old, new)
     changes += _rule_changes(old, new)
-    for kind in KINDS:
+    for kind in POLICIES:
         changes += _policy_changes(kind, *(getattr(card, kind) for card in (old, new)))
     if old.issuer != new.issuer:
         changes.append(Change("changed", "issuer", "what invoices say of who sends them"))

@@ -9,9 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from billing.rates.policies import ExchangeRate, Policy
-from billing.rates.rate_card import RateCard
+from billing.rates.rate_card import POLICIES, RateCard
 
-KINDS = ("discounts", "commitments", "components", "idle_policy", "taxes", "invoice_currencies", "exchange_rates")
 DATES = {"effective_from", "effective_to"}
 
 
@@ -21,7 +20,7 @@ def changed_policy(old: RateCard, new: RateCard, month: str, tenant: str) -> tup
     minimum, other_minimum = (card.minimum_in(month) for card in (old, new))
     if minimum != other_minimum:
         return "minimum_seconds", str(minimum), str(other_minimum)
-    for kind in KINDS:
+    for kind in POLICIES:
         before, after = (_in_force(card, kind, month, tenant) for card in (old, new))
         for number in range(max(len(before), len(after))):
             one = before[number] if number < len(before) else None

@@ -10,9 +10,14 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from itertools import combinations
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+from billing.money import known_currency
+from billing.rates.globs import is_glob
+from billing.rates.matching import Pattern, can_both_fit
 
 
 def _decimal(value: object) -> Decimal:
@@ -31,13 +36,24 @@ Percent = Annotated[DecimalText, Field(le=100)]
 MonthText = Annotated[str, Field(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$")]
 """A month of the billing zone, such as 2026-10."""
 Name = Annotated[str, Field(min_length=1)]
-Currency = Annotated[str, Field(pattern="^[A-Z]{3}$")]
+Currency = Annotated[str, AfterValidator(known_currency)]
+Positive = Annotated[DecimalText, Field(gt=0)]
+
+
+def _one_tenant(value: str) -> str:
+    if is_glob(value):
+        raise ValueError("the name of one tenant fits, no pattern")
+    return value
+
+
+TenantName = Annotated[Name, AfterValidator(_one_tenant)]
+"""Of one tenant: what is agreed with it."""
 
 
 class Part(BaseModel):
     """A part of a rate card: unknown keys are refused, nothing is converted silently."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Policy(Part):
@@ -55,6 +71,10 @@ class Policy(Part):
             other.effective_to is None or (self.effective_from or "") < other.effective_to
         )
 
+    def repeats(self, other: Any) -> bool:
+        """Whether both say something about the same thing, so that one card cannot mean both of a month."""
+        raise NotImplementedError
+
     @model_validator(mode="after")
     def _starts_before_it_ends(self) -> Self:
         if self.effective_from and self.effective_to and self.effective_to <= self.effective_from:
@@ -70,6 +90,10 @@ class Usage(Part):
     queue: str | None = None
     sku: str | None = None
     preemptible: bool | None = None
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        return (self.tenant, self.project, self.queue, self.sku, self.preemptible)
 
     def matches(self, row: Any) -> bool:
         """Whether it fits a row that gives these names as keys."""
@@ -129,7 +153,7 @@ class Discount(Policy):
     per: Literal["month", "session"] = "month"
     measure: Literal["gpu_hours", "hours"] = "gpu_hours"
     mode: Literal["graduated", "whole"] = "graduated"
-    tiers: Annotated[tuple[Tier, ...], Field(strict=False)] = ()
+    tiers: Annotated[tuple[Tier, ...], Field(strict=False, min_length=1)] = ()
 
     @property
     def by_session(self) -> bool:
@@ -146,6 +170,9 @@ class Discount(Policy):
             raise ValueError("measure: hours is a session's length; per month count gpu_hours")
         return self
 
+    def repeats(self, other: Any) -> bool:
+        return bool(self.name == other.name and can_both_fit(self.match.patterns, other.match.patterns))
+
 
 class Minimum(Policy):
     """So many seconds a session is charged for at least."""
@@ -160,10 +187,13 @@ class Commitment(Policy):
     """
 
     name: Name
-    tenant: Name
-    sku: str = "*"
-    gpus: DecimalText
+    tenant: TenantName
+    sku: Name = "*"
+    gpus: Positive
     price_per_gpu_hour: DecimalText
+
+    def repeats(self, other: Any) -> bool:
+        return bool((self.name, self.tenant) == (other.name, other.tenant))
 
 
 class Component(Policy):
@@ -172,8 +202,17 @@ class Component(Policy):
     sku: Name
     kind: Literal["energy", "memory"]
     price: DecimalText
-    pue: DecimalText = Decimal(1)
+    pue: Annotated[DecimalText, Field(ge=1)] = Decimal(1)
     match: Usage = Usage()
+
+    @model_validator(mode="after")
+    def _pue_is_of_energy(self) -> Self:
+        if self.kind != "energy" and self.pue != 1:
+            raise ValueError("pue is of energy")
+        return self
+
+    def repeats(self, other: Any) -> bool:
+        return bool(self.sku == other.sku and can_both_fit(self.match.patterns, other.match.patterns))
 
 
 class SharedCost(Policy):
@@ -181,6 +220,9 @@ class SharedCost(Policy):
 
     pool: str = "*"
     share: Literal["platform", "allocated_cost", "evenly", "guaranteed"]
+
+    def repeats(self, other: Any) -> bool:
+        return bool(self.pool == other.pool)
 
 
 class Tax(Policy):
@@ -190,12 +232,18 @@ class Tax(Policy):
     percent: Percent
     tenant: str = "*"
 
+    def repeats(self, other: Any) -> bool:
+        return bool((self.name, self.tenant) == (other.name, other.tenant))
+
 
 class InvoiceCurrency(Policy):
     """A tenant is invoiced in another currency than the card's, at the month's exchange rate."""
 
-    tenant: Name
+    tenant: TenantName
     currency: Currency
+
+    def repeats(self, other: Any) -> bool:
+        return bool(self.tenant == other.tenant)
 
 
 class ExchangeRate(Part):
@@ -203,7 +251,39 @@ class ExchangeRate(Part):
 
     month: MonthText
     currency: Currency
-    rate: DecimalText
+    rate: Positive
+
+
+def first_collision(kind: str, policies: Sequence[Any]) -> str | None:
+    """Of policies of one kind, which two say something about the same thing in the same months, or which one never has
+    its turn; in words. None: each counts, and counts once."""
+    for (first, one), (second, other) in combinations(enumerate(policies), 2):
+        both = f"{kind}[{first}] and {kind}[{second}]"
+        if isinstance(one, ExchangeRate):
+            if (one.month, one.currency) == (other.month, other.currency):
+                return f"{both} are both rates of {one.currency} for {one.month}; leave one out"
+        elif not one.shares_a_month(other):
+            continue
+        elif one.repeats(other):
+            return f"{both} are the same thing{_called(one)} in the same months; end one where the other starts"
+        elif _goes_before(one, other):
+            return f"{kind}[{second}] never has its turn: {kind}[{first}] fits whatever it fits; put it before that"
+    return None
+
+
+def _goes_before(one: Any, other: Any) -> bool:
+    """Where the first that fits counts: whether there is no month left for the other."""
+    alike = (isinstance(one, Tax) and one.name == other.name and one.tenant == "*") or (
+        isinstance(one, SharedCost) and one.pool == "*"
+    )
+    starts = one.effective_from is None or one.effective_from <= (other.effective_from or "")
+    ends = one.effective_to is None or (other.effective_to is not None and other.effective_to <= one.effective_to)
+    return alike and starts and ends
+
+
+def _called(policy: Any) -> str:
+    name = getattr(policy, "name", None) or getattr(policy, "sku", None) or getattr(policy, "tenant", None)
+    return f" ({name})" if name else ""
 
 
 P = TypeVar("P", bound=Policy)

@@ -22,7 +22,6 @@ from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     ValidationError,
@@ -36,6 +35,7 @@ from billing.rates.matching import Pattern, can_both_fit, fits, specificity
 from billing.rates.policies import (
     Commitment,
     Component,
+    Currency,
     Discount,
     ExchangeRate,
     InvoiceCurrency,
@@ -43,8 +43,7 @@ from billing.rates.policies import (
     Part,
     SharedCost,
     Tax,
-    Tier,
-    Usage,
+    first_collision,
 )
 from billing.rates.reading import Instant, before, utc, zone_that_exists
 from billing.rates.windows import Window, share_a_time
@@ -53,6 +52,9 @@ from warehouse.written_files import first_error, read_yaml
 
 MATCH_KEYS = ("tenant", "partition_profile", "queue", "priority", "preemptible", "pool", "model")
 """What a rule can match, the most telling first."""
+
+POLICIES = ("discounts", "commitments", "components", "idle_policy", "taxes", "invoice_currencies", "exchange_rates")
+"""Which keys of a card have policies that hold for months."""
 
 
 class RateError(LedgerError):
@@ -113,7 +115,7 @@ class RateRule(Part):
     price_per_gpu_hour: Decimal
     effective_from: Instant = None
     effective_to: Instant = None
-    windows: Annotated[tuple[Window, ...], Field(strict=False)] = ()
+    windows: Annotated[tuple[Window, ...], Field(strict=False, min_length=1)] = ()
 
     @field_validator("price_per_gpu_hour", mode="before")
     @classmethod
@@ -156,17 +158,19 @@ class RateRule(Part):
 class RateCard(Part):
     """A whole card: prices, and the policies of `billing.rates.policies`."""
 
-    currency: str
+    currency: Currency
     timezone: str = "UTC"
     priority_classes: dict[Annotated[str, Field(min_length=1)], PriorityClass] = Field(default={})
-    rates: Annotated[tuple[RateRule, ...], Field(strict=False)]
+    rates: Annotated[tuple[RateRule, ...], Field(strict=False, min_length=1)]
     issuer: Issuer = Issuer(name="GPU platform")
-    minimum_seconds: Annotated[int, Field(ge=0, le=86_400)] | Annotated[tuple[Minimum, ...], Field(strict=False)] = 60
+    minimum_seconds: (
+        Annotated[int, Field(ge=0, le=86_400)] | Annotated[tuple[Minimum, ...], Field(strict=False, min_length=1)]
+    ) = 60
     grace_days: Annotated[int, Field(ge=0, le=90)] = 0
     discounts: Annotated[tuple[Discount, ...], Field(strict=False)] = ()
     commitments: Annotated[tuple[Commitment, ...], Field(strict=False)] = ()
     components: Annotated[tuple[Component, ...], Field(strict=False)] = ()
-    idle_policy: Literal["platform"] | Annotated[tuple[SharedCost, ...], Field(strict=False)] = "platform"
+    idle_policy: Literal["platform"] | Annotated[tuple[SharedCost, ...], Field(strict=False, min_length=1)] = "platform"
     taxes: Annotated[tuple[Tax, ...], Field(strict=False)] = ()
     invoice_currencies: Annotated[tuple[InvoiceCurrency, ...], Field(strict=False)] = ()
     exchange_rates: Annotated[tuple[ExchangeRate, ...], Field(strict=False)] = ()
@@ -175,13 +179,6 @@ class RateCard(Part):
     def zone(self) -> ZoneInfo:
         """The billing time zone."""
         return ZoneInfo(self.timezone)
-
-    @field_validator("currency")
-    @classmethod
-    def _currency_is_a_code(cls, value: str) -> str:
-        if not re.fullmatch("[A-Z]{3}", value):
-            raise ValueError("an ISO 4217 code such as EUR fits")
-        return value
 
     @field_validator("timezone")
     @classmethod
@@ -211,6 +208,18 @@ class RateCard(Part):
                 if lowest is None or highest is None or lowest < highest:
                     raise ValueError(f"{rival} and {name} share priorities; end one where the other starts")
         return classes
+
+    @model_validator(mode="after")
+    def _policies_do_not_collide(self) -> Self:
+        for kind in POLICIES:
+            policies = getattr(self, kind)
+            collision = None if isinstance(policies, str) else first_collision(kind, policies)
+            if collision:
+                raise ValueError(collision)
+        for number, rate in enumerate(self.exchange_rates):
+            if rate.currency == self.currency:
+                raise ValueError(f"exchange_rates[{number}] is from {rate.currency} to itself; leave it out")
+        return self
 
     def minimum_in(self, month: str) -> int:
         """The minimum in force in a month (like 2026-10), in seconds; 0: none."""
@@ -276,23 +285,7 @@ def parse_rate_card(content: dict[str, Any], where: str = "rate card") -> RateCa
     try:
         return RateCard.model_validate(content)
     except ValidationError as error:
-        raise first_error(where, error, RateCard, _PARTS, RateError) from error
-
-
-_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
-    "rates": {"rates": RateRule, "match": Match, "windows": Window},
-    "priority_classes": {"*": PriorityClass},
-    "issuer": {"issuer": Issuer},
-    "discounts": {"discounts": Discount, "match": Usage, "tiers": Tier},
-    "minimum_seconds": {"minimum_seconds": Minimum, "tuple[Minimum, ...]": Minimum},
-    "commitments": {"commitments": Commitment},
-    "components": {"components": Component, "match": Usage},
-    "idle_policy": {"idle_policy": SharedCost, "tuple[SharedCost, ...]": SharedCost},
-    "taxes": {"taxes": Tax},
-    "invoice_currencies": {"invoice_currencies": InvoiceCurrency},
-    "exchange_rates": {"exchange_rates": ExchangeRate},
-}
-"""The parts of a card by the keys that lead to them."""
+        raise first_error(where, error, RateCard, RateError, "See docs/rates.md") from error
 
 
 def _refuse_unknown_classes(rules: Sequence[RateRule], classes: Mapping[str, PriorityClass]) -> None:

@@ -19,6 +19,8 @@ def _instant(value: object) -> datetime | None:
         value = datetime.combine(value, time())
     if not isinstance(value, datetime | None):
         raise ValueError("a date or time such as 2026-10-01 or 2026-10-01T00:00:00Z fits")
+    if value is not None and not 1900 <= value.year < 2300:
+        raise ValueError("a year from 1900 to 2299 fits")
     if value is not None and value.microsecond % 1000:
         raise ValueError("the books count whole milliseconds")
     return value

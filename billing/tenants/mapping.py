@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from billing.rates.globs import expression
 from billing.rates.matching import Pattern, can_both_fit, specificity
@@ -165,11 +165,7 @@ def parse_mapping(content: dict[str, Any], where: str = "tenants' mapping") -> T
     try:
         return TenantMapping.model_validate(content)
     except ValidationError as error:
-        raise first_error(where, error, TenantMapping, _PARTS, TenantError) from error
-
-
-_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {"rules": {"rules": OwnerRule, "match": OwnerMatch}}
-"""The parts of a mapping by the keys that lead to them."""
+        raise first_error(where, error, TenantMapping, TenantError, "See docs/tenants.md") from error
 
 
 def _refuse_ties(rules: Sequence[OwnerRule]) -> None:

@@ -38,7 +38,7 @@ Url = Annotated[str, Field(pattern=r"^https?://[^/\s]+")]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class NvmlSettings(_Section):
@@ -169,22 +169,7 @@ def read_settings(path: Path | None, over: Mapping[str, Any] | None = None) -> A
     try:
         return AgentSettings.model_validate(document)
     except ValidationError as error:
-        raise first_error(str(path or "agent"), error, AgentSettings, _PARTS, CollectorError) from None
-
-
-_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
-    "deliver": {"*": DeliverSettings},
-    "spool": {"*": SpoolSettings},
-    "metrics": {"*": MetricsSettings},
-    "sources": {
-        "nvml": NvmlSettings,
-        "exporters": ExporterSettings,
-        "prometheus": PrometheusSettings,
-        "services": ServiceSettings,
-        "training": TrainingSettings,
-        "*": SourcesSettings,
-    },
-}
+        raise first_error(str(path or "agent"), error, AgentSettings, CollectorError, HINT) from None
 
 
 def _expanded(value: Any) -> Any:

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from collectors.errors import CollectorError
 from collectors.kubernetes.objects import Object, child, items, text
-from warehouse.yaml_text import parse_yaml
+from warehouse.written_files import read_yaml
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -79,10 +77,7 @@ def in_cluster(environment: Mapping[str, str] = os.environ, folder: Path = SERVI
 def from_kubeconfig(path: Path, context: str = "") -> Connection:
     """The cluster and user of a kubeconfig's context, by default its current one."""
     where = str(path)
-    try:
-        document = parse_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise KubernetesError(where, f"cannot be read: {' '.join(str(error).split())}") from None
+    document = read_yaml(path, "a kubeconfig", "It has the keys contexts, clusters and users", KubernetesError)
     wanted = context or text(document, "current-context")
     if not wanted:
         raise KubernetesError(where, "has no current-context", "Next: --context NAME")

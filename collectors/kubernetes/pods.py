@@ -40,7 +40,7 @@ from collectors.kubernetes.objects import (
     uid,
     written,
 )
-from collectors.kubernetes.resources import NodeFacts, Part, Request, parts, quantity, requests
+from collectors.kubernetes.resources import NodeFacts, Part, Request, ShareBy, parts, quantity, requests, share_of
 from collectors.kubernetes.settings import Settings
 from collectors.readings import Row
 
@@ -134,7 +134,7 @@ def observe(
     """
     identity, made = uid(pod), created(pod)
     over = gone_at is not None or _is_final(pod)
-    asked = requests(pod, settings.resources)
+    asked = requests(pod, settings.resources, settings.share_by)
     claimed = around.claims(pod) if items(child(pod, "spec"), "resourceClaims") else Claimed(0, True)
     if claimed is None and (known is None or not known.allocations):
         if not over:
@@ -239,7 +239,7 @@ def _parts(
 ) -> tuple[_Placed, ...]:
     node = text(child(pod, "spec"), "nodeName")
     facts = around.node(node) if node else NodeFacts()
-    shares = _shared_devices(pod, facts, around) if asked else ()
+    shares = _shared_devices(pod, facts, around, asked[0].share_by) if asked else ()
     placed = [
         _Placed(part, before.gpus, shares if index == 0 else ())
         for index, (part, before) in enumerate(zip(parts(asked, facts), parts(asked, NodeFacts()), strict=True))
@@ -258,7 +258,9 @@ def _claimed_device(device: SliceDevice) -> tuple[str, str, str, int | None]:
     return device.device_id, device.partition_id, device.partition_profile, device.units
 
 
-def _shared_devices(pod: Object, facts: NodeFacts, around: Around) -> tuple[tuple[str, str, str, int | None], ...]:
+def _shared_devices(
+    pod: Object, facts: NodeFacts, around: Around, share_by: ShareBy
+) -> tuple[tuple[str, str, str, int | None], ...]:
     """Devices that a sharing scheduler named, with the units that the shares of memory or cores come to."""
     shares: dict[str, float] = {}
     for entry in mark(pod, ALLOCATED_MARKS).replace(";", ":").split(":"):
@@ -269,7 +271,7 @@ def _shared_devices(pod: Object, facts: NodeFacts, around: Around) -> tuple[tupl
         total = (known.memory_bytes or 0) / 2**20 if known else 0.0
         total = total or facts.memory_mib or 0.0
         part = quantity(memory) / total if total else 0.0
-        shares[device_id] = shares.get(device_id, 0.0) + max(part, quantity(cores) / 100)
+        shares[device_id] = shares.get(device_id, 0.0) + share_of(part, quantity(cores) / 100, share_by)
     found = []
     for device_id, share in sorted(shares.items()):
         known = around.device(device_id)

@@ -78,7 +78,10 @@ PERCENTAGES: Mapping[str, str] = {
     "koordinator.sh/gpu-memory-ratio": "nvidia",
     "tencent.com/vcuda-core": "nvidia",
 }
-"""Resources of which 100 are a device: the largest of them is what the pod asks for."""
+"""Resources of which 100 are a device."""
+ShareBy = Literal["larger", "cores", "memory"]
+_SHARE_NAMES: Mapping[ShareBy, str] = {"larger": "", "cores": "core", "memory": "memory"}
+"""What is in the names of those of PERCENTAGES that say it; where none is asked for, the largest of all counts."""
 
 AMD_PARTITIONS: Mapping[str, int] = {"dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
 """Partitions of a device in each of AMD's compute modes; CPX gives one for each of the eight XCDs of MI300X."""
@@ -91,8 +94,8 @@ class Request:
     """One kind of accelerator that a pod asks for.
 
     count: devices, partitions, replicas; of a fraction, the devices it is taken from.   share: of each device, 0-1;
-    None while unknown.   memory_mib: of each device, where the share depends on how much it has.   cores: the least
-    that the share is then, 0-1.
+    None while unknown.   memory_mib: of each device, where the share depends on how much it has.   cores: 0-1, 0 =
+    not named.   share_by: which of the two is the share.
     """
 
     resource: str
@@ -103,6 +106,7 @@ class Request:
     share: float | None = 1.0
     memory_mib: float | None = None
     cores: float = 0.0
+    share_by: ShareBy = "larger"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,16 @@ class Part:
     profile: str = ""
 
 
-def requests(pod: Object, extra: Sequence[str] = ()) -> tuple[Request, ...]:
+def share_of(memory: float, cores: float, by: ShareBy) -> float:
+    """What part of a device a request comes to that names parts of its memory and of its cores (0: does not name it).
+    What names one of them alone is measured by that."""
+    if by == "larger":
+        return min(1.0, max(memory, cores))
+    first, other = (cores, memory) if by == "cores" else (memory, cores)
+    return min(1.0, first or other)
+
+
+def requests(pod: Object, extra: Sequence[str] = (), share_by: ShareBy = "larger") -> tuple[Request, ...]:
     """The accelerators that the pod's spec and annotations ask for, by resource name; empty if none.
 
     extra: names of further resources that count whole devices.
@@ -143,12 +156,13 @@ def requests(pod: Object, extra: Sequence[str] = ()) -> tuple[Request, ...]:
         elif rule.kind == "replica":
             found.append(Request(resource, rule.vendor, "replica", count, share=None))
         else:
-            share, memory, cores = _share(resource, widest.get(resource, {}))
+            share, memory, cores = _share(resource, widest.get(resource, {}), share_by)
             kind: Kind = "whole" if share == 1.0 else "fraction"
-            found.append(Request(resource, rule.vendor, kind, count, share=share, memory_mib=memory, cores=cores))
+            found.append(Request(resource, rule.vendor, kind, count, "", share, memory, cores, share_by))
     percent = {resource: totals[resource] for resource in PERCENTAGES if totals.get(resource, 0) > 0}
     if percent:
-        resource = max(sorted(percent), key=lambda each: percent[each])
+        wanted = [each for each in percent if _SHARE_NAMES[share_by] in each] or percent
+        resource = max(sorted(wanted), key=lambda each: percent[each])
         count = max(1, -(-round(percent[resource]) // 100))
         kind = "whole" if percent[resource] == count * 100 else "fraction"
         found.append(Request(resource, PERCENTAGES[resource], kind, count, share=percent[resource] / 100 / count))
@@ -170,7 +184,7 @@ def parts(asked: Sequence[Request], facts: NodeFacts) -> tuple[Part, ...]:
             found.append(Part(request.count / facts.replicas, request.count))
         else:
             if share is None and request.memory_mib is not None and facts.memory_mib:
-                share = min(1.0, max(request.cores, request.memory_mib / facts.memory_mib))
+                share = share_of(request.memory_mib / facts.memory_mib, request.cores, request.share_by)
             found.append(Part(None if share is None else request.count * share))
     return tuple(found)
 
@@ -270,8 +284,8 @@ def _asks(container: Object, widest: dict[str, dict[str, float]]) -> dict[str, f
     return asks
 
 
-def _share(resource: str, asks: Mapping[str, float]) -> tuple[float | None, float | None, float]:
-    """(share of each device, MiB of each device, share of its cores): the larger of memory and cores is the share."""
+def _share(resource: str, asks: Mapping[str, float], by: ShareBy) -> tuple[float | None, float | None, float]:
+    """(share of each device, MiB of each device, share of its cores)."""
     beside = COMPANIONS.get(resource)
     if beside is None:
         return 1.0, None, 0.0
@@ -279,11 +293,11 @@ def _share(resource: str, asks: Mapping[str, float]) -> tuple[float | None, floa
     cores = min(1.0, asks.get(beside.cores, 0.0) / 100)
     if memory >= 2**20:
         memory /= 2**20  # written with a unit, where the plugin counts MiB
-    if memory > 0 and not percent:
+    if memory > 0 and not percent and not (by == "cores" and cores):
         return None, memory, cores
     if not percent and not cores:
         return 1.0, None, 0.0
-    return min(1.0, max(percent / 100, cores)), None, cores
+    return share_of(percent / 100, cores, by), None, cores
 
 
 def _annotated(pod: Object) -> tuple[Request, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from collectors.kubernetes.resources import ShareBy
+
 QUEUE_MARKS = (
     "kueue.x-k8s.io/queue-name",
     "kueue.x-k8s.io/local-queue-name",
@@ -22,6 +24,7 @@ class Settings:
     """cluster: as in the records.   tenant_marks, project_marks, user_marks: labels or annotations of the pod, the
     first that is there; its namespace stands in for a tenant or project that no mark names.   pool_marks: labels of
     the node that name its pool.   resources: names of further resources that count whole accelerators.
+    share_by: what part of a device a pod holds that asks for parts of its memory and of its cores.
     """
 
     cluster: str = ""
@@ -31,4 +34,5 @@ class Settings:
     queue_marks: tuple[str, ...] = QUEUE_MARKS
     pool_marks: tuple[str, ...] = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "agentpool")
     resources: tuple[str, ...] = ()
+    share_by: ShareBy = "larger"
     source: str = "kubernetes"

@@ -33,10 +33,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dashboards.access.roles import AccessError, Role
-from warehouse.written_files import read_yaml
+from warehouse.written_files import first_error, read_yaml
 
 HINT = "See docs/access.md for an example"
-MODE = ConfigDict(extra="forbid", frozen=True)
+MODE = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 SHORTEST_KEY = 32
 
 
@@ -132,11 +132,9 @@ def load_access(path: Path) -> AccessSettings:
     """The settings of a file. Errors: AccessError naming the key and what fits."""
     document = read_yaml(path, "sign-in settings", HINT, AccessError)
     try:
-        told = _File.model_validate(document if document is not None else {})
+        told = _File.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        at = ".".join(str(part) for part in first["loc"])
-        raise AccessError(str(path), f"{at + ': ' if at else ''}{first['msg']}", HINT) from None
+        raise first_error(str(path), error, _File, AccessError, HINT, secret=True) from None
     key = _secret(told.session_key_file, path)
     if key is not None and len(key) < SHORTEST_KEY:
         raise AccessError(str(told.session_key_file), f"has {len(key)} bytes", f"A key has {SHORTEST_KEY} or more")

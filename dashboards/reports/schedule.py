@@ -10,7 +10,7 @@ reports:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from fnmatch import fnmatchcase
@@ -33,7 +33,7 @@ from warehouse.written_files import first_error, read_yaml
 SENT = "report.send"
 """In the audit."""
 HINT = "See docs/reports.md for an example"
-MODE = ConfigDict(extra="forbid", frozen=True)
+MODE = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 Every = Literal["week", "month"]
 
 
@@ -102,8 +102,7 @@ def load_schedule(path: Path) -> Schedule:
     try:
         return Schedule.model_validate(content)
     except ValidationError as mistake:
-        parts: Mapping[str, Mapping[str, type[BaseModel]]] = {"reports": {"*": Wanted}}
-        raise first_error(str(path), mistake, Schedule, parts, ReportError) from None
+        raise first_error(str(path), mistake, Schedule, ReportError, HINT, secret=True) from None
 
 
 def last_period(every: Every, now: datetime, timezone: str, at: time) -> Period:

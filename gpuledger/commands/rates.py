@@ -13,6 +13,7 @@ from gpuledger import options, remote
 from gpuledger.output import instant, print_json, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
+from warehouse.written_files import read_written
 
 if TYPE_CHECKING:
     from billing.rates import RateCard
@@ -167,8 +168,9 @@ def _print_asked(server: str, file: str, other: str, period: str, fmt: options.F
     """Of a server that holds the store: a file against the card in force, over all closed hours."""
     if other or period or not Path(file).exists():
         raise LedgerError("rates diff", "a server compares a file with the card in force", "Give one file, no --period")
+    text = read_written(file, "a rate card", "Give a file of rates", LedgerError)
     with remote.client(server) as client:
-        found = client.check_rate_card(Path(file).read_text(encoding="utf-8"))
+        found = client.check_rate_card(text)
     if fmt is options.Format.json:
         print_json(found.model_dump())
     elif fmt is options.Format.csv:

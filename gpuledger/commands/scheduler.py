@@ -21,7 +21,7 @@ import typer
 from gpuledger import options
 from gpuledger.output import console, plain, print_json, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.yaml_text import parse_yaml
+from warehouse.written_files import read_yaml
 
 if TYPE_CHECKING:
     from collectors.readings import Row
@@ -244,17 +244,9 @@ def submit(
 
 
 def _document(path: Path | None) -> dict[str, Any]:
-    import yaml
-
     if path is None:
         return {}
-    try:
-        found = parse_yaml(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise LedgerError(str(path), f"is neither JSON nor YAML ({error})") from error
-    if not isinstance(found, dict):
-        raise LedgerError(str(path), "holds no job", "An object with tenant, queue and request fits")
-    return found
+    return read_yaml(path, "a job", "An object with tenant, queue and request fits", LedgerError)
 
 
 def list_jobs(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import shlex
 import signal
 import threading
@@ -12,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -23,6 +23,7 @@ from gpuledger import options
 from gpuledger.destinations import destination, state_file
 from gpuledger.output import say
 from warehouse.errors import LedgerError
+from warehouse.json_text import parse_json
 
 if TYPE_CHECKING:
     from collectors.kubernetes.api import Api
@@ -60,6 +61,12 @@ State = Annotated[
 ]
 
 
+class ShareByOption(StrEnum):
+    larger = "larger"
+    cores = "cores"
+    memory = "memory"
+
+
 def register(app: typer.Typer) -> None:
     group.command("kubernetes")(kubernetes)
     group.command("slurm")(slurm)
@@ -91,6 +98,11 @@ def kubernetes(
     resource: Annotated[
         list[str] | None, typer.Option("--resource", help="Another resource that counts whole accelerators.")
     ] = None,
+    share_by: Annotated[
+        ShareByOption,
+        typer.Option("--share-by", help="What part of a GPU a pod holds, and pays, that asks for parts of memory "
+                     "and of cores."),
+    ] = ShareByOption.larger,
     inventory: Annotated[
         Path | None,
         typer.Option("--inventory", help="Device rows of the nodes' agents as JSON lines; a store knows them itself.",
@@ -115,6 +127,7 @@ def kubernetes(
         user_marks=tuple(user_label or defaults.user_marks),
         pool_marks=tuple(pool_label or defaults.pool_marks),
         resources=tuple(resource or ()),
+        share_by=share_by.value,
     )
     connection = find(kubeconfig, context)
     where = state_file(state, "kubernetes", cluster, out, url, store)
@@ -254,7 +267,7 @@ def _read_devices(path: Path) -> list[Row]:
     last: dict[str, Row] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:
-            row = json.loads(line)
+            row = parse_json(line)
             if row.pop("record", "devices") == "devices":
                 last[row["device_id"]] = row
         except (ValueError, AttributeError, KeyError, TypeError):

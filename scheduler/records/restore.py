@@ -25,6 +25,7 @@ from scheduler.serverless import Services
 from scheduler.settings import Settings, parse_settings
 from scheduler.setup import Setup, setup_of
 from warehouse.errors import LedgerError
+from warehouse.json_text import parse_json
 from warehouse.private_files import users_file
 
 ADD_ONLY = "Keep them and add new ones after them; a node that is gone is set to failed or maintenance"
@@ -210,7 +211,7 @@ def read_snapshot(path: Path) -> Iterator[Entry]:
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
-                found = json.loads(line)
+                found = parse_json(line)
                 yield Entry(found["kind"], found["at"], found["job"], found["body"], (), found["sequence"])
             except (ValueError, KeyError, TypeError) as error:
                 raise LedgerError(

@@ -27,6 +27,7 @@ from tests.alerts.facts import NOON, ago, device, ended, put, sampled, served, s
 from tests.alerts.rules import alive
 from tests.alerts.slo.promises import ERRORS, promise
 from tests.alerts.test_shipped_rules import OF_THE_WHOLE_STORE
+from tests.billing.account_books import NO_PRICES
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
 from warehouse.records import SAMPLES
 from warehouse.store import Store
@@ -207,7 +208,7 @@ def test_claims_that_the_books_refuse_alert_for_a_week(
 
 def books(store: Store, costs: list[str], until: date = date(2026, 10, 5)) -> None:
     """So much on each of the days until a day; every hour of them is closed."""
-    card = parse_rate_card({"currency": "EUR", "timezone": "UTC", "rates": []})
+    card = parse_rate_card({"currency": "EUR", "timezone": "UTC", "rates": NO_PRICES})
     apply_rate_card(store, card, "me", "", at("2026-01-01 00:00"))
     days = [at(f"{until - timedelta(days=len(costs) - 1 - n)} 00:00") for n in range(len(costs))]
     rows = [

@@ -15,13 +15,15 @@ from tests.billing.hand_ledger import HOUR_MS, Row, at
 from warehouse.store import Store
 
 NOW = at("2026-10-25 00:00")
+NO_PRICES = [{"sku": "other", "match": {"model": "none"}, "price_per_gpu_hour": "1"}]
+"""Rates of a card that fit nothing."""
 
 
 def emptied(books: Store, timezone: str = "UTC", currency: str = "EUR") -> Store:
-    """The shared store with empty accounts and a card without rules; ledgers typed by hand bring their prices."""
+    """The shared store with empty accounts and a card that prices nothing; ledgers typed by hand bring their prices."""
     for table in ("credits", "grants", "budgets", "audit", "quarantine", "voided_invoices", "rate_cards", "invoices"):
         books.command(f"TRUNCATE TABLE {table}")
-    card = parse_rate_card({"currency": currency, "timezone": timezone, "rates": []})
+    card = parse_rate_card({"currency": currency, "timezone": timezone, "rates": NO_PRICES})
     apply_rate_card(books, card, "me", "", at("2026-01-01 00:00"))
     return books
 

@@ -14,6 +14,7 @@ from billing.invoicing.drafts import platform_costs
 from billing.invoicing.invoices import Invoice, InvoiceError, draft_all, issue_all
 from billing.periods import parse_period
 from billing.rates import RateError, apply_rate_card, parse_rate_card
+from tests.billing.account_books import NO_PRICES
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from warehouse.store import Store
 
@@ -120,7 +121,7 @@ def test_a_whole_tier_is_reached_from_its_hours_on_or_above_them_as_the_card_say
 def test_a_tier_says_from_or_above_and_not_both() -> None:
     for tier in ({"percent": "10"}, {"from": "1", "above": "1", "percent": "10"}):
         with pytest.raises(RateError, match=r"either from \(who reaches it counts\) or above"):
-            parse_rate_card({"currency": "EUR", "rates": [], "discounts": [{"name": "v", "tiers": [tier]}]})
+            parse_rate_card({"currency": "EUR", "rates": NO_PRICES, "discounts": [{"name": "v", "tiers": [tier]}]})
 
 
 def test_discounts_follow_each_other_and_name_what_they_match(books: Store) -> None:

@@ -256,7 +256,9 @@ def test_applying_keeps_author_and_reason_and_the_same_file_again_changes_nothin
     assert accounts.value("SELECT count() AS n FROM budgets") == 3
     assert {entry["action"] for entry in audit.history(accounts, "budgets")} == {"budgets.apply"}
     with pytest.raises(BudgetError, match="found USD, but the rate card is in EUR"):
-        apply_budgets(accounts, parse_budgets({"currency": "USD"}), "", "", NOW)
+        apply_budgets(
+            accounts, parse_budgets({"currency": "USD", "budgets": [{"tenant": "a", "amount": "1"}]}), "", "", NOW
+        )
 
 
 def test_a_ledger_in_another_currency_is_refused(accounts: Store) -> None:

@@ -175,7 +175,11 @@ def test_good_rows_are_added_and_each_bad_one_is_one_line_and_kept(accounts: Sto
     assert (report.read, report.added, report.known) == (7, 2, 0)
     assert [(one.row, one.why) for one in report.refused] == [
         (2, "amount: found 'abc'. A decimal such as \"25.00\" fits, at most 9 digits each side"),
-        (3, 'evidence: not JSON. An object such as {"availability": "0.987"} fits'),
+        (
+            3,
+            "evidence: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)). "
+            'An object such as {"availability": "0.987"} fits',
+        ),
         (
             4,
             "month 2026-09: invoice GL-physics-2026-09 of 'physics' is issued. It goes to the next open month: 2026-10",
@@ -200,8 +204,12 @@ def test_json_lines_say_the_same_and_a_number_without_quotes_is_refused(accounts
     assert (report.read, report.added) == (5, 1)
     whys = [one.why for one in report.refused]
     assert whys[0] == 'amount: found 12.5. Write it in quotes, such as "12.5"'
-    assert whys[1:3] == ["row: not JSON. One object a line fits", "row: not an object. Keys fit"]
-    assert whys[3].startswith("sku: unknown column. Known are tenant, month")
+    assert whys[1:3] == [
+        "row: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)). "
+        "One object a line fits",
+        "row: not an object. Keys fit",
+    ]
+    assert whys[3].startswith("sku: unknown key; known here: tenant, month")
     (kept,) = list_credits(accounts)
     assert (kept.credit.kind, kept.credit.author, kept.credit.evidence) == ("slo", "me", {"kept": "0.98"})
 
@@ -210,6 +218,7 @@ def test_a_file_that_is_no_table_of_credits_adds_nothing(accounts: Store, tmp_pa
     for name, content, says in (
         ("a.csv", b"tenant,amount\nx,1\n", "has no column 'month'"),
         ("a.xlsx", b"PK", "neither CSV nor JSON lines"),
+        ("a.csv", b"tenant,month,amount,reason,amount\nx,2026-10,1,y,2\n", "column amount is there twice"),
         ("a.csv.gz", b"no gzip", "cannot be read"),
         ("b.csv", b"\xff\xfe", "cannot be read"),
     ):

@@ -518,7 +518,7 @@ def test_nothing_closed_is_an_empty_report(store: Store) -> None:
             "intensity: [{grams_per_kwh: 380, source: x}]",
             r"intensity\[0\]\.grams_per_kwh: found 380; write it in quotes",
         ),
-        ('intensity: [{grams_per_kwh: "380"}]', r"intensity\[0\]\.source: Field required"),
+        ('intensity: [{grams_per_kwh: "380"}]', r"intensity\[0\]\.source: missing"),
         ("intensity: [{source: x}]", "grams_per_kwh, hourly or pue is missing"),
         ('intensity: [{pue: "0.9", source: x}]', r"pue: found '0\.9'; Input should be greater than or equal to 1"),
         (

@@ -21,6 +21,7 @@ from billing.insights.savings import Recommendation, SavingsReport, savings
 from billing.periods import parse_period
 from billing.rates import apply_rate_card, parse_rate_card
 from gpuledger.output import plain
+from tests.billing.account_books import NO_PRICES
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from tests.billing.hand_ledger import close as close_hours
 from tests.billing.small_fleet import (
@@ -540,7 +541,7 @@ def test_a_missing_price_is_no_cost_of_zero(books: Store) -> None:
 
 def test_a_day_of_25_hours_may_cost_a_25th_more(books: Store) -> None:
     apply_rate_card(
-        books, parse_rate_card({"currency": "EUR", "timezone": "Europe/Berlin", "rates": []}), "me", "", NOON
+        books, parse_rate_card({"currency": "EUR", "timezone": "Europe/Berlin", "rates": NO_PRICES}), "me", "", NOON
     )
     start = at("2026-10-10 22:00")
     hours = [start + timedelta(hours=n) for n in range(24 * 15 + 1)]

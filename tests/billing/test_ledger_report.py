@@ -11,6 +11,7 @@ import pytest
 from billing.ledger_report import ledger_report
 from billing.periods import Period, parse_period
 from gpuledger.output import plain
+from tests.billing.account_books import NO_PRICES
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from warehouse.errors import LedgerError
 from warehouse.store import Store
@@ -136,7 +137,7 @@ def test_only_closed_hours_and_the_run_in_force_count(books: Store) -> None:
 def test_days_are_local_and_a_row_after_a_half_hour_midnight_belongs_to_the_next_day(books: Store) -> None:
     from billing.rates import apply_rate_card, parse_rate_card
 
-    card = parse_rate_card({"currency": "EUR", "timezone": "Asia/Kolkata", "rates": []})
+    card = parse_rate_card({"currency": "EUR", "timezone": "Asia/Kolkata", "rates": NO_PRICES})
     apply_rate_card(books, card, "me", "", NOON)
     fill(
         books,

@@ -24,6 +24,7 @@ from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from warehouse.store import Store
 
 NOW = at("2026-11-02 09:00")
+ONE = 'currency: EUR\nrates: [{sku: h100, price_per_gpu_hour: "1"}]\n'
 HEAD = "currency: EUR\nrates:\n  - sku: h100\n    "
 
 
@@ -44,16 +45,19 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
             r"rates\[0\]\.match\.node: unknown key.*known here: mo",
         ),
         (HEAD + "sku2: x", "price_per_gpu_hour: missing"),
-        ("currency: eur\nrates: []", "currency: found 'eur'; an ISO 4217 code such as EUR fits"),
+        (
+            "currency: eur\nrates: []",
+            r"currency: found 'eur'; no currency of ISO 4217 \(did you mean EUR\?\); a code such as",
+        ),
         ("currency: EUR\ntimezone: Mars\nrates: []", "timezone: found 'Mars'; an IANA time zone"),
         ("currency: EUR\nrates: 5", "rates: found 5; a list fits"),
-        ("currency: EUR\nrates: []\nminimum_seconds: -1", "minimum_seconds: found -1; Input should be greater than or"),
+        (ONE + "minimum_seconds: -1", "minimum_seconds: found -1; Input should be greater than or"),
         (
-            "currency: EUR\nrates: []\nidle_policy: even",
+            ONE + "idle_policy: even",
             "found 'even'; Input should be 'platform'",
         ),
-        ("currency: EUR\nrates: []\ndiscounts: [{after: 100}]", r"discounts\[0\].name: missing"),
-        ("currency: EUR\nrates: []\ntaxes: 1", "taxes: found 1; a list fits"),
+        (ONE + "discounts: [{after: 100}]", r"discounts\[0\].name: missing"),
+        (ONE + "taxes: 1", "taxes: found 1; a list fits"),
         ("currency: [", "not YAML: "),
         ("- 1", "not a rate card. It starts with the keys currency"),
     ],
@@ -66,7 +70,10 @@ def test_a_card_that_does_not_fit_is_one_line_with_the_key_and_what_fits(tmp_pat
 
 
 def test_what_is_implemented_of_the_later_keys_is_accepted() -> None:
-    assert card(minimum_seconds=0, discounts=[], idle_policy="platform").idle_policy == "platform"
+    assert (
+        card({"price_per_gpu_hour": "1"}, minimum_seconds=0, discounts=[], idle_policy="platform").idle_policy
+        == "platform"
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,9 +142,10 @@ def test_a_price_that_an_issued_invoice_used_is_only_ended_and_followed(books: S
     with pytest.raises(RateError, match=r"would change from 2\.00 .* to 3\.00 .* invoice GL-2026-00001 .* end it with"):
         apply_rate_card(books, edited, "", "", NOW)
     with pytest.raises(RateError, match="to no price"):
-        apply_rate_card(books, card(), "", "", NOW)
+        apply_rate_card(books, card({**since, "match": {"model": "B200"}}), "", "", NOW)
+    dollars = {"sku": "x", "price_per_gpu_hour": "1"}
     with pytest.raises(RateError, match="currency: found USD, but invoices were issued with EUR"):
-        apply_rate_card(books, parse_rate_card({"currency": "USD", "rates": []}), "", "", NOW)
+        apply_rate_card(books, parse_rate_card({"currency": "USD", "rates": [dollars]}), "", "", NOW)
     followed = card(
         {**since, "effective_to": "2026-11-01"},
         {**since, "price_per_gpu_hour": "3.00", "effective_from": "2026-11-01"},

@@ -28,7 +28,7 @@ def card(*rules: dict[str, Any], **keys: Any) -> Any:
 
 
 def rule(sku: str, price: str, *windows: dict[str, Any], **match: Any) -> dict[str, Any]:
-    return {"sku": sku, "price_per_gpu_hour": price, "match": match, "windows": list(windows)}
+    return {"sku": sku, "price_per_gpu_hour": price, "match": match, **({"windows": list(windows)} if windows else {})}
 
 
 def hour_of(text: str) -> float:

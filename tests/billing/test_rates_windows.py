@@ -32,7 +32,7 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
 
 
 def rule(sku: str, price: str, *windows: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"sku": sku, "price_per_gpu_hour": price, "windows": list(windows), **more}
+    return {"sku": sku, "price_per_gpu_hour": price, **({"windows": list(windows)} if windows else {}), **more}
 
 
 def shown(spans: list[tuple[datetime, datetime]]) -> list[str]:

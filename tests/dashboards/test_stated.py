@@ -84,7 +84,12 @@ def test_a_file_is_compared_applied_shown_as_yaml_and_known_again(store: Store, 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("a: [", "not YAML"), ("", "holds no keys"), ("- 1", "holds no keys"), ("colour: red", "missing|colour")],
+    [
+        ("a: [", "not YAML"),
+        ("", "not keys and values"),
+        ("- 1", "not keys and values"),
+        ("colour: red", "missing|colour"),
+    ],
 )
 def test_a_file_of_no_use_is_one_line_that_says_where(name: str, text: str, said: str) -> None:
     with pytest.raises(LedgerError, match=said) as refused:

@@ -81,6 +81,13 @@ def test_a_rate_card_is_applied_once_and_listed(shell: Shell, tmp_path: Path) ->
         "2025-12-31T23:00:00.000Z",
     )
     assert rate["tenant"] is None
+    before = shell("rates", "history", "--format", "json").stdout
+    (tmp_path / "twice.yaml").write_text(CARD + "currency: USD\n")
+    with pytest.raises(
+        LedgerError, match=r"twice.yaml, line 6: the key .currency. is there twice; its first line is 2"
+    ):
+        shell("rates", "apply", str(tmp_path / "twice.yaml"))
+    assert shell("rates", "history", "--format", "json").stdout == before
 
 
 def test_before_a_rate_card_the_list_says_what_to_do(shell: Shell) -> None:

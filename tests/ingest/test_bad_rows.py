@@ -102,6 +102,7 @@ def test_every_kind_of_bad_row_is_quarantined_with_its_number_and_reason(
 def test_bad_json_lines_are_quarantined_with_the_line(store: Store, tmp_path: Path) -> None:
     good = '{"ts": "2026-10-01T00:01:00Z", "interval_seconds": 60, "device_id": 4711, "state": "ok", "utilization": %s}'
     lines = [good % "0.5", "{not json", "", "[1]", good % '"0.75"', good % "true", good % "[1]", good % "NaN", "17"]
+    lines.append(good.replace("4711", '4711, "device_id": 4712') % "0.5")  # which of the two?
     path = tmp_path / "s.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
 
@@ -115,9 +116,11 @@ def test_bad_json_lines_are_quarantined_with_the_line(store: Store, tmp_path: Pa
         (6, "not_a_number"),
         (7, "not_a_number"),
         (8, "bad_json"),
+        (9, "bad_json"),
     ]
+    assert store.value("SELECT detail FROM quarantine WHERE row = 9") == "the key 'device_id' is there twice"
     assert [rows[0]["raw"], rows[2]["raw"]] == ["{not json", good % "true"]
-    assert (report.read, report.written, report.duplicate) == (8, 1, 1)
+    assert (report.read, report.written, report.duplicate) == (9, 1, 1)
 
 
 def test_a_quote_that_is_never_closed_swallows_rows_into_quarantine_not_into_a_value(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
+from typing import Any
 
 import pytest
-import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dashboards import stated
 from warehouse.errors import LedgerError
-from warehouse.yaml_text import VALUES, parse_yaml
+from warehouse.json_text import duplicate_key, parse_json, surely_once
+from warehouse.yaml_text import VALUES, DuplicateKeyError, YamlError, parse_yaml
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -19,11 +23,12 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     "text",
     ["[" * 5000, "[" * 1_000_000, "{a: " * 5000, "- " * 5000, "? " * 1000, LAUGHS, "a: &a [*a, *a]\nb: " + "[" * 60,
-     "!!python/object/apply:os.system ['true']", "!!python/name:os.system", "a: \x00", "%YAML 9.9\n---\na: 1"],
+     "!!python/object/apply:os.system ['true']", "!!python/name:os.system", "a: \x00", "%YAML 9.9\n---\na: 1",
+     "a: 2026-02-30", "a: " + "9" * 5000, "a: !!bool x", "a: !!timestamp x"],
 )  # fmt: skip
 def test_what_nobody_would_write_is_refused_at_once(text: str) -> None:
     began = time.process_time()
-    with pytest.raises(yaml.YAMLError):
+    with pytest.raises(YamlError):
         parse_yaml(text)
     assert time.process_time() - began < 2
 
@@ -34,6 +39,53 @@ def test_every_file_that_is_stated_over_http_refuses_it_in_a_line() -> None:
             with pytest.raises(LedgerError) as caught:
                 stated.read(kind, text)
             assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key"),
+    [("a: 1\nb: 2\na: 3", 3, "a"), ("a:\n  - {x: 1, y: 2}\n  - {x: 1,\n     x: 2}", 4, "x"), ("1: a\n0x1: b", 2, "0x1"),
+     ("a: {yes: 1, true: 2}", 1, "true"), ("a: &a {x: 1}\nb: {<<: *a, <<: *a}", 2, "<<"),
+     ('{"a": 1,\n "a": 1}', 2, "a"), ("a: 1\n'a': 1", 2, "a"), ("a: !!set {x, x}", 1, "x")],
+)  # fmt: skip
+def test_a_key_that_is_there_twice_is_refused_with_its_line(text: str, line: int, key: str) -> None:
+    with pytest.raises(DuplicateKeyError, match=f"the key '{key}' is there twice") as caught:
+        parse_yaml(text)
+    assert caught.value.line == line
+
+
+def test_a_key_may_stand_in_two_places_and_go_before_what_is_merged() -> None:
+    assert parse_yaml("a: {x: 1}\nb: {x: 1}\n1: c\n'1': d") == {"a": {"x": 1}, "b": {"x": 1}, 1: "c", "1": "d"}
+    merged = parse_yaml("a: &a {x: 1}\nb: &b {<<: *a, x: 2}\nc: {<<: *b}\nd: {<<: [*a, *b]}")
+    assert [merged[name]["x"] for name in "abcd"] == [1, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [('{"a": 1,\n "b": 2,\n "a": 3}', "line 3: the key 'a' is there twice"), ('[{"a": [{"b": 1, "b": 1}]}]', "'b' is"),
+     ('\t{"a": 1,\n\t"a": 1}', "^the key 'a' is there twice$"), ("[" * 100_000, "nested too deep"),
+     ('{"a": NaN}', "NaN is no number"), ('{"a": -Infinity}', "-Infinity is no number"), ("9" * 5000, "limit")],
+)  # fmt: skip
+def test_json_that_people_write_has_no_key_twice_and_no_number_that_is_none(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse_json(text)
+
+
+NESTED = st.recursive(
+    st.none() | st.text(max_size=3), lambda more: st.lists(more) | st.dictionaries(st.text(max_size=2), more)
+)
+
+
+@given(NESTED)
+def test_json_without_such_a_key_is_read_as_it_is_and_with_one_it_is_found(value: Any) -> None:
+    row = {"a": value, "b": 1}
+    for separators in ((",", ":"), (" , ", " : ")):
+        text = json.dumps(row, separators=separators).encode()
+        assert parse_json(text) == row
+        assert duplicate_key(text) is None
+        twice = text[:-1] + b', "b" :2}'
+        assert not surely_once(twice, 2)
+        assert duplicate_key(twice) == "the key 'b' is there twice"
+    assert surely_once(b'{"a":1,"b":"x y"}', 2)
 
 
 def test_aliases_that_people_write_are_read() -> None:

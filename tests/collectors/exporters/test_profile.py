@@ -44,7 +44,7 @@ def test_a_profile_of_the_users_own_needs_no_code(tmp_path: Path) -> None:
     [
         ("vendor: Acme", "", ": vendor: missing"),
         ("vendor: Acme", "vendors: Acme", ": vendor: missing"),
-        ("name: acme", "name: acme\nunits: 3", ": units: unknown key. docs/exporters.md lists the keys"),
+        ("name: acme", "name: acme\nunits: 3", ": units: unknown key; known here: "),
         ("range: [0, 255]", "", ": metrics[0] (acme_busy).range: missing"),
         ("1/255", "1/0", ".factor: found '1/0'; a whole number such as 1048576 or a fraction such as 1/1000 fits"),
         ("1/255", "0.5.1", ".factor: found '0.5.1'; a whole number"),

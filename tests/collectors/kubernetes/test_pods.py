@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -257,6 +258,8 @@ def test_a_sharing_schedulers_annotation_names_the_devices_and_their_part() -> N
         ("GPU-aa", 30, "u"),
         ("GPU-bb", 30, "u"),
     ]
+    by_memory = told(*versions, around=around, settings=replace(HERE, share_by="memory"))
+    assert [row["units"] for row in by_memory if row["event"] == "started"] == [25, 25]
     whole = told(*versions, around=Around(node=lambda _: NodeFacts(memory_mib=16384.0)))
     assert [row.get("units") for row in whole if row["event"] == "started"] == [None, None]
     assert [row["gpus"] for row in whole if row["event"] == "started"] == [0.5, 0.5]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.kubernetes.resources import NodeFacts, Part, node_facts, parts, quantity, requests
+from collectors.kubernetes.resources import NodeFacts, Part, ShareBy, node_facts, parts, quantity, requests
 from tests.collectors.kubernetes.make import container, node, pod
 
 
@@ -87,6 +87,32 @@ def test_the_nodes_labels_say_what_a_ticket_is_worth() -> None:
     memory = requests(pod("u", resources={"nvidia.com/gpu": 1, "nvidia.com/gpumem": 10240, "nvidia.com/gpucores": 10}))
     assert parts(memory, NodeFacts(memory_mib=40960.0)) == (Part(0.25),)
     assert node_facts(node(labels=labels | {"nvidia.com/gpu.sharing-strategy": "none"})).replicas == 1
+
+
+BOTH = {"nvidia.com/gpu": 2, "nvidia.com/gpumem-percentage": 50, "nvidia.com/gpucores": 20}
+MIB = {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 10240, "nvidia.com/gpucores": 60}
+RATIO = {"koordinator.sh/gpu-core": 50, "koordinator.sh/gpu-memory-ratio": 60}
+
+
+@pytest.mark.parametrize(
+    ("resources", "larger", "cores", "memory"),
+    [
+        (BOTH, 1.0, 0.4, 1.0),  # of two devices
+        (MIB, 0.6, 0.6, 0.25),  # of 40,960 MiB
+        (RATIO, 0.6, 0.5, 0.6),
+        ({"nvidia.com/gpu": 1, "nvidia.com/gpucores": 30}, 0.3, 0.3, 0.3),  # what names one is measured by that
+        ({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 10240}, 0.25, 0.25, 0.25),
+        ({"koordinator.sh/gpu": 50}, 0.5, 0.5, 0.5),
+        ({"nvidia.com/gpu": 1, "nvidia.com/gpucores": 150, "nvidia.com/gpumem-percentage": 10}, 1.0, 1.0, 0.1),
+        ({"nvidia.com/gpu": 3}, 3.0, 3.0, 3.0),
+    ],
+)
+def test_a_share_is_that_of_the_cores_of_the_memory_or_the_larger(
+    resources: dict[str, Any], larger: float, cores: float, memory: float
+) -> None:
+    ways: tuple[ShareBy, ...] = ("larger", "cores", "memory")
+    found = [parts(requests(pod("u", resources=resources), (), by), NodeFacts(memory_mib=40960.0)) for by in ways]
+    assert [part.gpus for (part,) in found] == pytest.approx([larger, cores, memory])
 
 
 def test_other_resources_can_be_named() -> None:

@@ -1,0 +1,69 @@
+"""JSON that people write: no key twice, no number that is none, and no deeper than somebody could have written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from warehouse.yaml_text import DuplicateKeyError, YamlError, parse_yaml
+
+
+def parse_json(text: str | bytes, parse_float: Callable[[str], Any] | None = None) -> Any:
+    """Errors: ValueError, in words; also for a key that is there twice, for NaN and Infinity, and for what is nested
+    deeper than the interpreter's stack."""
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=parse_float)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    except _TwiceError as twice:
+        raise ValueError(_with_line(text, str(twice))) from None
+
+
+def surely_once(text: bytes, keys: int) -> bool:
+    """Whether objects of JSON that had `keys` keys once they were read have no more in their text. Quick; where it is
+    not sure, `duplicate_key` is."""
+    return text.count(b'":') == keys and _SPACE_AFTER_TEXT.search(text) is None
+
+
+_SPACE_AFTER_TEXT = re.compile(rb'"\s')
+
+
+def duplicate_key(text: bytes) -> str | None:
+    """Which key an object of JSON has twice, in words; None: none, or it is no JSON."""
+    try:
+        json.loads(text, object_pairs_hook=_once)
+    except _TwiceError as twice:
+        return str(twice)
+    except (ValueError, RecursionError):
+        pass
+    return None
+
+
+class _TwiceError(ValueError):
+    pass
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise _TwiceError(f"the key {twice!r} is there twice")
+    return found
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number")
+
+
+def _with_line(text: str | bytes, what: str) -> str:
+    """JSON's reader cannot say where; YAML's can, and JSON is YAML but for corners."""
+    try:
+        parse_yaml(text if isinstance(text, str) else text.decode("utf-8"))
+    except DuplicateKeyError as mistake:
+        return str(mistake)
+    except (YamlError, UnicodeDecodeError):
+        pass
+    return what
