@@ -20,13 +20,13 @@ from dash.exceptions import DependencyException, PreventUpdate
 from fastapi import FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from dashboards import frame, metrics, opencost_api, shell
 from dashboards.access import sign_in
 from dashboards.access.doorkeeper import Doorkeeper
 from dashboards.access.gate import Gate, problem
 from dashboards.access.opening import open_access
+from dashboards.access.proxies import Proxies
 from dashboards.access.roles import Action
 from dashboards.access.scope import Stores
 from dashboards.access.settings import AccessSettings
@@ -107,7 +107,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     server.add_middleware(Gate, doorkeeper=doorkeeper, page_policy=functools.partial(page_policy, app), doors=action_of)
     server.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))
     if settings.access.trusted_proxies:
-        server.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.access.trusted_proxies))
+        server.add_middleware(Proxies, trusted=settings.access.trusted_proxies)
     app.layout = shell.layout
     frame.add_callbacks(app, stores)
     # Dash on FastAPI does this at the first request of /, and not where a link into the pages is the first.

@@ -112,7 +112,8 @@ class Gate:
         """Waits for the answer; False: it was broken off, as who asks is somebody else by now than at its beginning."""
         try:
             while not (await asyncio.wait({answering}, timeout=AGAIN_SECONDS))[0]:
-                if principal not in (None, ANYBODY) and not await self._is_still(principal, scope, headers):
+                lasts = principal in (None, ANYBODY) or _signs(scope["path"])
+                if not lasts and not await self._is_still(principal, scope, headers):
                     return False
             answering.result()
             return True
@@ -219,6 +220,11 @@ def cookie_name(name: str, tls: bool) -> str:
 
 def _public(path: str) -> bool:
     return path in PUBLIC or path.startswith("/assets/")
+
+
+def _signs(path: str) -> bool:
+    """Signing in or out: it ends the session that it came with."""
+    return path in PUBLIC or path == "/sign-out"
 
 
 async def _nothing_more() -> Message:

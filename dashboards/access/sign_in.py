@@ -69,6 +69,7 @@ async def sign_in(request: Request) -> Response:
         await _refused(keeper, now, name, {"address": address, "how": "password"})
         return _page(request, then, "refused", 401, name)
     _, cookie = found
+    await _end_the_old_one(request, now)
     keeper.attempts.succeeded(name, address, device)
     answer = _signed_in(request, cookie, then)
     sealed = keeper.signer.seal(f"device of {name}", {"id": device or secrets.token_hex(8)}, now + DEVICE)
@@ -77,14 +78,17 @@ async def sign_in(request: Request) -> Response:
 
 
 async def sign_out(request: Request) -> Response:
-    keeper, now = _keeper(request), datetime.now(UTC)
-    cookie = session_cookie(request.headers, _tls(request))
-    if cookie:
-        await asyncio.to_thread(keeper.sessions.end, cookie, now)
+    await _end_the_old_one(request, datetime.now(UTC))
     answer = RedirectResponse("/sign-in", 303)
     name = cookie_name(COOKIE, _tls(request))
     answer.delete_cookie(name, path="/", secure=_tls(request), httponly=True, samesite="lax")
     return answer
+
+
+async def _end_the_old_one(request: Request, now: datetime) -> None:
+    """The session that this browser had: it is about to forget its cookie."""
+    if before := session_cookie(request.headers, _tls(request)):
+        await asyncio.to_thread(_keeper(request).sessions.end, before, now)
 
 
 async def to_provider(request: Request) -> Response:
@@ -117,6 +121,7 @@ async def from_provider(request: Request) -> Response:
         await _refused(keeper, now, error.where, {"address": address, "how": "oidc"})
         answer: Response = _page(request, "/", "provider", 403)
     else:
+        await _end_the_old_one(request, now)
         answer = _signed_in(request, cookie, note["next"])
     answer.delete_cookie(FLOW_COOKIE, path="/sign-in")
     return answer

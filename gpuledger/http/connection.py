@@ -16,13 +16,14 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import PlainTextResponse
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gpuledger.http.limits import HttpLimits
 
-log = logging.getLogger("uvicorn.error.requests")
+log = logging.getLogger(__name__)
 log.setLevel(logging.ERROR)
-"""Our own errors, and not each request of a stranger that is none: those could fill the log."""
+"""Our own errors, and not each request of a stranger that is none: those could fill the log. (Not below uvicorn's own
+logger: configuring that one, when the server starts, sets those below it back.)"""
 
 
 class Phase(Enum):
@@ -51,6 +52,8 @@ class Connection(HttpToolsProtocol):
         self._unread = 0
         self._read_at = self.since
         self._closing_at: float | None = None
+        self._cycles: list[RequestResponseCycle] = []
+        """Of requests that are not answered in full."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -58,6 +61,9 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._left()
+        for cycle in self._cycles:  # uvicorn thinks of the last one alone
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -94,6 +100,7 @@ class Connection(HttpToolsProtocol):
             super().on_headers_complete()
         finally:
             self.app = served
+        self._cycles = [one for one in (*self._cycles, self.cycle) if not one.response_complete]
         self._raw_bytes = self._body_bytes = 0
         self._enter(Phase.body)
 

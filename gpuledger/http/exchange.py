@@ -53,6 +53,7 @@ class _Exchange:
         self._most = limits.body_bytes_of(scope["path"])
         self._waited = 0.0
         self._over = self._started = False
+        self._long: Message | None = None
         self._sent = 0
         self.received = 0
         declared = dict(scope["headers"]).get(b"content-length", b"")
@@ -88,12 +89,19 @@ class _Exchange:
         if message["type"] == "http.response.start":
             length = dict(message["headers"]).get(b"content-length", b"")
             if length.isdigit() and int(length) > self._limits.answer_bytes:
-                log.error("an answer of %s bytes was not sent: %s", length.decode(), self._scope["path"])
+                self._long = message  # its first piece shows whether it is a file, or was made in memory
+                return
+            self._started = True
+        elif self._long is not None:
+            size = len(message.get("body", b""))
+            if size > self._limits.answer_bytes:
+                log.error("an answer of %d bytes was not sent: %s", size, self._scope["path"])
                 raise _AnsweredError(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                     f"the answer is larger than {self._limits.answer_bytes} bytes: ask for less",
                 )
-            self._started = True
+            start, self._long, self._started = self._long, None, True
+            await self._send(start)
         await self._send(message)
 
     async def refuse(self, why: _AnsweredError) -> None:

@@ -12,8 +12,6 @@ import os
 import random
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 

@@ -181,10 +181,13 @@ def tenant_views(database: str) -> Mapping[str, str]:
     """The statement that each view of tenants stands for, by its name.
 
     They run with the writer's rights, so that nobody who reads them needs a table beneath; who preempted a job is
-    somebody else's business (dashboards/access says the same of pages).
+    somebody else's business, as is what else another's job may have caused (told_events says the same of pages).
     """
     _checked("database", database)
-    unnamed = "* REPLACE (if(event = 'preempted', '', actor) AS actor, if(event = 'preempted', '', message) AS message)"
+    of_others = "(event IN ('started', 'resized', 'suspended', 'resumed') AND actor != '')"
+    hidden = f"event = 'preempted' OR lower(reason) = 'requeued' OR {of_others}"
+    decision = r"""replaceRegexpOne(message, '^\\{"sequence":[0-9]+,?', '{')"""
+    unnamed = f"* REPLACE (if({hidden}, '', actor) AS actor, if({hidden}, '', {decision}) AS message)"
     return {view: f"SELECT {unnamed if view == 'v_events' else '*'} FROM {database}.{view}" for view in TENANT_VIEWS}
 
 

@@ -104,6 +104,15 @@ def test_without_sign_in_other_sites_pages_are_refused_all_the_same(served_site:
         assert answer.status_code == status, headers
 
 
+def test_signing_in_again_ends_the_session_that_the_browser_had(served_site: Site) -> None:
+    with signed_in(served_site) as client:
+        before = client.cookies["gpuledger"]
+        client.post("/sign-in", data={"name": "vera", "password": PASSWORD}, headers={"Sec-Fetch-Site": "same-origin"})
+        assert client.get(ME).json()["name"] == "vera"
+    with httpx.Client(base_url=served_site.url, cookies={"gpuledger": before}, timeout=60) as old:
+        assert old.get(ME).status_code == 401
+
+
 def test_signing_out_ends_the_session_whoever_still_has_the_cookie(served_site: Site) -> None:
     with signed_in(served_site) as client:
         kept = dict(client.cookies)

@@ -77,7 +77,9 @@ def is_ended(one: socket.socket, within: float) -> bool:
 
 
 @contextlib.contextmanager
-def serving(limits: HttpLimits, certificate: str | None = None, key: str | None = None) -> Iterator[Served]:
+def serving(
+    limits: HttpLimits, certificate: str | None = None, key: str | None = None, log_level: str = "critical"
+) -> Iterator[Served]:
     listener = socket.create_server(("127.0.0.1", 0))
     seen: list[dict[str, str]] = []
     hold = threading.Event()
@@ -104,9 +106,23 @@ def serving(limits: HttpLimits, certificate: str | None = None, key: str | None 
     async def stream(request: Request) -> Response:
         return StreamingResponse(b"x" * 65536 for _ in range(int(request.query_params["parts"])))
 
-    routes = [Route("/quick", quick), Route("/held", held), Route("/large", large), Route("/stream", stream)]
-    routes += [Route("/echo", echo, methods=["POST"]), Route("/unread", unread, methods=["POST"])]
-    server = Server(Starlette(routes=routes), limits, certificate, key, log_level="critical")
+    async def sent_as_file(request: Request) -> Response:
+        parts = int(request.query_params["parts"])
+        return StreamingResponse((b"x" * 65536 for _ in range(parts)), headers={"content-length": str(65536 * parts)})
+
+    routes = [
+        Route("/file", sent_as_file),
+        Route("/quick", quick),
+        Route("/held", held),
+        Route("/large", large),
+        Route("/stream", stream),
+    ]
+    routes += [
+        Route("/file", sent_as_file),
+        Route("/echo", echo, methods=["POST"]),
+        Route("/unread", unread, methods=["POST"]),
+    ]
+    server = Server(Starlette(routes=routes), limits, certificate, key, log_level=log_level)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:

@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import resource
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -265,7 +266,41 @@ def test_a_large_answer_is_not_sent(served: Served) -> None:
     assert len(found) < 1000
 
 
+def test_a_file_that_is_larger_than_an_answer_made_in_memory_is_sent_piece_by_piece(served: Served) -> None:
+    found = served.ask(b"GET /file?parts=4 HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (status(found), found.count(b"x")) == (200, 4 * 65536 + found.partition(b"\r\n\r\n")[0].count(b"x"))
+
+
 # Tricks.
+@pytest.fixture
+def logging_served(capfd: pytest.CaptureFixture[str]) -> Iterator[Served]:
+    """It logs what `up` and `server` do; and said nothing in the end."""
+    with serving(LIMITS, log_level="warning") as found:
+        yield found
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("sent", [b"GARBAGE\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00"])
+def test_what_is_no_request_is_not_logged(logging_served: Served, sent: bytes) -> None:
+    logging_served.ask(sent)
+    assert status(logging_served.ask(QUICK)) == 200
+
+
+def test_who_leaves_before_answers_to_requests_sent_ahead_is_no_error(
+    logging_served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = logging_served
+    with served.connect() as one:
+        one.sendall(QUICK + QUICK.replace(b"quick", b"held") * 2)
+        assert status(answer(one)) == 200
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    served.wait_for(0)
+    served.hold.set()
+    time.sleep(0.3)
+    assert status(served.ask(QUICK)) == 200
+    assert caplog.records == []
+
+
 def test_requests_sent_far_ahead_end_the_connection(served: Served) -> None:
     with served.connect() as one:
         one.sendall(QUICK * 4)

@@ -12,11 +12,16 @@ from tests.warehouse.accounts.as_account import asked_as
 from warehouse.accounts.declaration import TenantUser
 from warehouse.accounts.statements import statements
 
-PREEMPTED = (
-    "INSERT INTO events (ts, cluster, allocation_id, workload_id, event, tenant, node, device_id, actor, message)"
-    " VALUES ('2026-10-02 13:00:00', 'c1', '1', 'w-vision', "
-    "'preempted', 'vision', 'n1', 'GPU-a', 'w-speech', 'for w-speech')"
+BY_OTHERS = (
+    "INSERT INTO events "
+    "(ts, cluster, allocation_id, workload_id, event, tenant, node, device_id, actor, message, reason) VALUES "
+    + ", ".join(
+        f"('2026-10-02 13:00:0{second}', 'c1', '1', 'w-vision', '{event}', 'vision', 'n1', 'GPU-a', 'w-speech', "
+        f"'for w-speech', '{reason}')"
+        for second, (event, reason) in enumerate((("preempted", ""), ("submitted", "Requeued"), ("resized", "")))
+    )
 )
+"""What another tenant's job did to one of vision's."""
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +29,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With what `init` makes beside accounts: the views of tenants' own users, and definers."""
     folder = tmp_path_factory.mktemp("accounts")
     with fresh_store(folder / "store", fill, promise) as store:
-        store.command(PREEMPTED)
+        store.command(BY_OTHERS)
     made = [
         one
         for one in statements("gpuledger", {}, [TenantUser("vera", ("vision",))])

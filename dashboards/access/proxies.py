@@ -1,0 +1,41 @@
+"""Behind a proxy: whose address and scheme a request has."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any, cast
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+_PEER = "gpuledger.peer"
+
+
+class Proxies:
+    """ASGI middleware: the outer address and scheme, where a trusted proxy tells them. What is told and is no address
+    is not believed: then it is the proxy's own."""
+
+    def __init__(self, app: ASGIApp, trusted: Sequence[str]) -> None:
+        self._app = app
+        self._outer: Any = ProxyHeadersMiddleware(cast("Any", self._believed), trusted_hosts=list(trusted))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            scope[_PEER] = scope.get("client")
+        await self._outer(scope, receive, send)
+
+    async def _believed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        peer = scope.pop(_PEER, None)
+        told = scope.get("client")
+        if told is not None and not _is_address(told[0]):
+            scope["client"] = peer
+        await self._app(scope, receive, send)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
