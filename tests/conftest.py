@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer.testing
 from hypothesis import settings
 
 from gpuledger.serve import collect_seldom
@@ -21,6 +23,9 @@ os.environ.pop("COLUMNS", None)
 # modules again: 1.8 CPU seconds instead of 0.7 for one command, 25 instead of 8 to collect the tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Typer reads the annotations of a hundred commands, 0.4 CPU seconds, each time a test runs one of them in this process.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # How long an example takes is the machine's business; what it finds is ours.
 settings.register_profile("gpuledger", deadline=None)
