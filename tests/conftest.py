@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer.testing
 from hypothesis import settings
 
 from gpuledger.serve import collect_seldom
-from tests.stores import fresh_store
+from tests.stores import Reused, fresh_store
 from warehouse.store import Store
 
 # Tables are as wide as they need to be: a pipe has no width, whatever the terminal has that the tests run in.
@@ -21,6 +23,9 @@ os.environ.pop("COLUMNS", None)
 # modules again: 1.8 CPU seconds instead of 0.7 for one command, 25 instead of 8 to collect the tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Typer reads the annotations of a hundred commands, 0.4 CPU seconds, each time a test runs one of them in this process.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # How long an example takes is the machine's business; what it finds is ours.
 settings.register_profile("gpuledger", deadline=None)
@@ -36,8 +41,40 @@ def pytest_collection_finish() -> None:
     collect_seldom()
 
 
+REUSED = Reused()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "store_of_all" not in getattr(item, "fixturenames", ()):
+        REUSED.close()
+
+
+def pytest_sessionfinish() -> None:
+    REUSED.close()
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """A fresh embedded store with the schema in it. A process holds one at a time."""
+def store_of_all() -> Store:
+    return REUSED.store()
+
+
+@pytest.fixture
+def store(store_of_all: Store) -> Store:
+    """An embedded store with the schema and without a row, the same for test after test. A test that opens others,
+    closes it or changes its schema needs `own_store`: a process holds one at a time."""
+    return store_of_all
+
+
+@pytest.fixture(scope="module")
+def shared_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store that the tests of a module fill together, or empty before each (`tests.stores.emptied`)."""
+    with fresh_store(tmp_path_factory.mktemp("store")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def own_store(tmp_path: Path) -> Iterator[Store]:
+    """A fresh embedded store with the schema in it."""
     with fresh_store(tmp_path / "store") as opened:
         yield opened

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import EmbeddedStore, Store, migrate, open_store
 
 
 def fresh_store(folder: Path | str, *fill: Callable[[Store], None]) -> Store:
@@ -19,6 +19,50 @@ def fresh_store(folder: Path | str, *fill: Callable[[Store], None]) -> Store:
     """
     shutil.copytree(_made(fill), folder, symlinks=True, dirs_exist_ok=True)
     return open_store(f"chdb://{folder}")
+
+
+def emptied(store: Store) -> Store:
+    """The same as a fresh one: no row, nothing beside the engine."""
+    assert isinstance(store, EmbeddedStore)
+    assert store.path is not None
+    store._beside.close()
+    for path in store.path.iterdir():
+        if path.is_dir() and path.name != "engine":
+            shutil.rmtree(path)
+        elif path.is_file() and path.name != "holder":
+            path.unlink()
+    tables = {
+        row["name"]: row["total_rows"]
+        for row in store.rows("SELECT name, total_rows FROM system.tables WHERE database = currentDatabase()")
+    }
+    assert set(tables) == _tables(), "a test changed the schema: it needs a store of its own (own_store)"
+    for name, rows in tables.items():
+        if rows and name != "schema_migrations":
+            store.command(f"TRUNCATE TABLE {name}")
+    return store
+
+
+@functools.cache
+def _tables() -> set[str]:
+    """The engine keeps how each is made in a file of its name."""
+    return {path.stem for path in _made(()).glob("engine/store/*/*/*.sql")}
+
+
+class Reused:
+    """One store for test after test, emptied for each; closed before a test that opens others."""
+
+    def __init__(self) -> None:
+        self._store: Store | None = None
+
+    def store(self) -> Store:
+        if self._store is None:
+            self._store = fresh_store(tempfile.mkdtemp(prefix="gpuledger-tests-", dir=_made(()).parent))
+        return emptied(self._store)
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
 
 
 @functools.cache

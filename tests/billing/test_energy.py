@@ -33,6 +33,7 @@ from billing.periods import Period, parse_period
 from billing.rates import RateCard, apply_rate_card, parse_rate_card
 from billing.verify import verify
 from tests.billing.test_close import at, device, event, put
+from tests.stores import emptied
 from warehouse.store import Store
 
 NOW = at(48)
@@ -41,23 +42,10 @@ GIB = 1 << 30
 OCTOBER = parse_period("2026-10", "UTC")
 
 
-TABLES = (
-    "samples", "events", "devices", "touched_hours", "stream_hours", "ledger_entries", "energy_entries",
-    "closed_hours", "close_runs",
-    "rate_cards", "energy_settings", "audit",
-)  # fmt: skip
-
-
-def empty(store: Store) -> None:
-    for table in TABLES:
-        store.command(f"TRUNCATE TABLE {table}")
-
-
 @pytest.fixture
 def store(shared_store: Store) -> Store:
     """A store of this module, emptied."""
-    empty(shared_store)
-    return shared_store
+    return emptied(shared_store)
 
 
 def reading(hour: float, name: str, workload: str = "", minutes: float = 60, **more: Any) -> dict[str, Any]:
@@ -304,7 +292,7 @@ fleets = st.lists(
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(fleet=fleets, idle=st.none() | st.integers(1, 200))
 def test_the_parts_of_a_device_and_hour_sum_to_what_its_samples_say(store: Store, fleet: Any, idle: int | None) -> None:
-    empty(store)
+    emptied(store)
     rows: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
     for number, (units, holds, samples) in enumerate(fleet):

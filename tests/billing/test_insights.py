@@ -39,6 +39,7 @@ from tests.billing.small_fleet import (
     samples,
     whole_days,
 )
+from tests.stores import emptied
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -46,11 +47,7 @@ from warehouse.store import Store
 @pytest.fixture
 def facts(shared_store: Store) -> Store:
     """A store with nothing in it."""
-    tables = "samples", "touched_hours", "stream_hours", "events", "devices", "ingest_batches", "allocations"
-    derived = "ledger_entries", "closed_hours", "close_runs", "rate_cards", "invoices"
-    for table in (*tables, *derived):
-        shared_store.command(f"TRUNCATE TABLE {table}")
-    return shared_store
+    return emptied(shared_store)
 
 
 def never_measured(store: Store, device: str) -> None:

@@ -96,15 +96,15 @@ def test_standard_output_gets_rows_alone_and_everything_each_time(
 
 
 def test_the_store_gets_events_once_and_nodes_take_its_devices_with_them(
-    cluster: tuple[ApiServer, list[str]], tmp_path: Path, store: Store
+    cluster: tuple[ApiServer, list[str]], tmp_path: Path, own_store: Store
 ) -> None:
     server, options = cluster
-    url = store.url
-    store.command(
+    url = own_store.url
+    own_store.command(
         "INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, state) VALUES "
         "('2026-10-01 00:00:00', 'c1', 'n1', 'GPU-a', 'nvidia', 'A100', 1, 'available')"
     )
-    store.close()
+    own_store.close()
     server.apply(NODES, node(ready="False", ready_at=300))
     server.apply(PODS, life()[-1])
     for _ in range(2):

@@ -13,6 +13,7 @@ import pytest
 from ingest import ingest_tables
 from tests.conftest import REPO
 from tests.ingest.rows import NOW, content, facts, samples, save
+from tests.stores import fresh_store
 from warehouse.records import SAMPLES
 from warehouse.store import Store, open_store
 
@@ -23,10 +24,9 @@ from pathlib import Path
 from ingest import batches, ingest_file
 from tests.ingest.rows import NOW
 from warehouse.records import SAMPLES
-from warehouse.store import migrate, open_store
+from warehouse.store import open_store
 batches.BATCH_ROWS = 4000
 with open_store(sys.argv[1]) as store:
-    migrate(store)
     print("open", flush=True)
     ingest_file(store, SAMPLES, Path(sys.argv[2]), lambda rows: print(rows, flush=True), now=NOW)
 """
@@ -58,6 +58,8 @@ def test_an_ingest_that_was_killed_and_run_again_leaves_the_same_store(tmp_path:
     path = save(samples(40_000, devices=4).take(order), tmp_path / "samples.csv")
     with path.open("a") as file:
         file.write("bad\n" * 10)
+    for name in ("whole", "killed"):
+        fresh_store(tmp_path / name).close()
     ingest_in_a_process(f"chdb://{tmp_path}/whole", path)
     for _ in range(KILLS):
         ingest_in_a_process(f"chdb://{tmp_path}/killed", path, chance.randrange(4), chance.uniform(0.0, 0.1))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from billing.close import close
 from tests.alerts.facts import NOON, ago, device, ended, put, started, submitted
-from tests.alerts.slo.conftest import TABLES
 from tests.alerts.slo.promises import known, promise
 from tests.billing.hand_ledger import close as close_hours
+from tests.stores import emptied
 from warehouse.store import Store
 
 QUOTA = {"name": "quota", "kind": "quota_redemption", "guaranteed_gpus": 2, "target": "0.99"}
@@ -71,8 +71,7 @@ def minute_by_minute(work: list[Job], until: int) -> tuple[float, float]:
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(jobs)
 def test_it_equals_a_count_of_every_minute(shared_store: Store, work: list[Job]) -> None:
-    for table in TABLES:
-        shared_store.command(f"TRUNCATE TABLE {table}")
+    emptied(shared_store)
     promise(shared_store, QUOTA)
     put(
         shared_store,

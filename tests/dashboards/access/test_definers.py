@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from dashboards.access.principal import Principal
 from dashboards.access.roles import Role
 from dashboards.access.scope import Stores
 from tests.dashboards.site import fill
+from tests.stores import fresh_store
 from warehouse.errors import StoreError
 from warehouse.store import Store
 
@@ -16,8 +20,13 @@ ANALYST = Principal("ann", frozenset({Role.analyst}))
 TENANTS = "SELECT DISTINCT tenant FROM v_charges ORDER BY tenant"
 
 
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with fresh_store(tmp_path / "store", fill) as opened:
+        yield opened
+
+
 def test_a_view_with_a_definer_is_found_before_it_shows_a_tenant_another_s_rows(store: Store) -> None:
-    fill(store)
     with Stores(store).lend(VISION) as mine:
         assert mine.rows(TENANTS) == [{"tenant": "vision"}]
         store.command("ALTER TABLE v_charges MODIFY DEFINER = default SQL SECURITY DEFINER")
