@@ -3,4 +3,5 @@ SELECT
     (SELECT count() FROM invoices) AS invoices,
     (SELECT count() FROM voided_invoices) AS voided,
     (SELECT max(run) FROM close_runs) AS run,
-    (SELECT max(closed_until) FROM close_runs) AS closed_until
+    (SELECT max(closed_until) FROM close_runs) AS closed_until,
+    (SELECT argMax(ingest_cutoff, run) FROM close_runs) AS cutoff

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ingest.columns import one_array
 from ingest.place import ISSUED_MONTH, Doubt, distinct
@@ -52,6 +51,7 @@ class BooksVersion(NamedTuple):
     voided: int
     run: int
     closed_until: datetime
+    cutoff: datetime
 
 
 def books_version(store: Store) -> BooksVersion:
@@ -63,12 +63,14 @@ def books_version(store: Store) -> BooksVersion:
 class Issued:
     """version: of the books that say so.   months: that are issued.   until: where the last of them ends, ms.
 
+    undecided: by cluster, node and device (one of them ''), until when what is told may change what was.
     silent: by device, workloads that hold it and have not been sampled since before `until`, with their last sample.
     innocent: streams that were looked at, and whose samples from `until` on change nothing before it.
     """
 
     version: BooksVersion | None = None
     months: tuple[Span, ...] = ()
+    undecided: dict[Stream, int] = field(default_factory=dict)
     silent: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
     innocent: set[Stream] = field(default_factory=set)
 
@@ -76,9 +78,12 @@ class Issued:
     def until(self) -> int:
         return max((end for _, end in self.months), default=0)
 
-    @property
-    def closed_until(self) -> datetime:
-        return self.version.closed_until if self.version else datetime(1970, 1, 1, tzinfo=UTC)
+    def matters(self, ts: int, cluster: str, places: Iterable[tuple[str, str]]) -> bool:
+        """Whether what is told of an instant on these nodes and devices may change what was."""
+        return any(
+            ts < max(self.undecided.get((cluster, node, ""), 0), self.undecided.get((cluster, "", device), 0))
+            for node, device in places
+        )
 
     @property
     def until_at(self) -> datetime:
@@ -148,6 +153,8 @@ class Past:
         rows = self._store.rows(read_sql(__file__, "issued_months"))
         issued = Issued(version, tuple((_ms(row["period_start"]), _ms(row["period_end"])) for row in rows))
         if issued.months:
+            for row in self._asked("undecided", issued):
+                issued.undecided[row["cluster"], row["node"], row["device_id"]] = row["decided_ms"]
             for row in self._asked("silent_claims", issued):
                 issued.silent.setdefault((row["cluster"], row["device_id"]), {})[row["workload_id"]] = row["last_ms"]
             if issued.until == self._issued.until:
@@ -249,8 +256,7 @@ class Past:
                 doubts[index] = _doubt(f"fills in {filled} of {key[1]}, which held devices in a month issued")
             elif key in going_on and row["event"] != "submitted" and known.get(key, True):
                 doubts[index] = _doubt(f"{key[1]} began in a month issued, and its end there is estimated")
-            elif key in going_on and self._mixed(row, past, issued):
-                doubts[index] = _doubt(f"{key[1]} began in a month issued on a device that was assumed")
+        doubts |= self._late([(index, row) for index, row in enumerate(rows) if index not in doubts], issued)
         placing = [
             (index, row)
             for index, row in enumerate(rows)
@@ -258,13 +264,66 @@ class Past:
         ]
         return doubts | self._in_the_way(placing, issued)
 
-    def _mixed(self, row: Mapping[str, Any], past: Mapping[str, Any], issued: Issued) -> bool:
-        """Whether it ends an allocation of which only the node was told, and others there, which name their devices,
-        come after that: with it out of their way its device could be another one."""
-        if not past["on_node"] or row["event"] in ("submitted", "started"):
-            return False
-        asked = {"nodes": set(past["nodes"]), "since": row["ts"]}
-        return any(found["cluster"] == row["cluster"] for found in self._asked("named_on_nodes", issued, **asked))
+    def _late(self, rows: list[tuple[int, dict[str, Any]]], issued: Issued) -> dict[int, Doubt]:
+        """Rows that come after later claims on the same device or node, where a claim of an issued month is undecided:
+        with more room from then on, or less, all of them would be decided anew, and that one with them."""
+        rows = [(index, row) for index, row in rows if row["event"] != "submitted"] if issued.undecided else []
+        if not rows:
+            return {}
+        places: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        told = self._asked("places_of_allocations", issued, allocations={row["allocation_id"] for _, row in rows})
+        backwards = {
+            (place["cluster"], place["allocation_id"]): place["backwards_ms"]
+            for place in told
+            if place["backwards_ms"] is not None
+        }
+        placings = [*told, *(row for _, row in rows if row["device_id"] or row["node"])]
+        for place in placings:
+            places.setdefault((place["cluster"], place["allocation_id"]), set()).add(
+                (place["node"], place["device_id"])
+            )
+        devices = {device for about in places.values() for _, device in about if device}
+        stood: dict[tuple[str, str], set[str]] = {}
+        for place in self._asked("places_of_devices", issued, devices=devices) if devices else []:
+            stood.setdefault((place["cluster"], place["device_id"]), set()).add(place["node"])
+        for (cluster, _), about in places.items():
+            about |= {(node, device) for _, device in about for node in stood.get((cluster, device), ())}
+        doubts: dict[int, Doubt] = {}
+        for index, row in rows:
+            key = row["cluster"], row["allocation_id"]
+            if key in backwards and issued.matters(backwards[key], key[0], places[key]):
+                what = f"{key[1]} would hold from its start on, where a claim of a month issued is undecided"
+                doubts[index] = _doubt(what)
+        late = [
+            (index, row, about)
+            for index, row in rows
+            if index not in doubts
+            and (about := places.get((row["cluster"], row["allocation_id"]), set()))
+            and issued.matters(_ms(row["ts"]), row["cluster"], about)
+        ]
+        if not late:
+            return doubts
+        asked = {
+            "devices": {device for _, _, about in late for _, device in about},
+            "nodes": {node for _, _, about in late for node, _ in about if node},
+            "since": min(row["ts"] for _, row, _ in late),
+        }
+        after = self._asked("placed_since", issued, **asked)
+        for index, row, about in late:
+            nodes, held = {node for node, _ in about if node}, {device for _, device in about if device}
+            for other in after:
+                same = other["allocation_id"] == row["allocation_id"]
+                if (
+                    other["cluster"] == row["cluster"]
+                    and (other["node"] in nodes or other["device_id"] in held)
+                    and other["last_ms"] >= _ms(row["ts"]) + same
+                ):
+                    what = (
+                        f"comes after {other['allocation_id']} on {other['device_id']}, where a claim of a month issued"
+                    )
+                    doubts[index] = _doubt(f"{what} is undecided")
+                    break
+        return doubts
 
     def _in_the_way(self, placing: list[tuple[int, dict[str, Any]]], issued: Issued) -> dict[int, Doubt]:
         """Rows that claim a device of which an allocation of an issued month holds so much that one must give way."""
@@ -318,7 +377,9 @@ class Past:
     ) -> bool:
         """Whether the device has room for it beside all that hold or claim some of it."""
         place = row["cluster"], row["device_id"]
-        asked = {"devices": {row["device_id"]}, "since": issued.closed_until}
+        version = issued.version
+        assert version is not None
+        asked = {"devices": {row["device_id"]}, "since": version.closed_until, "cutoff": version.cutoff}
         claims = [*held, *beside, *self._asked("claimed_since", issued, **asked)]
         others: dict[tuple[str, str], int | None] = {}
         for one in claims:
@@ -334,17 +395,22 @@ class Past:
     def _of_devices(self, table: pa.Table, issued: Issued) -> dict[int, Doubt]:
         """A device that comes to a node could be given to what was put there without saying which device."""
         codes, places = distinct(table, ("cluster", "node", "device_id"))
-        devices, nodes = {device for _, _, device in places}, {node for _, node, _ in places if node}
-        stood = self._asked("places_of_devices", issued, devices=devices)
-        before = {(row["cluster"], row["node"], row["device_id"]) for row in stood}
-        since = pc.min(table["ts"]).as_py()
-        found = self._asked("assumed_on_nodes", issued, nodes=nodes, since=since)
-        assumed = {(row["cluster"], row["node"]) for row in found}
+        if not issued.undecided:
+            return {}
+        before: dict[tuple[str, str], set[str]] = {}
+        units: dict[tuple[str, str], set[int]] = {}
+        for row in self._asked("places_of_devices", issued, devices={device for _, _, device in places}):
+            before.setdefault((row["cluster"], row["device_id"]), set()).add(row["node"])
+            units.setdefault((row["cluster"], row["device_id"]), set()).add(row["units"])
         doubts: dict[int, Doubt] = {}
-        for code, place in enumerate(places):
-            if place[:2] in assumed and place not in before:
-                what = f"{place[2]} could be given to what began on {place[1]} in a month issued"
-                doubts |= {int(index): _doubt(what) for index in np.flatnonzero(codes == code)}
+        said = zip(codes, table["ts"].to_pylist(), table["units"].to_pylist(), strict=True)
+        for index, (code, ts, has) in enumerate(said):
+            cluster, node, device = places[code]
+            stood = before.get((cluster, device), set())
+            if (node not in stood or units[cluster, device] != {has}) and issued.matters(
+                _ms(ts), cluster, {(one, device) for one in {node, *stood}}
+            ):
+                doubts[index] = _doubt(f"{device} could be given to what began on {node} in a month issued")
         return doubts
 
 

@@ -7,7 +7,6 @@ import os
 import random
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +24,7 @@ from ingest.pieces import table_pieces
 from ingest.place import ALL, Place
 from ingest.senders import Sender
 from ingest.write import write
-from tests.billing.facts import put
+from tests.billing.facts import put_all
 from tests.billing.hand_ledger import at
 from tests.ingest import issued_fleet
 from tests.ingest.issued_fleet import LIVE, NOW, forged
@@ -39,8 +38,9 @@ TABLES = (
     *("samples", "events", "devices", "touched_hours", "stream_hours", "ingest_batches", "ledger_entries"),
     *("closed_hours", "close_runs", "rate_cards", "invoices", "allocations", "refused_claims", "held_rows", "audit"),
 )
-HISTORIES = [int(seed) for seed in os.environ.get("GPULEDGER_HISTORIES", "3 10").split()]
-"""Seeds of random histories; ad hoc many more."""
+SEEDS = [int(seed) for seed in os.environ.get("GPULEDGER_HISTORIES", "1").split()]
+CLUSTERS = int(os.environ.get("GPULEDGER_CLUSTERS", "8"))
+"""Seeds of random histories, and how many of each are in one store, a cluster each; ad hoc many more."""
 
 
 @pytest.fixture(scope="module")
@@ -91,95 +91,119 @@ def test_without_the_look_into_the_past_rows_of_today_would_change_it(
 
 
 class History:
-    """Random facts of two nodes with two devices each, before October was issued and after."""
+    """Random facts of two nodes with three devices each, one of them in slices, before October was issued and after.
 
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.devices = [f"d{number}" for number in range(4)]
+    In a cluster of its own, with the same names as in any other.
+    """
+
+    def __init__(self, cluster: str) -> None:
+        self.cluster, self.random = cluster, random.Random(cluster)
+        self.devices = [f"d{number}" for number in range(6)]
         self.jobs = [f"j{number}" for number in range(7)]
 
     def instant(self, first: datetime, last: datetime) -> datetime:
         return first + timedelta(minutes=15 * self.random.randrange(int((last - first).total_seconds()) // 900))
 
     def node(self, device: str) -> str:
-        return f"n{int(device[1:]) // 2}"
+        return f"n{int(device[1:]) // 3}"
 
-    def device(self, ts: datetime) -> dict[str, Any]:
+    def is_sliced(self, device: str) -> bool:
+        return device in ("d2", "d5")
+
+    def inventory(self) -> list[dict[str, Any]]:
+        return [self.state(name, at("2026-10-02 00:00"), "available", 7 if self.is_sliced(name) else 1)
+                for name in self.devices]  # fmt: skip
+
+    def state(self, name: str, ts: datetime, state: str, units: int, node: str = "") -> dict[str, Any]:
+        about = {"cluster": self.cluster, "node": node or self.node(name), "device_id": name, "model": "H100"}
+        return {"ts": ts, **about, "state": state, "units": units}
+
+    def device(self, ts: datetime) -> list[dict[str, Any]]:
         name = self.random.choice([*self.devices, "a-new-one"])
-        node = self.node(name) if name != "a-new-one" else self.random.choice(["n0", "n1"])
-        state = self.random.choice(["available", "available", "unavailable"])
-        units = self.random.choice([1, 1, 2])
-        return {
-            "ts": ts,
-            "cluster": "c",
-            "node": node,
-            "device_id": name,
-            "model": "H100",
-            "state": state,
-            "units": units,
-        }
+        node = self.random.choice(["n0", "n1"]) if name == "a-new-one" or self.random.random() < 0.1 else ""
+        state = self.random.choice(["available", "available", "unavailable", "removed"])
+        units = self.random.choice([7, 7, 4] if self.is_sliced(name) else [1, 1, 2])
+        return [self.state(name, ts, state, units, node)]
 
-    def event(self, ts: datetime) -> dict[str, Any]:
+    def event(self, ts: datetime) -> list[dict[str, Any]]:
+        """One event; of a gang's devices a row each."""
         job = self.random.choice(self.jobs)
-        row: dict[str, Any] = {"ts": ts, "cluster": "c", "allocation_id": job, "workload_id": job}
+        row: dict[str, Any] = {"ts": ts, "cluster": self.cluster, "allocation_id": job, "workload_id": job}
         row["event"] = self.random.choice(
-            ["started", "started", "finished", "resized", "suspended", "resumed", "submitted"]
+            ["started", "started", "finished", "preempted", "resized", "suspended", "resumed", "submitted"]
         )
         if self.random.random() < 0.8:
             row["tenant"] = self.random.choice(["chem", "phys"])
         if self.random.random() < 0.3:
             row["preemptible"] = self.random.random() < 0.5
+        if self.random.random() < 0.1:
+            row["workload_id"] = ""
         if row["event"] in ("started", "resized") or (row["event"] == "resumed" and self.random.random() < 0.5):
-            device = self.random.choice(self.devices)
-            row |= {"node": self.node(device), "gpus": 1.0}
-            if self.random.random() < 0.6:
-                row |= {"device_id": device, "units": self.random.choice([None, 1])}
-        return row
+            if self.random.random() < 0.4:
+                gpus = self.random.choice([0.25, 0.5, 1.0, 1.0, 2.0])
+                return [row | {"node": self.random.choice(["n0", "n1"]), "gpus": gpus}]
+            gang = self.random.sample(self.devices, self.random.choice([1, 1, 2]))
+            return [row | {"node": self.node(name), "device_id": name} | self.share(name) for name in gang]
+        return [row]
 
-    def sample(self, ts: datetime) -> dict[str, Any]:
+    def share(self, device: str) -> dict[str, Any]:
+        if not self.is_sliced(device):
+            return {"units": self.random.choice([None, 1]), "gpus": 1.0}
+        return {"units": self.random.choice([None, 1, 2, 3, 4]), "partition_id": self.random.choice(["", "p1", "p2"])}
+
+    def sample(self, ts: datetime) -> list[dict[str, Any]]:
         device = self.random.choice(self.devices)
         workload = self.random.choice(["", *self.jobs])
-        return issued_fleet.sample(device, self.node(device), ts, workload, 0.5) | {"cluster": "c"}
+        row = issued_fleet.sample(device, self.node(device), ts, workload, 0.5) | {"cluster": self.cluster}
+        return [row | {"partition_id": self.random.choice(["", "p1", "p2"])} if self.is_sliced(device) else row]
 
     def facts(self, first: datetime, last: datetime) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         for record, make, most in (("events", self.event, 4), ("samples", self.sample, 4), ("devices", self.device, 2)):
-            yield record, [make(self.instant(first, last)) for _ in range(self.random.randint(1, most))]
+            count = self.random.randint(1, most)
+            yield record, [row for _ in range(count) for row in make(self.instant(first, last))]
 
 
-@pytest.mark.parametrize("seed", HISTORIES)
-def test_no_random_push_moves_an_issued_month(empty: Store, seed: int, tmp_path: Path) -> None:
-    history = History(seed)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_random_push_moves_an_issued_month(empty: Store, seed: int) -> None:
+    """What the books say of it with the pushes is what they said without."""
+    histories = {f"{seed}-{number}": History(f"{seed}-{number}") for number in range(CLUSTERS)}
     rates = [
         {"sku": "h", "price_per_gpu_hour": "2.00"},
         {"sku": "p", "match": {"preemptible": True}, "price_per_gpu_hour": "1"},
     ]
     apply_rate_card(empty, parse_rate_card({"currency": "EUR", "rates": rates}), "me", "", at("2026-10-01 00:00"))
-    inventory = [
-        {"ts": at("2026-10-02 00:00"), "cluster": "c", "node": history.node(name), "device_id": name, "model": "H100",
-         "state": "available", "units": 1} for name in history.devices
-    ]  # fmt: skip
-    put(empty, "devices", inventory)
-    sure = issued_fleet.started("sure", "bio", "d3", "n1", "2026-10-02 06:00", "2026-10-02 18:00", "c")
-    put(empty, "events", list(sure))
-    for _ in range(4):
-        for record, rows in history.facts(at("2026-10-03 00:00"), at("2026-11-10 00:00")):
-            put(empty, record, rows)
+    told: dict[str, list[dict[str, Any]]] = {"devices": [], "events": [], "samples": []}
+    for cluster, history in histories.items():
+        told["devices"] += history.inventory()
+        told["events"] += issued_fleet.started(
+            "sure", "bio", "d3", "n1", "2026-10-02 06:00", "2026-10-02 18:00", cluster
+        )
+        for _ in range(4):
+            for record, rows in history.facts(at("2026-10-03 00:00"), at("2026-11-10 00:00")):
+                told[record] += rows
+    put_all(empty, told)
     close(empty, at("2026-11-10 00:00"), NOW)
     assert issue_all(empty, parse_period("2026-10", "UTC"), at("2026-11-10 00:00"))
     before, judge = ledger(empty), Judge(empty)
+    said: dict[str, list[Any]] = {cluster: [] for cluster in histories}
+    moved: dict[str, str] = {}
     for _ in range(3):
-        said = []
-        for _ in range(3):
-            first = history.random.choice(
-                [at("2026-10-03 00:00"), at("2026-11-01 00:00"), at("2026-11-10 00:00"), LIVE]
-            )
-            for record, rows in history.facts(first, NOW):
-                judged = pushed(empty, judge, record, rows)
-                said.append((record, len(rows), dict(judged.held), judged.clean.table.to_pylist()))
+        for cluster, history in histories.items():
+            for _ in range(3):
+                first = history.random.choice(
+                    [at("2026-10-03 00:00"), at("2026-11-01 00:00"), at("2026-11-10 00:00"), LIVE]
+                )
+                for record, rows in history.facts(first, NOW):
+                    judged = pushed(empty, judge, record, rows)
+                    if cluster not in moved and len(judged.clean.table):
+                        said[cluster].append((record, dict(judged.held), judged.clean.table.to_pylist()))
         close(empty, NOW - timedelta(hours=1), NOW)
         after = ledger(empty)
-        if after != before:
-            gone = [row for row in before if row not in after][:3]
-            come = [row for row in after if row not in before][:3]
-            events = empty.rows("SELECT * EXCEPT batch FROM events ORDER BY ts")
-            pytest.fail(f"moved: {gone} -> {come}\nby {said}\nof {events}")
+        for cluster in histories.keys() - moved.keys():
+            was, is_ = ([row for row in rows if row["cluster"] == cluster] for rows in (before, after))
+            if was != is_:
+                gone, come = [row for row in was if row not in is_], [row for row in is_ if row not in was]
+                moved[cluster] = f"{gone[:2]} -> {come[:2]} by {said[cluster]}"
+    if moved:
+        pytest.fail("\n\n".join(f"{cluster}: {what}" for cluster, what in sorted(moved.items())))
+    assert sum(len(rows) for rows in said.values()) > CLUSTERS, "and most of it is stored"
