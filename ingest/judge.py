@@ -20,12 +20,24 @@ from ingest.inventory import Inventory
 from ingest.normalise import Clean
 from ingest.past import BooksVersion, Past
 from ingest.pieces import Reject
-from ingest.place import Doubt, beyond_window, out_of_place, placed_elsewhere
+from ingest.place import (
+    ALL,
+    ALLOCATION_ELSEWHERE,
+    Doubt,
+    Place,
+    beyond_window,
+    distinct,
+    fits,
+    out_of_place,
+    placed_elsewhere,
+)
 from ingest.senders import Sender
 from ingest.stored_already import stored_already
 from warehouse.records import RecordType
-from warehouse.store import Store
+from warehouse.store import Store, read_sql
 
+ASKED_AT_ONCE = 5000
+"""Names in one query."""
 Doubts = dict[int, Doubt]
 """By the row's place in the table."""
 
@@ -88,6 +100,8 @@ class Judge:
         if placed_elsewhere(place, record, left.table, self.inventory.known):
             # What is remembered may be old; nobody is doubted for that.
             doubts |= left.without(placed_elsewhere(place, record, left.table, self.inventory.asked))
+        if record.name == "events" and place.nodes != ALL and len(left.table):
+            doubts |= left.without(self._begun_elsewhere(place, left.table))
         looked = self._past.look(record, left.table, now, fresh)
         doubts |= left.without(looked.doubts)
         if not out and not doubts:
@@ -97,6 +111,22 @@ class Judge:
         table = left.table.unify_dictionaries().combine_chunks()
         written = Clean(clean.rows - _unwritten(judged), table, rejects, clean.excess)
         return replace(judged, clean=written, version=looked.version)
+
+    def _begun_elsewhere(self, place: Place, table: pa.Table) -> Doubts:
+        """Rows of allocations that are on another node than the sender's, by what was told of them before."""
+        codes, named = distinct(table, ("cluster", "allocation_id"))
+        names = sorted({name for _, name in named})
+        doubts: Doubts = {}
+        for at in range(0, len(names), ASKED_AT_ONCE):
+            asked = {"allocations": names[at : at + ASKED_AT_ONCE]}
+            for row in self._store.rows(read_sql(__file__, "nodes_of_allocations"), asked):
+                nodes = {*row["nodes"], *(where[1] for where in self.inventory.known(row["devices"]).values())}
+                others = sorted(node for node in nodes if not fits(node, place.nodes))
+                about = row["cluster"], row["allocation_id"]
+                if others and about in named:
+                    doubt = Doubt(ALLOCATION_ELSEWHERE, f"{about[1][:100]} is on {others[0][:100]}")
+                    doubts |= {int(index): doubt for index in np.flatnonzero(codes == named.index(about))}
+        return doubts
 
     def _doubted(
         self, sender: Sender, record: RecordType, source: str, table: pa.Table, doubts: Doubts, out: Doubts

@@ -31,7 +31,9 @@ MONEY = ("samples", "events", "devices", "service_levels")
 """Record types that the books, or credits for a service's level, are computed from. The others say nothing of money."""
 LOOKED_SECONDS = 1.0
 """How old the answer may be to what months are issued, for rows of the current month."""
-SILENCE_MS = 24 * 3_600_000
+HOUR_MS = 3_600_000
+"""The longest interval of a sample."""
+SILENCE_MS = 24 * HOUR_MS
 """As in billing/close: an open claim whose own samples stopped so long before its device's has lost its end."""
 REMEMBERED = 500_000
 ASKED_AT_ONCE = 5000
@@ -135,6 +137,8 @@ class Past:
             if look := looks.get(record.name):
                 rest = table if len(later) == len(table) else table.take(pa.array(later))
                 doubts |= {int(later[index]): doubt for index, doubt in look(rest, issued).items()}
+            if record.name == "samples":
+                doubts |= self._of_cut_samples(table, ends, later, issued)
         return Looked(doubts, issued.version)
 
     def issued(self, fresh: bool) -> Issued:
@@ -182,6 +186,27 @@ class Past:
                 doubts |= {int(index): doubt for index in np.flatnonzero(codes == code)}
         if issued.silent and (named := {stream[:2] for stream in streams} & issued.silent.keys()):
             doubts |= self._silenced(table, codes, streams, set(streams) - guilty.keys(), named, issued)
+        return doubts
+
+    def _of_cut_samples(
+        self, table: pa.Table, ends: npt.NDArray[np.int64], later: npt.NDArray[np.int64], issued: Issued
+    ) -> dict[int, Doubt]:
+        """Rows of after an issued month that take from what a sample, stored already, covers of its end."""
+        doubts: dict[int, Doubt] = {}
+        for _, over in issued.months:
+            near = later[(ends[later] > over) & (ends[later] <= over + HOUR_MS)]
+            if not len(near):
+                continue
+            rows = (
+                table.select(["cluster", "device_id", "partition_id", "workload_id"]).take(pa.array(near)).to_pylist()
+            )
+            instant = datetime.fromtimestamp(over / 1000, UTC)
+            asked = self._asked("reaching_samples", issued, devices={row["device_id"] for row in rows}, instant=instant)
+            last = {tuple(row.values())[:4]: row["last_ms"] for row in asked}
+            for index, row in zip(near, rows, strict=True):
+                if ends[index] <= last.get(tuple(row.values()), 0):
+                    what = f"takes from what a sample of {row['device_id']} covers of a month issued"
+                    doubts[int(index)] = _doubt(what)
         return doubts
 
     def _guilty(self, streams: Collection[Stream], issued: Issued) -> dict[Stream, Doubt]:

@@ -36,6 +36,7 @@ OUT_OF_PLACE = "out_of_place"
 BEYOND_WINDOW = "beyond_window"
 DEVICE_ELSEWHERE = "device_elsewhere"
 DEVICE_CHANGED = "device_changed"
+ALLOCATION_ELSEWHERE = "allocation_elsewhere"
 ISSUED_MONTH = "issued_month"
 """Reasons for which rows are held."""
 

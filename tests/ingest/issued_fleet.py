@@ -24,8 +24,8 @@ OCTOBER = parse_period("2026-10", "UTC")
 NOVEMBER, ISSUED_AT = at("2026-11-01 00:00"), at("2026-11-10 00:00")
 Row = dict[str, Any]
 
-AGENT, OTHER_AGENT, WATCH, ANYBODY, REFUSED = (
-    f"the token of {who}" for who in ("agent n1", "agent n4", "the watch", "anybody", "who may not")
+AGENT, OTHER_AGENT, WATCH, ANYBODY, REFUSED, NODE_WATCH = (
+    f"the token of {who}" for who in ("agent n1", "agent n4", "the watch", "anybody", "who may not", "what is on n1")
 )
 SENDERS = f"""
 senders:
@@ -35,6 +35,7 @@ senders:
   - {{name: watch, token: {WATCH}, records: [events, devices, findings], clusters: [c1], nodes: all, back: all,
      inventory: true}}
   - {{name: anybody, token: {ANYBODY}, records: all, clusters: all, nodes: all, back: all, inventory: true}}
+  - {{name: n1-events, token: {NODE_WATCH}, records: [events], clusters: [c1], nodes: [n1]}}
   - {{name: refused, token: {REFUSED}, records: all, clusters: all, nodes: all, back: all, past: refused}}
 """
 CARD = {
@@ -78,6 +79,8 @@ def events() -> Iterator[Row]:
     yield from started("lively", "bio", "g3", "n3", "2026-10-20 00:00")
     # It goes on, and was never sampled.
     yield from started("unseen", "chem", "g6", "n5", "2026-10-21 00:00")
+    # Of this one the device was told and no node.
+    yield from started("by-device", "bio", "g8", "", "2026-10-22 00:00")
     # Its samples stopped in October, while the device's went on: its end counts as lost.
     yield from started("lost", "chem", "g5", "n4", "2026-10-10 00:00")
     # Its samples stopped in October, and its device's, too: nobody can tell.
@@ -99,6 +102,8 @@ def samples() -> Iterator[Row]:
         yield sample("g1", "n1", at("2026-10-05 01:00") + timedelta(hours=hour), "whole", 0.5)
     for day in range(30):
         yield sample("g3", "n3", at("2026-10-20 01:00") + timedelta(days=day), "lively", 0.5)
+    # It covers the end of October as well.
+    yield sample("g3", "n3", at("2026-11-01 00:30"), "lively", 0.5)
     yield sample("g5", "n4", at("2026-10-11 00:00"), "lost", 0.5)
     for day in range(12, 20):
         yield sample("g5", "n4", at(f"2026-10-{day} 00:00"), "", 0.0, state="idle")
@@ -201,6 +206,9 @@ def _events() -> Iterator[Forged]:
     yield Forged(
         "a job that ended before it started ends again", WATCH, "events", [event("backwards", "finished", LIVE)]
     )
+    yield Forged("a node ends another node's job", NODE_WATCH, "events", [event("lively", "finished", LIVE, node="n1")])
+    yield Forged("a node ends a job of which its device is known", NODE_WATCH, "events",
+                 [event("by-device", "finished", LIVE, node="n1")])  # fmt: skip
     yield Forged("a lost end is told", WATCH, "events", [event("lost", "finished", LIVE)])
     yield Forged("somebody comes to a device whose holder was never seen", WATCH, "events",
                  [event("new", "started", LIVE, tenant="aaa", node="n5", device_id="g6")])  # fmt: skip
@@ -213,6 +221,7 @@ def _events() -> Iterator[Forged]:
 
 
 def _samples() -> Iterator[Forged]:
+    a_minute = {"interval_seconds": 60.0}
     for token, who in ((AGENT, "an agent"), (ANYBODY, "anybody")):
         yield Forged(f"{who} was busier", token, "samples", [sample("g1", "n1", at("2026-10-05 03:00"), "whole", 1.0)])
         yield Forged(f"{who} was busy later", token, "samples", [sample("g1", "n1", at("2026-10-07 03:00"), "whole")])
@@ -222,6 +231,10 @@ def _samples() -> Iterator[Forged]:
                      [sample("g2", "n1", at("2026-10-06 04:00"), "other")])  # fmt: skip
         yield Forged(f"{who} reaches over the month's end", token, "samples",
                      [sample("g3", "n3", NOVEMBER + timedelta(minutes=30), "lively")])  # fmt: skip
+        yield Forged(f"{who} cuts what a sample covers of the month's end", token, "samples",
+                     [sample("g3", "n3", NOVEMBER + timedelta(minutes=10), "lively", **a_minute)])  # fmt: skip
+        yield Forged(f"{who} takes the place of a sample that covers the month's end", token, "samples",
+                     [sample("g3", "n3", NOVEMBER + timedelta(minutes=30), "lively", **a_minute)])  # fmt: skip
     yield Forged("power is told later", ANYBODY, "samples",
                  [sample("g1", "n1", at("2026-10-05 02:00"), "whole", 0.5, power_watts=500.0)])  # fmt: skip
     yield Forged("a lost one shows a sign of life", OTHER_AGENT, "samples", [sample("g5", "n4", LIVE, "lost")])
