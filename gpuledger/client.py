@@ -253,13 +253,10 @@ class Client:
         """One of them with its rows, and with what a yes would change."""
         return self._get(documents.HeldPushWithEffect, f"/held/{_segment(id)}", LONG_SECONDS)
 
-    def accept_held(self, id: str, why: str = "") -> documents.HeldPushDocument:
-        """Says yes to exactly these rows."""
-        return self._post(documents.HeldPushDocument, f"/held/{_segment(id)}/accept", {"why": why})
-
-    def refuse_held(self, id: str, why: str = "") -> documents.HeldPushDocument:
-        """Says no to exactly these rows."""
-        return self._post(documents.HeldPushDocument, f"/held/{_segment(id)}/refuse", {"why": why})
+    def decide_held(self, id: str, yes: bool, why: str = "") -> documents.HeldPushDocument:
+        """Says yes or no to exactly these rows."""
+        decision = "accept" if yes else "refuse"
+        return self._post(documents.HeldPushDocument, f"/held/{_segment(id)}/{decision}", {"why": why})
 
     def senders(self, days: int = 7) -> Iterator[documents.SenderDay]:
         """What each sender pushed on a day and what became of it."""

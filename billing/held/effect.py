@@ -18,6 +18,7 @@ from billing.invoicing.drafts import Books, books_of
 from billing.invoicing.invoices import standing
 from billing.ledger_report import LedgerReport, billing_timezone, ledger_report
 from billing.periods import Period, month_name, parse_month
+from billing.scratch import facts_away
 from ingest.held import HeldPush, rows_of, write_rows
 from warehouse.store import Store, identifier, read_sql, split_statements
 
@@ -68,6 +69,7 @@ def effect(store: Store, push: HeldPush) -> Effect:
 def _closed(store: Store, more: Store, books: Books) -> Iterator[tuple[Store, Period | None]]:
     """The books over the store's facts and these, and from when to when they differ from the store's."""
     with store.scratch() as scratch:
+        facts_away(scratch)
         texts = {"main": identifier(store.database), "more": identifier(more.database)}
         for statement in split_statements(Template(read_sql(__file__, "effect")).substitute(texts)):
             scratch.command(statement)

@@ -1,13 +1,6 @@
 -- Shows a scratch store the facts of the books, with some more rows or without, and the books as they were closed: a
 -- close of it computes the hours that the rows change, and no others.
 -- $$main: the store's database.   $$more: the database that holds the rows, which may hold none.
-DROP VIEW stream_hours_of_samples;
-DROP VIEW touched_hours_of_samples;
-DROP TABLE samples;
-DROP TABLE events;
-DROP TABLE devices;
-DROP TABLE touched_hours;
-DROP TABLE ingest_batches;
 CREATE VIEW ingest_batches AS SELECT * FROM $main.ingest_batches UNION ALL SELECT * FROM $more.ingest_batches;
 CREATE VIEW samples AS SELECT *, stream FROM $main.samples UNION ALL SELECT *, stream FROM $more.samples;
 CREATE VIEW events AS SELECT * FROM $main.events UNION ALL SELECT * FROM $more.events;

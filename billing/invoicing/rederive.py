@@ -23,6 +23,7 @@ from billing.invoicing.drafts import books_of, drafts_of
 from billing.invoicing.invoices import issued
 from billing.periods import Period, parse_month, whole_hour
 from billing.rates import rate_card_of
+from billing.scratch import facts_away
 from billing.verify import Failure, chain_failures
 from warehouse.errors import LedgerError, StoreError
 from warehouse.store import Store, identifier, read_sql, split_statements
@@ -120,6 +121,7 @@ def _prepare(store: Store, scratch: Store, invoice: Invoice, periods: Sequence[P
         "issued": _instant(datetime.fromisoformat(document["issued_at"])),
         "hours": " OR ".join(_hours(period) for period in _reached(store, invoice, periods)),
     }
+    facts_away(scratch)
     number = {"number": invoice.number}
     for statement in split_statements(Template(read_sql(__file__, "rederive")).substitute(texts)):
         scratch.command(statement, number if "{number:" in statement else None)

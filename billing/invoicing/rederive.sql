@@ -11,13 +11,6 @@ WHERE (issued_at, year, sequence) < (SELECT issued_at, year, sequence FROM $main
 INSERT INTO voided_invoices SELECT * FROM $main.voided_invoices WHERE at <= $issued;
 INSERT INTO close_runs SELECT * FROM $main.close_runs;
 INSERT INTO closed_hours SELECT * FROM $main.closed_hours WHERE NOT ($hours);
-DROP VIEW stream_hours_of_samples;
-DROP VIEW touched_hours_of_samples;
-DROP TABLE samples;
-DROP TABLE events;
-DROP TABLE devices;
-DROP TABLE touched_hours;
-DROP TABLE ingest_batches;
 DROP VIEW ledger;
 CREATE VIEW ledger AS
 SELECT * FROM $main.ledger WHERE NOT ($hours)

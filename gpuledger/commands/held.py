@@ -15,7 +15,6 @@ from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
     from dashboards.api.documents import HeldPushDocument
-    from gpuledger.client import Client
     from ingest.held import HeldPush
 
 held = typer.Typer(no_args_is_help=True)
@@ -99,7 +98,7 @@ def _decide(id: str, why: str, author: str, store: str, yes: bool) -> None:
     done: HeldPush | HeldPushDocument
     if server := remote.address(store, author):
         with remote.client(server) as client:
-            done = _by_client(client, id, why, yes)
+            done = client.decide_held(id, yes, why)
     else:
         from billing import held as deciding
         from billing.audit import whoever
@@ -111,10 +110,6 @@ def _decide(id: str, why: str, author: str, store: str, yes: bool) -> None:
     say(f"{done.id}: {done.rows} rows of {done.record_type} from {done.sender} {done.state} by {done.decided_by}")
     if yes:
         say("next: gpuledger close")
-
-
-def _by_client(client: Client, id: str, why: str, yes: bool) -> HeldPushDocument:
-    return client.accept_held(id, why) if yes else client.refuse_held(id, why)
 
 
 Shown = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], datetime]

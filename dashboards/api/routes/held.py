@@ -53,21 +53,16 @@ def show_held(caller: SeeHeld, id: str) -> documents.HeldPushWithEffect:
     return documents.HeldPushWithEffect(**shown, changes=changes, closed_until=found.closed_until, raw_rows=rows)
 
 
-@router.post("/held/{id}/accept")
-def accept_held(caller: DecideHeld, id: str, why: Why) -> documents.HeldPushDocument:
-    """Stores exactly these rows, as their sender's; what they change of an issued month becomes a correction."""
+@router.post("/held/{id}/{decision}")
+def decide_held(
+    caller: DecideHeld, id: str, decision: Literal["accept", "refuse"], why: Why
+) -> documents.HeldPushDocument:
+    """accept: stores exactly these rows, as their sender's; what they change of an issued month becomes a correction.
+    refuse: leaves them out for good."""
     _one(caller.store, id)
+    decide = deciding.accept if decision == "accept" else deciding.refuse
     with caller.writing() as store:
-        done = deciding.accept(store, id, caller.now, caller.principal.actor, why.why)
-    return documents.HeldPushDocument.model_validate(done)
-
-
-@router.post("/held/{id}/refuse")
-def refuse_held(caller: DecideHeld, id: str, why: Why) -> documents.HeldPushDocument:
-    """Leaves these rows out for good."""
-    _one(caller.store, id)
-    with caller.writing() as store:
-        done = deciding.refuse(store, id, caller.now, caller.principal.actor, why.why)
+        done = decide(store, id, caller.now, caller.principal.actor, why.why)
     return documents.HeldPushDocument.model_validate(done)
 
 

@@ -1,5 +1,5 @@
-"""Administration: what is stated (prices, tenants, budgets, objectives, energy), tokens, users, and who did what
-(`?part=`)."""
+"""Administration: what is stated (prices, tenants, budgets, objectives, energy), pushed rows that wait
+for a person, tokens, users, and who did what (`?part=`)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dashboards.access.current import current
 from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.languages import Language
+from dashboards.pages.admin.held import effect_of, held_part
 from dashboards.pages.admin.people import tokens_part, users_part
 from dashboards.pages.admin.stated import file_part, rates_part, tenants_part, unmapped_table
 from dashboards.pages.admin.stating import comparison
@@ -92,16 +93,20 @@ PARTS: dict[str, Part] = {
     "rates": rates_part,
     "tenants": tenants_part,
     **{kind.name: functools.partial(file_part, kind) for kind in (BUDGETS, OBJECTIVES, ENERGY)},
+    "held": held_part,
     "tokens": tokens_part,
     "users": users_part,
     "audit": audit_part,
 }
-ACTIONS = {"users": Action.see_access}
+ACTIONS = {"users": Action.see_access, "held": Action.see_held}
 
 
 def callbacks(app: Dash, ask: Ask) -> None:
     async def unmapped(_: str, search: str) -> Any:
         return await ask(unmapped_table, search)
+
+    async def held(_: str, search: str) -> Any:
+        return await ask(effect_of, search)
 
     async def compared(_: int | None, text: str | None, search: str) -> Any:
         return await ask(comparison, search, text)
@@ -120,6 +125,9 @@ def callbacks(app: Dash, ask: Ask) -> None:
         Output("stated-compared", "children", allow_duplicate=True),
         Input("stated-file", "contents"),
         prevent_initial_call=True,
+    )
+    app.callback(Output("admin-held-effect", "children"), Input("admin-held-asked", "data"), State("url", "search"))(
+        held
     )
     app.callback(Output("admin-unmapped", "children"), Input("admin-asked", "data"), State("url", "search"))(unmapped)
     app.clientside_callback(

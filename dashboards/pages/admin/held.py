@@ -1,0 +1,170 @@
+"""Pushed rows that wait for a person, what a yes would change, and what each sender pushed of late (`?push=`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from billing.held import Effect, effect
+from billing.senders import sender_days
+from dashboards import exports, forms, grids, parts, states
+from dashboards.access.current import current
+from dashboards.access.roles import Action
+from dashboards.filters import Filters
+from dashboards.languages import Language
+from ingest.errors import IngestError
+from ingest.held import HELD, HeldPush, held_push, held_pushes, rows_of
+from warehouse.store import Store
+
+DAYS = 7
+"""Of senders' pushes that are shown; the API has more."""
+MOST_ROWS = 20
+"""Rows of a held push that are shown; a yes is to all of them."""
+
+
+def held_part(store: Store, filters: Filters, words: Language) -> list[Component]:
+    asked = filters.more.get("push", "")
+    chosen = _chosen(store, asked, words) if asked else []
+    return [_waiting(store, filters, words), *chosen, _senders(store, filters, words)]
+
+
+def _waiting(store: Store, filters: Filters, words: Language) -> Component:
+    columns = [
+        grids.link("subject", words("admin.held_subject"), minimum=170),
+        grids.text("record", words("admin.record"), minimum=90),
+        grids.text("sender", words("admin.sender"), minimum=110),
+        grids.moment("since", words("admin.held_since"), minimum=140),
+        grids.moment("first", words("admin.held_first"), words("admin.held_first_is")),
+        grids.number("rows", words("admin.rows"), shape=",d"),
+        grids.text("reason", words("admin.held_why"), minimum=200),
+        grids.text("detail", words("admin.held_detail"), minimum=240, flex=2.4),
+    ]
+    rows = [
+        {
+            "subject": one.subject,
+            "href": filters.href("/admin", part="held", push=one.id),
+            "record": one.record_type,
+            "sender": one.sender,
+            "since": filters.local(one.held_since),
+            "first": filters.local(one.first_at),
+            "rows": one.rows,
+            "reason": words(f"admin.held_{one.reason}"),
+            "detail": one.detail,
+        }
+        for one in held_pushes(store)
+    ]
+    table = grids.grid(columns, rows, words, "admin-held", empty=words("admin.nothing_held"))
+    tool = exports.of_grid("admin-held", "held", replace(filters, period=None), words)
+    return parts.card(words("admin.held"), words("admin.held_is"), table, tool=tool, class_name="gl-table-card")
+
+
+def _chosen(store: Store, id: str, words: Language) -> list[Component]:
+    """Its effect is filled in by a callback: it closes a copy of the books."""
+    try:
+        push = held_push(store, id)
+    except IngestError as error:
+        return [parts.card(words("admin.held_one"), "", states.nothing_here(f"{error.what}. {error.next_step}"))]
+    if push.state != HELD:
+        said = words(f"admin.was_{push.state}", by=push.decided_by, why=push.why or "–")
+        return [parts.card(push.subject, "", states.nothing_here(said))]
+    said = words("admin.held_one_is", rows=f"{push.rows:,}", record=push.record_type, sender=push.sender)
+    raw = [json.dumps(json.loads(row["raw"]), ensure_ascii=False) for row in rows_of(store, push)[:MOST_ROWS]]
+    wait = html.P(words("explore.runs"), className="gl-nothing")
+    return [
+        parts.card(push.subject, said, html.P(push.detail), html.Pre("\n".join(raw), className="gl-written")),
+        dcc.Store(id="admin-held-asked", data=id),
+        html.Div(parts.card(words("admin.held_effect"), "", wait), id="admin-held-effect", **{"aria-live": "polite"}),
+    ]
+
+
+def effect_of(store: Store, filters: Filters, words: Language) -> Component:
+    """What a yes would change, in money, and the yes and the no for those who may say them."""
+    current().require(Action.see_held)
+    title = words("admin.held_effect")
+    try:
+        push = held_push(store, filters.more.get("push", ""))
+        found = effect(store, push)
+    except IngestError as error:
+        return parts.card(title, "", states.nothing_here(f"{error.what}. {error.next_step}"))
+    decisions = _decisions(push, found, words) if current().may(Action.decide_held) else []
+    if not found.changes:
+        until = f"{filters.local(found.closed_until):%Y-%m-%d %H:%M}"
+        return parts.card(title, words("admin.held_no_effect", until=until), *decisions)
+    tool = exports.of_grid("admin-held-changes", "held-effect", replace(filters, period=None), words)
+    return parts.card(title, words("admin.held_effect_is"), _changes(found, words), *decisions, tool=tool)
+
+
+def _changes(found: Effect, words: Language) -> Component:
+    currency = next((one.currency for one in found.changes if one.currency), "")
+    columns = [
+        grids.text("month", words("admin.month"), minimum=90),
+        grids.text("tenant", words("filter.tenant"), minimum=170),
+        grids.text("invoice", words("admin.invoice"), minimum=130),
+        grids.money("before", words("admin.cost_before"), currency),
+        grids.money("after", words("admin.cost_after"), currency),
+        grids.money("difference", words("admin.cost_difference"), currency),
+        grids.number("hours", words("admin.hours_difference"), shape="+,.2f", minimum=110),
+    ]
+    rows = [
+        {
+            "month": one.month,
+            "tenant": words("admin.nobody_holds") if one.tenant is None else one.tenant or words("no_name"),
+            "invoice": one.issued,
+            "before": one.cost_before,
+            "after": one.cost_after,
+            "difference": one.difference,
+            "hours": one.gpu_hours_after - one.gpu_hours_before,
+        }
+        for one in found.changes
+    ]
+    return grids.grid(columns, rows, words, "admin-held-changes")
+
+
+def _decisions(push: HeldPush, found: Effect, words: Language) -> list[Component]:
+    issued = [one for one in found.changes if one.issued]
+    money = "; ".join(f"{one.tenant} {one.month}: {one.difference:+,.2f} {one.currency}" for one in issued[:5])
+    why = forms.field("why", words("admin.held_reason"))
+    return [
+        forms.form(
+            f"POST /held/{quote(push.id, safe='')}/{what}",
+            words(f"admin.{what}"),
+            words,
+            why,
+            sure=words(f"admin.{what}_sure", rows=f"{push.rows:,}", subject=push.subject, money=money or "–"),
+            then=f"/admin?part=held&push={quote(push.id, safe='')}",
+        )
+        for what in ("accept", "refuse")
+    ]
+
+
+def _senders(store: Store, filters: Filters, words: Language) -> Component:
+    columns = [
+        grids.sorted_by(grids.moment("last", words("admin.last_push"))),
+        grids.text("sender", words("admin.sender"), minimum=110),
+        grids.text("record", words("admin.record"), minimum=100),
+        grids.text("outcome", words("admin.outcome"), minimum=110),
+        grids.text("reason", words("admin.held_why"), minimum=130),
+        grids.number("pushes", words("admin.pushes"), shape=",d"),
+        grids.number("rows", words("admin.rows"), shape=",d"),
+    ]
+    rows = [
+        {
+            "last": filters.local(one["last_at"]),
+            "sender": one["sender"] or words("admin.nobody_known"),
+            "record": one["record_type"],
+            "outcome": words(f"admin.push_{one['outcome']}"),
+            "reason": one["reason"],
+            "pushes": one["pushes"],
+            "rows": one["rows"],
+        }
+        for one in sender_days(store, datetime.now(UTC), DAYS)
+    ]
+    table = grids.grid(columns, rows, words, "admin-senders", empty=words("admin.nothing_pushed"))
+    tool = exports.of_grid("admin-senders", "senders", replace(filters, period=None), words)
+    said = words("admin.senders_is", days=DAYS)
+    return parts.card(words("admin.senders"), said, table, tool=tool, class_name="gl-table-card")
