@@ -20,7 +20,8 @@ def _characters() -> Iterator[str]:
                 yield pair.decode(codec)
             except UnicodeDecodeError:  # a place of the table that nothing stands in
                 continue
-    yield from (chr(code) for code in range(0xFF01, 0xFFE7))
+    yield from (chr(code) for code in (*range(0xFF01, 0xFFBF), *range(0xFFE0, 0xFFE7)))
 
 
-CHARACTERS = frozenset(letter for letter in _characters() if len(letter) == 1 and letter >= "\u2000")
+_NOT_IN_NOTO = frozenset("‾∼≒")
+CHARACTERS = frozenset(letter for letter in _characters() if len(letter) == 1 and letter >= "\u2000") - _NOT_IN_NOTO

@@ -295,7 +295,7 @@ def _facts(document: Mapping[str, Any], issued: str | None) -> list[Fact]:
         Fact("Rate card", str(document.get("rate_card") or "none")[:16]),
     ]
     due_date = (document.get("parties") or {}).get("due_date")
-    if due_date and not document.get("void"):
+    if due_date and not document.get("void") and document.get("document_type") != "credit_note":
         facts.insert(1, Fact("Due", day_in_words(date.fromisoformat(due_date))))
     references = _references(document.get("references"))
     return [*facts, Fact("Refers to", ", ".join(references))] if references else facts

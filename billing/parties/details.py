@@ -150,7 +150,9 @@ class Parties(Part):
         """
         seller = next((one for one in self.seller if one.on(day)), None)
         buyer = next((one for one in self.buyers if one.tenant == tenant and one.on(day)), None)
-        days = _first(buyer and buyer.payment_days, seller and seller.payment_days)
+        days = buyer.payment_days if buyer else None
+        if days is None and seller:
+            days = seller.payment_days
         due = day + timedelta(days=days) if to_pay and days is not None else None
         return {
             "version": self.version,
@@ -162,10 +164,6 @@ class Parties(Part):
 
 
 _DATES = {"effective_from", "effective_to"}
-
-
-def _first(*found: int | None) -> int | None:
-    return next((one for one in found if one is not None), None)
 
 
 def _refuse_overlap(key: str, named: Sequence[tuple[str, Dated]]) -> None:

@@ -43,4 +43,4 @@ def _shown(value: object) -> str:
 
 
 def _instant(at: datetime | None) -> str | None:
-    return at and at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None

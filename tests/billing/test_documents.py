@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ from billing.documents.invoice_files import COLUMNS, FORMATS, as_csv, as_html, a
 from billing.documents.page import Page, page_of
 from billing.documents.pdf import LATIN, SHIPPED, compiled, faces
 from billing.invoicing.documents import Invoice
-from tests.billing.sample_documents import credit_note, every_kind, invoice_of, many_lines, other, usage
+from tests.billing.sample_documents import PARTIES, credit_note, every_kind, invoice_of, many_lines, other, usage
 
 VOID = {"at": "2026-11-05T08:00:00.000Z", "author": "kim", "reason": "sent to the wrong cost centre"}
 EVIL = "<script>alert('&')</script> #panic() $x$"
@@ -190,14 +191,18 @@ class Texts(HTMLParser):
 def evil() -> Invoice:
     """Every text that people give tries to be markup."""
     lines = [usage(EVIL, EVIL, ("1", "0", "0"), "2", "2", None), other("credit", "-1.00", EVIL, EVIL)]
-    return invoice_of(lines, tenant=EVIL, notes=[EVIL], issuer={"name": EVIL, "address": [EVIL], "contact": EVIL})
+    parties: dict[str, Any] = {**PARTIES, "seller": {**PARTIES["seller"], "terms": EVIL, "address": [EVIL]}}
+    parties["seller"]["bank"] = {**PARTIES["seller"]["bank"], "holder": EVIL, "name": EVIL, "bic": ""}
+    parties["buyer"] = {**PARTIES["buyer"], "name": EVIL, "address": [EVIL]}
+    issuer = {"name": EVIL, "address": [EVIL], "contact": EVIL}
+    return invoice_of(lines, tenant=EVIL, notes=[EVIL], issuer=issuer, parties=parties)
 
 
 def test_the_page_escapes_every_text_and_needs_nothing_from_elsewhere() -> None:
     page = as_html(evil())
     seen = Texts(page)
     assert "script" not in seen.tags
-    assert seen.texts.count(EVIL) >= 7  # tenant, project, sku, credit, note, issuer and its address
+    assert seen.texts.count(EVIL) >= 10  # buyer, project, sku, credit, note, addresses, bank, holder, terms
     assert "http" not in page
 
 
@@ -329,8 +334,8 @@ def test_a_logo_that_cannot_be_drawn_is_replaced(logo: str, caplog: pytest.LogCa
 
 @pytest.mark.parametrize(
     "invoice",
-    [many_lines(200), every_kind(), credit_note(), every_kind(status="void", void=VOID)],
-    ids=["200 lines with long names", "every kind", "credit note", "void"],
+    [many_lines(200), every_kind(), every_kind(parties=PARTIES), credit_note(), every_kind(status="void", void=VOID)],
+    ids=["200 lines with long names", "every kind", "with parties", "credit note", "void"],
 )
 def test_nothing_leaves_the_printed_area(invoice: Invoice) -> None:
     pages = rendered(page_of(invoice))
