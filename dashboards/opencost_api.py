@@ -1,5 +1,5 @@
-"""OpenCost's allocation API over the ledger, at OpenCost's paths and, under `/model`, at Kubecost's: for tools that read
-them (kubectl-cost, OpenCost's own page).
+"""OpenCost's allocation API over the ledger, at OpenCost's paths and, under `/model`, at Kubecost's: for tools that
+read them (kubectl-cost, OpenCost's own page).
 
 Errors are OpenCost's: {"code", "message"}; also for what OpenCost answers and the ledger does not hold (assets, cloud
 cost, predictions).

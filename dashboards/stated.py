@@ -26,6 +26,8 @@ from billing.energy.settings import (
     current_energy_settings,
     parse_energy_settings,
 )
+from billing.parties.applied import apply_parties, current_parties
+from billing.parties.details import PartiesError, parse_parties
 from billing.rates import (
     RateError,
     apply_rate_card,
@@ -183,5 +185,9 @@ OBJECTIVES = Kind(
 ENERGY = Kind(
     "energy", "/energy/settings", Action.set_prices, "the energy settings", EnergySettingsError, parse_energy_settings,
     current_energy_settings, "settings", apply_energy_settings, "energy_settings", "settings", "intensity",
+)  # fmt: skip
+PARTIES = Kind(
+    "parties", "/parties", Action.set_prices, "the parties", PartiesError, parse_parties, current_parties, "parties",
+    apply_parties, "parties", "parties", "buyers",
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in (RATES, TENANTS, BUDGETS, OBJECTIVES, ENERGY)}

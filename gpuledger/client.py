@@ -192,6 +192,14 @@ class Client:
         """What another file of them would change."""
         return self._check("/energy/settings", yaml)
 
+    def apply_parties(self, yaml: str, reason: str = "") -> documents.Applied:
+        """Puts the seller's and the buyers' details in force."""
+        return self._apply("/parties", yaml, reason)
+
+    def check_parties(self, yaml: str) -> documents.Compared:
+        """What another file of them would change."""
+        return self._check("/parties", yaml)
+
     def credits(self, month: str = "", tenant: str | None = None) -> Iterator[documents.Credit]:
         """Amounts in tenants' favour on drafts."""
         return self._pages(documents.Credit, "/credits", month=month, tenant=tenant)

@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from billing.documents.page import completed
+from billing.documents.page import completed, validity
 from billing.invoicing.documents import Invoice
 from warehouse.csv_cells import write_csv
 
@@ -31,6 +31,7 @@ COLUMNS = (
     "unpriced_gpu_hours",
     "list_unit_price",
     "contracted_unit_price",
+    "price_validity",
     "list_cost",
     "billed_cost",
     "amount",
@@ -38,6 +39,9 @@ COLUMNS = (
     "charge_class",
     "reference_invoice",
     "reference_month",
+    "due_date",
+    "buyer",
+    "purchase_order",
     "document_type",
 )
 """Costs are exact to nine digits, amounts are what is paid; what is unknown or does not apply is empty."""
@@ -49,7 +53,15 @@ def line_rows(invoice: Invoice) -> list[dict[str, Any]]:
     shared = {name: document[name] for name in ("number", "status", "tenant", "currency")}
     shared["document_type"] = document.get("document_type") or "invoice"
     shared |= {"period_start": document["period"]["start"], "period_end": document["period"]["end"]}
-    return [{**shared, **completed(line), **_reference(line)} for line in invoice.lines]
+    parties = document.get("parties") or {}
+    buyer = parties.get("buyer") or {}
+    shared |= {"due_date": parties.get("due_date")}
+    shared |= {"buyer": buyer.get("name"), "purchase_order": buyer.get("purchase_order")}
+    zone = document["period"]["timezone"]
+    return [
+        {**shared, **completed(line), **_reference(line), "price_validity": validity(line, zone) or None}
+        for line in invoice.lines
+    ]
 
 
 def as_csv(invoice: Invoice) -> str:

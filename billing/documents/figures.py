@@ -70,6 +70,11 @@ def local_day(instant: str, timezone: str) -> date:
     return datetime.fromisoformat(instant).astimezone(ZoneInfo(timezone)).date()
 
 
+def last_day(instant: str, timezone: str) -> date:
+    """The last day in the zone that has begun before an instant: of what ends then, exclusive."""
+    return (datetime.fromisoformat(instant) - timedelta(milliseconds=1)).astimezone(ZoneInfo(timezone)).date()
+
+
 def day_in_words(day: date) -> str:
     """Like `5 October 2026`."""
     return f"{day.day} {MONTHS[day.month - 1]} {day.year}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +19,7 @@ from billing.documents.figures import (
     day_in_words,
     days_in_words,
     hours,
+    last_day,
     local_day,
     money,
     month_in_words,
@@ -137,6 +139,7 @@ class Page:
     adjustments_more: str = "what the rate card's rules make of it, each with the rule's name"
     adjustments: list[Group] = field(default_factory=list)
     corrections: list[Group] = field(default_factory=list)
+    payment: list[Fact] = field(default_factory=list)
 
 
 def page_of(invoice: Invoice) -> Page:
@@ -145,6 +148,7 @@ def page_of(invoice: Invoice) -> Page:
     credit = document.get("document_type") == "credit_note"
     kind = "Credit note" if credit else "Invoice"
     period, totals = document["period"], invoice.totals
+    zone = period["timezone"]
     issued = local_day(document["issued_at"], period["timezone"]) if document.get("issued_at") else None
     lines = [completed(line) for line in invoice.lines]
     corrections = [line for line in lines if line["charge_class"] and line["kind"] != "tax"]
@@ -152,6 +156,7 @@ def page_of(invoice: Invoice) -> Page:
     held = [line for line in charged if line["kind"] in HELD_KINDS]
     others = [line for line in charged if line["kind"] not in HELD_KINDS]
     due = totals.get("due") or totals["amount"]
+    buyer = (document.get("parties") or {}).get("buyer") or {}
     return Page(
         title=f"Draft {kind.lower()}" if look == "draft" else kind,
         number=invoice.number or "",
@@ -159,10 +164,10 @@ def page_of(invoice: Invoice) -> Page:
         badge={"draft": "not issued, not a demand for payment", "void": _void(document)}.get(look, ""),
         watermark={"draft": "DRAFT", "void": "VOID"}.get(look, ""),
         lang="en",
-        issuer=issuer_of(document.get("issuer")),
+        issuer=seller_of(document),
         tenant_label="Billed to",
-        tenant=invoice.tenant or "(no tenant)",
-        tenant_address=list(document.get("tenant_address") or ()),
+        tenant=(buyer.get("name") or invoice.tenant) or "(no tenant)",
+        tenant_address=_buyer_lines(buyer),
         month=month_in_words(period["month"]),
         facts=_facts(document, day_in_words(issued) if issued else None),
         hero_label=_hero_label(look, credit),
@@ -174,14 +179,15 @@ def page_of(invoice: Invoice) -> Page:
         parts=bar(totals) if Decimal(totals["allocated_gpu_hours"]) else [],
         sums=_sums(invoice, held, others, corrections),
         ranking=_ranking(held),
-        projects=_grouped(held, _project),
+        projects=_grouped(held, _project, zone),
         adjustments_title="What is credited" if credit else "Adjustments",
         adjustments_more="" if credit else Page.adjustments_more,
-        adjustments=[replace(group, title=_title(group.title)) for group in _grouped(others, _kind)],
-        corrections=_grouped(corrections, _corrected),
+        adjustments=[replace(group, title=_title(group.title)) for group in _grouped(others, _kind, zone)],
+        corrections=_grouped(corrections, _corrected, zone),
+        payment=_payment(invoice, due) if look == "issued" and not credit else [],
         notes=list(document.get("notes") or ()),
         small_print=f"{PRINCIPLE} Period {period['start']} to {period['end']} (exclusive); "
-        f"ledger run {document.get('run') or DASH}.",
+        f"ledger run {document['run'] if document.get('run') not in (None, '', '0') else DASH}.",
     )
 
 
@@ -226,6 +232,61 @@ def issuer_of(issuer: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
+def seller_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The issuer, with the seller's details where they were applied when the document was issued."""
+    issuer = issuer_of(document.get("issuer"))
+    seller = (document.get("parties") or {}).get("seller")
+    if not seller:
+        return issuer
+    tax = [f"Tax ID {seller['tax_id']}"] if seller["tax_id"] else []
+    return {
+        **issuer,
+        "name": seller["name"],
+        "address": [*seller["address"], *tax],
+        "contact": seller["contact"] or issuer["contact"],
+        "monogram": seller["name"][:1].upper(),
+    }
+
+
+def _buyer_lines(buyer: Mapping[str, Any]) -> list[str]:
+    """What stands under the buyer's name. The tenant is what the books call it."""
+    if not buyer:
+        return []
+    lines = list(buyer["address"])
+    lines += [f"Tax ID {buyer['tax_id']}"] if buyer["tax_id"] else []
+    lines += [f"Purchase order {buyer['purchase_order']}"] if buyer["purchase_order"] else []
+    return [*lines, *([f"Tenant {buyer['tenant']}"] if buyer["tenant"] != buyer["name"] else [])]
+
+
+def _payment(invoice: Invoice, due: str) -> list[Fact]:
+    """How, by when and to whom to pay what is due; nothing where the seller's details were not applied."""
+    document = invoice.document
+    parties = document.get("parties") or {}
+    seller = parties.get("seller") or {}
+    if not seller:
+        return []
+    if Decimal(due) <= 0:
+        return [Fact("To pay", "nothing", "what is in your favour is set off against what is due next")]
+    payable = document.get("payable") or {}
+    amount, currency = (payable["amount"], payable["currency"]) if payable else (due, invoice.currency)
+    facts = [Fact("To pay", f"{money(amount) if amount is not None else UNKNOWN} {currency}")]
+    if parties.get("due_date"):
+        day = day_in_words(date.fromisoformat(parties["due_date"]))
+        facts.append(Fact("By", day, f"{parties['payment_days']} days after the day of issue"))
+    if bank := seller["bank"]:
+        number = f"IBAN {_in_fours(bank['iban'])}" if bank["iban"] else f"Account {bank['account']}"
+        facts.append(
+            Fact("To", bank["holder"], ", ".join(filter(None, (bank["name"], bank["bic"] and f"BIC {bank['bic']}"))))
+        )
+        facts.append(Fact("Account", number))
+    facts.append(Fact("Reference", invoice.number or ""))
+    return [*facts, Fact("Terms", seller["terms"])] if seller["terms"] else facts
+
+
+def _in_fours(iban: str) -> str:
+    return " ".join(iban[at : at + 4] for at in range(0, len(iban), 4))
+
+
 def _facts(document: Mapping[str, Any], issued: str | None) -> list[Fact]:
     period = document["period"]
     facts = [
@@ -233,6 +294,9 @@ def _facts(document: Mapping[str, Any], issued: str | None) -> list[Fact]:
         Fact("Period", month_in_words(period["month"]), f"{days_in_words(period)}, {period['timezone']}"),
         Fact("Rate card", str(document.get("rate_card") or "none")[:16]),
     ]
+    due_date = (document.get("parties") or {}).get("due_date")
+    if due_date and not document.get("void") and document.get("document_type") != "credit_note":
+        facts.insert(1, Fact("Due", day_in_words(date.fromisoformat(due_date))))
     references = _references(document.get("references"))
     return [*facts, Fact("Refers to", ", ".join(references))] if references else facts
 
@@ -287,7 +351,7 @@ def _sums(
     if taxes:
         net = totals.get("net")
         sums.append(Sum("Net", money(net) if net is not None else UNKNOWN, "sum"))
-        sums += [Sum(line["description"] or line["rule"] or "Tax", _amount_of([line])) for line in taxes]
+        sums += [Sum(_row_title(line), _amount_of([line])) for line in taxes]
     sums.append(Sum("Total", money(totals["amount"]), "total"))
     if Decimal(totals.get("prepaid") or 0):
         sums.append(Sum("Paid from the prepaid balance", money(-Decimal(totals["prepaid"]))))
@@ -308,7 +372,7 @@ def _usage_sums(usage: Sequence[Mapping[str, Any]], currency: str) -> list[Sum]:
     return [Sum(_title("usage"), _amount_of(usage))]
 
 
-def _grouped(lines: Iterable[Mapping[str, Any]], heading: Any) -> list[Group]:
+def _grouped(lines: Iterable[Mapping[str, Any]], heading: Any, timezone: str) -> list[Group]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for line in lines:
         groups.setdefault(heading(line), []).append(line)
@@ -316,7 +380,7 @@ def _grouped(lines: Iterable[Mapping[str, Any]], heading: Any) -> list[Group]:
     for members in groups.values():
         members.sort(key=lambda line: (order.get(line["kind"], len(order)), line["kind"], line["sku"] or ""))
     return [
-        Group(title, _hours_of(members), _amount_of(members), [_row(line) for line in members])
+        Group(title, _hours_of(members), _amount_of(members), [_row(line, timezone) for line in members])
         for title, members in groups.items()
     ]
 
@@ -331,16 +395,16 @@ def _ranking(held: Iterable[Mapping[str, Any]]) -> list[Rank]:
     return [Rank(shortened(title), money(cost), f"{100 * cost / first[0][1]:.3f}") for title, cost in first if cost > 0]
 
 
-def _row(line: Mapping[str, Any]) -> Row:
+def _row(line: Mapping[str, Any], timezone: str) -> Row:
     listed, charged = line["list_unit_price"], line["contracted_unit_price"]
     measured = line["allocated_gpu_hours"] is not None
     used = line.get("used_gpu_hours")
     return Row(
         title=_row_title(line),
-        more=_row_more(line),
+        more=_row_more(line, timezone),
         bar=bar(line) if measured and used is not None else None,
         used=percent(Decimal(used), Decimal(line["allocated_gpu_hours"])) if measured and used is not None else "",
-        quantity=hours(line["quantity"]) if line["quantity"] is not None else "",
+        quantity=hours(line["quantity"]) if _has_quantity(line) else "",
         unit=line["unit"],
         list_price=price(listed) if listed is not None else "",
         price=price(charged) if charged is not None else UNKNOWN if line["amount"] is None else "",
@@ -349,16 +413,28 @@ def _row(line: Mapping[str, Any]) -> Row:
     )
 
 
+def _has_quantity(line: Mapping[str, Any]) -> bool:
+    """A correction of an amount alone is of no quantity."""
+    return line["quantity"] is not None and not (line["charge_class"] and Decimal(line["quantity"]) == 0)
+
+
+def _is_tax_of_a_correction(line: Mapping[str, Any]) -> bool:
+    reference = line["reference"]
+    return bool(line["kind"] == "tax" and line["charge_class"] and isinstance(reference, Mapping) and line["rule"])
+
+
 def _row_title(line: Mapping[str, Any]) -> str:
     if line["kind"] == "usage":
         return str(line["sku"] or "(no rate)")
+    if _is_tax_of_a_correction(line):
+        return f"{line['rule']} on the correction of {month_in_words(line['reference']['month'])}"
     return str(line["description"] or line["sku"] or _title(line["kind"]))
 
 
-def _row_more(line: Mapping[str, Any]) -> str:
-    """What made the line, and whom it is about, under its title."""
-    said = []
-    if line["kind"] == "usage":
+def _row_more(line: Mapping[str, Any], timezone: str) -> str:
+    """What made the line, and whom it is about, under its title; of a price, when it holds."""
+    said = [validity(line, timezone)]
+    if line["kind"] == "usage" or _is_tax_of_a_correction(line):
         said.append(line["description"])
     elif line["kind"] in HELD_KINDS or line["charge_class"]:
         said.append(_title(line["kind"]))
@@ -369,6 +445,19 @@ def _row_more(line: Mapping[str, Any]) -> str:
     if line["reference"] and (line["kind"] == "tax" or not line["charge_class"]):
         said.append(_corrected(line) if line["charge_class"] else f"invoice {line['reference']['invoice']}")
     return " · ".join(str(part) for part in said if part)
+
+
+def validity(line: Mapping[str, Any], timezone: str) -> str:
+    """Like `price from 16 October 2026 on, queue batch`."""
+    said = []
+    for one in line.get("price_validity") or ():
+        first = one["from"] and day_in_words(local_day(one["from"], timezone))
+        last = one["to"] and day_in_words(last_day(one["to"], timezone))
+        days = (
+            f"{first} to {last}" if first and last else f"from {first} on" if first else f"until {last}" if last else ""
+        )
+        said.append(", ".join(filter(None, (days, one["only"]))))
+    return f"price {' and '.join(dict.fromkeys(filter(None, said)))}" if any(said) else ""
 
 
 def _project(line: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Documents as PDF, set by typst.
 
 The same page and fonts give the same bytes: the document's date is the day of issue, no clock is read, and only the
-faces named here are used. Where they are missing, others stand in, and a word in the log and on the page says so.
+faces named here are used. Chinese, Japanese and Korean are set in a face that is shipped (fonts/README.md); what it
+lacks in one of the system's, and where there is none, the log says so. No page speaks of fonts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from billing.documents.cjk import CHARACTERS
 from billing.documents.page import page_of
 from billing.invoicing.documents import Invoice
 from warehouse.errors import LedgerError
@@ -29,12 +31,10 @@ TEMPLATES = Path(__file__).parent / "templates"
 PLACES = (Path("/usr/share/fonts/opentype/inter"), Path("/usr/share/fonts/opentype/noto"))
 """Where Debian's fonts-inter and fonts-noto-cjk put their faces."""
 LATIN = ("Inter", "Noto Sans", "Segoe UI", "Helvetica Neue", "DejaVu Sans", "Libertinus Serif")
+SHIPPED = Path(__file__).parent / "fonts"
+OURS = "gpuledger CJK"
 CJK = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "PingFang SC", "Microsoft YaHei")
-"""Faces, the best first; Libertinus Serif comes with typst."""
-MISSING_CJK = (
-    "No Chinese, Japanese or Korean font was found, so some names are shown as empty boxes. "
-    "On Debian: apt install fonts-noto-cjk."
-)
+"""Faces, the best first; ours stands before the system's CJK. Libertinus Serif comes with typst."""
 _IDEOGRAPHS = re.compile("[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
 _LONG = re.compile(r"[!-~\u00a1-\u04ff]{20,}")
 _PIECES = re.compile(r"[^-_/.:@]{1,16}[-_/.:@]?|[-_/.:@]")
@@ -49,7 +49,8 @@ class Faces:
     families: tuple[str, ...]
 
     @property
-    def cjk(self) -> bool:
+    def all_cjk(self) -> bool:
+        """Whether there is a face for the rare characters that ours lacks."""
         return not set(CJK).isdisjoint(self.families)
 
 
@@ -58,9 +59,9 @@ def faces(places: tuple[Path, ...] = PLACES) -> Faces:
     """The faces found in `places`; where one of the two is not there, in all of the system's."""
     import typst
 
-    found = _faces(typst.Fonts(include_system_fonts=False, font_paths=[str(place) for place in places]))
+    found = _faces(typst.Fonts(include_system_fonts=False, font_paths=_paths(places)))
     if places and not {LATIN[0], CJK[0]} <= set(found.families):
-        found = _faces(typst.Fonts(include_system_fonts=True, font_paths=[str(place) for place in places]))
+        found = _faces(typst.Fonts(include_system_fonts=True, font_paths=_paths(places)))
         if LATIN[0] not in found.families:
             log.warning("%s is not installed (Debian: fonts-inter); %s stands in", LATIN[0], found.families[0])
     return found
@@ -81,11 +82,11 @@ def compiled(template: str, page: Mapping[str, Any], found: Faces | None = None,
     import typst
 
     found = found or faces()
-    notes = list(page["notes"])
-    if not found.cjk and any(_IDEOGRAPHS.search(text) for text in _texts(page)):
-        log.warning("%s %s: %s", page["title"], page["number"], MISSING_CJK)
-        notes.append(MISSING_CJK)
-    data = {**page, "notes": notes, "fonts": list(found.families), "logo": _logo(page["issuer"]["logo"])}
+    rare = "" if found.all_cjk else "".join(sorted({letter for text in _texts(page) for letter in _rare(text)}))
+    if rare:
+        what = "no font has %s, shown as boxes (Debian: apt install fonts-noto-cjk)"
+        log.warning("%s %s: " + what, page["title"], page["number"], rare)
+    data = {**page, "fonts": list(found.families), "logo": _logo(page["issuer"]["logo"])}
     data["issuer"] = {**page["issuer"], "logo": ""}
     try:
         return typst.compile(
@@ -106,7 +107,16 @@ def compiled(template: str, page: Mapping[str, Any], found: Faces | None = None,
 
 def _faces(fonts: typst.Fonts) -> Faces:
     there = set(fonts.families())
-    return Faces(fonts, tuple(family for family in (*LATIN, *CJK) if family in there))
+    return Faces(fonts, tuple(family for family in (*LATIN, OURS, *CJK) if family in there))
+
+
+def _paths(places: Iterable[Path]) -> list[str]:
+    return [str(place) for place in (SHIPPED, *places)]
+
+
+def _rare(text: str) -> Iterable[str]:
+    """The ideographs and hangul in the text that the shipped font lacks."""
+    return (letter for letter in _IDEOGRAPHS.findall(text) if letter not in CHARACTERS)
 
 
 def _logo(uri: str) -> dict[str, Any] | None:

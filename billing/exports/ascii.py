@@ -11,7 +11,7 @@ PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
 
 
 def ascii_id(text: str) -> str:
-    """The text with the bytes of every other character as %XX: no two texts share an id, and unquoting gives it back."""
+    """The text with the bytes of every other character as %XX: no two texts share an id, unquoting undoes it."""
     return quote(text, safe=PLAIN, encoding="utf-8")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+from billing.parties.applied import AppliedParties
 from warehouse.errors import LedgerError
 
 
@@ -76,6 +77,17 @@ class Invoice:
     def canonical(self) -> str:
         """The document as JSON that depends on its content alone."""
         return json.dumps(self.document, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def with_parties(
+    document: Mapping[str, Any], applied: AppliedParties | None, day: date, issued: bool = False
+) -> Mapping[str, Any]:
+    """The document with the parties' details in force on the day; as it is where none were applied. An invoice that is
+    issued, and on which something is due, gets the day by which it is paid."""
+    if applied is None:
+        return document
+    to_pay = issued and document["document_type"] == "invoice" and Decimal(document["totals"]["due"]) > 0
+    return {**document, "parties": applied.parties.on_document(document["tenant"], day, to_pay)}
 
 
 def is_correction(line: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from string import Template
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from billing.exact import Scale, rounded
 from billing.invoicing.adjustments import (
@@ -26,14 +27,16 @@ from billing.invoicing.adjustments import (
     minimum_key,
     minimum_lines,
 )
-from billing.invoicing.documents import Invoice, InvoiceError, instant, text
+from billing.invoicing.documents import Invoice, InvoiceError, instant, text, with_parties
 from billing.invoicing.lines import KINDS, Line
 from billing.invoicing.shared import PoolCost, pool_costs, shared_lines
 from billing.invoicing.usage import MEASURES, MonthUsage, Session, apart, month_usage
 from billing.money import largest_remainder, minor_digits
+from billing.parties.applied import current_parties
 from billing.periods import Period, month_name
 from billing.rates import AppliedCard, RateCard, current_rate_card
 from billing.rates.policies import Commitment, Discount, in_force
+from billing.rates.validity import price_validity
 from billing.sums import LedgerSum, one_currency
 from warehouse.store import Store, read_sql
 
@@ -88,9 +91,14 @@ def books_of(store: Store) -> Books:
 def draft_all(store: Store, period: Period, tenant: str | None = None) -> list[Invoice]:
     """What the ledger says now: a draft for each tenant that owes something for the month (or for one of them).
 
+    It has the parties' details of the day after the month.
+
     Errors: InvoiceError if `tenant` owes nothing.
     """
-    return drafts_of(store, period, tenant, books_of(store))
+    books, parties = books_of(store), current_parties(store)
+    day = period.end.astimezone(ZoneInfo(books.timezone)).date()
+    drafts = drafts_of(store, period, tenant, books)
+    return [replace(draft, document=with_parties(draft.document, parties, day)) for draft in drafts]
 
 
 def drafts_of(
@@ -149,12 +157,20 @@ def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> 
             lines += shared_lines(pools)
     lines += credit_lines(store, name, tenant)
     by_tenant: dict[str, list[Line]] = {}
+    if card is not None:
+        lines = [_with_validity(card, line, period) for line in lines]
     for line in sorted(lines, key=lambda line: KINDS.index(line.kind)):
         if tenant is None or line.tenant == tenant:
             by_tenant.setdefault(line.tenant, []).append(line)
     currency = one_currency(rows) or (card.currency if card else "")
     books_run = str(store.value(read_sql(__file__, "books_run"), span(period)))
     return Month(period, name, currency, books_run, usage, by_tenant, pools)
+
+
+def _with_validity(card: RateCard, line: Line, period: Period) -> Line:
+    if line.kind not in ("usage", "minimum") or line.contracted_unit_price is None:
+        return line
+    return replace(line, price_validity=price_validity(card, line.tenant, line.sku, line.contracted_unit_price, period))
 
 
 def platform_costs(store: Store, period: Period) -> list[PoolCost]:
@@ -454,6 +470,7 @@ def _line(number: int, line: Line, amount: Decimal | None) -> dict[str, Any]:
         "rule": line.rule,
         "charge_class": line.charge_class,
         "reference": line.reference,
+        **({} if line.price_validity is None else {"price_validity": line.price_validity}),
     }
 
 

@@ -15,9 +15,10 @@ from typing import Any
 from billing import audit
 from billing.close import stale_hours
 from billing.invoicing.credit_notes import credit_note, creditable
-from billing.invoicing.documents import Invoice, InvoiceError, instant, is_correction
+from billing.invoicing.documents import Invoice, InvoiceError, instant, is_correction, with_parties
 from billing.invoicing.drafts import Books, books_of, draft_all, drafts_of, span, whom
 from billing.money import minor_digits
+from billing.parties.applied import current_parties
 from billing.periods import Period, month_name, whole_hour
 from billing.rates import Subject, first_change, rate_card_of
 from billing.tenants import closed_with_another
@@ -283,8 +284,17 @@ def _store(
             "Give issuer.number_prefix another value in the rate card",
         )
     first = last["sequence"] + 1
+    parties = current_parties(store)
+    day = now.astimezone(books.card.zone).date()
     invoices = [
-        Invoice({**draft, "number": f"{prefix}{sequence:05d}", "status": "issued", "issued_at": instant(now)})
+        Invoice(
+            {
+                **with_parties(draft, parties, day, issued=True),
+                "number": f"{prefix}{sequence:05d}",
+                "status": "issued",
+                "issued_at": instant(now),
+            }
+        )
         for sequence, draft in enumerate(drafts, first)
     ]
     count = len(invoices)

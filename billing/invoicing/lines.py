@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +17,8 @@ class Line:
     """A line of a tenant's month. Costs are exact; None = the price is unknown, which is not a cost of zero.
 
     quantity x contracted_unit_price = cost where both are given. `measures` are the ledger's, of usage lines alone.
-    `rule` names the policy that made the line, `description` says it in words with its figures.
+    `rule` names the policy that made the line, `description` says it in words with its figures. `price_validity`: the
+    rate card's rules behind a line's contracted price, when each is in force and for what.
     """
 
     tenant: str
@@ -35,3 +36,4 @@ class Line:
     measures: Mapping[str, Any] | None = None
     charge_class: str | None = None
     reference: Mapping[str, str | None] | None = None
+    price_validity: Sequence[Mapping[str, str | None]] | None = None

@@ -202,13 +202,15 @@ def _instant(at: datetime) -> str:
 
 def _comparable(invoice: Invoice) -> dict[str, Any]:
     """The document without what only the act of issuing gives it, and without the numbers of runs."""
-    own = ("number", "status", "issued_at", "void", *RUNS)
+    own = ("number", "status", "issued_at", "void", "parties", *RUNS)
     return {name: value for name, value in invoice.document.items() if name not in own}
 
 
 def _differences(stored: Any, computed: Any, where: str) -> Iterable[Difference]:
     if isinstance(stored, dict) and isinstance(computed, dict):
         for name in dict.fromkeys((*stored, *computed)):
+            if name == "price_validity" and name not in stored:
+                continue  # a document of before lines said when their prices hold
             yield from _differences(stored.get(name), computed.get(name), f"{where}.{name}" if where else name)
     elif isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
         for number, (one, other) in enumerate(zip(stored, computed, strict=True)):

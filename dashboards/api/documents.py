@@ -221,6 +221,7 @@ class InvoiceDocument(Document):
     rate_card: str | None = None
     references: str | None = None
     payable: dict[str, Any] | None = None
+    parties: dict[str, Any] | None = None
     prepaid_draws: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     void: dict[str, Any] | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -15,28 +14,23 @@ from zoneinfo import ZoneInfo
 
 from billing.accounts.budgets import BudgetState
 from billing.documents.figures import DASH, HELD, hours, money, percent
-from billing.documents.pdf import MISSING_CJK, compiled, faces
+from billing.documents.pdf import compiled
 from billing.documents.statement_page import chart_of
 from billing.insights.savings import Recommendation
 from dashboards.advice import sentence
-from dashboards.languages import Language, language
+from dashboards.languages import Language
 from dashboards.reports.report import Report
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-log = logging.getLogger(__name__)
 PIXELS_PER_INCH = 144.0
 COLOURS = {"used": "#1f6f78", "idle": "#e0a03b", "unmetered": "#b4bec7"}
 """As the chart's (billing/documents/templates/design.typ)."""
 
 
 def chart(report: Report, words: Language) -> bytes:
-    """GPU-hours by day, as PNG; days that are not closed are hatched. Its few words are English where the machine has
-    no face for the language's script. Errors: LedgerError if it cannot be drawn."""
-    if _ideographic(words) and not faces().cjk:
-        log.warning("the chart's words are English: %s", MISSING_CJK)
-        words = language("en")
+    """GPU-hours by day, as PNG; days that are not closed are hatched. Errors: LedgerError if it cannot be drawn."""
     found = chart_of(report.days, HELD)
     page = {"title": report.title(words), "number": "", "notes": [], "issuer": {"logo": ""}, "chart": asdict(found),
             "lang": words.code, "names": {kind: words(f"kind.{kind}") for kind in HELD}}  # fmt: skip
@@ -60,10 +54,6 @@ def padded(text: str, columns: int) -> str:
     width = sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
     spaces = " " * (abs(columns) - width)
     return spaces + text if columns < 0 else text + spaces
-
-
-def _ideographic(words: Language) -> bool:
-    return any(unicodedata.east_asian_width(character) == "W" for character in words("kind.used"))
 
 
 def _said(report: Report, words: Language) -> dict[str, Any]:

@@ -16,6 +16,7 @@ COMMANDS = (
     "insights",
     "opencost",
     "invoice",
+    "parties",
     "report",
     "issued",
     "held",

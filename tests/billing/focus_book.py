@@ -28,7 +28,10 @@ CARD: dict[str, Any] = {
         {"sku": "h100", "price_per_gpu_hour": "2.00"},
         {"sku": "a100-3g", "match": {"model": "A100"}, "price_per_gpu_hour": "0.70"},
     ],
-    "discounts": [{"name": "early", "percent": "10", "match": {"project": "qcd"}}],
+    "discounts": [
+        {"name": "early", "percent": "10", "match": {"project": "qcd"}},
+        {"name": "granted", "percent": "100", "match": {"tenant": "platform"}},
+    ],
     "commitments": [
         {"name": "küçük", "tenant": "physics", "sku": "h100", "gpus": "0.5", "price_per_gpu_hour": "1.00"},
         {"name": "second", "tenant": "physics", "sku": "h100", "gpus": "0.25", "price_per_gpu_hour": "1.50"},
@@ -65,7 +68,8 @@ def write_book(books: Store) -> None:
     credit(books, "GL-2026-00002", Decimal("1.00"), at("2026-11-03 09:00"), "me", "es war langsam")
     changed = Row(NOON, "physics", "bsm", device="gpu-1", units=7, used=str(4 * HOUR_MS), sku="a100-3g", price="0.70",
                   contracted="0.60", model="A100")  # fmt: skip
-    rest = [row for row in (*HELD, *PLATFORMS) if row.at == NOON and row.project != "bsm"]
+    idle = Row(NOON, device="gpu-6", unallocated=HOUR_MS)
+    rest = [idle, *(row for row in (*HELD, *PLATFORMS) if row.at == NOON and row.project != "bsm")]
     fill(books, [*rest, changed], run=8)
     fill(books, [Row(at("2026-10-25 01:00"), WEB, "", device="gpu-2", used=str(HOUR_MS))], run=9)
     add_credit(

@@ -15,6 +15,19 @@ LOGO = "data:image/svg+xml;base64," + base64.b64encode(MARK).decode()
 MEASURES = ("allocated_gpu_hours", "used_gpu_hours", "idle_gpu_hours", "unmetered_gpu_hours")
 
 
+PARTIES: dict[str, Any] = {
+    "version": "0f1e2d3c4b5a", "payment_days": 30, "due_date": "2026-12-02",
+    "seller": {
+        "name": "Meridian Compute Platform", "contact": "billing@meridian.example", "tax_id": "DE123456789",
+        "address": ["Rechenweg 12", "10115 Berlin, Germany"], "payment_days": 30, "terms": "Net, no discount.",
+        "bank": {"name": "Sparkasse", "holder": "Meridian Compute Platform", "iban": "DE89370400440532013000",
+                 "account": "", "bic": "COLSDE33"},
+    },
+    "buyer": {"tenant": "Physics 物理研究所", "name": "Institute of Physics 物理研究所", "address": ["Campus 4"],
+              "tax_id": "", "purchase_order": "4500012345", "payment_days": None},
+}  # fmt: skip
+
+
 def usage(
     project: str, sku: str, held: tuple[str, str, str], listed: str, charged: str, amount: str | None
 ) -> dict[str, Any]:

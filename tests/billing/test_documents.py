@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import struct
 import subprocess
 import sys
 import zlib
@@ -16,17 +17,19 @@ from dataclasses import asdict, replace
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from billing.documents.cjk import CHARACTERS
 from billing.documents.figures import days_in_words, hours, money, percent, price, shortened
 from billing.documents.invoice_files import COLUMNS, FORMATS, as_csv, as_html, as_pdf, file_stem, write_invoice
 from billing.documents.page import Page, page_of
-from billing.documents.pdf import CJK, LATIN, compiled, faces
+from billing.documents.pdf import LATIN, SHIPPED, compiled, faces
 from billing.invoicing.documents import Invoice
-from tests.billing.sample_documents import credit_note, every_kind, invoice_of, many_lines, other, usage
+from tests.billing.sample_documents import PARTIES, credit_note, every_kind, invoice_of, many_lines, other, usage
 
 VOID = {"at": "2026-11-05T08:00:00.000Z", "author": "kim", "reason": "sent to the wrong cost centre"}
 EVIL = "<script>alert('&')</script> #panic() $x$"
@@ -188,14 +191,18 @@ class Texts(HTMLParser):
 def evil() -> Invoice:
     """Every text that people give tries to be markup."""
     lines = [usage(EVIL, EVIL, ("1", "0", "0"), "2", "2", None), other("credit", "-1.00", EVIL, EVIL)]
-    return invoice_of(lines, tenant=EVIL, notes=[EVIL], issuer={"name": EVIL, "address": [EVIL], "contact": EVIL})
+    parties: dict[str, Any] = {**PARTIES, "seller": {**PARTIES["seller"], "terms": EVIL, "address": [EVIL]}}
+    parties["seller"]["bank"] = {**PARTIES["seller"]["bank"], "holder": EVIL, "name": EVIL, "bic": ""}
+    parties["buyer"] = {**PARTIES["buyer"], "name": EVIL, "address": [EVIL]}
+    issuer = {"name": EVIL, "address": [EVIL], "contact": EVIL}
+    return invoice_of(lines, tenant=EVIL, notes=[EVIL], issuer=issuer, parties=parties)
 
 
 def test_the_page_escapes_every_text_and_needs_nothing_from_elsewhere() -> None:
     page = as_html(evil())
     seen = Texts(page)
     assert "script" not in seen.tags
-    assert seen.texts.count(EVIL) >= 7  # tenant, project, sku, credit, note, issuer and its address
+    assert seen.texts.count(EVIL) >= 10  # buyer, project, sku, credit, note, addresses, bank, holder, terms
     assert "http" not in page
 
 
@@ -267,29 +274,51 @@ def test_the_pdf_is_dated_with_the_day_of_issue_and_a_draft_is_not_dated() -> No
     assert b"ModDate" not in draft
 
 
-def test_ideographs_are_set_in_a_face_that_has_them() -> None:
-    if CJK[0] not in faces().families:
-        pytest.skip(f"{CJK[0]} is not installed (Debian: fonts-noto-cjk)")
-    pdf = as_pdf(every_kind())
-    assert b"NotoSansCJK" in pdf
-    assert b"NotoSansCJK" not in as_pdf(old_document_in_latin())
+def test_ideographs_are_set_in_the_face_that_is_shipped_whatever_the_machine_has() -> None:
+    for found in (faces(), faces(())):
+        assert b"gpuledger-CJK" in as_pdf(every_kind(), found)
+        assert b"CJK" not in as_pdf(old_document_in_latin(), found)
+
+
+def test_the_shipped_face_has_what_it_says() -> None:
+    face = (SHIPPED / "gpuledger-cjk.otf").read_bytes()
+    assert mapped(face) >= {ord(letter) for letter in CHARACTERS}
+    assert set("研发一部繁體語言ひらカナ한국어，。「」") <= CHARACTERS
+
+
+def mapped(face: bytes) -> set[int]:
+    """Code points of the font's character map (format 4: ranges, all in the basic plane)."""
+    tables = {
+        face[at : at + 4]: struct.unpack(">II", face[at + 8 : at + 16]) for at in range(12, 12 + 16 * face[5], 16)
+    }
+    start = tables[b"cmap"][0]
+    (count,) = struct.unpack(">H", face[start + 2 : start + 4])
+    offsets = [struct.unpack(">I", face[start + 8 + 8 * one : start + 12 + 8 * one])[0] for one in range(count)]
+    (at,) = {start + offset for offset in offsets if face[start + offset : start + offset + 2] == b"\0\4"}
+    segments = struct.unpack(">H", face[at + 6 : at + 8])[0] // 2
+    lasts = struct.unpack(f">{segments}H", face[at + 14 : at + 14 + 2 * segments])
+    firsts = struct.unpack(f">{segments}H", face[at + 16 + 2 * segments : at + 16 + 4 * segments])
+    return {code for first, last in zip(firsts, lasts, strict=True) for code in range(first, last + 1)}
 
 
 def old_document_in_latin() -> Invoice:
     return Invoice({**old_document().document, "tenant": "Physics"})
 
 
-def test_without_a_font_for_ideographs_it_still_sets_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_of_a_rare_ideograph_that_no_font_has_the_log_speaks_and_the_page_does_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     bare = faces(())
-    assert not bare.cjk
+    assert not bare.all_cjk
     with caplog.at_level(logging.WARNING):
-        assert as_pdf(every_kind(), bare).startswith(b"%PDF")
+        as_pdf(every_kind(), bare)
+        assert caplog.records == []
+        rare = Invoice({**old_document().document, "tenant": "研𠮷"})
+        assert as_pdf(rare, bare).startswith(b"%PDF")
     (record,) = caplog.records
-    assert "No Chinese, Japanese or Korean font was found" in record.getMessage()
-    assert "apt install fonts-noto-cjk" in record.getMessage()
-    caplog.clear()
-    as_pdf(old_document_in_latin(), bare)
-    assert caplog.records == []
+    assert "no font has 𠮷, shown as boxes" in record.getMessage()
+    assert "fonts-noto-cjk" in record.getMessage()
+    assert "font" not in as_html(rare).partition("<body>")[2]
 
 
 def test_texts_are_never_markup() -> None:
@@ -305,8 +334,8 @@ def test_a_logo_that_cannot_be_drawn_is_replaced(logo: str, caplog: pytest.LogCa
 
 @pytest.mark.parametrize(
     "invoice",
-    [many_lines(200), every_kind(), credit_note(), every_kind(status="void", void=VOID)],
-    ids=["200 lines with long names", "every kind", "credit note", "void"],
+    [many_lines(200), every_kind(), every_kind(parties=PARTIES), credit_note(), every_kind(status="void", void=VOID)],
+    ids=["200 lines with long names", "every kind", "with parties", "credit note", "void"],
 )
 def test_nothing_leaves_the_printed_area(invoice: Invoice) -> None:
     pages = rendered(page_of(invoice))
@@ -358,7 +387,7 @@ def test_the_faces_are_those_that_are_named() -> None:
     if LATIN[0] not in faces().families:
         pytest.skip(f"{LATIN[0]} is not installed (Debian: fonts-inter)")
     named = set(re.findall(rb"/BaseFont ?/[A-Z]{6}\+([A-Za-z]+)", as_pdf(every_kind())))
-    assert named <= {b"Inter", b"NotoSansCJKsc"}
+    assert named <= {b"Inter", b"gpuledger"}
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

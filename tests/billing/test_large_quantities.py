@@ -22,7 +22,7 @@ from warehouse.store import Store
 
 OCTOBER = parse_period("2026-10", "UTC")
 UNITS, DEVICES = 20_000, 50
-"""A unit-hour is 3.6e12 millionths of a unit-millisecond: 2.56 of them are more than 18 digits with six of them free."""
+"""A unit-hour is 3.6e12 millionths of a unit-millisecond: with six digits after the point 2.56 of them overflow 18."""
 
 
 def test_what_large_devices_hold_is_the_same_in_every_answer(books: Store, tmp_path: Path) -> None:

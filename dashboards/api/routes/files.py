@@ -86,6 +86,18 @@ def check_energy(caller: SetPrices, file: Candidate) -> documents.Compared:
     return _compare(caller, stated.ENERGY, file)
 
 
+@router.post("/parties", tags=["invoices"], status_code=201)
+def set_parties(caller: SetPrices, file: StatedFile) -> documents.Applied:
+    """Checks the seller's and the buyers' details and puts them in force; the same again changes nothing."""
+    return _apply(caller, stated.PARTIES, file)
+
+
+@router.post("/parties/check", tags=["invoices"])
+def check_parties(caller: SetPrices, file: Candidate) -> documents.Compared:
+    """What other details of the parties would change; changes nothing."""
+    return _compare(caller, stated.PARTIES, file)
+
+
 def _apply(caller: Caller, kind: stated.Kind, file: StatedFile) -> documents.Applied:
     parsed = stated.read(kind, file.yaml)
     with caller.writing() as store:

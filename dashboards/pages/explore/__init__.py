@@ -45,8 +45,14 @@ def _statement(filters: Filters) -> str:
     return filters.more.get("sql", "") or (found.text if found else "")
 
 
-def example(name: str) -> str:
-    return (Path(__file__).parent / "examples" / f"{name}.sql").read_text(encoding="utf-8")
+WRITTEN_IN = "'Europe/Berlin'"
+"""The time zone of the examples and the cookbook; a site sees its own."""
+
+
+def example(name: str, timezone: str) -> str:
+    """The example, with months and days cut in the billing time zone."""
+    text = (Path(__file__).parent / "examples" / f"{name}.sql").read_text(encoding="utf-8")
+    return text.replace(WRITTEN_IN, f"'{timezone}'")
 
 
 def _editor_card(sql: str, filters: Filters, words: Language) -> Component:
@@ -55,7 +61,7 @@ def _editor_card(sql: str, filters: Filters, words: Language) -> Component:
         words("explore.statement_is", seconds=SECONDS),
         dmc.Textarea(
             id="explore-sql",
-            value=sql or example(EXAMPLES[0]),
+            value=sql or example(EXAMPLES[0], filters.zone),
             autosize=True,
             minRows=9,
             maxRows=22,
@@ -74,9 +80,9 @@ def _editor_card(sql: str, filters: Filters, words: Language) -> Component:
         html.H3(words("explore.examples"), className="gl-sub"),
         html.Ul(
             [
-                html.Li(dcc.Link(words(f"example.{name}"), href=filters.href("/explore", sql=example(name)),
+                html.Li(dcc.Link(words(f"example.{name}"), href=filters.href("/explore", sql=text),
                                  className="gl-press gl-small"))
-                for name in EXAMPLES
+                for name, text in ((name, example(name, filters.zone)) for name in EXAMPLES)
             ],
             className="gl-files",
         ),

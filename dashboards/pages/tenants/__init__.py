@@ -17,6 +17,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from billing.accounts.budget_file import current_budgets
+from billing.money import minor_digits
 from dashboards import exports, figures, grids, parts, states
 from dashboards.advice import of_tenant
 from dashboards.amounts import Amounts, amounts
@@ -25,6 +26,7 @@ from dashboards.format import hours, money, percent, symbol
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages import overview
+from dashboards.pages.invoices.amounts import exact
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
 from warehouse.store import Store
@@ -70,13 +72,30 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         _chart(store, filters, rows, level, words),
         parts.card(
             words(f"tenants.{level.name}s"),
-            words("tenants.table_is" if in_all <= MOST else "tenants.table_cut", most=MOST, all=f"{in_all:,}"),
+            " · ".join(filter(None, (_shown(in_all, words), _by_invoice(filters, rows, total, level, words)))),
             _table(filters, rows, total, level, budgets, words),
             tool=exports.of_grid("tenants-grid", f"{level.name}s", filters, words),
             class_name="gl-table-card",
         ),
         *([] if tenant is None else [_advice_card(filters, words)]),
     )
+
+
+def _shown(in_all: int, words: Language) -> str:
+    return words("tenants.table_is" if in_all <= MOST else "tenants.table_cut", most=MOST, all=f"{in_all:,}")
+
+
+def _by_invoice(filters: Filters, rows: Rows, total: Amounts, level: Level, words: Language) -> str:
+    """What the tenants come to rounded one by one, as invoices are, where that is another amount than the exact sum."""
+    costs = [row["billed_cost"] for row in rows]
+    if level.name != "tenant" or total.billed_cost is None or None in costs or rows[0]["in_all"] > len(rows):
+        return ""
+    digits = minor_digits(filters.currency)
+    rounded = sum((round(cost, digits) for cost in costs), Decimal(0))
+    if rounded == round(total.billed_cost, digits):
+        return ""
+    both = exact(round(total.billed_cost, digits), filters.currency), exact(rounded, filters.currency)
+    return words("tenants.by_invoice", exact=both[0], amount=both[1])
 
 
 def _advice_card(filters: Filters, words: Language) -> Component:

@@ -10,6 +10,7 @@ from tests.dashboards.site import BUDGETS, CARD, Site
 
 B200 = CARD + '  - {sku: b200, match: {model: B200}, price_per_gpu_hour: "9.00"}\n'
 GRID = 'intensity: [{region: DE, grams_per_kwh: "380", source: "a table"}]'
+PARTIES = 'buyers: [{tenant: vision, name: "Vision GmbH", purchase_order: "4711"}]'
 WAITS = 'objectives: [{name: waits, kind: queue_wait, target: "0.9", within: 30m}]'
 
 
@@ -55,10 +56,16 @@ def test_budgets_objectives_and_energy_settings_go_the_same_way(served_site: Sit
         assert client.check_energy_settings(GRID).new
         assert client.apply_energy_settings(GRID, "from the operator").new
         assert not client.apply_energy_settings(GRID).new
-        assert {one.action for one in client.audit() if one.actor == "finance"} >= {"slo.apply", "energy.apply"}
+        assert client.check_parties(PARTIES).new
+        assert client.apply_parties(PARTIES, "we moved").new
+        assert not client.apply_parties(PARTIES).new
+        done = {one.action for one in client.audit() if one.actor == "finance"}
+        assert done >= {"slo.apply", "energy.apply", "parties.apply"}
 
 
-@pytest.mark.parametrize("path", ["/rates/cards", "/tenants/mapping", "/budgets", "/objectives", "/energy/settings"])
+@pytest.mark.parametrize(
+    "path", ["/rates/cards", "/tenants/mapping", "/budgets", "/objectives", "/energy/settings", "/parties"]
+)
 def test_a_file_of_no_use_is_one_line_that_says_where(served_site: Site, path: str) -> None:
     with served_site.client("admin") as client:
         for ending in ("", "/check"):

@@ -127,7 +127,18 @@ def test_sql_is_not_for_tenants(house: Store) -> None:
 def test_the_examples_are_the_cookbook_s() -> None:
     cookbook = (REPO / "docs" / "sql.md").read_text(encoding="utf-8")
     for name in explore.EXAMPLES:
-        assert f"```sql\n{explore.example(name)}```" in cookbook
+        assert f"```sql\n{explore.example(name, 'Europe/Berlin')}```" in cookbook
+
+
+def test_the_examples_cut_months_and_days_in_the_billing_zone() -> None:
+    cut = [
+        name
+        for name in explore.EXAMPLES
+        if "toStartOfMonth" in explore.example(name, "UTC") or "toDate(" in explore.example(name, "UTC")
+    ]
+    assert explore.EXAMPLES[0] in cut
+    for name in cut:
+        assert "'Asia/Kathmandu') AS" in explore.example(name, "Asia/Kathmandu"), name
 
 
 def test_what_no_rule_fits_is_as_much_as_the_books_have_of_it(house: Store) -> None:

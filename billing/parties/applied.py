@@ -1,0 +1,57 @@
+"""The parties' details in force: applied by whom and why. Documents hold what they were on their day of issue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from billing import audit
+from billing.parties.details import Parties
+from warehouse.store import Store, read_sql
+
+
+@dataclass(frozen=True)
+class AppliedParties:
+    """The file as it was applied, by whom and why."""
+
+    parties: Parties
+    version: str
+    sequence: int
+    applied_at: datetime
+    author: str
+    reason: str
+
+
+def current_parties(store: Store) -> AppliedParties | None:
+    """The details in force, or None before the first were applied."""
+    rows = store.rows(read_sql(__file__, "current_parties"))
+    if not rows:
+        return None
+    row = rows[0]
+    return AppliedParties(Parties.model_validate_json(row.pop("parties")), **row)
+
+
+def apply_parties(store: Store, parties: Parties, author: str, reason: str, now: datetime) -> str:
+    """Puts the details in force and answers their version; those in force already are left as they are.
+
+    Documents that were issued before stay as they are.
+    """
+    import pyarrow as pa
+
+    current = current_parties(store)
+    if current and current.version == parties.version:
+        return current.version
+    row = pa.table(
+        {
+            "version": pa.array([parties.version], pa.string()),
+            "sequence": pa.array([current.sequence + 1 if current else 1], pa.uint64()),
+            "applied_at": pa.array([now], pa.timestamp("ms", "UTC")),
+            "author": pa.array([author], pa.string()),
+            "reason": pa.array([reason], pa.string()),
+            "parties": pa.array([parties.canonical()], pa.string()),
+        }
+    )
+    store.insert("parties", row)
+    replaced = {"before": current.version} if current else {}
+    audit.record(store, now, author, "parties.apply", parties.version, reason, replaced)
+    return parties.version

@@ -1,0 +1,46 @@
+"""When a price of the rate card holds, and for what: what tells two lines of one sku apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from fnmatch import fnmatchcase
+
+from billing.periods import Period
+from billing.rates.rate_card import RateCard, RateRule
+from billing.rates.windows import in_words
+
+_SAID = ("tenant", "queue", "priority", "preemptible", "pool", "partition_profile")
+"""Of what a rule matches; the model is what the sku says."""
+
+
+def price_validity(
+    card: RateCard, tenant: str, sku: str, price: Decimal, period: Period
+) -> list[dict[str, str | None]]:
+    """The rules by which a tenant pays that price for the sku in the period: from, to (null = open), and what else they
+    ask for, in words."""
+    rules = [rule for rule in card.rates if rule.sku == sku and rule.price_per_gpu_hour == price]
+    return [
+        {"from": _instant(rule.effective_from), "to": _instant(rule.effective_to), "only": _only(rule)}
+        for rule in rules
+        if (rule.match.tenant is None or fnmatchcase(tenant, rule.match.tenant))
+        and (rule.effective_from is None or rule.effective_from < period.end)
+        and (rule.effective_to is None or period.start < rule.effective_to)
+    ]
+
+
+def _only(rule: RateRule) -> str:
+    match: Mapping[str, object] = dict(rule.match)
+    said = [f"{key} {_shown(match[key])}" for key in _SAID if match[key] is not None]
+    return ", ".join([*([in_words(rule.windows)] if rule.windows else []), *said])
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) or "none"
+
+
+def _instant(at: datetime | None) -> str | None:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if at else None
