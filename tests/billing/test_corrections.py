@@ -317,15 +317,27 @@ def test_late_time_without_a_price_keeps_the_next_invoices_back(books: Store) ->
         issue_all(books, NOVEMBER, IN_DECEMBER)
 
 
-def test_in_a_half_hour_zone_the_close_that_issue_asks_for_is_enough(books: Store) -> None:
-    """A month of Kolkata ends at 18:30 UTC; the books close whole hours UTC."""
-    apply(books, timezone="Asia/Kolkata")
-    october = parse_period("2026-10", "Asia/Kolkata")
-    fill(books, hours("chem", 1), closed=[at("2026-10-31 17:00")])
-    with pytest.raises(InvoiceError, match=r"Run: gpuledger close --until 2026-10-31T19:00:00.000Z"):
-        issue_all(books, october, IN_NOVEMBER)
-    close(books, [at("2026-10-31 18:00")])
-    assert len(issue_all(books, october, IN_NOVEMBER)) == 1
+@pytest.mark.parametrize(
+    ("zone", "month", "ends", "asked"),
+    [
+        ("Asia/Kolkata", "2026-10", "2026-10-31 18:00", "2026-10-31T19:00"),  # ends at 18:30 UTC
+        ("Asia/Kathmandu", "2026-10", "2026-10-31 18:00", "2026-10-31T19:00"),  # at 18:15
+        ("Australia/Lord_Howe", "2026-05", "2026-05-31 13:00", "2026-05-31T14:00"),  # at 13:30
+        ("Australia/Lord_Howe", "2026-10", "2026-10-31 12:00", "2026-10-31T13:00"),  # at 13:00, in summer
+        ("America/St_Johns", "2026-10", "2026-11-01 02:00", "2026-11-01T03:00"),  # at 02:30
+    ],
+)
+def test_in_any_zone_the_close_that_issue_asks_for_is_enough_and_one_hour_less_is_not(
+    books: Store, zone: str, month: str, ends: str, asked: str
+) -> None:
+    """The books close whole hours UTC."""
+    apply(books, timezone=zone)
+    period = parse_period(month, zone)
+    fill(books, [Row(at(f"{month}-05 00:00"), "chem", used=str(HOUR_MS))], closed=[at(ends) - timedelta(hours=1)])
+    with pytest.raises(InvoiceError, match=f"Run: gpuledger close --until {asked}:00.000Z"):
+        issue_all(books, period, IN_NOVEMBER)
+    close(books, [at(ends)])
+    assert len(issue_all(books, period, IN_NOVEMBER)) == 1
 
 
 def test_grace_keeps_a_month_open_for_late_records(books: Store) -> None:
