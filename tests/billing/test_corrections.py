@@ -10,6 +10,8 @@ import pytest
 
 from billing import audit
 from billing.accounts.credits import Credit, add_credit, reverse_credit
+from billing.invoicing.corrections import changed_months
+from billing.invoicing.drafts import books_of
 from billing.invoicing.invoices import Invoice, InvoiceError, credit, draft_all, issue_all, issued, void
 from billing.invoicing.month_states import month_states
 from billing.periods import parse_period
@@ -51,6 +53,45 @@ def test_late_data_is_corrected_in_the_next_month_once(books: Store) -> None:
     ]
     assert november.totals["amount"] == "2.00"
     assert draft_all(books, DECEMBER) == []
+
+
+@pytest.mark.parametrize(
+    ("zone", "minimum", "leave", "change"),
+    [
+        ("UTC", 0, ["2026-09-30 23:00", "2026-11-01 00:00"], "2026-10-01 00:00"),
+        ("UTC", 0, ["2026-09-30 23:00", "2026-11-01 00:00"], "2026-10-31 23:00"),
+        ("UTC", 3600, ["2026-09-30 22:00"], "2026-09-30 23:00"),  # a session that ends in October may begin then
+        ("Asia/Kolkata", 0, ["2026-09-30 17:00", "2026-10-31 19:00"], "2026-09-30 18:00"),  # October begins at 18:30
+        ("Asia/Kolkata", 0, ["2026-09-30 17:00", "2026-10-31 19:00"], "2026-10-31 18:00"),
+    ],
+)
+def test_a_month_is_computed_again_for_the_hours_that_it_is_computed_from_and_no_others(
+    books: Store, zone: str, minimum: int, leave: list[str], change: str
+) -> None:
+    apply(books, timezone=zone, minimum_seconds=minimum)
+    october, november = (parse_period(month, zone) for month in ("2026-10", "2026-11"))
+    fill(books, hours("chem", 3), closed=LAST)
+    issue_all(books, october, IN_NOVEMBER)
+    assert changed_months(books, november, books_of(books)) == [], "what was closed by the run that it was issued from"
+    close(books, [at(hour) for hour in leave], run=8)
+    assert changed_months(books, november, books_of(books)) == []
+    close(books, [at(change)], run=8)
+    assert changed_months(books, november, books_of(books)) == [october]
+
+
+def test_a_month_of_which_every_invoice_is_void_is_open_and_not_corrected(books: Store) -> None:
+    """Late data of it is in its own next invoice: two hours at 2.00; November owes nothing for October."""
+    apply(books)
+    fill(books, hours("chem", 1), closed=LAST)
+    (october,) = issue_all(books, OCTOBER, IN_NOVEMBER)
+    correct(books, hours("chem", 2), 8)
+    void(books, str(october.number), IN_DECEMBER, "me", "test")
+    assert changed_months(books, NOVEMBER, books_of(books)) == []
+    fill(books, hours("chem", 1, "2026-11-03 00:00"), closed=LATER, run=8)
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert (corrections(november, "amount"), november.totals["amount"]) == ([], "2.00")
+    (again,) = draft_all(books, OCTOBER)
+    assert again.totals["amount"] == "4.00"
 
 
 def test_a_correction_alone_is_an_invoice(books: Store) -> None:
