@@ -60,7 +60,10 @@ def serving(checkout: Path, folder: Path) -> Iterator[tuple[str, int]]:
     command = [python, "-m", "gpuledger", "up"]
     if checkout == ROOT:
         senders = folder / "senders.yaml"
-        senders.write_text(f"senders:\n  - {{name: bench, token: {TOKEN}, records: [samples], clusters: [bench], nodes: all}}\n", encoding="utf-8")
+        senders.write_text(
+            f"senders:\n  - {{name: bench, token: {TOKEN}, records: [samples], clusters: [bench], nodes: all}}\n",
+            encoding="utf-8",
+        )
         command = [python, "-m", "gpuledger", "server", "--tokens", str(senders)]
     command += ["--store", f"chdb://{folder}/store", "--port", "0"]
     with subprocess.Popen(command, cwd=checkout, stderr=subprocess.PIPE, text=True) as server:
