@@ -138,6 +138,8 @@ class Routing(Part):
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
+        if self.receivers and not self.routes:
+            raise ValueError("receivers without routes: nobody would be told")
         for number, route in enumerate(self.routes):
             for name in (*route.receivers, *route.fallback):
                 if name not in self.receivers:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from gpuledger.steps import Steps
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
+from warehouse.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,13 +110,11 @@ def _within_the_month(table: pa.Table) -> pa.Table:
 
 
 def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
-    import yaml
-
     from billing.rates import apply_rate_card, parse_rate_card
     from collectors.simulated import rate_card
 
     with steps.step("Prices") as step:
-        card = parse_rate_card(yaml.safe_load(rate_card(plan)), "the demo's rate card")
+        card = parse_rate_card(parse_yaml(rate_card(plan)), "the demo's rate card")
         version = apply_rate_card(store, card, author="demo", reason="the demo's prices", now=datetime.now(UTC))
         step.update(detail=f"rate card {version}, {len(card.rates)} rates in {card.currency}")
 

@@ -58,6 +58,8 @@ def _span(value: Any) -> Any:
 
 
 Some = tuple[Annotated[str, Field(min_length=1, max_length=300)], ...]
+OneOrMore = Annotated[Some, Field(min_length=1)]
+"""An empty list would let a sender say nothing, and refuse all of it."""
 
 
 class Told(BaseModel):
@@ -65,9 +67,9 @@ class Told(BaseModel):
 
     model_config = MODE
 
-    records: Some | Literal["all"]
-    clusters: Some | Literal["all"]
-    nodes: Some | Literal["all", "own"]
+    records: OneOrMore | Literal["all"]
+    clusters: OneOrMore | Literal["all"]
+    nodes: OneOrMore | Literal["all", "own"]
     services: Some | Literal["all"] = ()
     back: Annotated[timedelta | Literal["all"] | None, BeforeValidator(_span)] = None
     past: Literal["held", "refused"] = "held"

@@ -121,7 +121,7 @@ def judged(response: Response, rows: int) -> Answer:
             report = json.loads(response.text)
             if report["read"] == rows:
                 return Answer(Outcome.TAKEN, quarantined=sum(report["quarantined"].values()))
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass
         return Answer(Outcome.WAIT, f"{said}: not a receiver's report on {rows} rows; is the address right?")
     if status in (400, 415, 422):

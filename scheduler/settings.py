@@ -163,7 +163,7 @@ class ReservationPart(Part):
     """Whole nodes kept during [start, end): for the tenants, or, as maintenance, for nobody."""
 
     name: Name
-    nodes: Names
+    nodes: Annotated[Names, Field(min_length=1)]
     start: Instant
     end: Instant
     tenants: Names = ()

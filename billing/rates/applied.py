@@ -151,5 +151,5 @@ def _refuse_changed_policy(old: RateCard, new: RateCard, invoice: Mapping[str, A
         raise RateError(
             f"rate card: {policy} in {month}",
             f"would change from {before} to {after}, but invoice {invoice['number']} was computed with it",
-            advice(policy, before),
+            advice(old, policy, before),
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from billing.rates.policies import ExchangeRate, Policy
+from billing.rates.policies import ExchangeRate, Minimum, Policy
 from billing.rates.rate_card import POLICIES, RateCard
 
 DATES = {"effective_from", "effective_to"}
@@ -30,18 +30,34 @@ def changed_policy(old: RateCard, new: RateCard, month: str, tenant: str) -> tup
     return None
 
 
-def advice(policy: str, before: str) -> str:
+def advice(old: RateCard, policy: str, before: str) -> str:
     """What to do in place of a change of a policy of an issued month (`before`: in words)."""
     if policy == "minimum_seconds":
-        return (
-            f"Keep it there, and date the new one: minimum_seconds: [{{seconds: {before}, effective_to: MONTH}}, "
-            "{seconds: NEW, effective_from: MONTH}]"
-        )
+        return f"Keep it there, and date the new one: minimum_seconds: {_followed(old)}"
     if policy.startswith("exchange_rates"):
         return "Leave it as it was: an issued month keeps its rate"
     if before == policy_words(None):
         return "Start it later, with effective_from a month that is not issued"
     return "Leave it as it was, end it with effective_to a later month, and follow it with a new one"
+
+
+def _followed(card: RateCard) -> str:
+    """The card's minimums, as they are written, with another after them."""
+    minimums = card.minimum_seconds
+    kept = (Minimum(seconds=minimums),) if isinstance(minimums, int) else minimums
+    entries = [
+        ", ".join(
+            f"{key}: {value}"
+            for key, value in (
+                ("seconds", one.seconds),
+                ("effective_from", one.effective_from),
+                ("effective_to", one.effective_to or "MONTH"),
+            )
+            if value is not None
+        )
+        for one in kept
+    ]
+    return "[" + ", ".join(f"{{{entry}}}" for entry in (*entries, "seconds: NEW, effective_from: MONTH")) + "]"
 
 
 def _in_force(card: RateCard, kind: str, month: str, tenant: str) -> Sequence[BaseModel]:

@@ -71,9 +71,14 @@ class Policy(Part):
             other.effective_to is None or (self.effective_from or "") < other.effective_to
         )
 
+    @property
+    def subject(self) -> object:
+        """What it is about; policies of one kind about different subjects do not meet."""
+        raise NotImplementedError
+
     def repeats(self, other: Any) -> bool:
         """Whether both say something about the same thing, so that one card cannot mean both of a month."""
-        raise NotImplementedError
+        return True
 
     @model_validator(mode="after")
     def _starts_before_it_ends(self) -> Self:
@@ -170,8 +175,12 @@ class Discount(Policy):
             raise ValueError("measure: hours is a session's length; per month count gpu_hours")
         return self
 
+    @property
+    def subject(self) -> object:
+        return self.name
+
     def repeats(self, other: Any) -> bool:
-        return bool(self.name == other.name and can_both_fit(self.match.patterns, other.match.patterns))
+        return can_both_fit(self.match.patterns, other.match.patterns)
 
 
 class Minimum(Policy):
@@ -192,8 +201,9 @@ class Commitment(Policy):
     gpus: Positive
     price_per_gpu_hour: DecimalText
 
-    def repeats(self, other: Any) -> bool:
-        return bool((self.name, self.tenant) == (other.name, other.tenant))
+    @property
+    def subject(self) -> object:
+        return self.name, self.tenant
 
 
 class Component(Policy):
@@ -211,8 +221,12 @@ class Component(Policy):
             raise ValueError("pue is of energy")
         return self
 
+    @property
+    def subject(self) -> object:
+        return self.sku
+
     def repeats(self, other: Any) -> bool:
-        return bool(self.sku == other.sku and can_both_fit(self.match.patterns, other.match.patterns))
+        return can_both_fit(self.match.patterns, other.match.patterns)
 
 
 class SharedCost(Policy):
@@ -220,6 +234,10 @@ class SharedCost(Policy):
 
     pool: str = "*"
     share: Literal["platform", "allocated_cost", "evenly", "guaranteed"]
+
+    @property
+    def subject(self) -> object:
+        return "pools"
 
     def repeats(self, other: Any) -> bool:
         return bool(self.pool == other.pool)
@@ -232,8 +250,12 @@ class Tax(Policy):
     percent: Percent
     tenant: str = "*"
 
+    @property
+    def subject(self) -> object:
+        return self.name
+
     def repeats(self, other: Any) -> bool:
-        return bool((self.name, self.tenant) == (other.name, other.tenant))
+        return bool(self.tenant == other.tenant)
 
 
 class InvoiceCurrency(Policy):
@@ -242,8 +264,9 @@ class InvoiceCurrency(Policy):
     tenant: TenantName
     currency: Currency
 
-    def repeats(self, other: Any) -> bool:
-        return bool(self.tenant == other.tenant)
+    @property
+    def subject(self) -> object:
+        return self.tenant
 
 
 class ExchangeRate(Part):
@@ -253,32 +276,42 @@ class ExchangeRate(Part):
     currency: Currency
     rate: Positive
 
+    @property
+    def subject(self) -> object:
+        return self.month, self.currency
+
 
 def first_collision(kind: str, policies: Sequence[Any]) -> str | None:
     """Of policies of one kind, which two say something about the same thing in the same months, or which one never has
     its turn; in words. None: each counts, and counts once."""
-    for (first, one), (second, other) in combinations(enumerate(policies), 2):
-        both = f"{kind}[{first}] and {kind}[{second}]"
-        if isinstance(one, ExchangeRate):
-            if (one.month, one.currency) == (other.month, other.currency):
-                return f"{both} are both rates of {one.currency} for {one.month}; leave one out"
-        elif not one.shares_a_month(other):
-            continue
-        elif one.repeats(other):
-            return f"{both} are the same thing{_called(one)} in the same months; end one where the other starts"
-        elif _goes_before(one, other):
-            return f"{kind}[{second}] never has its turn: {kind}[{first}] fits whatever it fits; put it before that"
+    by_subject: dict[object, list[tuple[int, Any]]] = {}
+    for number, policy in enumerate(policies):
+        by_subject.setdefault(policy.subject, []).append((number, policy))
+    pairs = (pair for alike in by_subject.values() for pair in combinations(alike, 2))
+    found = (_collision(kind, *pair) for pair in pairs)
+    return next((said for said in found if said), None)
+
+
+def _collision(kind: str, earlier: tuple[int, Any], later: tuple[int, Any]) -> str | None:
+    (first, one), (second, other) = earlier, later
+    both = f"{kind}[{first}] and {kind}[{second}]"
+    if isinstance(one, ExchangeRate):
+        return f"{both} are both rates of {one.currency} for {one.month}; leave one out"
+    if not one.shares_a_month(other):
+        return None
+    if one.repeats(other):
+        return f"{both} are the same thing{_called(one)} in the same months; end one where the other starts"
+    if _goes_before(one, other):
+        return f"{kind}[{second}] never has its turn: {kind}[{first}] fits whatever it fits; put it before that"
     return None
 
 
 def _goes_before(one: Any, other: Any) -> bool:
     """Where the first that fits counts: whether there is no month left for the other."""
-    alike = (isinstance(one, Tax) and one.name == other.name and one.tenant == "*") or (
-        isinstance(one, SharedCost) and one.pool == "*"
-    )
+    fits_all = (isinstance(one, Tax) and one.tenant == "*") or (isinstance(one, SharedCost) and one.pool == "*")
     starts = one.effective_from is None or one.effective_from <= (other.effective_from or "")
     ends = one.effective_to is None or (other.effective_to is not None and other.effective_to <= one.effective_to)
-    return alike and starts and ends
+    return fits_all and starts and ends
 
 
 def _called(policy: Any) -> str:

@@ -94,7 +94,7 @@ class Api:
             async with self._get(path, asked, 30.0) as response:
                 try:
                     document = json.loads(await response.aread())
-                except ValueError:
+                except (ValueError, RecursionError):
                     raise Interrupted(f"{path}: the list is no JSON") from None
             found = document.get("items") if isinstance(document, dict) else None
             metadata = child(document, "metadata")
@@ -153,7 +153,7 @@ async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
 def _change(path: str, line: bytes) -> Change:
     try:
         document = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Interrupted(f"{path}: a line of the watch is no JSON") from None
     kind, found = text(document, "type"), child(document, "object")
     if kind == "ERROR":
@@ -171,7 +171,7 @@ def _refusal(path: str, response: httpx.Response, body: bytes) -> Exception:
     """What an answer other than 200 means."""
     try:
         said: Any = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         said = {}
     message = text(said, "message") or f"HTTP {response.status_code}"
     code = response.status_code

@@ -109,7 +109,7 @@ def registered(node: Object) -> list[SliceDevice]:
     if said.startswith("["):
         try:
             listed = json.loads(said)
-        except ValueError:
+        except (ValueError, RecursionError):
             return []
         entries += [
             (text(each, "id"), each.get("devmem"), text(each, "type"), each.get("health") is True)

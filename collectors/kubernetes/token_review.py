@@ -90,7 +90,7 @@ class TokenReviews:
     def _document(self, answer: httpx.Response) -> Object:
         try:
             found = answer.json()
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._away("does not answer in JSON") from error
         if not isinstance(found, dict):
             raise self._away("does not answer with an object")

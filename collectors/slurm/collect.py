@@ -22,6 +22,7 @@ from collectors.slurm.jobs import SOURCE, Job, Site, life, not_ours, placements
 from collectors.slurm.nodes import Node, changes, shares_per_gpu
 from collectors.slurm.parsed import Parsed, Problem
 from collectors.slurm.sources import Source
+from warehouse.json_text import parse_json
 
 MOST_PROBLEMS = 100
 """How many bad records a cycle keeps in words; all are counted."""
@@ -234,7 +235,7 @@ def _unreachable(mistake: CollectorError, now: datetime, site: Site) -> Row:
 def _read_kept(path: Path) -> Kept:
     """Errors: CollectorError if there is a file that cannot be read: guessing would lose or repeat a week."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = parse_json(path.read_text(encoding="utf-8"))
         return Kept(
             until=_time(told, "until"),
             deep_until=_time(told, "deep_until"),

@@ -184,7 +184,7 @@ class Provider:
         try:
             answer = httpx.request(method, url, timeout=TIMEOUT_SECONDS, **more)
             document = answer.json()
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, ValueError, RecursionError) as error:
             raise self._error(f"cannot be asked at {url} ({error})"[:400]) from error
         if answer.status_code != 200 or not isinstance(document, dict):
             why = document.get("error_description") or document.get("error") if isinstance(document, dict) else ""

@@ -63,7 +63,7 @@ class Client:
         try:
             answer = self._http.request(method, path, **what)
             document = answer.json()
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, ValueError, RecursionError) as error:
             raise LedgerError(
                 self._url, f"does not answer as a scheduler ({error})", "Start `gpuledger scheduler`, or give its --url"
             ) from error

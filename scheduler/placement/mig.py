@@ -13,9 +13,9 @@ from importlib.resources import files
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
 from scheduler.placement.errors import PlacementError
+from warehouse.yaml_text import parse_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Geometry:
 def geometries() -> Mapping[str, Geometry]:
     """Those that are known (geometries.yaml), by name."""
     text = files("scheduler.placement").joinpath("geometries.yaml").read_text(encoding="utf-8")
-    return {name: _geometry(name, spec) for name, spec in yaml.safe_load(text).items()}
+    return {name: _geometry(name, spec) for name, spec in parse_yaml(text).items()}
 
 
 def geometry(name: str) -> Geometry:

@@ -90,6 +90,67 @@ def test_a_session_that_is_still_open_or_ended_in_another_month_owes_no_minimum(
 
 
 # 600 GPU-hours at 2.00 = 1200.00.
+def test_a_session_that_ends_on_the_months_midnight_is_charged_in_the_month_that_it_was_in_and_once(
+    books: Store,
+) -> None:
+    """30 s until midnight lack 30 s to the minimum: 30 / 3600 x 2.00 = 0.016666667, in October alone."""
+    midnight = at("2026-11-01 00:00")
+    apply(books, minimum_seconds=60)
+    fill(books, [Row(LAST_HOUR, "chem", "a", used="30000")], closed=[at("2026-11-30 23:00")])
+    allocate(books, {"chem/a": (midnight - timedelta(seconds=30), midnight)})
+    (october,) = draft_all(books, OCTOBER)
+    assert lines(october, "minimum", "billed_cost") == [["0.016666667"]]
+    assert draft_all(books, parse_period("2026-11", "UTC")) == []
+
+
+def test_tiers_count_what_no_commitment_covers(books: Store) -> None:
+    """200 GPU-hours, of which a quota of 1 covers 100: the other 100 reach the tier of 100 (10 % of 200.00), and not
+    that of 101, which all 200 would."""
+    quota = {"name": "q", "tenant": "chem", "gpus": "1", "price_per_gpu_hour": "1.00"}
+    tiers = [{"from": "100", "percent": "10"}, {"from": "101", "percent": "50"}]
+    apply(books, commitments=[quota], discounts=[{"name": "v", "mode": "whole", "tiers": tiers}])
+    fill(books, hours("chem", 100) + hours("chem", 100, device="gpu-1"), closed=[LAST_HOUR])
+    (invoice,) = draft_all(books, OCTOBER)
+    assert lines(invoice, "discount", "amount") == [["-20.00"]]
+
+
+def test_a_quota_of_an_hour_that_the_month_cuts_is_the_part_within(books: Store) -> None:
+    """October in Kolkata begins at 18:30 UTC. Two GPUs held from then until 19:00 are 1 GPU-hour at 2.00; a quota of 1
+    covers half of it (1.00), and all of the next hour's one GPU (2.00)."""
+    quota = {"name": "q", "tenant": "chem", "gpus": "1", "price_per_gpu_hour": "1.00"}
+    apply(books, timezone="Asia/Kolkata", commitments=[quota])
+    start = at("2026-09-30 18:30")
+    half = [Row(start, "chem", device=device, used=str(HOUR_MS // 2)) for device in ("gpu-0", "gpu-1")]
+    fill(books, [*half, Row(at("2026-09-30 19:00"), "chem", used=str(HOUR_MS))], closed=[LAST_HOUR])
+    (invoice,) = draft_all(books, parse_period("2026-10", "Asia/Kolkata"))
+    covered = [row for row in lines(invoice, "commitment", "description", "amount") if row[0].startswith("Covered")]
+    assert covered == [["Covered by q", "-3.00"]]
+
+
+def test_a_quota_is_billed_for_the_hours_that_are_closed(books: Store) -> None:
+    """Of a month that is closed until the 11th: 240 h x 1 x 1.00, not the 744 h of October."""
+    quota = {"name": "q", "tenant": "chem", "gpus": "1", "price_per_gpu_hour": "1.00"}
+    apply(books, commitments=[quota])
+    fill(books, hours("chem", 1), closed=[at("2026-10-10 23:00")])
+    (invoice,) = draft_all(books, OCTOBER)
+    rows = lines(invoice, "commitment", "description", "amount")
+    assert [row for row in rows if row[0].startswith("Quota")] == [
+        ["Quota of 1 GPUs for 240 h, used", "1.00"],
+        ["Quota of 1 GPUs for 240 h, unused", "239.00"],
+    ]
+
+
+def test_a_tenant_without_a_name_bears_no_part_of_what_was_free(books: Store) -> None:
+    """Two GPU-hours were free: 4.00, all of it for the only tenant that has a name."""
+    apply(books, idle_policy=[{"share": "evenly"}])
+    free = [Row(at("2026-10-05 12:00"), device="gpu-2", unallocated=HOUR_MS, workload=""),
+            Row(at("2026-10-05 13:00"), device="gpu-2", unallocated=HOUR_MS)]  # fmt: skip
+    fill(books, [*hours("chem", 1), *hours("", 3, device="gpu-1"), *free], closed=[LAST_HOUR])
+    (pool,) = platform_costs(books, OCTOBER)
+    assert {tenant: str(amount) for tenant, amount in pool.shared.items()} == {"chem": "4.00"}
+    assert str(pool.kept) == "0.00"
+
+
 @pytest.mark.parametrize(
     ("mode", "off"),
     [("graduated", "-120.000000000"), ("whole", "-240.000000000")],

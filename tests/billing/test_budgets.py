@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,7 +14,15 @@ import pytest
 from billing import audit
 from billing.accounts.budget_file import BudgetError, apply_budgets, current_budgets, load_budgets, parse_budgets
 from billing.accounts.budgets import BudgetState, State, budget_states
-from billing.accounts.forecast import DAY, MeasuredError, forecast, measured_error, midnight
+from billing.accounts.forecast import (
+    DAY,
+    MeasuredError,
+    complete_days,
+    forecast,
+    measured_error,
+    midnight,
+    per_day,
+)
 from billing.periods import parse_month
 from tests.billing.account_books import emptied, hours
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
@@ -178,6 +187,17 @@ def test_weekends_repeat_and_a_new_level_is_seen_as_an_error() -> None:
     # left: 9 x 125 + 6 x 150 = 2025 where 15 x 200 came; off by 975 of 4400.
     error = measured_error(twice, known, [october], UTC_ZONE)
     assert (error.day_10, error.months) == (D("0.2216"), 1)
+
+
+def test_a_day_counts_as_complete_if_it_is_known_from_its_first_instant() -> None:
+    until, zone = at("2026-10-08 12:00"), UTC_ZONE
+    assert [day.day for day in complete_days(at("2026-10-01 00:00"), until, zone, 7)] == [1, 2, 3, 4, 5, 6, 7]
+    late = at("2026-10-01 00:00") + timedelta(milliseconds=1)
+    assert [day.day for day in complete_days(late, until, zone, 7)] == [2, 3, 4, 5, 6, 7]
+    assert [day.day for day in complete_days(at("2026-09-01 00:00"), until, zone, 2)] == [6, 7]
+    costs = {date(2026, 10, day): day for day in range(1, 9)}
+    assert per_day(costs, at("2026-10-06 00:00"), until, zone) == Fraction(13, 2)  # of the two that are known
+    assert per_day(costs, at("2026-10-08 00:00"), until, zone) is None
 
 
 def test_days_of_23_and_25_hours_are_worth_what_they_last() -> None:

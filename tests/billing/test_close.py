@@ -136,6 +136,31 @@ def test_a_workload_with_two_shares_of_a_device_uses_them_together(store: Store)
     assert {row["allocation_id"]: round(row["units"], 6) for row in used} == {"": 0, "a": 0.666667, "b": 1.333333}
 
 
+@pytest.mark.parametrize("rows", [("available", "unavailable"), ("unavailable", "available")])
+def test_of_two_states_told_of_one_instant_the_worse_counts_whichever_came_first(
+    store: Store, rows: tuple[str, str]
+) -> None:
+    for batch, state in enumerate(rows, 1):
+        put(store, "devices", [device("GPU-0", state=state)], batch)
+    put(store, "devices", [device("GPU-0", hour=1)], batch=3)
+    put(store, "events", [event(0, "a", "started", device_id="GPU-0"), event(3, "a", "finished")])
+    close(store, at(3), at(48))
+    (sums,) = store.rows("SELECT sum(unavailable_unit_ms) AS unavailable, sum(unmetered_unit_ms) AS held FROM ledger")
+    assert (sums["unavailable"], sums["held"]) == (HOUR, 2 * HOUR)
+
+
+def test_a_restart_in_the_millisecond_of_its_own_end_goes_on_and_a_job_of_no_length_does_not(store: Store) -> None:
+    """a: an hour, and two more from the instant on at which the first ended. b: ended as it started."""
+    put(store, "devices", [device("GPU-0"), device("GPU-1")])
+    lives = [("a", 0, "started"), ("a", 1, "finished"), ("a", 1, "started"), ("a", 3, "finished"),
+             ("b", 1, "started"), ("b", 1, "finished")]  # fmt: skip
+    on = {"a": "GPU-0", "b": "GPU-1"}
+    put(store, "events", [event(hour, name, kind, device_id=on[name] if kind == "started" else "")
+                          for name, hour, kind in lives])  # fmt: skip
+    close(store, at(4), at(48))
+    assert held(store) == {("a", "GPU-0"): 3.0}
+
+
 def test_a_close_with_nothing_to_do_leaves_no_record(store: Store) -> None:
     put(store, "devices", [device("GPU-0")])
     close(store, until=at(2))

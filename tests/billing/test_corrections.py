@@ -10,6 +10,8 @@ import pytest
 
 from billing import audit
 from billing.accounts.credits import Credit, add_credit, reverse_credit
+from billing.invoicing.corrections import changed_months
+from billing.invoicing.drafts import books_of
 from billing.invoicing.invoices import Invoice, InvoiceError, credit, draft_all, issue_all, issued, void
 from billing.invoicing.month_states import month_states
 from billing.periods import parse_period
@@ -51,6 +53,45 @@ def test_late_data_is_corrected_in_the_next_month_once(books: Store) -> None:
     ]
     assert november.totals["amount"] == "2.00"
     assert draft_all(books, DECEMBER) == []
+
+
+@pytest.mark.parametrize(
+    ("zone", "minimum", "leave", "change"),
+    [
+        ("UTC", 0, ["2026-09-30 23:00", "2026-11-01 00:00"], "2026-10-01 00:00"),
+        ("UTC", 0, ["2026-09-30 23:00", "2026-11-01 00:00"], "2026-10-31 23:00"),
+        ("UTC", 3600, ["2026-09-30 22:00"], "2026-09-30 23:00"),  # a session that ends in October may begin then
+        ("Asia/Kolkata", 0, ["2026-09-30 17:00", "2026-10-31 19:00"], "2026-09-30 18:00"),  # October begins at 18:30
+        ("Asia/Kolkata", 0, ["2026-09-30 17:00", "2026-10-31 19:00"], "2026-10-31 18:00"),
+    ],
+)
+def test_a_month_is_computed_again_for_the_hours_that_it_is_computed_from_and_no_others(
+    books: Store, zone: str, minimum: int, leave: list[str], change: str
+) -> None:
+    apply(books, timezone=zone, minimum_seconds=minimum)
+    october, november = (parse_period(month, zone) for month in ("2026-10", "2026-11"))
+    fill(books, hours("chem", 3), closed=LAST)
+    issue_all(books, october, IN_NOVEMBER)
+    assert changed_months(books, november, books_of(books)) == [], "what was closed by the run that it was issued from"
+    close(books, [at(hour) for hour in leave], run=8)
+    assert changed_months(books, november, books_of(books)) == []
+    close(books, [at(change)], run=8)
+    assert changed_months(books, november, books_of(books)) == [october]
+
+
+def test_a_month_of_which_every_invoice_is_void_is_open_and_not_corrected(books: Store) -> None:
+    """Late data of it is in its own next invoice: two hours at 2.00; November owes nothing for October."""
+    apply(books)
+    fill(books, hours("chem", 1), closed=LAST)
+    (october,) = issue_all(books, OCTOBER, IN_NOVEMBER)
+    correct(books, hours("chem", 2), 8)
+    void(books, str(october.number), IN_DECEMBER, "me", "test")
+    assert changed_months(books, NOVEMBER, books_of(books)) == []
+    fill(books, hours("chem", 1, "2026-11-03 00:00"), closed=LATER, run=8)
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert (corrections(november, "amount"), november.totals["amount"]) == ([], "2.00")
+    (again,) = draft_all(books, OCTOBER)
+    assert again.totals["amount"] == "4.00"
 
 
 def test_a_correction_alone_is_an_invoice(books: Store) -> None:
@@ -317,15 +358,27 @@ def test_late_time_without_a_price_keeps_the_next_invoices_back(books: Store) ->
         issue_all(books, NOVEMBER, IN_DECEMBER)
 
 
-def test_in_a_half_hour_zone_the_close_that_issue_asks_for_is_enough(books: Store) -> None:
-    """A month of Kolkata ends at 18:30 UTC; the books close whole hours UTC."""
-    apply(books, timezone="Asia/Kolkata")
-    october = parse_period("2026-10", "Asia/Kolkata")
-    fill(books, hours("chem", 1), closed=[at("2026-10-31 17:00")])
-    with pytest.raises(InvoiceError, match=r"Run: gpuledger close --until 2026-10-31T19:00:00.000Z"):
-        issue_all(books, october, IN_NOVEMBER)
-    close(books, [at("2026-10-31 18:00")])
-    assert len(issue_all(books, october, IN_NOVEMBER)) == 1
+@pytest.mark.parametrize(
+    ("zone", "month", "ends", "asked"),
+    [
+        ("Asia/Kolkata", "2026-10", "2026-10-31 18:00", "2026-10-31T19:00"),  # ends at 18:30 UTC
+        ("Asia/Kathmandu", "2026-10", "2026-10-31 18:00", "2026-10-31T19:00"),  # at 18:15
+        ("Australia/Lord_Howe", "2026-05", "2026-05-31 13:00", "2026-05-31T14:00"),  # at 13:30
+        ("Australia/Lord_Howe", "2026-10", "2026-10-31 12:00", "2026-10-31T13:00"),  # at 13:00, in summer
+        ("America/St_Johns", "2026-10", "2026-11-01 02:00", "2026-11-01T03:00"),  # at 02:30
+    ],
+)
+def test_in_any_zone_the_close_that_issue_asks_for_is_enough_and_one_hour_less_is_not(
+    books: Store, zone: str, month: str, ends: str, asked: str
+) -> None:
+    """The books close whole hours UTC."""
+    apply(books, timezone=zone)
+    period = parse_period(month, zone)
+    fill(books, [Row(at(f"{month}-05 00:00"), "chem", used=str(HOUR_MS))], closed=[at(ends) - timedelta(hours=1)])
+    with pytest.raises(InvoiceError, match=f"Run: gpuledger close --until {asked}:00.000Z"):
+        issue_all(books, period, IN_NOVEMBER)
+    close(books, [at(ends)])
+    assert len(issue_all(books, period, IN_NOVEMBER)) == 1
 
 
 def test_grace_keeps_a_month_open_for_late_records(books: Store) -> None:

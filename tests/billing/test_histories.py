@@ -38,7 +38,8 @@ from tests.stores import fresh_store
 from warehouse.store import Store
 
 MONTHS = ("2026-02", "2026-03", "2026-04")
-"""Berlin's clocks change in March."""
+"""Berlin's clocks change in March, Lord Howe's in April, by half an hour."""
+ZONES = ("UTC", "Europe/Berlin", "Asia/Kolkata", "Asia/Kathmandu", "Australia/Lord_Howe")
 NEXT = "2026-05"
 AFTER = at("2026-06-02 00:00")
 TENANTS = ("chem", "kyoto", "late", "phys")
@@ -274,7 +275,7 @@ def policy_of(dice: random.Random, number: int) -> tuple[str, dict[str, Any]]:
 def random_card(dice: random.Random) -> dict[str, Any]:
     card: dict[str, Any] = {
         "currency": "EUR",
-        "timezone": dice.choice(("UTC", "Europe/Berlin", "Asia/Kolkata")),
+        "timezone": dice.choice(ZONES),
         "minimum_seconds": dice.choice((0, 60, [{"seconds": 90, "effective_from": "2026-03"}])),
         "rates": [
             {"sku": "big", "match": {"model": "H100"}, "price_per_gpu_hour": "3.07"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from itertools import permutations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -185,6 +186,22 @@ def test_the_soonest_to_expire_pays_first_then_the_older(accounts: Store) -> Non
         Draw("a-youngest", D("10.00")),
         Draw("c-later", D("5.00")),
     ]
+
+
+def test_the_order_of_drawing_does_not_depend_on_the_order_of_granting() -> None:
+    """What expires first; of that, what started first; of that, by id."""
+
+    def one(id: str, start: str, expires: str) -> Grant:
+        return Grant(id, "t", D("1"), "EUR", at(start), at(expires))
+
+    wanted = [
+        one("z", "2026-09-03 00:00", "2026-12-01 00:00"),
+        one("y", "2026-09-01 00:00", "2027-01-01 00:00"),
+        one("b", "2026-09-02 00:00", "2027-01-01 00:00"),
+        one("c", "2026-09-02 00:00", "2027-01-01 00:00"),
+    ]
+    for mixed in permutations(wanted):
+        assert in_order(mixed) == wanted
 
 
 def test_no_grant_gives_twice_and_a_void_invoice_gives_back(accounts: Store) -> None:

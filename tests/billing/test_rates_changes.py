@@ -20,6 +20,7 @@ from billing.rates import (
 )
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from warehouse.store import Store
+from warehouse.yaml_text import parse_yaml
 
 NOW = at("2026-11-02 09:00")
 H100 = {"sku": "h100", "match": {"model": "H100"}, "price_per_gpu_hour": "2.00"}
@@ -109,6 +110,29 @@ def test_a_policy_may_end_and_be_followed_or_concern_others(
 ) -> None:
     invoiced(books, card(**before))
     assert apply_rate_card(books, card(**after), "", "", NOW) == card(**after).version
+
+
+@pytest.mark.parametrize(
+    ("before", "october"),
+    [
+        (60, 60),
+        ([{"seconds": 30, "effective_to": "2026-10"}, {"seconds": 90, "effective_from": "2026-10"}], 90),
+    ],
+)
+def test_what_is_advised_in_place_of_another_minimum_is_taken_as_it_is_written(
+    books: Store, before: Any, october: int
+) -> None:
+    """Also by a card whose minimum was dated already: the months before keep theirs."""
+    old = card(minimum_seconds=before)
+    invoiced(books, old)
+    with pytest.raises(RateError, match=f"minimum_seconds in 2026-10: would change from {october} to 300") as refused:
+        apply_rate_card(books, card(minimum_seconds=300), "", "", NOW)
+    advised = refused.value.next_step.partition("and date the new one: ")[2]
+    written = parse_yaml(advised.replace("MONTH", "2026-11").replace("NEW", "300"))
+    followed = card(**written)
+    assert apply_rate_card(books, followed, "", "", NOW) == followed.version
+    months = ("2026-09", "2026-10", "2026-11", "2027-01")
+    assert [followed.minimum_in(month) for month in months] == [old.minimum_in("2026-09"), october, 300, 300]
 
 
 def test_late_time_without_a_price_may_get_one_and_what_had_one_keeps_it(books: Store) -> None:

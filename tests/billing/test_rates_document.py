@@ -16,8 +16,10 @@ from billing.invoicing.invoices import draft_all
 from billing.periods import parse_month
 from billing.rates import apply_rate_card, parse_rate_card
 from billing.rates.rate_card import RateCard
+from collectors.kubernetes.resources import NodeFacts, ShareBy, parts, requests
 from tests.billing.facts import devices, job, put
 from tests.billing.hand_ledger import at
+from tests.collectors.kubernetes.make import pod
 from tests.stores import fresh_store
 from warehouse.store import Store
 from warehouse.yaml_text import parse_yaml
@@ -60,6 +62,15 @@ def test_every_example_of_the_page_has_its_figures() -> None:
 def test_the_page_shows_every_key_of_a_rate_card() -> None:
     shown = {key for text, _ in EXAMPLES for key in parse_yaml(text)}
     assert shown == set(RateCard.model_fields)
+
+
+def test_a_share_is_measured_as_the_page_says() -> None:
+    said = "Who asks for 20 % of the cores and half of the memory holds and pays 0.5 of it, 0.2 by cores"
+    assert said.replace(" ", "") in re.sub(r"\s", "", PAGE)
+    asked = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 20, "nvidia.com/gpumem-percentage": 50}
+    ways: tuple[ShareBy, ...] = ("larger", "cores", "memory")
+    found = [parts(requests(pod("u", resources=asked), (), by), NodeFacts()) for by in ways]
+    assert [part.gpus for (part,) in found] == [0.5, 0.2, 0.5]
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))

@@ -134,6 +134,35 @@ def test_a_misspelt_key_is_refused_with_the_one_that_was_meant(
         assert f"unknown key; did you mean {meant}?" in said
 
 
+@pytest.mark.parametrize(
+    ("name", "written", "empty", "says"),
+    [
+        ("rates", '\n  - {sku: a, price_per_gpu_hour: "1"}', " []", "rates: an empty list; at least one entry fits"),
+        ("budgets", '\n  - {tenant: a, amount: "1"}', " []", "it has no budgets and no low_balances"),
+        ("budgets", 'amount: "1"', 'amount: "1", thresholds: []', r"thresholds: an empty list"),
+        ("routing", "\n  - {receivers: [a]}", " []", "receivers without routes: nobody would be told"),
+        ("routing", "{receivers: [a]}", "{receivers: []}", "routes[0].receivers: an empty list"),
+        ("senders", "records: all", "records: []", "senders[0].records: an empty list"),
+        ("senders", "clusters: all", "clusters: []", "senders[0].clusters: an empty list"),
+        ("senders", "nodes: all", "nodes: []", "senders[0].nodes: an empty list"),
+        ("reports", "to: [a@example.org]", "to: []", "reports[0].to: an empty list"),
+        ("settings", "queues:", "reservations: [{name: r, nodes: [], start: 2026-12-01T00:00Z, end: 2026-12-02T00:00Z, "
+         "tenants: [a]}]\nqueues:", "reservations[0].nodes: an empty list"),
+        ("service", "\n  - {metric: a, names: b, kind: gauge}", " []", "metrics"),
+        ("settings", "{name: q}", "{name: q, wait_bound: .inf}", "wait_bound: found inf"),
+        ("settings", "{backfill: easy}", "{usage_weight: .nan}", "usage_weight: found nan"),
+        ("agent", "node: n", "node: n\ndeliver: {every_seconds: .nan}", "every_seconds: found nan"),
+        ("sign-in", "session_hours: 8", "session_hours: .inf", "session_hours: "),
+        ("objectives", 'target: "0.9"', 'target: "0.9", at_least: .inf', "at_least: found inf"),
+    ],
+)  # fmt: skip
+def test_what_would_be_silently_nothing_or_without_bounds_is_refused(
+    tmp_path: Path, name: str, written: str, empty: str, says: str
+) -> None:
+    assert written in FILES[name][1]
+    assert says in refused(tmp_path, name, FILES[name][1].replace(written, empty))
+
+
 def test_what_is_secret_is_not_repeated(tmp_path: Path) -> None:
     said = refused(tmp_path, "senders", FILES["senders"][1].replace("0123456789abcdef", "geheim"))
     assert "token" in said

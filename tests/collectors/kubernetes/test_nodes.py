@@ -124,4 +124,5 @@ def test_devices_that_a_sharing_scheduler_registers_are_told_in_hundredths(regis
     assert short(found) == [("GPU-x", "available", -500), ("GPU-y", "unavailable", 1000)]
     row = found.devices[0]
     assert (row["units"], row["model"], row["memory_bytes"]) == (100, "Tesla V100", 16384 << 20)
-    assert registered(node(annotations={"hami.io/node-nvidia-register": "[{"})) == []
+    for said in ("[{", "[" * 200_000):
+        assert registered(node(annotations={"hami.io/node-nvidia-register": said})) == []
