@@ -1,4 +1,4 @@
-"""What `verify` vouches for: of which tables it notices any single changed, missing or doubled row; and why not of others.
+"""What `verify` vouches for: of which tables it notices any one changed, missing or doubled row; why not of others.
 
 Every table of the store stands in one of the two lists; a test sees to it, and changes cells of the first.
 """
@@ -21,20 +21,32 @@ VOUCHED: Mapping[str, str] = {
     **dict.fromkeys(CHAINED, ""),
 }
 """By table, which of its rows: a condition, or '' for all of them."""
-_FACT = "a raw fact: invoice verify computes invoices again from them, and devices are compared with the ledger's capacity"
+_FACT = (
+    "a raw fact: invoice verify computes invoices again from them, and devices are compared with the ledger's capacity"
+)
 _INGEST = "ingest's own notes on facts, from which no document is computed"
 _DERIVED = "computed from facts and ledger, and computed again whenever those change"
 _SETTING = "a setting that changes no money"
 NOT_VOUCHED: Mapping[str, str] = {
     **dict.fromkeys(("samples", "events", "devices", "service_levels", "metrics", "findings"), _FACT),
-    **dict.fromkeys(("ingest_batches", "touched_hours", "stream_hours", "quarantine", "held_rows", "sender_days"), _INGEST),
+    **dict.fromkeys(
+        ("ingest_batches", "touched_hours", "stream_hours", "quarantine", "held_rows", "sender_days"), _INGEST
+    ),
     **dict.fromkeys(("slo_definitions", "slo_points", "slo_hours", "slo_measured"), _DERIVED),
     **dict.fromkeys(
-        ("interference_versions", "interference_samples", "interference_hours", "interference_runs", "interference_baselines"),
+        (
+            "interference_versions",
+            "interference_samples",
+            "interference_hours",
+            "interference_runs",
+            "interference_baselines",
+        ),
         _DERIVED,
     ),
     **dict.fromkeys(("slo_files", "alert_silences"), _SETTING),
-    **dict.fromkeys(("alert_transitions", "alert_runs", "alert_deliveries"), "the history of alerts, which are no money"),
+    **dict.fromkeys(
+        ("alert_transitions", "alert_runs", "alert_deliveries"), "the history of alerts, which are no money"
+    ),
     "ledger_days": "sums for pages, which no document is computed from; gpuledger ledger and invoices read the ledger",
     "summed_days": "says which of those sums hold; a day that is missing here is read from the ledger",
     "schema_migrations": "which migrations were applied; a missing one is applied again",

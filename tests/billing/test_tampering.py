@@ -12,8 +12,6 @@ import os
 import random
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,6 +24,7 @@ SEED = int(os.environ.get("GPULEDGER_SEED", secrets.randbits(32)))
 ALL = os.environ.get("GPULEDGER_TAMPER") == "all"
 CELLS, ROWS = 5, 2
 """Of a run that does not try all: changed cells, and rows that go missing and that are doubled."""
+HASHED = "sipHash64(toString(tuple(*)))"
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +64,13 @@ def test_every_row_that_is_missing_or_doubled_is_noticed(books: Store) -> None:
     unnoticed = []
     for table, how in rows if ALL else dice.sample(rows, ROWS):
         row = some_row(books, table, dice)
-        which = {"missing": f"WHERE row_hash != {row}", "doubled": f"ARRAY JOIN range(if(row_hash = {row}, 2, 1)) AS twice"}
-        with replaced(books, table, "* EXCEPT (row_hash)" if how == "missing" else "* EXCEPT (row_hash, twice)", which[how]):
+        which = {
+            "missing": f"WHERE row_hash != {row}",
+            "doubled": f"ARRAY JOIN range(if(row_hash = {row}, 2, 1)) AS twice",
+        }
+        with replaced(
+            books, table, "* EXCEPT (row_hash)" if how == "missing" else "* EXCEPT (row_hash, twice)", which[how]
+        ):
             if verify(books).balanced:
                 unnoticed.append(f"{table}: a row is {how}")
     assert unnoticed == []
@@ -92,7 +96,8 @@ def columns_of(store: Store, table: str) -> list[tuple[str, str]]:
 
 def some_row(store: Store, table: str, dice: random.Random) -> int:
     """The hash of one of the rows that are vouched for."""
-    sql = f"SELECT sipHash64(toString(tuple(*))) AS row_hash FROM {identifier(table)} WHERE {VOUCHED[table] or '1'} ORDER BY row_hash"
+    rows = f"SELECT {HASHED} AS row_hash FROM {identifier(table)} WHERE {VOUCHED[table] or '1'}"
+    sql = f"{rows} ORDER BY row_hash"
     return int(dice.choice(store.rows(sql))["row_hash"])
 
 
@@ -132,7 +137,7 @@ def replaced(store: Store, table: str, columns: str, which: str = "") -> Iterato
     try:
         store.command(f"SYSTEM STOP MERGES {copy}")
         store.command(
-            f"INSERT INTO {copy} SELECT {columns} FROM (SELECT *, sipHash64(toString(tuple(*))) AS row_hash FROM {name}) {which}",
+            f"INSERT INTO {copy} SELECT {columns} FROM (SELECT *, {HASHED} AS row_hash FROM {name}) {which}",
             settings={"optimize_on_insert": 0, "insert_deduplicate": 0, "max_partitions_per_insert_block": 0},
         )
         store.exchange(copy, table)

@@ -62,10 +62,10 @@ DOCUMENTS = [
     ("document", total("tax"), 2, r"its taxes come to 0\.55, its total says 777\.77"),
     ("document", total("prepaid"), 4, r"its draws come to 4, its total says 777\.77"),
     ("document", say("due", "777.77"), 4, r"5\.58 is due, its total says 777\.77"),
-    ("document", "replaceAll(document, 'GL-2026-00001', 'GL-2026-00099')", 6, "it corrects GL-2026-00099, which was never"),
+    ("document", "replaceAll(document, 'GL-2026-00001', 'GL-2026-00099')", 6, "it corrects GL-2026-00099, which"),
     ("document", say("references", "GL-2026-00002"), 5, "it credits GL-2026-00002, which was never issued to chem"),
-    ("document", "replaceAll(document, 'credit:c0', 'credit:c9')", 1, "its line of credit:c9 is not the credit that was"),
-    ("document", "replaceAll(document, '\"grant\":\"g1\"', '\"grant\":\"g9\"')", 4, "it draws on grant g9, which was never"),
+    ("document", "replaceAll(document, 'credit:c0', 'credit:c9')", 1, "its line of credit:c9 is not the"),
+    ("document", "replaceAll(document, '\"grant\":\"g1\"', '\"grant\":\"g9\"')", 4, "it draws on grant g9"),
     ("document", say("allocated_gpu_hours", "1.5"), 8, r"it bills 1\.5 GPU-hours, the ledger has 1\.25"),
     ("document", say("used_gpu_hours", "1.5"), 8, r"it says that 1\.5 GPU-hours were used, the ledger 0\.125"),
     ("document", say("list_cost", "1.5"), 8, r"its usage comes to 1\.5 at list price, the ledger's to 3\.8375"),
@@ -91,18 +91,18 @@ def test_a_document_that_does_not_fit_is_found(books: Store, column: str, value:
         (documents, "grants", "", "WHERE id != 'g1'", "it draws on grant g1, which was never given to phys"),
         (fingerprints, "ledger_entries", "if(used_unit_ms > 0, idle_unit_ms, used_unit_ms) AS used_unit_ms, "
          "if(used_unit_ms > 0, used_unit_ms, idle_unit_ms) AS idle_unit_ms", "", "entries or energy entries were"),
-        (fingerprints, "energy_entries", "energy_millijoules + 1 AS energy_millijoules", "", "entries or energy entries were"),
+        (fingerprints, "energy_entries", "energy_millijoules + 1 AS energy_millijoules", "", "entries or energy"),
         (rated, "ledger_entries", f"if({HELD}, 1.5, contracted_unit_price) AS contracted_unit_price", "",
          r"its price for chem is 1\.5 \(big\), by the rate card 3\.07 \(big\)"),
         (rated, "ledger_entries", f"if({HELD}, 1.5, list_unit_price) AS list_unit_price", "", "its price for"),
         (rated, "ledger_entries", f"if({HELD}, 'cheap', sku) AS sku", "", r"3\.07 \(cheap\), by the rate card"),
         (rated, "ledger_entries", f"if({HELD}, 'USD', billing_currency) AS billing_currency", "", "its price for"),
-        (rated, "ledger_entries", f"if({HELD}, list_unit_price, NULL) AS list_unit_price", "", "its price for nobody is"),
+        (rated, "ledger_entries", f"if({HELD}, list_unit_price, NULL) AS list_unit_price", "", "price for nobody is"),
         (rated, "rate_cards", "", "WHERE sequence = 1", "hours were closed by it, and it is not there"),
         (rated, "rate_cards", "'{' AS card", "", "is no rate card any more"),
         (closed_hours, "closed_hours", "inputs + 1 AS inputs", "", "its row is not what the close wrote"),
         (closed_hours, "closed_hours", "", "ARRAY JOIN range(2) AS twice", "a close wrote it twice"),
-        (closed_hours, "closed_hours", "", "WHERE hour != '2026-02-10 08:00:00'", "5 hours are closed, the last close left 6"),
+        (closed_hours, "closed_hours", "", "WHERE hour != '2026-02-10 08:00:00'", "5 hours are closed, the last"),
         (closed_hours, "closed_hours", "", "WHERE 0", "no hour is closed, the last close left 6"),
         (capacity, "closed_hours", "", "WHERE hour != '2026-02-10 08:00:00'",
          "the hour is not closed"),
@@ -123,7 +123,9 @@ def test_a_table_that_does_not_fit_is_found(
 
 def test_a_range_is_checked_alone(books: Store) -> None:
     hour = at("2026-03-10 08:00")
-    with replaced(books, "ledger_entries", f"* EXCEPT (row_hash) REPLACE (if({HELD}, 1.5, list_unit_price) AS list_unit_price)"):
+    with replaced(
+        books, "ledger_entries", f"* EXCEPT (row_hash) REPLACE (if({HELD}, 1.5, list_unit_price) AS list_unit_price)"
+    ):
         assert {one.hour for one in verify(books, hour, at("2026-03-10 09:00")).failures} == {hour}
         assert verify(books, at("2026-02-10 12:00"), at("2026-03-10 08:00")).balanced
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from billing.close import close
 from billing.verify import verify
-from gpuledger.cli import app
+from gpuledger.cli import build
 from tests.billing.facts import devices, put
 from tests.billing.hand_ledger import at
 from tests.billing.rich_books import rich_books
@@ -30,7 +30,7 @@ def test_a_device_that_is_told_of_after_the_close_waits_and_is_no_failure(store:
 
 def gpuledger(*arguments: str, exit_code: int = 0) -> str:
     """All that the command prints, run in this process."""
-    result = CliRunner().invoke(app(), arguments)
+    result = CliRunner().invoke(build(), arguments)
     assert result.exit_code == exit_code, f"{' '.join(arguments)}: {result.output}\n{result.exception!r}"
     return result.output
 
