@@ -12,6 +12,7 @@ which row is the last, so that a missing last row is found too.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
@@ -96,11 +97,10 @@ def append(store: Store, table: str, batch: pa.Table, after: Head) -> None:
 def append_anyway(store: Store, table: str, batch: pa.Table) -> None:
     """The same for rows that are what they are whatever others wrote before them."""
     with _turn:
-        for _ in range(TRIES):
-            try:
-                return append(store, table, batch, head(store, table))
-            except TakenError:
-                continue
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(TakenError):
+                append(store, table, batch, head(store, table))
+                return
         append(store, table, batch, head(store, table))
 
 
@@ -136,7 +136,7 @@ def _seal_old_rows(store: Store, table: str) -> str:
 def _insert(store: Store, table: str, batch: pa.Table, first: int, digest: str, previous: str) -> None:
     """Errors: TakenError."""
     for attempt in range(TRIES):
-        # A kill can leave a token noted without its rows (ingest/write.py); then nothing stands there, and the next is free.
+        # A kill can leave a token noted without its rows (ingest/write.py): nothing stands there, the next is free.
         store.insert(table, batch, f"{table} after {previous} {attempt}")
         found = store.rows(_filled("link_at", table=identifier(table)), {"position": first})
         if found:

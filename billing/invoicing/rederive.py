@@ -182,12 +182,9 @@ def _reached(store: Store, invoice: Invoice, periods: Sequence[Period]) -> list[
 
 def _first_start(store: Store, period: Period) -> datetime:
     """When the first of the sessions began that held something in the period."""
-    sql = (
-        "SELECT minOrNull(start_at) AS first FROM allocations WHERE (cluster, allocation_id) IN (SELECT cluster, "
-        "allocation_id FROM allocations WHERE start_at < {end:DateTime64(3, 'UTC')} "
-        "AND (end_at IS NULL OR end_at > {start:DateTime64(3, 'UTC')}))"
+    first: datetime | None = store.value(
+        read_sql(__file__, "rederive_reach"), {"start": period.start, "end": period.end}
     )
-    first: datetime | None = store.value(sql, {"start": period.start, "end": period.end})
     return first or period.start
 
 

@@ -21,12 +21,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from billing.rates.policies import Name, Part
 from warehouse.errors import LedgerError
@@ -188,13 +188,7 @@ def parse_parties(content: dict[str, Any], where: str = "parties") -> Parties:
     try:
         return Parties.model_validate(content)
     except ValidationError as error:
-        raise first_error(where, error, Parties, _PARTS, PartiesError) from error
-
-
-_PARTS: Mapping[str, Mapping[str, type[BaseModel]]] = {
-    "seller": {"seller": Seller, "bank": Bank},
-    "buyers": {"buyers": Buyer},
-}
+        raise first_error(where, error, Parties, PartiesError, "See docs/billing.md") from error
 
 
 def rows_of(parties: Parties) -> Iterable[dict[str, Any]]:

@@ -148,7 +148,8 @@ def prices(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:
             subjects = store.rows(read_sql(__file__, "subjects"), asked)
             stage_prices(store, tables, card, subjects, hours["start"], hours["end"])
             for wrong in store.rows(_with_closes("prices"), {**asked, **tables}):
-                what = f"its price for {wrong['of_tenant'] or 'nobody'} is {wrong['found']}, by the rate card {wrong['due']}"
+                whose = wrong["of_tenant"] or "nobody"
+                what = f"its price for {whose} is {wrong['found']}, by the rate card {wrong['due']}"
                 yield Failure("ledger_entries", _device_hour(wrong), what, RESTORE, wrong["at"])
         finally:
             for table in tables.values():

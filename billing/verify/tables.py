@@ -1,4 +1,4 @@
-"""What `verify` vouches for: of which tables it notices any single changed, missing or doubled row; and why not of others.
+"""What `verify` vouches for: of which tables it notices any one changed, missing or doubled row; why not of others.
 
 Every table of the store stands in one of the two lists; a test sees to it, and changes cells of the first.
 """

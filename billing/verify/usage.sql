@@ -46,10 +46,10 @@ WITH
     )
 SELECT as_they_were.number AS of_number,
     multiIf(
-        abs(billed.allocated - held.allocated) > slack, concat('it bills ', toString(billed.allocated), ' GPU-hours, the ledger has ', toString(held.allocated)),
-        abs(billed.used - held.used) > slack, concat('it says that ', toString(billed.used), ' GPU-hours were used, the ledger ', toString(held.used)),
-        abs(billed.list_cost - held.list_cost) > slack, concat('its usage comes to ', toString(billed.list_cost), ' at list price, the ledger''s to ', toString(held.list_cost)),
-        abs(billed.billed_cost - held.billed_cost) > slack, concat('its usage comes to ', toString(billed.billed_cost), ', the ledger''s to ', toString(held.billed_cost)),
+        abs(billed.allocated - held.allocated) > slack, concat('it bills ', toString(round(billed.allocated, 9)), ' GPU-hours, the ledger has ', toString(round(held.allocated, 9))),
+        abs(billed.used - held.used) > slack, concat('it says that ', toString(round(billed.used, 9)), ' GPU-hours were used, the ledger ', toString(round(held.used, 9))),
+        abs(billed.list_cost - held.list_cost) > slack, concat('its usage comes to ', toString(round(billed.list_cost, 9)), ' at list price, the ledger''s to ', toString(round(held.list_cost, 9))),
+        abs(billed.billed_cost - held.billed_cost) > slack, concat('its usage comes to ', toString(round(billed.billed_cost, 9)), ', the ledger''s to ', toString(round(held.billed_cost, 9))),
         '') AS reason,
     1e-9 * (1 + billed.lines) + 1e-12 * abs(held.list_cost) AS slack
 FROM as_they_were

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import shutil
+import tempfile
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from billing.accounts.budget_file import apply_budgets, parse_budgets
@@ -15,9 +20,11 @@ from billing.invoicing.invoices import credit, issue_all, void
 from billing.periods import parse_month
 from billing.rates import apply_rate_card, parse_rate_card
 from billing.tenants import apply_mapping, parse_mapping
+from billing.verify.tables import VOUCHED
 from tests.billing.facts import job, put, samples
 from tests.billing.hand_ledger import at
-from warehouse.store import Store
+from tests.stores import fresh_store
+from warehouse.store import Store, identifier, open_store
 
 ZONE = "Europe/Berlin"
 FEBRUARY, MARCH = (parse_month(month, ZONE) for month in ("2026-02", "2026-03"))
@@ -38,6 +45,23 @@ CARD: dict[str, Any] = {
     "invoice_currencies": [{"tenant": "kyoto", "currency": "JPY"}],
     "exchange_rates": [{"month": f"2026-0{n}", "currency": "JPY", "rate": f"16{n}.5"} for n in (2, 3)],
 }
+
+
+def rich_books(folder: Path) -> Store:
+    """A store with those books in `folder`; they are filled once in a process, and copied."""
+    shutil.copytree(_filled(), folder, symlinks=True, dirs_exist_ok=True)
+    return open_store(f"chdb://{folder}")
+
+
+@functools.cache
+def _filled() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="gpuledger-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with fresh_store(folder / "store") as store:
+        fill_books(store)
+        for table in VOUCHED:
+            store.command(f"OPTIMIZE TABLE {identifier(table)} FINAL")
+    return folder / "store"
 
 
 def fill_books(store: Store) -> None:

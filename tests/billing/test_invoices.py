@@ -11,11 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from billing.invoicing import invoices
+from billing.invoicing.drafts import Books
 from billing.invoicing.invoices import InvoiceError, draft_all, issue_all, issued
 from billing.money import largest_remainder, minor_digits
 from billing.periods import parse_period
 from billing.rates import RateCard, apply_rate_card, parse_rate_card
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
+from warehouse.chain import TakenError
 from warehouse.store import Store
 
 OCTOBER, NOVEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11"))

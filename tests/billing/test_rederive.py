@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from billing.accounts.prepaid import Grant, add_grant, revoke_grant
 from billing.close import close
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import InvoiceError, draft_all, issue_all
@@ -88,6 +89,39 @@ def test_a_correction_follows_from_facts_that_came_after_its_own_month_was_close
     put(store, "events", job("later", "phys", "g1", "2026-10-09 10:00", "2026-10-09 12:00"))
     close(store, december.end, at("2027-01-02 00:00"))
     assert {number: rederive(store, number).differences for number in numbers} == dict.fromkeys(numbers, ())
+
+
+def test_a_session_that_is_told_to_have_ended_before_the_month_changes_nothing_of_the_answer(store: Store) -> None:
+    """Its hours of the month before counted towards a discount's tier, and are not in the books any more."""
+    card = {
+        "currency": "EUR",
+        "rates": [{"sku": "h100", "price_per_gpu_hour": "2.00"}],
+        "discounts": [
+            {"name": "long", "per": "session", "measure": "gpu_hours", "tiers": [{"from": "3", "percent": "50"}]}
+        ],
+    }
+    apply_rate_card(store, parse_rate_card(card), "me", "", at("2026-10-02 00:00"))
+    put(store, "events", job("night", "bio", "g1", "2026-10-31 20:00", "2026-11-01 02:00"))
+    close(store, NOVEMBER.end, at("2026-12-02 00:00"))
+    bio, *_ = issue_all(store, NOVEMBER, at("2026-12-02 00:00"))
+    assert [(line["kind"], line["amount"]) for line in bio.lines] == [("usage", "4.00"), ("discount", "-2.00")]
+    end = {"allocation_id": "night", "tenant": "bio", "workload_id": "night", "event": "finished", "device_id": ""}
+    put(store, "events", [{**end, "ts": at("2026-10-31 21:00")}])
+    close(store, NOVEMBER.end, at("2026-12-05 00:00"))
+    assert rederive(store, str(bio.number)).differences == ()
+
+
+def test_a_grant_that_was_revoked_later_was_drawn_on_in_the_order_of_its_time(store: Store) -> None:
+    close(store, NOVEMBER.start, at("2026-11-10 00:00"))
+    held = {"tenant": "phys", "amount": Decimal("1.00"), "currency": "EUR", "reason": "paid before"}
+    for name, expires in (("soon", "2026-12-31 00:00"), ("late", "2027-12-31 00:00")):
+        grant = Grant(name, **held, starts_at=at("2026-10-01 00:00"), expires_at=at(expires))
+        add_grant(store, grant, at("2026-10-01 00:00"))
+    phys = issue_all(store, OCTOBER, at("2026-11-10 00:00"))[1]
+    assert [draw["grant"] for draw in phys.document["prepaid_draws"]] == ["soon", "late"]
+    revoke_grant(store, "late", "me", "sent back", at("2026-11-20 00:00"))
+    store.command("OPTIMIZE TABLE grants FINAL")
+    assert rederive(store, str(phys.number)).differences == ()
 
 
 def test_a_document_that_was_tampered_with_is_found_out(store: Store) -> None:
