@@ -21,7 +21,7 @@ from dashboards.api import documents
 from dashboards.api.app import PREFIX
 from dashboards.api.paging import MOST_ROWS
 from warehouse.errors import LedgerError
-from warehouse.private_files import users_file
+from warehouse.private_files import whole_file
 
 Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 60.0
@@ -370,7 +370,7 @@ class Client:
                 if answer.status_code != 200:
                     answer.read()
                     raise self._refused(answer)
-                with open(out, "wb", opener=users_file) as file:
+                with whole_file(out) as file:
                     for part in answer.iter_bytes():
                         file.write(part)
         except httpx.HTTPError as error:

@@ -4,9 +4,12 @@ with the permissions that their own umask gives.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 log = logging.getLogger(__name__)
 _users_umask: int | None = None
@@ -60,3 +63,25 @@ def users_file(path: str | os.PathLike[str], flags: int) -> int:
     if is_new:
         os.fchmod(descriptor, 0o666 & ~users_umask())
     return descriptor
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A user's file to write. It has its name once it is whole: whatever goes wrong leaves what was there.
+
+    What is no plain file (a terminal, a pipe) is written as it comes.   Errors: OSError.
+    """
+    if path.exists() and not path.is_file():
+        with open(path, "wb", opener=users_file) as straight:
+            yield straight
+        return
+    target = path.resolve()
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb", opener=users_file) as file:
+            if target.exists():
+                os.fchmod(file.fileno(), target.stat().st_mode & 0o777)
+            yield file
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from billing.documents.html import as_html
 from billing.documents.pdf import as_pdf
 from billing.documents.statement import Statement
 from billing.invoicing.documents import Invoice
-from warehouse.private_files import users_file, users_folder
+from warehouse.private_files import users_folder, whole_file
 
 __all__ = [
     "COLUMNS", "FORMATS", "as_csv", "as_html", "as_json", "as_pdf", "file_stem", "line_rows", "write_file",
@@ -53,7 +53,7 @@ def write_statement(statement: Statement, directory: Path, formats: Iterable[str
 def write_file(path: Path, content: str | bytes) -> Path:
     """Writes one document over what was there, with its folder where that is not there yet."""
     users_folder(path.parent)
-    with open(path, "wb", opener=users_file) as file:
+    with whole_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
     return path
 

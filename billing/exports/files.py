@@ -7,13 +7,14 @@ gets typed columns: decimals, instants, texts.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from billing.exports.columns import INSTANTS, INTEGERS, NUMBERS
 from billing.exports.errors import ExportError
-from warehouse.private_files import users_file, users_folder
+from warehouse.private_files import users_folder, whole_file
 from warehouse.store import identifier
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class FocusFile:
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         self.path, self.columns = path, columns
         self.is_csv = not path.name.endswith(".parquet")
-        self._part = path.with_name(f".{path.name}.part")
+        self._whole = whole_file(path)
         self._parquet: Any = None
         if not path.name.endswith(SUFFIXES):
             raise ExportError("--out", f"{path.name}: no format has that suffix", f"Use {', '.join(SUFFIXES)}")
@@ -47,8 +48,7 @@ class FocusFile:
     def __enter__(self) -> FocusFile:
         try:
             users_folder(self.path.parent)
-            opened: Callable[..., Any] = open
-            self._raw = opened(self._part, "wb", opener=users_file)
+            self._raw = self._whole.__enter__()
         except OSError as error:
             raise ExportError(
                 str(self.path), f"cannot be written ({error.strerror})", "Choose another --out"
@@ -72,16 +72,14 @@ class FocusFile:
             self._parquet = pq.ParquetWriter(self._file, table.schema, compression="zstd", store_schema=False)
         self._parquet.write_table(table)
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._parquet is not None:
             self._parquet.close()
         if self._file is not self._raw:
             self._file.close()
-        self._raw.close()
-        if kind is None:
-            self._part.replace(self.path)
-        else:
-            self._part.unlink(missing_ok=True)
+        self._whole.__exit__(kind, error, trace)
 
 
 def _csv_text(name: str, end: str) -> str:

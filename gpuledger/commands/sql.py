@@ -12,7 +12,7 @@ import typer
 from gpuledger import options, remote
 from gpuledger.output import print_rows
 from warehouse.errors import LedgerError
-from warehouse.private_files import users_file
+from warehouse.private_files import whole_file
 from warehouse.store import EmbeddedStore, migrate, open_store
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def sql(
     """Ask the views and tables in SQL; reads only."""
     if (statement is None) != bool(saved):
         raise LedgerError("sql", "wants a statement, or --saved NAME instead", "See: gpuledger queries list")
-    text = sys.stdin.read() if statement == "-" else statement or ""
+    text = sys.stdin.read().removeprefix("\ufeff") if statement == "-" else statement or ""
     wanted = as_format or FORMATS[fmt]
     if url := url or remote.address(store):
         if saved:
@@ -101,8 +101,11 @@ def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> I
                 answer.read()
                 raise _refused(url, answer)
             yield from answer.iter_bytes()
+    except httpx.RemoteProtocolError as error:
+        what = f"the answer broke off ({error}): the statement failed, or its time or the server's was over"
+        raise LedgerError("sql", what, "With --as JSON the server answers with the reason") from error
     except httpx.HTTPError as error:
-        raise LedgerError(url, f"cannot be reached, or broke off ({error})", "Is the server running?") from error
+        raise LedgerError(url, f"cannot be reached ({error})", "Is the server running?") from error
 
 
 def _refused(url: str, answer: httpx.Response) -> LedgerError:
@@ -118,6 +121,6 @@ def _write(pieces: Iterator[bytes], out: Path | None) -> None:
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
         return
-    with open(out, "wb", opener=users_file) as file:
+    with whole_file(out) as file:
         for piece in pieces:
             file.write(piece)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO
-from warehouse.private_files import private_folder, users_file, users_folder
+from warehouse.private_files import private_folder, users_file, users_folder, users_umask, whole_file
 
 
 def mode(path: Path) -> int:
@@ -93,3 +93,34 @@ def test_folders_that_were_asked_for_follow_the_users_umask_and_ours_do_not(tmp_
     finally:
         os.umask(before)
     assert (mode(tmp_path / "a"), mode(tmp_path / "a" / "b"), mode(tmp_path / "c" / "d")) == (0o750, 0o750, 0o700)
+
+
+@pytest.mark.parametrize("before", [None, b"a good file"])
+def test_a_file_has_its_name_once_it_is_whole(tmp_path: Path, before: bytes | None) -> None:
+    out = tmp_path / "answer.csv"
+    if before is not None:
+        out.write_bytes(before)
+        out.chmod(0o640)
+    with pytest.raises(ZeroDivisionError), whole_file(out) as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == ([] if before is None else [before])
+    with whole_file(out) as file:
+        file.write(b"whole")
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [b"whole"]
+    assert mode(out) == (0o640 if before else 0o666 & ~users_umask())
+
+
+def test_a_link_s_target_is_written_and_a_pipe_as_it_comes(tmp_path: Path) -> None:
+    target, link, pipe = tmp_path / "there" / "file", tmp_path / "link", tmp_path / "pipe"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    with whole_file(link) as file:
+        file.write(b"x")
+    assert (link.is_symlink(), target.read_bytes()) == (True, b"x")
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with whole_file(pipe) as file:
+        file.write(b"y")
+    assert os.read(reading, 10) == b"y"
+    os.close(reading)

@@ -143,6 +143,7 @@ def _tokens(text: str) -> list[Token]:
     for token in tokens:
         kind = token.token_type
         if kind not in KNOWN or (kind is TokenType.VAR and not WORD.fullmatch(token.text)):
-            what = f"{token.text[:40]!r} at line {token.line}, column {token.col} is not understood"
+            line_begins = text.rfind("\n", 0, token.start) + 1  # the token's own column counts bytes
+            what = f"{token.text[:40]!r} at line {token.line}, column {token.start - line_begins + 1} is not understood"
             raise SqlError(SYNTAX_ERROR, what)
     return tokens

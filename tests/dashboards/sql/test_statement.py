@@ -599,3 +599,10 @@ def test_every_kind_of_node_of_every_honest_statement_has_a_rule() -> None:
     for text in (*HONEST, *CLIENTS):
         tree, _ = read(text)
         assert {type(node) for node in tree.walk()} <= set(RULES)
+
+
+@pytest.mark.parametrize("before", ["SELECT ", "SELECT 'ü', ", "SELECT '\U0001f600' AS a, ", "SELECT 1, -- ü\n  "])
+def test_a_word_that_is_not_understood_is_said_with_its_column(before: str) -> None:
+    line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
+    with pytest.raises(SqlError, match=f"'ŧenant' at line {line}, column {column} is not understood"):
+        read(f"{before}ŧenant FROM v_charges")
