@@ -112,7 +112,7 @@ def statement_of(invoice: Invoice) -> Statement:
             reductions.append(line)
         elif kind_of(line) == "commitment" and own_month:
             quotas.append(line)
-        else:
+        elif not _is_unmeasured(line):
             statement.rows.append(_row_of(statement, line))
     covered = _reduce(statement, reductions)
     for group in statement.groups.values():
@@ -127,6 +127,12 @@ def statement_of(invoice: Invoice) -> Statement:
     )
     _tax_on_list(statement, listed)
     return statement
+
+
+def _is_unmeasured(line: Mapping[str, Any]) -> bool:
+    """Energy or memory of which nothing was measured: nothing is charged, and FOCUS has no usage without a quantity."""
+    unknown = line.get("quantity") is None and CATEGORIES.get(kind_of(line), _ADJUSTMENT)[0] == "Usage"
+    return unknown and line.get("charge_class") is None and not _fraction(line["billed_cost"])
 
 
 def _reduce(statement: Statement, reductions: Iterable[Mapping[str, Any]]) -> dict[str, dict[GroupKey, Fraction]]:

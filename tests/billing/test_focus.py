@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from billing.exports.check import check_focus
 from billing.exports.errors import ExportError
 from billing.exports.focus import FocusOptions, FocusReport, export_focus
+from billing.exports.lines import statement_of
 from billing.invoicing.invoices import credit, issue_all
 from billing.periods import parse_period
 from billing.rates import apply_rate_card, parse_rate_card
@@ -337,3 +339,15 @@ def test_ratios_that_do_not_sum_to_one_and_missing_columns_are_seen(october: Sto
     ]
     report.path.write_text(text.replace('"BilledCost"', '"Cost"', 1), encoding="utf-8")
     assert [one.rule for one in check_focus(october, report.path)] == ["column BilledCost is missing"]
+
+
+def test_energy_of_which_nothing_was_measured_is_no_row(october: Store) -> None:
+    invoice = issue_all(october, OCTOBER, NOW)[0]
+    nothing = {"kind": "energy", "project": "p", "sku": "energy", "description": "unmeasured", "rule": "e",
+               "quantity": None, "unit": "kWh", "list_unit_price": "10.00", "contracted_unit_price": "10.00",
+               "list_cost": "0", "billed_cost": "0", "amount": "0.00", "charge_class": None}  # fmt: skip
+    some = {**nothing, "quantity": "2", "billed_cost": "20", "amount": "20.00"}
+    for line, rows in ((nothing, 0), (some, 1), ({**nothing, "charge_class": "Correction", "billed_cost": "-1"}, 1)):
+        document = {**invoice.document, "lines": [*invoice.document["lines"], line]}
+        found = statement_of(replace(invoice, document=document)).rows
+        assert sum(row["kind"] == "energy" for row in found) == rows
