@@ -33,6 +33,7 @@ from billing.periods import Period, parse_period
 from billing.rates import RateCard, apply_rate_card, parse_rate_card
 from billing.verify import verify
 from tests.billing.test_close import at, device, event, put
+from warehouse.chain import adopt
 from warehouse.store import Store
 
 NOW = at(48)
@@ -44,13 +45,14 @@ OCTOBER = parse_period("2026-10", "UTC")
 TABLES = (
     "samples", "events", "devices", "touched_hours", "stream_hours", "ledger_entries", "energy_entries",
     "closed_hours", "close_runs",
-    "rate_cards", "energy_settings", "audit",
+    "rate_cards", "energy_settings", "audit", "chain_heads",
 )  # fmt: skip
 
 
 def empty(store: Store) -> None:
     for table in TABLES:
         store.command(f"TRUNCATE TABLE {table}")
+    adopt(store)  # the chains begin anew
 
 
 @pytest.fixture
