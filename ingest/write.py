@@ -1,9 +1,11 @@
 """A batch into the store: rows, rejects and, last, the acknowledgement.
 
 Killed anywhere, the batch has no acknowledgement; sent again it is the same batch under the same token, and the
-engine adds what is missing, in the table and in the targets of its views. For that the rows of a batch must always be
-the same ones: rows that other batches have brought already are written again (the table collapses them) and only
-*counted* as duplicates.
+engine adds what is missing, in the table and in the targets of its views.
+
+Rows that complete batches have brought already, the same in every column, are not written again: of equal rows the
+table keeps the last, whose batch would say that the fact came when it was sent again (an issued invoice is computed
+again from what had come by then).
 
 The token alone is not enough: the engine notes it on disk just before it moves a part into place, so that a kill
 between the two loses the part for good, and a second try is taken for a duplicate. So a batch is looked for before it
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from dataclasses import replace
 from string import Template
 from typing import Any
 
@@ -22,6 +25,7 @@ import pyarrow.compute as pc
 
 from ingest.batches import Batch
 from ingest.report import IngestReport
+from ingest.stored_already import stored_already
 from warehouse.records import RecordType
 from warehouse.store import ONE_BLOCK, Store, identifier, read_sql
 
@@ -40,8 +44,11 @@ def write(store: Store, record: RecordType, source: str, batch: Batch, sender: s
         with store.staged(batch.table) as staged:
             keys, known = _counted(store, record, batch, staged)
             written = keys - known
-            _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}")
-            _complete(store, record, batch, staged, keys)
+            if not known:
+                _write(store, record, batch, staged, keys)
+        if known and (fresh := _fresh(store, record, batch)):
+            with store.staged(fresh.table) as staged:
+                _write(store, record, fresh, staged, _counted(store, record, fresh, staged)[0])
     if batch.rejects:
         _quarantine(store, record, source, batch)
     duplicate = len(batch.table) - written
@@ -68,6 +75,19 @@ def _counted(store: Store, record: RecordType, batch: Batch, staged: str) -> tup
         return int(row["keys"]), 0
     nearby = {**_where(batch), "first_at": row["earliest"], "last_at": row["latest"], "own": False}
     return int(row["keys"]), int(store.value(_filled("known_keys", _names(record, staged)), nearby))
+
+
+def _fresh(store: Store, record: RecordType, batch: Batch) -> Batch | None:
+    """The batch without the rows that the store has from complete ones; None if nothing is left."""
+    known = stored_already(store, record, batch.table, acknowledged=True)
+    places = [place for place in range(len(batch.table)) if place not in known]
+    return replace(batch, table=batch.table.take(pa.array(places, pa.uint64()))) if places else None
+
+
+def _write(store: Store, record: RecordType, batch: Batch, staged: str, keys: int) -> None:
+    """keys: how many natural keys the batch has."""
+    _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}")
+    _complete(store, record, batch, staged, keys)
 
 
 def _complete(store: Store, record: RecordType, batch: Batch, staged: str, keys: int) -> None:

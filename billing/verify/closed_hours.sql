@@ -1,4 +1,5 @@
 -- One row: something that is wrong with the list of closed hours.
+-- Reads:   hours stay closed, so that the greatest number is the last one.
 -- Params:  most = rows.
 SELECT at, reason
 FROM
@@ -14,13 +15,14 @@ FROM
     UNION ALL
     SELECT max(hour) AS at, concat(toString(uniqExact(hour)), ' hours are closed, the last close left ', toString(left_closed)) AS reason
     FROM closed_hours
-    CROSS JOIN (SELECT max(run) AS last_run, argMax(tuple(hours_closed), run).1 AS left_closed FROM close_runs) AS last
+    CROSS JOIN (SELECT max(run) AS last_run, max(hours_closed) AS left_closed FROM close_runs) AS last
     GROUP BY left_closed, last_run
     HAVING max(checked_by) <= last_run AND uniqExact(hour) != left_closed
     UNION ALL
-    SELECT closed_until AS at, concat('no hour is closed, the last close left ', toString(hours_closed)) AS reason
+    SELECT max(closed_until) AS at, concat('no hour is closed, the last close left ', toString(max(hours_closed))) AS reason
     FROM close_runs
-    WHERE run = (SELECT max(run) FROM close_runs) AND hours_closed > 0 AND (SELECT count() FROM closed_hours) = 0
+    WHERE (SELECT count() FROM closed_hours) = 0
+    HAVING max(hours_closed) > 0
 )
 ORDER BY at
 LIMIT {most:UInt32}

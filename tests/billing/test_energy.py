@@ -34,12 +34,26 @@ from billing.rates import RateCard, apply_rate_card, parse_rate_card
 from billing.verify import verify
 from tests.billing.test_close import at, device, event, put
 from tests.stores import emptied
+from warehouse.chain import adopt
 from warehouse.store import Store
 
 NOW = at(48)
 MINUTE = 1 / 60
 GIB = 1 << 30
 OCTOBER = parse_period("2026-10", "UTC")
+
+
+TABLES = (
+    "samples", "events", "devices", "touched_hours", "stream_hours", "ledger_entries", "energy_entries",
+    "closed_hours", "close_runs",
+    "rate_cards", "energy_settings", "audit", "chain_heads",
+)  # fmt: skip
+
+
+def empty(store: Store) -> None:
+    for table in TABLES:
+        store.command(f"TRUNCATE TABLE {table}")
+    adopt(store)  # the chains begin anew
 
 
 @pytest.fixture

@@ -111,6 +111,19 @@ def test_a_session_that_is_told_to_have_ended_before_the_month_changes_nothing_o
     assert rederive(store, str(bio.number)).differences == ()
 
 
+def test_facts_that_were_sent_again_in_other_batches_came_when_they_came_first(store: Store) -> None:
+    close(store, NOVEMBER.start, at("2026-11-10 00:00"))
+    chem, _ = issue_all(store, OCTOBER, at("2026-11-10 00:00"))
+    put(store, "devices", devices("2026-10-01 00:00", "g1", "g2", "g0"))
+    again = job("a", "chem", "g0", "2026-10-05 10:00", "2026-10-05 13:30")
+    put(store, "events", [*again, *job("z", "bio", "g2", "2026-11-06 10:00", "2026-11-06 11:00")])
+    put(store, "samples", samples("g0", "2026-10-05 10:00", range(200)))
+    for table in ("devices", "events", "samples"):
+        store.command(f"OPTIMIZE TABLE {table} FINAL")
+    assert store.value("SELECT uniqExact(batch) AS n FROM samples") == 2, "the twenty new minutes are stored"
+    assert rederive(store, str(chem.number)).differences == ()
+
+
 def test_a_grant_that_was_revoked_later_was_drawn_on_in_the_order_of_its_time(store: Store) -> None:
     close(store, NOVEMBER.start, at("2026-11-10 00:00"))
     held = {"tenant": "phys", "amount": Decimal("1.00"), "currency": "EUR", "reason": "paid before"}

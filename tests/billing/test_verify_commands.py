@@ -36,8 +36,8 @@ def gpuledger(*arguments: str, exit_code: int = 0) -> str:
 
 
 def parsed(output: str) -> dict[str, Any]:
-    """The JSON before what is said beside it."""
-    found: dict[str, Any] = json.JSONDecoder().raw_decode(output)[0]
+    """The JSON among what is said beside it."""
+    found: dict[str, Any] = json.JSONDecoder().raw_decode(output[output.index("{") :])[0]
     return found
 
 
