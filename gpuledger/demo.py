@@ -32,6 +32,7 @@ START = datetime(2026, 9, 30, 22, tzinfo=UTC)
 END = datetime(2026, 10, 31, 23, tzinfo=UTC)
 """Its end: an hour more than 31 days, because the clocks go back. Nothing later is recorded."""
 DAYS = 32
+PARTIES = Path(__file__).parent / "demo_parties.yaml"
 SOURCE = "simulated fleet, seed {seed}"
 
 
@@ -110,12 +111,20 @@ def _within_the_month(table: pa.Table) -> pa.Table:
 
 
 def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
+    import yaml
+
+    from billing.parties.applied import apply_parties
+    from billing.parties.details import load_parties
     from billing.rates import apply_rate_card, parse_rate_card
     from collectors.simulated import rate_card
 
     with steps.step("Prices") as step:
         card = parse_rate_card(parse_yaml(rate_card(plan)), "the demo's rate card")
         version = apply_rate_card(store, card, author="demo", reason="the demo's prices", now=datetime.now(UTC))
+        card = parse_rate_card(yaml.safe_load(rate_card(plan)), "the demo's rate card")
+        now = datetime.now(UTC)
+        version = apply_rate_card(store, card, author="demo", reason="the demo's prices", now=now)
+        apply_parties(store, load_parties(PARTIES), author="demo", reason="the demo's addresses", now=now)
         step.update(detail=f"rate card {version}, {len(card.rates)} rates in {card.currency}")
 
 

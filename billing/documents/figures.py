@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -70,9 +70,16 @@ def local_day(instant: str, timezone: str) -> date:
     return datetime.fromisoformat(instant).astimezone(ZoneInfo(timezone)).date()
 
 
-def last_day(instant: str, timezone: str) -> date:
-    """The last day in the zone that has begun before an instant: of what ends then, exclusive."""
-    return (datetime.fromisoformat(instant) - timedelta(milliseconds=1)).astimezone(ZoneInfo(timezone)).date()
+def since_in_words(instant: str, timezone: str) -> str:
+    """Of what starts then: like `16 October 2026`, with the time where that is not midnight in the zone."""
+    at = datetime.fromisoformat(instant).astimezone(ZoneInfo(timezone))
+    return day_in_words(at.date()) + (f", {at:%H:%M}" if at.time() != time() else "")
+
+
+def until_in_words(instant: str, timezone: str) -> str:
+    """Of what ends then, exclusive: its last day, or the day with the time where that is not midnight in the zone."""
+    at = datetime.fromisoformat(instant).astimezone(ZoneInfo(timezone))
+    return since_in_words(instant, timezone) if at.time() != time() else day_in_words(at.date() - timedelta(days=1))
 
 
 def day_in_words(day: date) -> str:

@@ -19,13 +19,14 @@ from billing.documents.figures import (
     day_in_words,
     days_in_words,
     hours,
-    last_day,
     local_day,
     money,
     month_in_words,
     percent,
     price,
     shortened,
+    since_in_words,
+    until_in_words,
 )
 from billing.invoicing.documents import Invoice
 from billing.money import minor_digits
@@ -451,8 +452,8 @@ def validity(line: Mapping[str, Any], timezone: str) -> str:
     """Like `price from 16 October 2026 on, queue batch`."""
     said = []
     for one in line.get("price_validity") or ():
-        first = one["from"] and day_in_words(local_day(one["from"], timezone))
-        last = one["to"] and day_in_words(last_day(one["to"], timezone))
+        first = one["from"] and since_in_words(one["from"], timezone)
+        last = one["to"] and until_in_words(one["to"], timezone)
         days = (
             f"{first} to {last}" if first and last else f"from {first} on" if first else f"until {last}" if last else ""
         )

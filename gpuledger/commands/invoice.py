@@ -261,11 +261,14 @@ def _figure(value: str | None) -> Decimal | None:
 
 
 def _print_table(one: Invoice) -> None:
+    from billing.documents.page import page_of, validity
+
     head = one.number or "draft"
     kind = " credit note" if one.is_credit_note else ""
     state = " VOID" if one.is_void else ""
     title = f"{head}{kind}{state}  {one.tenant or '(no tenant)'}  {one.month}  {one.currency}"
-    rows = [_for_people(line) for line in one.lines]
+    zone = one.document["period"]["timezone"]
+    rows = [_for_people(line, validity(line, zone)) for line in one.lines]
     totals = [(name, one.totals[name]) for name in ("net", "tax") if Decimal(one.totals.get("tax", "0"))]
     rows += [{"what": name, "amount": Decimal(amount)} for name, amount in totals]
     rows.append({**_for_people({**one.totals, "kind": "usage"}), "what": "total"})
@@ -278,15 +281,20 @@ def _print_table(one: Invoice) -> None:
     print_rows(rows, columns, options.Format.table, title)
     for note in one.document["notes"]:
         say(note)
+    page = page_of(one)
+    if one.document.get("parties"):
+        say(f"{page.issuer['name']} to {', '.join((page.tenant, *page.tenant_address))}")
+    for fact in page.payment:
+        say(f"{fact.label}: {fact.text}{f' ({fact.more})' if fact.more else ''}")
 
 
-def _for_people(line: Mapping[str, Any]) -> dict[str, Any]:
+def _for_people(line: Mapping[str, Any], price_holds: str = "") -> dict[str, Any]:
     usage = line.get("kind", "usage") == "usage" and line.get("allocated_gpu_hours") is not None
     hours = {kind: round(Decimal(line[f"{kind}_gpu_hours"]), 2) for kind in _SHOWN} if usage else {}
     if not usage and line.get("unit") == "GPU-hours" and line["quantity"] is not None:
         hours = {"allocated": round(Decimal(line["quantity"]), 2)}
     price = _decimal(line.get("contracted_unit_price"))
-    what = line.get("description") or line.get("sku")
+    what = ", ".join(filter(None, (line.get("description") or line.get("sku"), price_holds)))
     return {
         "#": line.get("line"),
         "project": line.get("project"),

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from billing.documents.cjk import CHARACTERS
 from billing.documents.figures import days_in_words, hours, money, percent, price, shortened
 from billing.documents.invoice_files import COLUMNS, FORMATS, as_csv, as_html, as_pdf, file_stem, write_invoice
-from billing.documents.page import Page, page_of
+from billing.documents.page import Page, page_of, validity
 from billing.documents.pdf import LATIN, SHIPPED, compiled, faces
 from billing.invoicing.documents import Invoice
 from tests.billing.sample_documents import PARTIES, credit_note, every_kind, invoice_of, many_lines, other, usage
@@ -214,6 +214,22 @@ def test_the_page_shows_each_kind_of_line_its_amount_and_the_watermark_of_a_draf
 
 
 # --- CSV and JSON ----------------------------------------------------------------------------------------------------
+
+
+def test_a_price_s_validity_says_days_and_the_time_where_it_is_no_midnight() -> None:
+    midnight, morning = "2026-10-15T22:00:00.000Z", "2026-10-16T07:30:00.000Z"
+    for since, until, said in (
+        (midnight, None, "price from 16 October 2026 on"),
+        (morning, None, "price from 16 October 2026, 09:30 on"),
+        (None, midnight, "price until 15 October 2026"),
+        (None, morning, "price until 16 October 2026, 09:30"),
+        (midnight, "2026-10-31T23:00:00.000Z", "price 16 October 2026 to 31 October 2026"),
+        (None, None, ""),
+    ):
+        line = {"price_validity": [{"from": since, "to": until, "only": ""}]}
+        assert validity(line, "Europe/Berlin") == said
+    both = [{"from": None, "to": midnight, "only": "sat-sun"}, {"from": None, "to": None, "only": "queue batch"}]
+    assert validity({"price_validity": both}, "Europe/Berlin") == "price until 15 October 2026, sat-sun and queue batch"
 
 
 def test_csv_has_a_row_for_each_line_with_its_rule_and_reference() -> None:

@@ -32,7 +32,7 @@ ZONE = "Europe/Berlin"
 """That of the simulated fleet's card."""
 
 
-STRANGE = {"vision": '=HYPERLINK("x") 🚀', "speech": "בינה, מלאכותית", "recsys": "Größe\t100%\x07"}
+STRANGE = {"vision": '=HYPERLINK("x") 🚀', "nlp": "בינה, מלאכותית", "physics-lab": "Größe\t100%\x07"}
 """Names that tenants of the fleet get, beside the one that is called 研发一部 already."""
 
 

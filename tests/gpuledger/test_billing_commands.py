@@ -144,3 +144,35 @@ def test_an_invoice_as_pdf_goes_to_the_pipe(shell: Shell) -> None:
     shown = shell("invoice", "draft", "--period", "2026-10", "--tenant", "physics", "--format", "pdf")
     assert shown.stdout_bytes.startswith(b"%PDF")
     assert shown.stdout_bytes.rstrip().endswith(b"%%EOF")
+
+
+def test_parties_are_applied_listed_and_on_the_next_document(shell: Shell, tmp_path: Path) -> None:
+    assert "no parties yet" in shell("invoice", "parties", "list").output
+    assert json.loads(shell("invoice", "parties", "list", "--format", "json").stdout) == []
+    file = tmp_path / "parties.yaml"
+    file.write_text(
+        "seller: [{name: RZ, address: [Here], bank: {holder: RZ, iban: DE89370400440532013000}}]\n"
+        "buyers: [{tenant: physics, name: Institute, purchase_order: '7', effective_from: 2026-10-01}]\n"
+    )
+    said = shell("invoice", "parties", "apply", str(file), "--author", "ada").output
+    assert "are in force: a seller, 1 buyer. Next: gpuledger invoice draft" in said
+    assert "are in force already, since" in shell("invoice", "parties", "apply", str(file)).output
+    rows = json.loads(shell("invoice", "parties", "list", "--format", "json").stdout)
+    assert [(row["role"], row["name"], row["purchase_order"], row["effective_from"]) for row in rows] == [
+        ("seller", "RZ", "", None),
+        ("buyer", "Institute", "7", "2026-10-01"),
+    ]
+    file.write_text(file.read_text().replace("DE89", "DE88"))
+    with pytest.raises(LedgerError, match=r"seller\[0\].bank.iban: found 'DE88.*its check digits do not fit"):
+        shell("invoice", "parties", "apply", str(file))
+    shell("rates", "apply", str(tmp_path / "rates.yaml"))
+    draft = json.loads(
+        shell("invoice", "draft", "--period", "2026-10", "--tenant", "physics", "--format", "json").stdout
+    )
+    (one,) = draft if isinstance(draft, list) else [draft]
+    assert one["parties"]["buyer"]["name"] == "Institute"
+    shell("invoice", "issue", "--period", "2026-10", "--tenant", "physics")
+    shown = " ".join(shell("invoice", "show", "--period", "2026-10").output.split())
+    assert "price from 1 January 2026 on" in shown
+    assert "RZ to Institute, Purchase order 7, Tenant physics" in shown
+    assert "To: RZ Account: IBAN DE89 3704 0044 0532 0130 00 Reference: GL-" in shown

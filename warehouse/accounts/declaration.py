@@ -31,7 +31,8 @@ OTHERS = (
 ALERTS = ("alerts", "alert_history", "alert_transitions", "alert_runs")
 """What Grafana's panels ask beside those views."""
 READABLE = VIEWS + BENEATH + ALERTS + OTHERS
-AUDIT = ("audit",)
+AUDIT = ("audit", "parties")
+"""What only auditors read: who did what, and addresses, tax ids and banks of the parties."""
 SECRET = ("access_users", "access_tokens", "saved_queries")
 """Nobody's but the writer's, together with whatever stands in no list."""
 AGENT_RECORDS = ("samples", "metrics", "findings", "devices", "service_levels", "quarantine")

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from dash import html
 from dash.development.base_component import Component
 
+from billing.documents.page import validity
 from billing.invoicing.documents import Invoice
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import issued
@@ -70,6 +71,7 @@ def _headline(one: Invoice, month: str, words: Language) -> Component:
     totals, currency = one.totals, one.currency
     tenant = one.tenant or words("no_name")
     paid = totals.get("prepaid")
+    prepaid = words("invoices.prepaid", amount=exact(paid, currency)) if paid else words("invoices.due_is")
     figures = [
         Figure(words("filter.tenant"), tenant, "", month),
         Figure(words("invoices.net"), exact(totals.get("net"), currency), "", words("invoices.net_is")),
@@ -79,7 +81,7 @@ def _headline(one: Invoice, month: str, words: Language) -> Component:
             words("invoices.due"),
             exact(totals.get("due"), currency),
             "",
-            words("invoices.prepaid", amount=exact(paid, currency)) if paid else words("invoices.due_is"),
+            " · ".join(filter(None, (_by(one, words), prepaid))),
         ),
     ]
     payable = one.document.get("payable")
@@ -87,6 +89,12 @@ def _headline(one: Invoice, month: str, words: Language) -> Component:
         said = words("invoices.payable_is", rate=payable["rate"] or UNKNOWN)
         figures.append(Figure(words("invoices.payable"), exact(payable.get("amount"), payable["currency"]), "", said))
     return parts.headline(figures)
+
+
+def _by(one: Invoice, words: Language) -> str:
+    """Until when it is to be paid, where the document says so."""
+    due = (one.document.get("parties") or {}).get("due_date")
+    return words("invoices.due_by", day=words.day(datetime.fromisoformat(due))) if due and not one.is_void else ""
 
 
 def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Language) -> Component:
@@ -100,9 +108,10 @@ def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Langu
         grids.number("list_cost", words("account.cost"), shape=",.2f"),
         grids.number("amount", words("invoices.amount"), words("invoices.line_amount_is"), ",.2f"),
     ]
+    zone = one.document["period"]["timezone"]
     rows = [
         {
-            "what": f"{'▸ ' if number == chosen else ''}{number}. {line['description'] or line['sku'] or line['rule']}",
+            "what": f"{'▸ ' if number == chosen else ''}{number}. {_what(line, zone)}",
             "href": filters.href("/invoices", number=one.number, line=str(number)),
             "kind": words.of(f"line.{line.get('kind', 'usage')}", line.get("kind", "usage")),
             "project": line["project"],
@@ -115,6 +124,11 @@ def _lines_card(one: Invoice, chosen: int | None, filters: Filters, words: Langu
     title = f"{words('invoices.lines')} · {one.currency}"
     table = grids.grid(columns, rows, words, "invoice-lines", total)
     return parts.card(title, words("invoices.lines_is"), table, class_name="gl-table-card")
+
+
+def _what(line: Mapping[str, Any], zone: str) -> str:
+    """What the line is about, and when its price holds."""
+    return ", ".join(filter(None, (line["description"] or line["sku"] or line["rule"], validity(line, zone))))
 
 
 _NUMBERS = {

@@ -72,7 +72,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         _chart(store, filters, rows, level, words),
         parts.card(
             words(f"tenants.{level.name}s"),
-            " · ".join(filter(None, (_shown(in_all, words), _by_invoice(filters, rows, total, level, words)))),
+            " · ".join(filter(None, (_shown(in_all, words), by_invoice(filters, rows, total, level, words)))),
             _table(filters, rows, total, level, budgets, words),
             tool=exports.of_grid("tenants-grid", f"{level.name}s", filters, words),
             class_name="gl-table-card",
@@ -85,7 +85,7 @@ def _shown(in_all: int, words: Language) -> str:
     return words("tenants.table_is" if in_all <= MOST else "tenants.table_cut", most=MOST, all=f"{in_all:,}")
 
 
-def _by_invoice(filters: Filters, rows: Rows, total: Amounts, level: Level, words: Language) -> str:
+def by_invoice(filters: Filters, rows: Rows, total: Amounts, level: Level, words: Language) -> str:
     """What the tenants come to rounded one by one, as invoices are, where that is another amount than the exact sum."""
     costs = [row["billed_cost"] for row in rows]
     if level.name != "tenant" or total.billed_cost is None or None in costs or rows[0]["in_all"] > len(rows):
