@@ -111,8 +111,6 @@ def _within_the_month(table: pa.Table) -> pa.Table:
 
 
 def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
-    import yaml
-
     from billing.parties.applied import apply_parties
     from billing.parties.details import load_parties
     from billing.rates import apply_rate_card, parse_rate_card
@@ -120,8 +118,6 @@ def _price(store: Store, plan: FleetPlan, steps: Steps) -> None:
 
     with steps.step("Prices") as step:
         card = parse_rate_card(parse_yaml(rate_card(plan)), "the demo's rate card")
-        version = apply_rate_card(store, card, author="demo", reason="the demo's prices", now=datetime.now(UTC))
-        card = parse_rate_card(yaml.safe_load(rate_card(plan)), "the demo's rate card")
         now = datetime.now(UTC)
         version = apply_rate_card(store, card, author="demo", reason="the demo's prices", now=now)
         apply_parties(store, load_parties(PARTIES), author="demo", reason="the demo's addresses", now=now)
