@@ -19,6 +19,7 @@ from dashboards.sql.frames import Kind
 from dashboards.sql.limits import Limits, settings_of
 from dashboards.sql.server_engine import ServerEngine
 from dashboards.sql.statement import Statement, agreement_sql, checked
+from dashboards.sql.turns import Turns
 from dashboards.sql.workers import Workers
 from warehouse.store import EmbeddedStore, ServerStore, Store
 
@@ -55,17 +56,21 @@ class Engine:
         self._store, self.limits, self.database = store, limits, store.database
         self._catalogue = Catalogue(store)
         self._server = ServerEngine(store, limits) if type(store) is ServerStore else None
+        self._server_turns = Turns(limits.at_once, limits.waiting_seconds)
 
     @contextlib.asynccontextmanager
     async def ask(self, principal: Principal, question: Question) -> AsyncIterator[Answer]:
         """The answer, from when its first piece is there, for as long as it lasts. Leaving early ends the statement."""
         if self._server is not None:
-            async with self._of_server(self._server, principal, question) as answer:
+            async with (
+                self._server_turns.turn(principal.id),
+                self._of_server(self._server, principal, question) as answer,
+            ):
                 yield answer
             return
         workers = await asyncio.to_thread(self._workers)
         # A turn first: so many texts are checked at once as statements are run.
-        async with workers.turn(principal.id):
+        async with workers.turns.turn(principal.id):
             statement = await asyncio.to_thread(self._checked, principal, question)
             request = self._request(question, statement)
             async with (

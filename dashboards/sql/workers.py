@@ -16,14 +16,14 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Collection, Hashable
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
-from dashboards.sql.errors import ENDED, NOT_IMPLEMENTED, TOO_MANY, SqlError
+from dashboards.sql.errors import ENDED, NOT_IMPLEMENTED, SqlError
 from dashboards.sql.process import Process
 from dashboards.sql.sandbox import isolation
-from dashboards.sql.slots import Slots, Turn
 from dashboards.sql.snapshot import Snapshot
+from dashboards.sql.turns import Turns
 from warehouse.store import EmbeddedStore
 
 log = logging.getLogger(__name__)
@@ -50,10 +50,8 @@ class Workers:
         self._folder = _folder(store)
         self._snapshot = Snapshot(self._own, self._folder / "tables")
         self._database = store.database
-        self._waiting_seconds = waiting_seconds
+        self.turns = Turns(at_once, waiting_seconds)
         self._lock = threading.Lock()
-        self._slots = Slots(at_once)
-        self._turns: dict[Turn, concurrent.futures.Future[None]] = {}
         self._idle: list[Process] = []
         self._lent: set[Process] = set()
         self._dead: list[Process] = []
@@ -62,28 +60,6 @@ class Workers:
         self._closed = False
         self._thread = threading.Thread(target=self._watch, name="sql-workers", daemon=True)
         self._thread.start()
-
-    @contextlib.asynccontextmanager
-    async def turn(self, who: Hashable) -> AsyncIterator[None]:
-        """A place among the statements that run. Errors: SqlError if none is free in time."""
-        with self._lock:
-            turn = self._slots.ask(who)
-            if turn is None:
-                raise SqlError(TOO_MANY, "too many statements wait already", "Try again in a while")
-            begins = self._turns[turn] = concurrent.futures.Future()
-            self._begin_turns()
-        try:
-            await asyncio.wait_for(asyncio.wrap_future(begins), self._waiting_seconds)
-            yield
-        except TimeoutError:
-            if turn.runs:
-                raise
-            raise SqlError(TOO_MANY, "more statements than are run at once", "Try again in a while") from None
-        finally:
-            with self._lock:
-                self._turns.pop(turn, None)
-                self._slots.leave(turn)
-                self._begin_turns()
 
     @contextlib.asynccontextmanager
     async def lent(self, audit: bool, tables: Collection[str] | None) -> AsyncIterator[Process]:
@@ -108,18 +84,11 @@ class Workers:
         """Ends all workers and takes away the copy."""
         with self._lock:
             self._closed = True
-            for begins in self._turns.values():
-                with contextlib.suppress(concurrent.futures.InvalidStateError):
-                    begins.set_exception(_ending())
+        self.turns.refuse(_ending())
         self._jobs.put(None)
         self._thread.join(CLOSE_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
         self._own.close()
-
-    def _begin_turns(self) -> None:
-        for turn in self._slots.next_turns():
-            with contextlib.suppress(concurrent.futures.InvalidStateError):  # its asker has just gone, and leaves it
-                self._turns.pop(turn).set_result(None)
 
     async def _worker(self, audit: bool) -> Process:
         """An idle one, else a new one."""
@@ -130,7 +99,7 @@ class Workers:
                 if (found := self._idle_one(audit)) is not None:
                     self._lent.add(found)
                     return found
-                while self._idle and self._count() >= self._slots.at_once:
+                while self._idle and self._count() >= self.turns.at_once:
                     self._end(self._idle.pop(0))
                 started = self._start(audit)
             # Started, it is idle: another may take it, or nobody, if whoever waits here leaves now.
@@ -152,7 +121,7 @@ class Workers:
                 self._idle.append(worker)
                 return
             self._end(worker)
-            if not self._closed and self._count() < self._slots.at_once:
+            if not self._closed and self._count() < self.turns.at_once:
                 self._start(worker.audit)  # so that the next statement need not wait for it
 
     def _count(self) -> int:

@@ -96,6 +96,13 @@ def test_what_changes_something_with_a_cookie_comes_from_our_own_pages(
         assert client.get(ME, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200  # changes nothing
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "MERGE"])
+def test_whatever_is_not_asking_alone_comes_from_our_own_pages(served_site: Site, method: str) -> None:
+    with signed_in(served_site) as client:
+        answer = client.request(method, f"{TOKENS}/nothing", headers={"Origin": "https://evil.example"})
+        assert (answer.status_code, "another site's page" in answer.text) == (403, True)
+
+
 def test_without_sign_in_other_sites_pages_are_refused_all_the_same(served_site: Site) -> None:
     for headers, status in (({"Origin": "https://evil.example"}, 403), ({}, 201), ({"Sec-Fetch-Site": "none"}, 201)):
         answer = asgi(

@@ -150,7 +150,7 @@ def test_a_statement_ends_when_nobody_waits_for_it(served_site: Site, text: str)
             break
         time.sleep(0.05)
     assert not workers._lent
-    assert workers._slots.next_turns() == []
+    assert workers.turns._slots.next_turns() == []
     used = [cpu_seconds(worker.pid) for worker in workers._idle]
     time.sleep(0.5)
     assert sum(cpu_seconds(worker.pid) for worker in workers._idle) - sum(used) < 2  # one may just load the engine

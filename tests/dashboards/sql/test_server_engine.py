@@ -51,12 +51,12 @@ class Served:
         }
 
     @contextlib.contextmanager
-    def engine(self, **more: str) -> Iterator[Engine]:
+    def engine(self, limits: Limits | None = None, **more: str) -> Iterator[Engine]:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in {**self.environment, **more}.items():
                 patch.setenv(name, value)
             with ServerStore(f"clickhouse://gpuledger_writer@{self.url.removeprefix('http://')}/gpuledger") as store:
-                yield Engine(store, Limits())
+                yield Engine(store, limits or Limits())
 
     def requests(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(urlopen(f"{self.url}/requests", timeout=20).read())
@@ -211,6 +211,17 @@ def test_a_statement_whose_reader_left_is_killed_as_the_same_user(
     kills = [one for one in served.requests() if one.get("body", "").startswith("KILL")]
     assert [(one["user"], one["url"]["param_id"]) for one in kills[-1:]] == [("gpuledger_reader", "asked_left")]
     assert gone(engine, "asked_left")
+
+
+def test_no_more_statements_are_asked_of_the_server_at_once_than_run(served: Served) -> None:
+    with served.engine(Limits(at_once=1, waiting_seconds=0.3)) as narrow:
+        with (
+            narrow.asked(ANALYST, Question("SELECT number FROM numbers(10)")) as (_, pieces),
+            pytest.raises(SqlError, match="more statements than are run at once"),
+        ):
+            assert next(pieces)
+            whole(narrow, Question("SELECT 1"), FINANCE)
+        assert whole(narrow, Question("SELECT 1"), FINANCE)[1] == b"1\n"
 
 
 def test_a_statement_that_answers_nothing_is_ended_with_its_request(

@@ -66,7 +66,7 @@ class House:
                 "agreement": "SELECT 1", "text": text, "format": "TSV", "streams": streams, "protocol": 0,
                 "encoding": "", "enough": 1, "params": {}, "settings": {**LIMITS.settings(not streams), **SEVERE},
             }  # fmt: skip
-            async with self.workers.turn("x"), self.workers.lent(audit, None) as worker:
+            async with self.workers.turns.turn("x"), self.workers.lent(audit, None) as worker:
                 try:
                     return b"".join([body async for _, body in worker.ask(request)])
                 except SqlError as error:
@@ -444,7 +444,7 @@ def test_one_person_s_statements_leave_a_place_for_another_s(house: House) -> No
         asked = [asyncio.ensure_future(heavy()) for _ in range(8)]
         while len(house.workers._turns) < 5:  # three of the eight run
             await asyncio.sleep(0.01)
-        async with asyncio.timeout(1), house.workers.turn("ann"):
+        async with asyncio.timeout(1), house.workers.turns.turn("ann"):
             assert len(house.workers._turns) >= 1
         for task in asked:
             task.cancel()
