@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from billing.close import close
 from billing.verify import verify
-from gpuledger.cli import build
+from gpuledger.cli import build, run
 from tests.billing.facts import devices, put
 from tests.billing.hand_ledger import at
 from tests.billing.rich_books import rich_books
@@ -30,9 +31,14 @@ def test_a_device_that_is_told_of_after_the_close_waits_and_is_no_failure(store:
 
 def gpuledger(*arguments: str, exit_code: int = 0) -> str:
     """All that the command prints, run in this process."""
-    result = CliRunner().invoke(build(), arguments)
-    assert result.exit_code == exit_code, f"{' '.join(arguments)}: {result.output}\n{result.exception!r}"
-    return result.output
+    printed, code = io.StringIO(), 0
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        try:
+            run(build(), list(arguments))
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    assert code == exit_code, f"{' '.join(arguments)}: {printed.getvalue()}"
+    return printed.getvalue()
 
 
 def parsed(output: str) -> dict[str, Any]:
