@@ -191,6 +191,10 @@ def parse_parties(content: dict[str, Any], where: str = "parties") -> Parties:
         raise first_error(where, error, Parties, PartiesError, "See docs/billing.md") from error
 
 
+def _days(one: Dated) -> dict[str, date | None]:
+    return {"effective_from": one.effective_from, "effective_to": one.effective_to}
+
+
 def rows_of(parties: Parties) -> Iterable[dict[str, Any]]:
     """For a table: a row for each seller and buyer, with the days on which it is in force."""
     for role, several in (("seller", parties.seller), ("buyer", parties.buyers)):
@@ -203,6 +207,5 @@ def rows_of(parties: Parties) -> Iterable[dict[str, Any]]:
                 "tax_id": one.tax_id,
                 "purchase_order": found.get("purchase_order", ""),
                 "payment_days": one.payment_days,
-                "effective_from": one.effective_from,
-                "effective_to": one.effective_to,
+                **{name: day and day.isoformat() for name, day in _days(one).items()},
             }
