@@ -287,6 +287,7 @@ def _shared(books: Books, month: str, span: Span, pieces: Sequence[Piece]) -> di
             weights[piece.job.tenant] += piece.held * piece.price if share == "allocated_cost" else 0
         if share == "evenly":
             weights = defaultdict(Fraction, dict.fromkeys(weights, Fraction(1)))
+    weights.pop("", None)  # who has no name bears nothing
     bearers = sorted(tenant for tenant, weight in weights.items() if weight)
     total, whole = cents(cost), sum(weights.values(), Fraction(0))
     if not bearers:
