@@ -145,10 +145,11 @@ class Store:
                 settings=settings,
             )
 
-    def turn(self) -> contextlib.AbstractContextManager[None]:
-        """A turn at what must not happen at the same time over any connections of this process: the writing of pushed
-        rows, and the issuing of a month. Whoever asks first has it first. Not to be taken within a turn."""
-        return self._turns.turn()
+    def turn(self, at: str = "writing") -> contextlib.AbstractContextManager[None]:
+        """A turn at what must not happen at the same time over any connections of this process: by default the writing
+        of pushed rows, and the issuing of a month. Whoever asks first has it first. Not to be taken within a turn at
+        the same."""
+        return self._turns.turn(at)
 
     def another(self, database: str = "") -> Store:
         """A second connection to the same store (or to another database of it, which it creates), so that long and
@@ -184,24 +185,27 @@ class Store:
 
 
 class Turns:
-    """One at a time, in the order in which they came."""
+    """One at a time at the same thing, in the order in which they came."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._queue: deque[object] = deque()
+        self._queues: dict[str, deque[object]] = {}
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self, at: str) -> Iterator[None]:
         mine = object()
         with self._changed:
-            self._queue.append(mine)
+            queue = self._queues.setdefault(at, deque())
+            queue.append(mine)
         try:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue[0] is mine)
+                self._changed.wait_for(lambda: queue[0] is mine)
             yield
         finally:
             with self._changed:
-                self._queue.remove(mine)
+                queue.remove(mine)
+                if not queue:
+                    del self._queues[at]
                 self._changed.notify_all()
 
 

@@ -37,7 +37,7 @@ class Stage:
 
 def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
     """Fills the working tables `states` and `settled`. Answers what was refused, with reasons."""
-    params = {**stage.names("claims", "states", "settled", "disputed", "decided"), "forever": FOREVER}
+    params = {**stage.names("batches", "claims", "states", "settled", "disputed", "decided"), "forever": FOREVER}
     for name in ("stage_claims", "claims", "states", "disputed", "stage_decided"):
         store.command(read_sql(__file__, name), params)
     doubts: dict[str, list[Claim]] = defaultdict(list)
@@ -46,7 +46,7 @@ def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
     resolution = Resolution()
     if disputed := doubts["disputed"]:
         states = [DeviceState(**row) for row in store.rows(read_sql(__file__, "disputed_states"), params)]
-        resolution = resolve(disputed, states, _last_seen(store), _named(store, disputed))
+        resolution = resolve(disputed, states, _last_seen(store, stage), _named(store, stage, disputed))
     if resolution.kept:
         store.insert(stage("decided"), _decided(resolution.kept))
     store.command(read_sql(__file__, "settle"), params)
@@ -88,21 +88,26 @@ def _new(stage: Stage) -> dict[str, str]:
     return {table: stage(f"new_{table}") for table in Published._fields}
 
 
-def _last_seen(store: Store) -> LastSeen:
+def _last_seen(store: Store, stage: Stage) -> LastSeen:
     def last_seen(claim: Claim, before_ms: int) -> int | None:
-        subject = {"cluster": claim.cluster, "device": claim.device_id, "workload": claim.workload_id}
+        subject = {
+            **stage.names("batches"),
+            "cluster": claim.cluster,
+            "device": claim.device_id,
+            "workload": claim.workload_id,
+        }
         seen = store.value(read_sql(__file__, "last_seen"), {**subject, "before": before_ms})
         return None if seen is None else int(seen)
 
     return last_seen
 
 
-def _named(store: Store, claims: Sequence[Claim]) -> dict[tuple[str, str], list[str]]:
+def _named(store: Store, stage: Stage, claims: Sequence[Claim]) -> dict[tuple[str, str], list[str]]:
     """Devices on which the workloads of claims on a node were sampled."""
     workloads = sorted({claim.workload_id for claim in claims if not claim.device_id})
     named: dict[tuple[str, str], list[str]] = defaultdict(list)
     if workloads:
-        for row in store.rows(read_sql(__file__, "named"), {"workloads": workloads}):
+        for row in store.rows(read_sql(__file__, "named"), {**stage.names("batches"), "workloads": workloads}):
             named[row["cluster"], row["workload_id"]].append(row["device_id"])
     return named
 
@@ -124,7 +129,7 @@ def _decided(kept: Sequence[Claim]) -> pa.Table:
 
 def _end_lost(store: Store, stage: Stage) -> None:
     """Ends open claims whose workload fell silent at their last sign of life."""
-    params = {**stage.names("settled", "lost"), "forever": FOREVER, "silence_ms": SILENCE_MS}
+    params = {**stage.names("batches", "settled", "lost"), "forever": FOREVER, "silence_ms": SILENCE_MS}
     lost = store.rows(read_sql(__file__, "lost_ends"), params)
     if not lost:
         return

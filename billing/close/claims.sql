@@ -28,6 +28,7 @@ WITH
             max(gpus) AS some_gpus,
             max(priority) AS some_priority
         FROM events
+        WHERE batch IN {batches:Identifier}
         GROUP BY cluster, allocation_id
         HAVING notEmpty(placings)
     ),
@@ -45,7 +46,7 @@ WITH
                 PARTITION BY cluster, allocation_id, device_id, partition_id ORDER BY start_ms
                 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS told_again
         FROM events
-        WHERE event IN ('started', 'resized', 'resumed') AND (device_id != '' OR node != '')
+        WHERE batch IN {batches:Identifier} AND event IN ('started', 'resized', 'resumed') AND (device_id != '' OR node != '')
         GROUP BY cluster, allocation_id, device_id, partition_id, event, start_ms
     ),
     ended AS

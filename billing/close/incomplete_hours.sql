@@ -1,6 +1,6 @@
--- One row: an hour of those that the close reads whose samples stream_hours does not tell of in full, or tells of too
--- many: it was written before that table was, or a kill fell between two tables of a batch.
--- Traps:   batches are summed modulo 2^64, the told ones as their complement: what is told in full sums to 0.
+-- One row: an hour of which told does not tell exactly what the close reads: stream_hours was written before its table
+-- was, a kill fell between two tables of a batch, or it tells of batches, too, that the close does not read.
+-- Traps:   batches are summed modulo 2^64, the told ones as their complement: what is told exactly sums to 0.
 WITH
     asked AS
     (
@@ -11,11 +11,11 @@ FROM
 (
     SELECT toUInt32(intDiv(toUnixTimestamp(touched_hours.hour), 3600)) AS hour, sum(rows * batch) AS batches
     FROM touched_hours
+    WHERE batch IN {batches:Identifier}
     GROUP BY hour
     UNION ALL
-    SELECT toUInt32(intDiv(toUnixTimestamp(stream_hours.hour), 3600)) AS hour, bitNot(sum(stream_hours.batches)) + 1 AS batches
-    FROM stream_hours
-    WHERE stream_hours.hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND stream_hours.hour <= toDateTime({last:UInt32} * 3600, 'UTC')
+    SELECT hour, bitNot(sum(told.batches)) + 1 AS batches
+    FROM {told:Identifier} AS told
     GROUP BY hour
 )
 WHERE hour IN (SELECT hour FROM asked)

@@ -2,8 +2,8 @@
 -- are computed from: claims and device states as clipped to the hour, prices in force of those that hold something in
 -- it and of the platform, sample batches that touch it.
 -- Units:   hour = hours since the epoch; facts = claims, device states and prices that lie in it.
--- Traps:   fingerprints are sums of hashes, so order does not matter; batches count once (a merge of facts is no change),
---          and again when they are acknowledged: what a killed ingest left may be completed.
+-- Traps:   fingerprints are sums of hashes, so order does not matter; batches count once (a merge of facts is no change).
+-- Params:  batches: those that the close reads. Of an hour that a later one touches the fingerprint is another.
 WITH
     {until_ms:Int64} AS until,
     facts AS
@@ -47,10 +47,11 @@ WITH
         SELECT batch, toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS ends_in,
             reach_ms > 0 OR first_ms <= max(if(reach_ms > 0, longest_ms, 0)) OVER (PARTITION BY hour) AS reaches_back
         FROM touched_hours
+        WHERE batch IN {batches:Identifier}
     ),
     touches AS
     (
-        SELECT hour_touched AS hour, sum(cityHash64('batch', batch, batch IN (SELECT batch FROM ingest_batches))) AS inputs
+        SELECT hour_touched AS hour, sum(cityHash64('batch', batch)) AS inputs
         FROM
         (
             SELECT DISTINCT batch, ends_in - back AS hour_touched

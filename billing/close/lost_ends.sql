@@ -1,6 +1,7 @@
 -- One row: an open claim whose own samples stopped long before the device's did. Its end event is lost.
 -- Units:   {silence_ms:Int64} how long; last_ms = last own sample, ms since the epoch.
--- Reads:   the newest days first: a claim with a recent sample of its own is alive and is not looked at again.
+-- Reads:   the newest days first: a claim with a recent sample of its own is alive and is not looked at again. The
+--          newest sample may be one that the close does not read: then fewer are alive, and more are looked at.
 WITH
     open AS
     (
@@ -12,6 +13,7 @@ WITH
         SELECT cluster, device_id, workload_id
         FROM samples
         WHERE ts > newest - toIntervalMillisecond({silence_ms:Int64}) AND workload_id IN (SELECT workload_id FROM open)
+            AND batch IN {batches:Identifier}
         GROUP BY cluster, device_id, workload_id
     ),
     silent AS
@@ -22,7 +24,7 @@ WITH
     (
         SELECT cluster, device_id, workload_id, toUnixTimestamp64Milli(max(ts)) AS last_ms
         FROM samples
-        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM silent)
+        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM silent) AND batch IN {batches:Identifier}
             AND workload_id IN (SELECT workload_id FROM silent) AND workload_id != ''
         GROUP BY cluster, device_id, workload_id
     ),
@@ -30,7 +32,7 @@ WITH
     (
         SELECT cluster, device_id, toUnixTimestamp64Milli(max(ts)) AS last_ms
         FROM samples
-        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM silent)
+        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM silent) AND batch IN {batches:Identifier}
         GROUP BY cluster, device_id
     )
 SELECT silent.claim AS claim, own.last_ms AS last_ms

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from billing.close.claims import Stage, prepare_claims, publish_claims, stage_claims
+from billing.close.facts import name_facts, present_facts
 from billing.close.payers import stage_payers
 from billing.close.resolve import Refusal
 from billing.energy import attribution
@@ -85,7 +86,13 @@ def close(
     until:  cut to the hour; by default the earlier of `now` less the grace and the last recorded fact.
     Errors: LedgerError if `until` is naive or lies in the future.
     """
-    now = now or datetime.now(UTC)
+    with store.turn(f"close {store.database}"):
+        return _close(store, until, now or datetime.now(UTC), grace, on_progress)
+
+
+def _close(
+    store: Store, until: datetime | None, now: datetime, grace: timedelta, on_progress: Progress | None
+) -> CloseReport:
     limit = _limit(store, until, now, grace)
     if limit is None:
         return CloseReport(0, None, 0, 0, 0, "")
@@ -95,6 +102,7 @@ def close(
     cutoff = datetime.now(UTC)
     try:
         progress("claims", 0, 0)
+        name_facts(store, stage)
         refused, dirty = _staged(store, stage, limit, card, mapping)
         changed = done = 0
         progress("attributing", 0, len(dirty))
@@ -117,6 +125,7 @@ def stale_hours(store: Store, until: datetime, rate_card: AppliedCard | None) ->
     those that they were closed with. Nothing is closed."""
     stage = Stage(_next_run(store))
     try:
+        present_facts(store, stage)
         _, dirty = _staged(store, stage, until, rate_card, current_mapping(store))
     finally:
         _drop_stage(store, stage)
@@ -154,6 +163,7 @@ def _next_run(store: Store) -> int:
     last = max(
         store.value("SELECT max(checked_by) AS last FROM closed_hours"),
         store.value("SELECT max(run) AS last FROM close_runs"),
+        store.value("SELECT max(run) AS last FROM close_batches"),
     )
     return ((int(last) >> 20) + 1 << 20) | secrets.randbits(20)
 
@@ -173,7 +183,7 @@ def _dirty_hours(store: Store, stage: Stage, limit: datetime, card: AppliedCard 
     inputs = store.rows(
         read_sql(__file__, "inputs"),
         {
-            **stage.names("settled", "states", "prices"),
+            **stage.names("batches", "settled", "states", "prices"),
             "until_ms": _ms(limit),
             "zone_hash": int.from_bytes(hashlib.blake2b(zone.encode(), digest_size=8).digest(), "little"),
         },
@@ -189,7 +199,8 @@ def _dirty_hours(store: Store, stage: Stage, limit: datetime, card: AppliedCard 
         row["hour"]: row["samples"]
         for row in store.rows(
             "SELECT toUInt32(intDiv(toUnixTimestamp(touched_hours.hour), 3600)) AS hour, sum(rows) AS samples "
-            "FROM touched_hours GROUP BY hour"
+            "FROM touched_hours WHERE batch IN {batches:Identifier} GROUP BY hour",
+            stage.names("batches"),
         )
     }
     dirty = [
@@ -247,7 +258,7 @@ def _close_portion(store: Store, run: Stage, portion: Sequence[DirtyHour], card:
     first, last = portion[0].hour, portion[-1].hour
     stage = run.of_portion(first)
     cuts, midnights = _cuts(card, first, last)
-    names = {**stage.names(*_PORTION_TABLES), **run.names("settled", "states", "prices")}
+    names = {**stage.names(*_PORTION_TABLES), **run.names("batches", "settled", "states", "prices")}
     params = {
         **names,
         "cuts": cuts,
@@ -256,7 +267,7 @@ def _close_portion(store: Store, run: Stage, portion: Sequence[DirtyHour], card:
         "last": last + 1,
         "from_ms": first * HOUR_MS,
         "to_ms": (last + 2) * HOUR_MS,
-        "uniform_ms": _uniform_interval(store, first, last),
+        "uniform_ms": _uniform_interval(store, run, first, last),
     }
     store.command("CREATE TABLE {dirty:Identifier} (hour UInt32) ENGINE = Memory", names)
     store.insert(stage("dirty"), pa.table({"hour": pa.array([hour.hour for hour in portion], pa.uint32())}))
@@ -284,10 +295,11 @@ def _run(store: Store, params: Params, *statements: str) -> None:
 
 def _meter(store: Store, params: Params) -> None:
     """Fills `metered` and `several`: from the sums of streams' hours, and from samples where those cannot tell."""
+    _run(store, params, "stage_samples", "stage_doubted", "stage_several", "told")
     incomplete = [row["hour"] for row in store.rows(read_sql(__file__, "incomplete_hours"), params)]
     params = {**params, "incomplete": incomplete}
-    _run(store, params, "stage_samples", "stage_doubted", "stage_several", "told")
     if incomplete:
+        store.command("ALTER TABLE {told:Identifier} DELETE WHERE hour IN {incomplete:Array(UInt32)}", params)
         _run(store, {**params, "whole_hours": incomplete}, "sample_hours", "tell_again")
     _run(store, params, "spilled", "metered")
     if store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params):
@@ -296,12 +308,13 @@ def _meter(store: Store, params: Params) -> None:
         _run(store, params, "several")
 
 
-def _uniform_interval(store: Store, first: int, last: int) -> int:
+def _uniform_interval(store: Store, run: Stage, first: int, last: int) -> int:
     """The one length of all samples that can cover the hours, in ms; 0 if they differ."""
     (row,) = store.rows(
         "SELECT minOrNull(shortest_ms) AS shortest, maxOrNull(longest_ms) AS longest FROM touched_hours "
-        "WHERE hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND hour <= toDateTime({last:UInt32} * 3600, 'UTC')",
-        {"first": first, "last": last + 1},
+        "WHERE hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND hour <= toDateTime({last:UInt32} * 3600, 'UTC') "
+        "AND batch IN {batches:Identifier}",
+        {**run.names("batches"), "first": first, "last": last + 1},
     )
     return int(row["shortest"]) if row["shortest"] is not None and row["shortest"] == row["longest"] else 0
 

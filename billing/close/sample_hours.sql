@@ -27,6 +27,7 @@ FROM
                 toUInt128(4294967295 - toUInt64(round(interval_seconds * 1000))))))) AS long
     FROM samples
     WHERE ts > fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') AND ts <= fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')
+        AND batch IN {batches:Identifier}
         AND (hour IN {whole_hours:Array(UInt32)} OR (stream, hour) IN (SELECT stream, hour FROM {doubted:Identifier}))
     GROUP BY stream, hour
 )

@@ -7,6 +7,7 @@ WITH
     (
         SELECT cluster, device_id, toUnixTimestamp64Milli(ts) AS start_ms, max((state, units, model, pool, node)) AS said
         FROM devices
+        WHERE batch IN {batches:Identifier}
         GROUP BY cluster, device_id, ts
     ),
     changes AS

@@ -1,4 +1,5 @@
--- One row: what a stream told in an hour, from the table stream_hours; incomplete hours come by tell_again.sql.
+-- One row: what a stream told in an hour, from the table stream_hours; incomplete hours are taken out again,
+-- and come by tell_again.sql.
 -- Units:   hour = hours since the epoch; *_at = ms within the hour (1..3,600,000); *_rate = utilization x 1e9, -1 for an
 --          unusable sample; length_ms, first_length = interval; usable = samples; rates, highest = over the usable.
 -- Shape:   is_regular: equally long samples that do not overlap, none of them twice: each covers all of its interval.
@@ -21,6 +22,7 @@ SELECT
     toInt32(bitShiftRight(last_point, 32)) AS last_at,
     toInt64(4294967295 - bitAnd(last_point, 4294967295)) - 1 AS last_rate,
     sum(samples) AS count,
+    sum(stream_hours.batches) AS batches,
     min(shortest_ms) = max(longest_ms) AND min(least_phase) = max(most_phase) AS is_on_grid,
     bitCount(groupBitOr(slots)) = count AS are_apart,
     if(is_on_grid AND NOT are_apart AND last_at - first_at = (count - 1) * length_ms, count, 0) AS in_a_row,
@@ -36,5 +38,4 @@ SELECT
     max(last_memory) AS last_memory
 FROM stream_hours
 WHERE stream_hours.hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND stream_hours.hour <= toDateTime({last:UInt32} * 3600, 'UTC')
-    AND toUInt32(intDiv(toUnixTimestamp(stream_hours.hour), 3600)) NOT IN {incomplete:Array(UInt32)}
 GROUP BY stream_hours.hour, stream

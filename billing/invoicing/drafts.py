@@ -50,12 +50,16 @@ Sessions = Mapping[Session, SessionLength]
 
 @dataclass(frozen=True)
 class Books:
-    """The state of the ledger that drafts are computed from. `last_run`: the last close that closed an hour."""
+    """The state of the ledger that drafts are computed from. `last_run`: the last close that closed an hour.
+
+    version: another one as soon as any hour was closed again.
+    """
 
     closed_until: datetime
     last_run: str
     closed_with: str
     current: AppliedCard | None
+    version: int
 
     @property
     def any_closed(self) -> bool:
@@ -85,7 +89,8 @@ class Month:
 
 def books_of(store: Store) -> Books:
     (state,) = store.rows(read_sql(__file__, "state_of_the_books"))
-    return Books(state["closed_until"], state["last_run"], state["rate_card"], current_rate_card(store))
+    card = current_rate_card(store)
+    return Books(state["closed_until"], state["last_run"], state["rate_card"], card, state["version"])
 
 
 def draft_all(store: Store, period: Period, tenant: str | None = None) -> list[Invoice]:

@@ -101,6 +101,7 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
     with store.turn():
         if drafts:
             _refuse_stale_facts(store, period, books)
+            _refuse_other_books(store, period, books)
         fresh = _store(store, [draft.document for draft in drafts], last, now, books, actor, "invoice.issue", "")
     return sorted([*done.values(), *fresh], key=lambda invoice: invoice.tenant)
 
@@ -230,6 +231,14 @@ def _refuse_stale_facts(store: Store, period: Period, books: Books) -> None:
             month_name(period, books.timezone),
             f"facts of {len(stale)} of its hours came after the last close, from {instant(stale[0])} on",
             "Run: gpuledger close, and see the draft again",
+        )
+
+
+def _refuse_other_books(store: Store, period: Period, books: Books) -> None:
+    """A close while the drafts are computed leaves some of their lines from before it, and some from after."""
+    if books_of(store).version != books.version:
+        raise InvoiceError(
+            month_name(period, books.timezone), "the books were closed again meanwhile", "See the draft, and issue it"
         )
 
 

@@ -1,6 +1,6 @@
 """An issued invoice computed again from the raw facts, as they were when it was computed.
 
-In a scratch store beside the books: the batches that had been ingested by then, the rate card and mapping that were in
+In a scratch store beside the books: the batches that the closes of then read, the rate card and mapping that were in
 force, the credits given, and the invoices issued before. The month, and each month that was computed again for its
 corrections, is closed anew, by the closes that had closed it then and with the facts that each of them saw; the
 document must come out as it was stored, byte for byte but for the numbers of the runs. So must the chain of the issued
@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from string import Template
 from typing import Any
 
-from billing.close import close
+from billing.close import batches_read, close
 from billing.invoicing.corrections import ALWAYS_HOURS, reach_hours
 from billing.invoicing.documents import Invoice, InvoiceError
 from billing.invoicing.drafts import books_of, drafts_of
@@ -45,7 +45,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Rederived:
-    """The answer. `cutoff`: facts ingested until then count.   digest: the document's, in the chain.
+    """The answer. `cutoff`: what was acknowledged by then counts.   digest: the document's, in the chain.
 
     differences:    none = the invoice follows from the facts; of a credit note, which is given by hand, there are none.
     chain_failures: documents and voids that do not fit their chain, the first one first.
@@ -106,7 +106,7 @@ def _computed(
     with store.scratch() as scratch:
         _prepare(store, scratch, invoice, (own, *corrected))
         for one in closes:
-            _show_facts(store, scratch, one.cutoff)
+            _show_facts(store, scratch, one)
             until = min(one.until, whole_hour(needed))
             checked += close(scratch, until, until, on_progress=on_progress).checked
         (again,) = drafts_of(scratch, own, invoice.tenant, books_of(scratch), corrected)
@@ -127,11 +127,23 @@ def _prepare(store: Store, scratch: Store, invoice: Invoice, periods: Sequence[P
         scratch.command(statement, number if "{number:" in statement else None)
 
 
-def _show_facts(store: Store, scratch: Store, cutoff: datetime) -> None:
-    """Shows the scratch store the facts that had been ingested until then."""
-    texts = {"main": identifier(store.database), "cutoff": _instant(cutoff)}
+def _show_facts(store: Store, scratch: Store, one: _Close) -> None:
+    """Shows the scratch store the facts that the close read."""
+    texts = {"main": identifier(store.database), "which": _which(store, one)}
     for statement in split_statements(Template(read_sql(__file__, "rederive_facts")).substitute(texts)):
         scratch.command(statement)
+
+
+def _which(store: Store, one: _Close) -> str:
+    """The condition on ingest_batches; of a close of before batches were named, it is by the clock."""
+    read = batches_read(store, one.run)
+    if read is None:
+        return f"ingested_at <= {_instant(one.cutoff)}"
+    others = ", ".join(str(int(run)) for run in read["others"]) or "0"
+    return (
+        f"batch IN (SELECT arrayJoin(batches) FROM {identifier(store.database)}.close_batches "
+        f"WHERE run <= {int(read['last'])} AND run NOT IN ({others}))"
+    )
 
 
 def _period(invoice: Invoice) -> Period:
@@ -147,8 +159,9 @@ def _corrected(invoice: Invoice) -> list[Period]:
 
 @dataclass(frozen=True)
 class _Close:
-    """A close of the hours before `until`, from the facts ingested by `cutoff`."""
+    """A close of the hours before `until`, which began at `cutoff`. `run`: whose batches it read."""
 
+    run: int
     until: datetime
     cutoff: datetime
 
@@ -160,11 +173,11 @@ def _closes(store: Store, invoice: Invoice) -> list[_Close]:
     last, closes = int(invoice.document["as_of_run"]), store.rows(sql)
     done = [row for row in closes if row["run"] <= last]
     if not done or done[-1]["run"] < last:  # a close that was killed: the next one finished its work
-        done += [row for row in closes if row["run"] > last][:1]
+        done += [{**row, "run": last} for row in closes if row["run"] > last][:1]
     found: list[_Close] = []
     for row in reversed(done):
         if not found or row["closed_until"] > found[-1].until:
-            found.append(_Close(row["closed_until"], row["ingest_cutoff"]))
+            found.append(_Close(row["run"], row["closed_until"], row["ingest_cutoff"]))
     return found[::-1]
 
 

@@ -1,4 +1,5 @@
--- Gives a scratch store what people had decided when an invoice was computed, and the books of other months as they are.
+-- Gives a scratch store what people had decided when an invoice was computed, all facts, and the books of other months as
+-- they are; which of the facts count is rederive_facts.sql's.
 -- $$main: the store's database.   $$issued: the instant of issue.   $$hours: those closed anew.
 -- Params:  number: the invoice's.
 INSERT INTO rate_cards SELECT * FROM $main.rate_cards WHERE applied_at <= $issued;
@@ -11,6 +12,10 @@ WHERE (issued_at, year, sequence) < (SELECT issued_at, year, sequence FROM $main
 INSERT INTO voided_invoices SELECT * FROM $main.voided_invoices WHERE at <= $issued;
 INSERT INTO close_runs SELECT * FROM $main.close_runs;
 INSERT INTO closed_hours SELECT * FROM $main.closed_hours WHERE NOT ($hours);
+CREATE VIEW samples AS SELECT *, stream FROM $main.samples;
+CREATE VIEW events AS SELECT * FROM $main.events;
+CREATE VIEW devices AS SELECT * FROM $main.devices;
+CREATE VIEW touched_hours AS SELECT * FROM $main.touched_hours;
 DROP VIEW ledger;
 CREATE VIEW ledger AS
 SELECT * FROM $main.ledger WHERE NOT ($hours)

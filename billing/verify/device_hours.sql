@@ -3,9 +3,10 @@
 --          where one price covers the hour the parts' costs are the capacity's cost, else they lie between the extremes.
 -- Reads:   capacity again from the device rows themselves, by another way than the close: from pairs of neighbouring
 --          rows, without the hours' segments. Every hour before the last close's end has to be closed.
+--          Rows of a batch that is not all there yet do not count, as in a close.
 -- Params:  start, end = [start, end); forever; most = rows.   $$latest_closes = latest_closes.sql.
 WITH
-    [toDateTime({start:DateTime64(3, 'UTC')}, 'UTC'), assumeNotNull((SELECT toStartOfHour(toDateTime(min(ts), 'UTC')) FROM devices))] AS firsts,
+    [toDateTime({start:DateTime64(3, 'UTC')}, 'UTC'), assumeNotNull((SELECT toStartOfHour(toDateTime(min(ts), 'UTC')) FROM devices WHERE batch IN (SELECT batch FROM ingest_batches)))] AS firsts,
     [toDateTime({end:DateTime64(3, 'UTC')}, 'UTC'), assumeNotNull((SELECT max(closed_until) FROM close_runs))] AS lasts,
     hours AS
     (
@@ -26,6 +27,7 @@ WITH
     (
         SELECT cluster, device_id, toUnixTimestamp64Milli(ts) AS since, max((state, units)) AS told
         FROM devices
+        WHERE batch IN (SELECT batch FROM ingest_batches)
         GROUP BY cluster, device_id, ts
     ),
     lives AS

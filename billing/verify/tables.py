@@ -47,6 +47,7 @@ NOT_VOUCHED: Mapping[str, str] = {
     **dict.fromkeys(
         ("alert_transitions", "alert_runs", "alert_deliveries"), "the history of alerts, which are no money"
     ),
+    "close_batches": "which facts each close read: invoice verify computes invoices again from these",
     "ledger_days": "sums for pages, which no document is computed from; gpuledger ledger and invoices read the ledger",
     "summed_days": "says which of those sums hold; a day that is missing here is read from the ledger",
     "schema_migrations": "which migrations were applied; a missing one is applied again",

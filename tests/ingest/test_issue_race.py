@@ -141,18 +141,18 @@ def test_turns_are_taken_in_the_order_of_asking_and_one_at_a_time() -> None:
 
     def take(number: int) -> None:
         nonlocal inside
-        with turns.turn():
+        with turns.turn("it"):
             inside += 1
             assert inside == 1
             order.append(number)
             time.sleep(0.005)
             inside -= 1
 
-    with ThreadPoolExecutor(6) as pool, turns.turn():
+    with ThreadPoolExecutor(6) as pool, turns.turn("it"):
         tasks = []
         for number in range(6):
             tasks.append(pool.submit(take, number))
-            while len(turns._queue) < number + 2:
+            while len(turns._queues["it"]) < number + 2:
                 time.sleep(0.001)
         assert not order
     for task in tasks:
