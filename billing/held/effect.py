@@ -1,32 +1,46 @@
-"""What a held push would do to the books: each tenant's months before and after, computed on a copy.
+"""What a held push would do to the documents: what each tenant owes for its months before and after, on a copy.
 
 Two scratch stores beside the store: one takes the held rows by the same way as any others; the other sees both it and
-the store's facts, and is closed. Only the hours that the rows change are computed.
+the store's facts, and is closed. Only the hours that the rows change are computed; the months that these reach are
+computed as for drafts and corrections, with all that the rate card says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from string import Template
 
 from billing.close import close
-from billing.invoicing.drafts import Books, books_of
+from billing.exact import rounded
+from billing.invoicing.corrections import ALWAYS_HOURS, reach_hours
+from billing.invoicing.documents import Invoice
+from billing.invoicing.drafts import Books, books_of, document_of, month_of
 from billing.invoicing.invoices import standing
-from billing.ledger_report import LedgerReport, billing_timezone, ledger_report
+from billing.ledger_report import ledger_report
+from billing.money import minor_digits
 from billing.periods import Period, month_name, parse_month
 from billing.scratch import facts_away
 from ingest.held import HeldPush, rows_of, write_rows
 from warehouse.store import Store, identifier, read_sql, split_statements
 
+MOST_SECONDS = 120.0
+"""What takes longer to compute is not known."""
+Check = Callable[[], None]
+
 
 @dataclass(frozen=True)
 class Change:
-    """What a tenant's month costs in the ledger, before and after. tenant: None: what nobody holds.   issued: by which
-    invoice; empty: not yet.   cost_*: None: no price is known."""
+    """What a tenant owes for a month, before and after, with all that its documents say but corrections of other
+    months. tenant: None: what nobody holds; its cost, as that of a tenant without a name, is the ledger's and on no
+    document.   issued: by which invoice; empty: not yet.   cost_*: None: no rate card.
+    payable_*: where the tenant is invoiced in another currency, at the month's rate; None: it is not, or has no rate.
+    """
 
     month: str
     tenant: str | None
@@ -34,7 +48,11 @@ class Change:
     cost_after: Decimal | None
     gpu_hours_before: Decimal
     gpu_hours_after: Decimal
+    used_gpu_hours_before: Decimal
+    used_gpu_hours_after: Decimal
     currency: str | None
+    payable_currency: str | None
+    payable_difference: Decimal | None
     issued: str
 
     @property
@@ -44,79 +62,144 @@ class Change:
 
 @dataclass(frozen=True)
 class Effect:
-    """changes: months and tenants whose cost or GPU-hours differ; none: nothing that is closed would change.
-    closed_until: what comes after is not in the books yet."""
+    """changes: months and tenants whose amounts or GPU-hours differ; none: nothing that is closed would change.
+    closed_until: what comes after is not in the books yet.   known: whether it could be computed in time."""
 
     changes: tuple[Change, ...]
     closed_until: datetime
+    known: bool = True
 
 
-def effect(store: Store, push: HeldPush) -> Effect:
+class _TooLong(Exception):  # noqa: N818 (no error)
+    """It takes longer than somebody waits."""
+
+
+def effect(store: Store, push: HeldPush, most_seconds: float = MOST_SECONDS) -> Effect:
     """What a yes would change in the closed hours. Errors: IngestError if the push has other rows by now."""
     rows = rows_of(store, push)
     books = books_of(store)
     if not books.any_closed or push.state != "held":
         return Effect((), books.closed_until)
-    with store.scratch() as more, _closed(store, more, books) as (before, first_until):
-        write_rows(more, push, rows)
-        with _closed(store, more, books) as (after, until):
-            spans = [span for span in (first_until, until) if span is not None]
-            changes = [change for month in _months(spans, books) for change in _changes(store, before, after, month)]
+    ends = time.monotonic() + most_seconds
+
+    def check() -> None:
+        if time.monotonic() > ends:
+            raise _TooLong
+
+    try:
+        with store.scratch() as more:
+            # Both copies see the same facts, whatever is pushed meanwhile.
+            texts = {"main": identifier(store.database)}
+            more.command(Template(read_sql(__file__, "batches_before")).substitute(texts))
+            with _closed(store, more, books, check) as (before, first_until):
+                write_rows(more, push, rows)
+                with _closed(store, more, books, check) as (after, until):
+                    spans = [span for span in (first_until, until) if span is not None]
+                    changes = [
+                        change
+                        for month in _months(spans, books)
+                        for change in _changes(store, before, after, month, check)
+                    ]
+    except _TooLong:
+        return Effect((), books.closed_until, known=False)
     return Effect(tuple(changes), books.closed_until)
 
 
 @contextmanager
-def _closed(store: Store, more: Store, books: Books) -> Iterator[tuple[Store, Period | None]]:
+def _closed(store: Store, more: Store, books: Books, check: Check) -> Iterator[tuple[Store, Period | None]]:
     """The books over the store's facts and these, and from when to when they differ from the store's."""
     with store.scratch() as scratch:
         facts_away(scratch)
         texts = {"main": identifier(store.database), "more": identifier(more.database)}
         for statement in split_statements(Template(read_sql(__file__, "effect")).substitute(texts)):
             scratch.command(statement)
+        check()
         last = scratch.value("SELECT max(checked_by) AS last FROM closed_hours")
-        close(scratch, books.closed_until, books.closed_until)
+        close(scratch, books.closed_until, books.closed_until, on_progress=lambda what, done, total: check())
         (row,) = scratch.rows(read_sql(__file__, "changed_hours"), {"run": int(last)})
         changed = None if row["first"] is None else Period(row["first"], row["last"] + timedelta(hours=1))
         yield scratch, changed
 
 
 def _months(spans: list[Period], books: Books) -> Iterator[Period]:
-    """The months of the billing zone that the changed hours lie in."""
+    """The months of the billing zone that the changed hours lie in, and those that are computed from these too."""
     if not spans:
         return
+    last = max(span.end for span in spans)
+    reach = reach_hours(books.card)
+    end = books.closed_until if reach >= ALWAYS_HOURS else min(books.closed_until, last + timedelta(hours=reach))
     period = parse_month(month_name(min(spans, key=lambda span: span.start), books.timezone), books.timezone)
-    while period.start < max(span.end for span in spans):
+    while period.start < max(last, end):
         yield period
         period = parse_month(month_name(Period(period.end, period.end), books.timezone), books.timezone)
 
 
-def _changes(store: Store, before: Store, after: Store, month: Period) -> Iterator[Change]:
-    was, is_ = (ledger_report(one, month, ("tenant",)) for one in (before, after))
-    name = month_name(month, billing_timezone(before))
+@dataclass(frozen=True)
+class _Owed:
+    """What a tenant owes for a month.   document: None: of what is on no document."""
+
+    cost: Decimal | None = Decimal(0)
+    hours: Decimal = Decimal(0)
+    used: Decimal = Decimal(0)
+    document: Invoice | None = None
+
+
+_NOTHING = _Owed()
+
+
+def _changes(store: Store, before: Store, after: Store, month: Period, check: Check) -> Iterator[Change]:
+    books = books_of(after)
+    old, new = (_owed(one, month, check) for one in (before, after))
     issued = {one.tenant: one.number or "" for one in standing(store, month) if not one.is_credit_note}
-    old, new = _by_tenant(was), _by_tenant(is_)
     for tenant in sorted({*old, *new}, key=lambda tenant: (tenant is None, tenant or "")):
-        cost_before, hours_before = old.get(tenant, _NOTHING)
-        cost_after, hours_after = new.get(tenant, _NOTHING)
-        if (cost_before, hours_before) != (cost_after, hours_after):
-            yield Change(
-                name,
-                tenant,
-                cost_before,
-                cost_after,
-                hours_before,
-                hours_after,
-                is_.currency or was.currency,
-                issued.get(tenant, "") if tenant is not None else "",
-            )
+        was, is_ = old.get(tenant, _NOTHING), new.get(tenant, _NOTHING)
+        if (was.cost, was.hours, was.used) == (is_.cost, is_.hours, is_.used):
+            continue
+        payable = _payable(is_.document or was.document, (is_.cost or Decimal(0)) - (was.cost or Decimal(0)))
+        yield Change(
+            month_name(month, books.timezone),
+            tenant,
+            was.cost,
+            is_.cost,
+            was.hours,
+            is_.hours,
+            was.used,
+            is_.used,
+            books.card.currency if books.card else None,
+            *payable,
+            issued.get(tenant, "") if tenant is not None else "",
+        )
 
 
-_NOTHING: tuple[Decimal | None, Decimal] = (Decimal(0), Decimal(0))
+def _payable(document: Invoice | None, difference: Decimal) -> tuple[str | None, Decimal | None]:
+    """A difference in the tenant's own currency."""
+    payable = document.document["payable"] if document else None
+    if not payable:
+        return None, None
+    rate, currency = payable["rate"], payable["currency"]
+    return currency, None if rate is None else rounded(Fraction(difference) * Fraction(rate), minor_digits(currency))
 
 
-def _by_tenant(report: LedgerReport) -> dict[str | None, tuple[Decimal | None, Decimal]]:
-    found: dict[str | None, tuple[Decimal | None, Decimal]] = {
-        row["tenant"]: (row["billed_cost"], row["allocated_gpu_hours"]) for row in report.rows
+def _owed(store: Store, period: Period, check: Check) -> dict[str | None, _Owed]:
+    """By tenant, what it owes for the month by the books, as a correction of the month would compute it."""
+    books = books_of(store)
+    report = ledger_report(store, period, ("tenant",))
+    check()
+    used = {
+        row["tenant"]: (row["billed_cost"], row["allocated_gpu_hours"], row["used_gpu_hours"]) for row in report.rows
     }
-    found[None] = report.platform["unallocated_cost"], report.platform["unallocated_gpu_hours"]
+    found: dict[str | None, _Owed] = {
+        None: _Owed(report.platform["unallocated_cost"], report.platform["unallocated_gpu_hours"])
+    }
+    if books.card is None:
+        return found | {tenant: _Owed(*row) for tenant, row in used.items()}
+    month = month_of(store, period, None, books)
+    check()
+    for tenant in {*used, *month.lines}:
+        cost, hours, busy = used.get(tenant, (Decimal(0), Decimal(0), Decimal(0)))
+        if tenant:
+            document = document_of(tenant, month, books)
+            found[tenant] = _Owed(document.amount, hours, busy, document)
+        else:
+            found[tenant] = _Owed(cost, hours, busy)
     return found

@@ -483,7 +483,9 @@ class HeldPushDocument(Document):
 
 
 class HeldChange(Document):
-    """A month of a tenant that a yes would change. tenant: null: what nobody holds.   issued: the invoice's number."""
+    """A month of a tenant that a yes would change. cost_*: what it owes for the month, with taxes; if it is issued, the
+    difference becomes a correction. tenant: null: what nobody holds; its cost is on no document.   payable_*: where the
+    tenant is invoiced in another currency.   issued: the invoice's number."""
 
     month: str
     tenant: str | None
@@ -492,14 +494,19 @@ class HeldChange(Document):
     difference: Amount
     gpu_hours_before: Amount
     gpu_hours_after: Amount
+    used_gpu_hours_before: Amount
+    used_gpu_hours_after: Amount
     currency: str | None
+    payable_currency: str | None
+    payable_difference: Amount | None
     issued: str
 
 
 class HeldPushWithEffect(HeldPushDocument):
-    """raw_rows: as they came, at most a thousand."""
+    """known: false: what a yes would change takes too long to compute.   raw_rows: as they came, at most a thousand."""
 
     changes: list[HeldChange]
+    known: bool
     closed_until: Instant
     raw_rows: list[dict[str, Any]]
 

@@ -21,6 +21,7 @@ held = typer.Typer(no_args_is_help=True)
 COLUMNS = ("id", "sender", "record_type", "reason", "subject", "rows", "first_at", "last_at", "held_since")
 DECIDED = ("state", "decided_at", "decided_by", "why")
 CHANGES = ("month", "tenant", "cost_before", "cost_after", "difference", "currency", "issued")
+ALL_CHANGES = (*CHANGES, "payable_difference", "payable_currency")
 SHOWN = 20
 """Rows that the table shows; JSON has all."""
 
@@ -60,14 +61,14 @@ def list_(
 @held.command("show")
 def show(id: Id, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
     """The rows, and what a yes would change in the closed books; computed on a copy, changes nothing."""
-    push, changes, rows, closed_until = (
+    push, changes, known, rows, closed_until = (
         _from_server(server, id) if (server := remote.address(store)) else _here(store, id)
     )
     if fmt is options.Format.json:
-        print_json({**push, "changes": changes, "closed_until": closed_until, "raw_rows": rows})
+        print_json({**push, "changes": changes, "known": known, "closed_until": closed_until, "raw_rows": rows})
         return
     if fmt is options.Format.csv:
-        print_rows(changes, CHANGES, fmt)
+        print_rows(changes, ALL_CHANGES, fmt)
         return
     say(f"{push['rows']} rows of {push['record_type']} from {push['sender']}, about {push['subject']}")
     say(f"{push['state']} for {push['reason']}: {push['detail']}")
@@ -77,7 +78,10 @@ def show(id: Id, store: options.Store = "", fmt: options.OutputFormat = options.
         say(f"... and {push['rows'] - SHOWN} more (--format json)")
     if changes:
         shown = [{**change, "tenant": _whose(change)} for change in changes]
-        print_rows(shown, CHANGES, fmt, "A yes would change" if push["state"] == "held" else "")
+        columns = ALL_CHANGES if any(change["payable_currency"] for change in changes) else CHANGES
+        print_rows(shown, columns, fmt, "A yes would change")
+    elif not known:
+        say("what a yes would change is not known: computing it takes too long here. Close, then compare the drafts")
     elif push["state"] == "held":
         say(f"a yes would change nothing that is closed (until {closed_until:%Y-%m-%d %H:%M}Z)")
 
@@ -112,14 +116,14 @@ def _decide(id: str, why: str, author: str, store: str, yes: bool) -> None:
         say("next: gpuledger close")
 
 
-Shown = tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]], datetime]
-"""A held push, what it would change, its rows, and how far the books are closed."""
+Shown = tuple[dict[str, Any], list[dict[str, Any]], bool, list[dict[str, Any]], datetime]
+"""A held push, what it would change, if that is known, its rows, and how far the books are closed."""
 
 
 def _from_server(server: str, id: str) -> Shown:
     with remote.client(server) as client:
         found = client.held_push(id).model_dump()
-    return found, found.pop("changes"), found.pop("raw_rows"), found.pop("closed_until")
+    return found, found.pop("changes"), found.pop("known"), found.pop("raw_rows"), found.pop("closed_until")
 
 
 def _here(store: str, id: str) -> Shown:
@@ -132,7 +136,7 @@ def _here(store: str, id: str) -> Shown:
         found = effect(opened, push)
         rows = [json.loads(row["raw"]) for row in rows_of(opened, push)]
     changes = [{**vars(change), "difference": change.difference} for change in found.changes]
-    return dict(vars(push)), changes, rows, found.closed_until
+    return dict(vars(push)), changes, found.known, rows, found.closed_until
 
 
 def _whose(change: Mapping[str, Any]) -> str:

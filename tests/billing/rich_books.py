@@ -90,6 +90,7 @@ def fill_books(store: Store) -> None:
     revoke_grant(store, "g2", "ann", "sent back", at("2026-03-06 00:00"))
     reverse_credit(store, "c1", "ann", "not due", at("2026-03-06 00:00"))
     void(store, str(first[-1].number), at("2026-03-07 00:00"), "ann", "wrong address")
+    close(store, FEBRUARY.end + timedelta(days=1), at("2026-03-08 00:00"))
     issue_all(store, FEBRUARY, at("2026-03-08 00:00"), actor="ann")
     credit(store, str(first[0].number), Decimal("0.10"), at("2026-03-09 00:00"), "ann", "goodwill")
     close(store, MARCH.end + timedelta(days=1), at("2026-04-05 00:00"))

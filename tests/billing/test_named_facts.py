@@ -25,7 +25,7 @@ from ingest import write as writing
 from tests.billing.facts import SAMPLE, devices, job, put, samples
 from tests.billing.hand_ledger import at
 from tests.stores import fresh_store
-from warehouse.store import Store
+from warehouse.store import Store, read_sql
 
 OCTOBER = parse_period("2026-10", "UTC")
 ISSUED_AT = at("2026-11-10 00:00")
@@ -93,9 +93,8 @@ def half_written(store: Store, record: str, rows: list[dict[str, Any]], patch: p
     def read(file: str, name: str) -> str:
         if name == "acknowledge_batch":
             raise KilledError
-        return real(file, name)
+        return read_sql(file, name)
 
-    real = writing.read_sql
     with patch.context() as patched, pytest.raises(KilledError):
         patched.setattr(writing, "read_sql", read)
         put(store, record, rows)

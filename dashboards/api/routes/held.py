@@ -50,7 +50,9 @@ def show_held(caller: SeeHeld, id: str) -> documents.HeldPushWithEffect:
     rows: list[dict[str, Any]] = [json.loads(row["raw"]) for row in rows_of(caller.store, push)[:MOST_ROWS]]
     changes = [documents.HeldChange.model_validate(change) for change in found.changes]
     shown = documents.HeldPushDocument.model_validate(push).model_dump()
-    return documents.HeldPushWithEffect(**shown, changes=changes, closed_until=found.closed_until, raw_rows=rows)
+    return documents.HeldPushWithEffect(
+        **shown, changes=changes, known=found.known, closed_until=found.closed_until, raw_rows=rows
+    )
 
 
 @router.post("/held/{id}/{decision}")

@@ -1,0 +1,162 @@
+"""What is shown beside a held push is what a yes does to the documents, to the cent, under every policy of a card."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from billing.close import close
+from billing.held import accept, effect
+from billing.invoicing.invoices import draft_all, issue_all
+from billing.periods import parse_month
+from billing.rates import apply_rate_card, parse_rate_card
+from ingest.held import HeldPush, hash_of, held_pushes, hold
+from ingest.place import Doubt
+from tests.billing.facts import SAMPLE, job, put, samples
+from tests.billing.hand_ledger import at
+from tests.stores import fresh_store
+from warehouse.records import RECORD_TYPES
+from warehouse.store import Store
+
+ZONE = "Europe/Berlin"
+FEBRUARY, MARCH = (parse_month(month, ZONE) for month in ("2026-02", "2026-03"))
+CLOSED, NOW = at("2026-04-02 00:00"), at("2026-04-05 00:00")
+YESES = int(os.environ.get("GPULEDGER_YESES", "1"))
+"""Random held pushes; ad hoc many more."""
+SEED = os.environ.get("GPULEDGER_SEED", "1")
+CARD: dict[str, Any] = {
+    "currency": "EUR",
+    "timezone": ZONE,
+    "minimum_seconds": 600,
+    "rates": [
+        {"sku": "big", "match": {"model": "H100"}, "price_per_gpu_hour": "3.07"},
+        {"sku": "small", "match": {"model": "L40S"}, "price_per_gpu_hour": "1.13"},
+    ],
+    "commitments": [{"name": "quota", "tenant": "chem", "sku": "*", "gpus": "0.5", "price_per_gpu_hour": "0.11"}],
+    "discounts": [
+        {"name": "more", "tiers": [{"above": "1", "percent": "10"}, {"above": "2", "percent": "20"}]},
+        {"name": "long", "per": "session", "tiers": [{"from": "1", "percent": "5"}]},
+    ],
+    "components": [
+        {"sku": "power", "kind": "energy", "price": "5.00", "pue": "1.2"},
+        {"sku": "memory", "kind": "memory", "price": "0.02"},
+    ],
+    "idle_policy": [{"share": "allocated_cost"}],
+    "taxes": [{"name": "VAT", "percent": "19"}],
+    "invoice_currencies": [{"tenant": "kyoto", "currency": "JPY"}],
+    "exchange_rates": [{"month": f"2026-0{n}", "currency": "JPY", "rate": f"16{n}.5"} for n in (2, 3)],
+}
+DEVICES = {"g0": "H100", "g1": "H100", "g2": "L40S"}
+DAYS = ("2026-02-10", "2026-02-28", "2026-03-10")
+
+
+def fleet(store: Store) -> None:
+    """Three hours of three devices on three days; February is issued, March is closed."""
+    apply_rate_card(store, parse_rate_card(CARD), "ann", "first", at("2026-01-01 00:00"))
+    for day in DAYS:
+        for device, model in DEVICES.items():
+            about = {"device_id": device, "model": model, "units": 1, "node": "n1", "pool": "p", "cluster": "c1"}
+            spans = ((f"{day} 08:00", "available"), (f"{day} 11:00", "removed"))
+            put(store, "devices", [{**about, "ts": at(start), "state": state} for start, state in spans])
+        for name, tenant, device, start, end in (
+            ("a", "chem", "g0", "08:00", "09:20"), ("b", "phys", "g1", "08:30", "10:45"),
+            ("k", "kyoto", "g2", "08:00", "10:10"), ("s", "chem", "g0", "10:00", "10:02"),
+        ):  # fmt: skip
+            rows = job(f"{name}{day}", tenant, device, f"{day} {start}", f"{day} {end}", project="p", cluster="c1")
+            put(store, "events", rows)
+        told = samples("g0", f"{day} 08:00", range(60)) + samples("g1", f"{day} 08:30", range(30), 0.25)
+        drawn = {"energy_joules": 36e3, "memory_used_bytes": 2**33, "cluster": "c1"}
+        put(store, "samples", [{**one, **drawn} for one in told])
+    close(store, CLOSED, NOW)
+    issue_all(store, FEBRUARY, at("2026-03-05 00:00"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with fresh_store(tmp_path, fleet) as opened:
+        yield opened
+
+
+def documented(store: Store) -> dict[tuple[str, str], Decimal]:
+    """What the next documents say, by tenant and month: corrections of February, and March itself."""
+    found: dict[tuple[str, str], Decimal] = {}
+    for one in draft_all(store, MARCH):
+        late = [Decimal(line["amount"]) for line in one.lines if line["charge_class"] == "Correction"]
+        found[one.tenant, "2026-02"] = sum(late, Decimal(0))
+        found[one.tenant, "2026-03"] = one.amount - found[one.tenant, "2026-02"]
+    return found
+
+
+def some_rows(dice: Random, number: int) -> tuple[str, list[dict[str, Any]]]:
+    day, device = dice.choice(DAYS), dice.choice(sorted(DEVICES))
+    instant = at(f"{day} 08:00") + timedelta(minutes=dice.randrange(1, 178))
+    kind = dice.choice(("energy", "use", "samples", "end", "job", "devices"))
+    row = {**SAMPLE, "ts": instant, "interval_seconds": 1200.0, "device_id": device, "cluster": "c1", "node": "n1"}
+    if kind == "energy":
+        return "samples", [{**row, "energy_joules": 7.2e6, "utilization": 1.0}]
+    if kind == "use":
+        return "samples", [{**row, "utilization": dice.random(), "memory_used_bytes": dice.randrange(2**36)}]
+    if kind == "samples":
+        return "samples", [{**row, "ts": instant + timedelta(seconds=n), "power_watts": 9e4} for n in range(3)]
+    if kind == "end":
+        about = {"allocation_id": f"{dice.choice('abk')}{day}", "event": "finished", "cluster": "c1"}
+        return "events", [{**about, "ts": instant}]
+    if kind == "job":
+        tenant = dice.choice(("bio", "chem", "kyoto"))
+        end = f"{instant + timedelta(minutes=dice.choice((1, 5, 90))):%Y-%m-%d %H:%M}"
+        return "events", job(f"late{number}", tenant, device, f"{instant:%Y-%m-%d %H:%M}", end, cluster="c1")
+    about = {"device_id": device, "model": DEVICES[device], "node": "n1", "pool": "p", "cluster": "c1"}
+    return "devices", [{**about, "units": 1, "ts": instant, "state": "unavailable"}]
+
+
+def held(store: Store, record: str, rows: list[dict[str, Any]]) -> HeldPush:
+    doubt = Doubt("issued_month", "reaches into a month that is issued")
+    kept = [{name: value for name, value in row.items() if value is not None} for row in rows]
+    hold(store, "all", RECORD_TYPES[record], "push:all", {hash_of(row): (row, doubt) for row in kept})
+    (push,) = held_pushes(store)
+    return push
+
+
+def check(store: Store, record: str, rows: list[dict[str, Any]]) -> dict[tuple[str, str], Decimal]:
+    """Shows, accepts and closes; answers what was shown."""
+    push = held(store, record, rows)
+    before = documented(store)
+    found = effect(store, push)
+    shown = {(one.tenant or "", one.month): one.difference for one in found.changes if one.tenant}
+    accept(store, push.id, NOW, "ann", "seen")
+    close(store, CLOSED, NOW)
+    after = documented(store)
+    keys = {*before, *after}
+    moved = {key: after.get(key, Decimal(0)) - before.get(key, Decimal(0)) for key in keys}
+    assert {key: one for key, one in shown.items() if one} == {key: one for key, one in moved.items() if one}, rows
+    return shown
+
+
+def test_energy_alone_is_shown_with_its_tax(store: Store) -> None:
+    drawn = {**SAMPLE, "ts": at("2026-02-10 10:30"), "interval_seconds": 1800.0, "device_id": "g1", "cluster": "c1"}
+    shown = check(store, "samples", [{**drawn, "node": "n1", "utilization": 1.0, "energy_joules": 7.2e6}])
+    # 2 kWh, times 1.2, at 5.00, and 19 % on that. The other tenants owe what they owed.
+    assert shown == {("phys", "2026-02"): Decimal("14.28")}
+
+
+def test_what_takes_too_long_is_said_to_be_unknown(store: Store) -> None:
+    rows = job("late", "bio", "g2", "2026-02-10 10:20", "2026-02-10 10:50", cluster="c1")
+    push = held(store, "events", rows)
+    found = effect(store, push, most_seconds=0)
+    assert (found.known, found.changes) == (False, ())
+    assert [row["name"] for row in store.rows("SHOW DATABASES") if row["name"].startswith("scratch")] == []
+
+
+def test_what_is_shown_is_what_a_yes_changes_on_the_documents(store: Store) -> None:
+    dice = Random(f"held {SEED}")
+    for number in range(YESES):
+        record, rows = some_rows(dice, number)
+        shown = check(store, record, rows)
+        print(f"seed {SEED}, {number}: {record} {len(rows)} {shown}")
