@@ -8,6 +8,7 @@ cost a block that was noted and not yet in place. Every agent needs a user there
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import os
@@ -159,7 +160,8 @@ it); any other may pass. Source: src/Common/ErrorCodes.cpp of ClickHouse."""
 
 
 class ClickHouseTarget:
-    """`INSERT ... FORMAT JSONEachRow` over HTTP. The group's hash is its deduplication token and its `batch`.
+    """`INSERT ... FORMAT JSONEachRow` over HTTP, then its acknowledgement. The group's hash is its deduplication token
+    and its `batch`.
 
     The password is the token file's first line, or GPULEDGER_STORE_PASSWORD.
     """
@@ -192,16 +194,34 @@ class ClickHouseTarget:
             "date_time_input_format": "best_effort",
             "wait_end_of_query": 1,
         }
+        about: dict[str, object] = {"param_record": group.record, "param_source": self._source}
         if group.suspect:
-            settings |= {"param_record": group.record, "param_source": self._source}
+            return self._inserted({**settings, **about}, group.body, group.rows)
+        answer = self._inserted(settings, group.body)
+        if answer.outcome is not Outcome.TAKEN:
+            return answer
+        # Not taken before it is acknowledged: sent again, the rows are dropped by their token.
+        about |= {
+            "database": self._database,
+            "query": read_sql(__file__, "deliver_acknowledge"),
+            "wait_end_of_query": 1,
+        }
+        acknowledged = self._inserted({**about, "param_batch": batch, "param_rows": group.rows}, gzip.compress(b""))
+        return (
+            answer
+            if acknowledged.outcome is Outcome.TAKEN
+            else Answer(Outcome.WAIT, acknowledged.message, acknowledged.retry_after)
+        )
+
+    def _inserted(self, settings: Mapping[str, object], body: bytes, quarantined: int = 0) -> Answer:
         try:
             headers = {"Content-Encoding": "gzip", "X-ClickHouse-User": self._user, "X-ClickHouse-Key": self._key()}
-            response = self._poster.post("/?" + urlencode(settings), group.body, headers)
+            response = self._poster.post("/?" + urlencode(settings), body, headers)
         except IngestError as error:
             return Answer(Outcome.WAIT, str(error))
         except (OSError, http.client.HTTPException) as error:
             return Answer(Outcome.WAIT, f"{self.url}: {type(error).__name__}: {error}")
-        return judged_insert(response, group.rows if group.suspect else 0)
+        return judged_insert(response, quarantined)
 
     def close(self) -> None:
         self._poster.close()

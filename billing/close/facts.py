@@ -1,4 +1,4 @@
-"""Which facts a close reads: those of the batches that were acknowledged when it began.
+"""Which facts a close reads: those of the batches that were acknowledged when it began, and those of no batch.
 
 Batches are written while a close runs, and a killed ingest leaves one half written. So a close names the batches that
 it reads, once and at its beginning (`close_batches`), and all its statements read these and no others. What computes
@@ -22,7 +22,7 @@ def name_facts(store: Store, stage: Stage) -> None:
 
 def present_facts(store: Store, stage: Stage) -> None:
     """Fills the working table `batches` with all that is acknowledged now, for what closes nothing."""
-    _stage(store, stage, "SELECT batch FROM ingest_batches", None)
+    _stage(store, stage, "SELECT batch FROM ingest_batches UNION DISTINCT SELECT toUInt64(0) AS batch", None)
 
 
 READ_BY = "run <= {last:UInt64} AND run NOT IN {others:Array(UInt64)}"

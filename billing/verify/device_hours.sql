@@ -6,7 +6,7 @@
 --          Rows of a batch that is not all there yet do not count, as in a close.
 -- Params:  start, end = [start, end); forever; most = rows.   $$latest_closes = latest_closes.sql.
 WITH
-    [toDateTime({start:DateTime64(3, 'UTC')}, 'UTC'), assumeNotNull((SELECT toStartOfHour(toDateTime(min(ts), 'UTC')) FROM devices WHERE batch IN (SELECT batch FROM ingest_batches)))] AS firsts,
+    [toDateTime({start:DateTime64(3, 'UTC')}, 'UTC'), assumeNotNull((SELECT toStartOfHour(toDateTime(min(ts), 'UTC')) FROM devices WHERE (batch = 0 OR batch IN (SELECT batch FROM ingest_batches))))] AS firsts,
     [toDateTime({end:DateTime64(3, 'UTC')}, 'UTC'), assumeNotNull((SELECT max(closed_until) FROM close_runs))] AS lasts,
     hours AS
     (
@@ -27,7 +27,7 @@ WITH
     (
         SELECT cluster, device_id, toUnixTimestamp64Milli(ts) AS since, max((state, units)) AS told
         FROM devices
-        WHERE batch IN (SELECT batch FROM ingest_batches)
+        WHERE (batch = 0 OR batch IN (SELECT batch FROM ingest_batches))
         GROUP BY cluster, device_id, ts
     ),
     lives AS

@@ -20,6 +20,7 @@ from alerts.rule import Rule
 from alerts.rule_files import load_rules
 from alerts.slo.measure import measure
 from billing.accounts.budget_file import apply_budgets, parse_budgets
+from billing.close import close as close_books
 from billing.rates import apply_rate_card, parse_rate_card
 from ingest import ingest_tables
 from tests.alerts.cases import holder
@@ -186,14 +187,18 @@ def test_a_ledger_that_was_never_closed_is_late_once_there_are_facts_for_it(fact
 
 
 def test_books_that_do_not_balance_alert_and_those_that_do_not_fail_do_not(facts: Store) -> None:
-    hour = at("2026-10-06 09:00")
     put(facts, device("gpu-0", since=600))
-    fill(facts, [Row(hour, unallocated=HOUR_MS)])
+    close_books(facts, ago(180), NOON)
     assert fires(facts, "ledger-not-balanced") == {}
-    facts.command("TRUNCATE TABLE ledger_entries")
     facts.command("TRUNCATE TABLE alert_runs")
-    fill(facts, [Row(hour, unallocated=HOUR_MS - 1)])
-    assert fires(facts, "ledger-not-balanced") == {("ledger",): 1.0}
+    facts.command(
+        "ALTER TABLE ledger_entries UPDATE unallocated_unit_ms = unallocated_unit_ms - 1 "
+        "WHERE hour = {hour:DateTime64(3, 'UTC')}",
+        {"hour": ago(300)},
+        settings={"mutations_sync": 2},
+    )
+    # The device-hour does not sum up, and the hour's entries are not those that its close wrote.
+    assert fires(facts, "ledger-not-balanced") == {("ledger",): 2.0}
 
 
 @pytest.mark.parametrize(("days", "expected"), [((0, 8), {("overlaps",): 1.0}), ((8, 9), {})])

@@ -37,6 +37,8 @@ SECRET = ("access_users", "access_tokens", "saved_queries")
 """Nobody's but the writer's, together with whatever stands in no list."""
 AGENT_RECORDS = ("samples", "metrics", "findings", "devices", "service_levels", "quarantine")
 """What an agent may insert. Not events: agents measure, schedulers tell."""
+AGENT_NOTES = ("ingest_batches",)
+"""Where it acknowledges what it inserted, without which no close reads it."""
 FOLLOWS_SAMPLES = ("touched_hours_of_samples", "stream_hours_of_samples")
 """Materialized views: they write what follows from samples with the writer's rights, so that an agent needs none there.
 Without, its insert would leave the samples and fail at what follows."""
@@ -157,7 +159,7 @@ def accounts(database: str) -> tuple[Account, ...]:
         Account(
             "gpuledger_agent",
             "agents that insert by themselves",
-            tuple(("INSERT", f"{database}.{table}") for table in AGENT_RECORDS),
+            tuple(("INSERT", f"{database}.{table}") for table in (*AGENT_RECORDS, *AGENT_NOTES)),
         ),
         Account("gpuledger_tenant", "a tenant's analysts", (("SELECT", f"{tenants_database(database)}.*"),),
                 TENANT_READS, BY_USER),

@@ -11,3 +11,17 @@ CREATE TABLE IF NOT EXISTS close_batches
 ENGINE = MergeTree
 ORDER BY run
 COMMENT 'Which batches each close read first.';
+
+-- What agents inserted by themselves was counted without being acknowledged, and what a killed ingest left, too: it counts
+-- as before. Without a record type, a batch that is sent again is completed all the same.
+INSERT INTO ingest_batches (batch, record_type, source)
+SELECT DISTINCT batch, '', 'of before batches were named'
+FROM
+(
+    SELECT batch FROM touched_hours
+    UNION ALL
+    SELECT batch FROM events
+    UNION ALL
+    SELECT batch FROM devices
+)
+WHERE batch != 0 AND batch NOT IN (SELECT batch FROM ingest_batches);

@@ -16,12 +16,13 @@ from starlette.websockets import WebSocketDisconnect
 
 from billing import audit
 from dashboards.access.doorkeeper import Doorkeeper
+from dashboards.access.gate import PUBLIC
 from dashboards.access.people import add_person, change_person
 from dashboards.access.settings import AccessSettings
 from dashboards.access.sign_in import local_path
 from dashboards.api.app import PREFIX
 from dashboards.app import DashboardSettings, build_app
-from tests.dashboards.site import PASSWORD, Site
+from tests.dashboards.site import PASSWORD, Site, serving
 from warehouse.store import Store
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml", "Sec-Fetch-Site": "same-origin"}
@@ -238,3 +239,16 @@ def test_a_disabled_user_and_a_new_password_end_sessions_and_other_roles_hold_at
     cookie = signed_in("user1")
     assert keeper.by_session(cookie, start + timedelta(hours=7)) is not None
     assert keeper.by_session(cookie, start + timedelta(hours=9)) is None, "it is over"
+
+
+def test_what_begins_like_a_public_path_is_not_public(served_site: Site) -> None:
+    with httpx.Client(base_url=served_site.url, timeout=60) as stranger:
+        for path in PUBLIC:
+            for more in ("x", "/x"):
+                assert stranger.get(path + more).status_code == 401, path + more
+
+
+def test_where_no_local_user_may_sign_in_none_does(served_site: Site) -> None:
+    with serving(served_site.store, AccessSettings(sign_in=True, local_users=False)) as url:
+        answer = httpx.post(f"{url}/sign-in", data={"name": "ada", "password": PASSWORD}, timeout=60)
+    assert (answer.status_code, answer.headers.get("set-cookie")) == (403, None)
