@@ -227,7 +227,9 @@ def test_an_agent_inserts_what_it_measures_and_reads_nothing(books: Path, tmp_pa
         assert agent.code(_of_lines(quarantine_sql(), "not json")) == 0
     with asked_as(ours, tmp_path / "store", tmp_path) as agent:
         assert agent.code("EXPLAIN SELECT * FROM input('a String')") == 0
-        for table in (*AGENT_RECORDS, "v_devices", "invoices", "schema_migrations"):
+        acknowledged = "INSERT INTO ingest_batches (batch, record_type, rows_read) SELECT 7, 'samples', 1"
+        assert agent.code(acknowledged) == 0
+        for table in (*AGENT_RECORDS, "ingest_batches", "v_devices", "invoices", "schema_migrations"):
             assert agent.code(f"SELECT count() FROM {table}") == ACCESS_DENIED
         for statement in (
             "INSERT INTO closed_hours SELECT * FROM closed_hours",
