@@ -92,6 +92,8 @@ def effect_of(store: Store, filters: Filters, words: Language) -> Component:
     except IngestError as error:
         return parts.card(title, "", states.nothing_here(f"{error.what}. {error.next_step}"))
     decisions = _decisions(push, found, words) if current().may(Action.decide_held) else []
+    if not found.known:
+        return parts.card(title, words("admin.held_not_known"), *decisions)
     if not found.changes:
         until = f"{filters.local(found.closed_until):%Y-%m-%d %H:%M}"
         return parts.card(title, words("admin.held_no_effect", until=until), *decisions)
@@ -127,7 +129,8 @@ def _changes(found: Effect, words: Language) -> Component:
 
 def _decisions(push: HeldPush, found: Effect, words: Language) -> list[Component]:
     issued = [one for one in found.changes if one.issued]
-    money = "; ".join(f"{one.tenant} {one.month}: {one.difference:+,.2f} {one.currency}" for one in issued[:5])
+    money = "; ".join(f"{one.tenant} {one.month}: {one.difference:+,.2f} {one.currency}" for one in issued[:5]) or "–"
+    money = money if found.known else words("admin.held_not_known")
     why = forms.field("why", words("admin.held_reason"))
     return [
         forms.form(
@@ -135,7 +138,7 @@ def _decisions(push: HeldPush, found: Effect, words: Language) -> list[Component
             words(f"admin.{what}"),
             words,
             why,
-            sure=words(f"admin.{what}_sure", rows=f"{push.rows:,}", subject=push.subject, money=money or "–"),
+            sure=words(f"admin.{what}_sure", rows=f"{push.rows:,}", subject=push.subject, money=money),
             then=f"/admin?part=held&push={quote(push.id, safe='')}",
         )
         for what in ("accept", "refuse")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from billing.held import effect
 from dashboards.access.current import set_current
 from dashboards.access.principal import Principal
 from dashboards.access.roles import Role, Scope
 from dashboards.filters import filters_of
 from dashboards.languages import language
+from dashboards.pages.admin import held
 from dashboards.pages.admin.held import effect_of
 from ingest.held import held_pushes, hold
 from ingest.place import ISSUED_MONTH, Doubt
@@ -71,6 +74,13 @@ def test_only_those_who_may_are_asked_for_a_decision(waits: Store) -> None:
     assert "admin-held-changes" in seen
     assert "POST /held" not in seen
     assert "c1/GPU-a" not in page(waits, TENANT, f"/admin?part=held&push={id}")
+
+
+def test_an_effect_that_takes_too_long_is_not_called_none(waits: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "effect", functools.partial(effect, most_seconds=0))
+    seen = shown(waits, FINANCE, held_pushes(waits)[0].id)
+    assert "is not known: computing it takes too long" in seen
+    assert "would change nothing" not in seen
 
 
 class TestInABrowser:
