@@ -35,6 +35,7 @@ def fill(store: Store, fleet: BenchFleet) -> None:
     store.command(read_sql(__file__, "fleet_events"), {**params, "days": fleet.days})
     for day in range(fleet.days):
         store.command(read_sql(__file__, "fleet_samples"), {**params, "day": day})
+    store.command(read_sql(__file__, "fleet_acknowledged"))
 
 
 def export_days(store: Store, fleet: BenchFleet, folder: Path) -> list[Path]:

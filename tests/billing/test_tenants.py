@@ -363,7 +363,7 @@ def test_the_same_mapping_again_changes_nothing_and_every_application_is_remembe
     assert [(row["version"], row["author"], row["rules"]) for row in mapping_history(store)] == [
         (one.version, "o'brien", 1), (two.version, "o'brien", 0), (one.version, "o'brien", 1),
     ]  # fmt: skip
-    assert store.value("SELECT count() AS n FROM audit FINAL WHERE action = 'tenants.apply'") == 2
+    assert store.value("SELECT count() AS n FROM audit FINAL WHERE action = 'tenants.apply'") == 3
 
 
 def test_a_mapping_that_an_issued_invoice_used_is_only_ended_and_followed(store: Store) -> None:

@@ -101,10 +101,19 @@ def test_kubectl_cost_gets_its_table_and_its_currency(filled: Store) -> None:
         assert sum(one["gpuHours"] for one in found.values()) == 4 * 48
         assert "__idle__" in found
         assert "warning" not in document
-    apply_rate_card(filled, parse_rate_card({"currency": "EUR", "timezone": "UTC", "rates": []}), "a", "", NOW)
+    apply_rate_card(
+        filled,
+        parse_rate_card(EUROS),
+        "a",
+        "",
+        NOW,
+    )
     for path in ("/model/getConfigs", "/getConfigs"):
         assert get(filled, path).json() == {"code": 200, "status": "success", "data": {"currencyCode": "EUR"}}
     assert get(filled, "/model/healthz").json()["status"] == "ok"
+
+
+EUROS = {"currency": "EUR", "timezone": "UTC", "rates": [{"sku": "a", "price_per_gpu_hour": "1"}]}
 
 
 def test_opencosts_page_gets_its_days_and_its_suggestions(filled: Store) -> None:

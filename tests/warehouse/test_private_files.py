@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO
+from warehouse import private_files
 from warehouse.private_files import private_folder, users_file, users_folder, users_umask, whole_file
 
 
@@ -69,6 +70,7 @@ def test_a_file_that_is_written_over_keeps_its_own(tmp_path: Path) -> None:
 
 def test_spool_log_and_state_are_not_open_to_others(tmp_path: Path) -> None:
     code = f"""
+from warehouse import private_files
 from warehouse.private_files import keep_private
 keep_private()
 from pathlib import Path
@@ -85,7 +87,10 @@ State(here / "watch" / "state", "c1").close()
     assert open_to_others(tmp_path / "ours") == []
 
 
-def test_folders_that_were_asked_for_follow_the_users_umask_and_ours_do_not(tmp_path: Path) -> None:
+def test_folders_that_were_asked_for_follow_the_users_umask_and_ours_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_files, "_users_umask", None)  # a command in this process may have noted another
     before = os.umask(0o027)
     try:
         users_folder(tmp_path / "a" / "b")

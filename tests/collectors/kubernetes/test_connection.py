@@ -59,7 +59,7 @@ def test_what_a_kubeconfig_lacks_is_named_beside_what_it_has(tmp_path: Path) -> 
     with pytest.raises(KubernetesError, match=r"has no context 'prod'\. It has: dev"):
         from_kubeconfig(path, "prod")
     path.write_text("]")
-    with pytest.raises(KubernetesError, match="cannot be read"):
+    with pytest.raises(KubernetesError, match="not YAML"):
         from_kubeconfig(path)
     with pytest.raises(KubernetesError, match=r"no kubeconfig\. Next: --kubeconfig FILE"):
         find(None, environment={"KUBECONFIG": str(tmp_path / "none")})

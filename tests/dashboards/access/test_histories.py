@@ -127,6 +127,15 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
                 add_person(access, "test", self.now, name, password, roles, tenants, kind)
                 self.people[str(kind), name] = Somebody(roles, tenants, password=password)
 
+        def is_last_admin(self, who: tuple[str, str]) -> bool:
+            """Of those who sign in."""
+            admins = {
+                one
+                for one, person in self.people.items()
+                if Role.admin in person.roles and not person.disabled and one[0] != "service"
+            }
+            return admins == {who}
+
         @precondition(lambda self: self.people)
         @rule(data=st.data(), roles=ROLES, tenants=SEEN, at=st.integers(0, 1))
         def somebody_may_other_things(
@@ -137,6 +146,9 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
             if who[0].startswith("https"):
                 with pytest.raises(AccessError, match="their provider tells"):
                     change_person(*change)
+            elif self.is_last_admin(who) and Role.admin not in roles:
+                with pytest.raises(AccessError, match="the last admin"):
+                    change_person(*change)
             else:
                 change_person(*change)
                 self.people[who].roles, self.people[who].tenants = roles, tenants
@@ -145,7 +157,12 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
         @rule(data=st.data(), disabled=st.booleans(), at=st.integers(0, 1))
         def somebody_is_disabled_or_enabled(self, data: Any, disabled: bool, at: int) -> None:
             who = self.chosen(data)
-            change_person(self.servers[at].access, "test", self.now, who[1], disabled=disabled, issuer=who[0])
+            change = (self.servers[at].access, "test", self.now, who[1], None, None, None, disabled, who[0])
+            if disabled and self.is_last_admin(who):
+                with pytest.raises(AccessError, match="the last admin"):
+                    change_person(*change)
+                return
+            change_person(*change)
             self.people[who].disabled = disabled
             if disabled:
                 self.sessions_end(who)

@@ -150,9 +150,9 @@ def dropping(*arguments):
         die()
     drop(*arguments)
 
-def doing(self, sql, *arguments):
+def doing(self, sql, *arguments, **more):
     global dropped
-    command(self, sql, *arguments)
+    command(self, sql, *arguments, **more)
     if sql.startswith("DROP TABLE"):
         dropped += 1
         if point == f"{dropped} dropped":

@@ -20,6 +20,7 @@ WITHOUT: set[tuple[str, str]] = set()
 VALUES = {
     "str": "x",
     "int": 1,
+    "bool": True,
     "datetime": datetime(2026, 10, 1, tzinfo=UTC),
     "Sequence[str]": ["x"],
     "Mapping[str, Sequence[str]]": {"tenant": ["x"]},

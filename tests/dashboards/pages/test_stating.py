@@ -52,7 +52,7 @@ def test_a_file_is_compared_in_words_and_lines_or_refused_in_one_line(house: Sto
     assert "+  sku: b200" in told
     assert "POST /rates/cards" in told
     assert "is in force already" in compared(house, FINANCE, "rates", CARD)
-    for text, why in ((None, "holds no keys"), ("a: [", "not YAML"), ("rates: 3", "currency: missing"),
+    for text, why in ((None, "not keys and values"), ("a: [", "not YAML"), ("rates: 3", "currency: missing"),
                       (CARD.replace('"1.50"', '"1.40"'), "GL-2026-00001 was computed from it")):  # fmt: skip
         refused = compared(house, FINANCE, "rates", text)
         assert "It cannot be applied" in refused

@@ -442,20 +442,20 @@ def test_one_person_s_statements_leave_a_place_for_another_s(house: House) -> No
                         pass
 
         asked = [asyncio.ensure_future(heavy()) for _ in range(8)]
-        while len(house.workers._turns) < 5:  # three of the eight run
+        while len(house.workers.turns._begins) < 5:  # three of the eight run
             await asyncio.sleep(0.01)
         async with asyncio.timeout(1), house.workers.turns.turn("ann"):
-            assert len(house.workers._turns) >= 1
+            assert len(house.workers.turns._begins) >= 1
         for task in asked:
             task.cancel()
         await asyncio.wait(asked)
 
     asyncio.run(asyncio.wait_for(both(), 60))
     until = time.monotonic() + 5
-    while (house.workers._lent or house.workers._turns) and time.monotonic() < until:
+    while (house.workers._lent or house.workers.turns._begins) and time.monotonic() < until:
         time.sleep(0.05)
     assert not house.workers._lent
-    assert not house.workers._turns
+    assert not house.workers.turns._begins
 
 
 SERVER = """
