@@ -37,7 +37,7 @@ def a_history(seed: int) -> list[list[Said]]:
     chance = random.Random(seed)
     known: list[int] = []
     pushes = []
-    for _ in range(14):
+    for _ in range(8):
         push = []
         for _ in range(chance.choice([1, 1, 2])):
             near = chance.randrange(1, HOURS) * HOUR + chance.choice([-1, 0, 1, 600_000, 1_800_000, -1_200_000])
