@@ -223,17 +223,20 @@ class Node:
         return process
 
     def passes(self, container: Object, probe: Object) -> bool:
+        return self.page(container, probe) is not None
+
+    def page(self, container: Object, probe: Object, path: str = "") -> str | None:
         """As a kubelet asks, which believes any certificate."""
         (port,) = (one["containerPort"] for one in container["ports"] if one["name"] == probe["httpGet"]["port"])
         scheme = probe["httpGet"].get("scheme", "HTTP").lower()
-        url = f"{scheme}://127.0.0.1:{self.ports[port]}{probe['httpGet']['path']}"
+        url = f"{scheme}://127.0.0.1:{self.ports[port]}{path or probe['httpGet']['path']}"
         trust = ssl.create_default_context()
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
         try:
             with urllib.request.urlopen(url, timeout=10, context=trust) as answer:
-                return 200 <= answer.status < 400
+                return answer.read().decode() if 200 <= answer.status < 400 else None
         except OSError:  # an HTTPError is one
-            return False
+            return None
 
     def said(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()
@@ -280,6 +283,11 @@ def free_port() -> int:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here to make a certificate with")
+def delivered(metrics: str | None) -> bool:
+    found = re.search(r"^\w*agent_delivered_batches_total\S* (\S+)$", metrics or "", re.MULTILINE)
+    return found is not None and float(found[1]) > 0
+
+
 def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_probes(here: Node) -> None:
     rendered = render(())
     server, agent, watch = (
@@ -324,6 +332,8 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
         here.start("agent", agent)
         for probe in ("livenessProbe", "readinessProbe"):
             until(functools.partial(here.passes, agent, agent[probe]), here, "agent")
+        # It has said by itself that it finds no driver here.
+        until(lambda: delivered(here.page(agent, agent["livenessProbe"], "/metrics")), here, "agent")
     finally:
         pod_resources.stop()
 

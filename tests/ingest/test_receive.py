@@ -168,7 +168,7 @@ def test_a_token_that_is_changed_in_the_file_holds_from_then_on(tmp_path: Path) 
     [
         ("", "not a list of senders"),
         ("senders: []", "senders: "),
-        (f"senders: [{{name: a, token: short, {ANYTHING}}}]", "senders[0].token"),
+        (f"senders: [{{name: a, token: short, {ANYTHING}}}]", r"senders\[0\].token"),
         (f"senders: [{{name: a, {ANYTHING}}}]", "one of token and token_sha256"),
         (
             f"senders: [{{name: a, token: {TOKEN}, records: [sample], clusters: all, nodes: all}}]",

@@ -19,7 +19,7 @@ from dashboards.access.doorkeeper import Doorkeeper
 from dashboards.access.gate import PUBLIC
 from dashboards.access.people import add_person, change_person
 from dashboards.access.settings import AccessSettings
-from dashboards.access.sign_in import local_path
+from dashboards.access.sign_in import FORM_BYTES, local_path
 from dashboards.api.app import PREFIX
 from dashboards.app import DashboardSettings, build_app
 from tests.dashboards.site import PASSWORD, Site, serving
@@ -252,3 +252,9 @@ def test_where_no_local_user_may_sign_in_none_does(served_site: Site) -> None:
     with serving(served_site.store, AccessSettings(sign_in=True, local_users=False)) as url:
         answer = httpx.post(f"{url}/sign-in", data={"name": "ada", "password": PASSWORD}, timeout=60)
     assert (answer.status_code, answer.headers.get("set-cookie")) == (403, None)
+
+
+@pytest.mark.parametrize(("bytes_more", "status"), [(FORM_BYTES // 2, 303), (FORM_BYTES, 401)])
+def test_a_form_that_is_too_long_is_not_read_on(served_site: Site, bytes_more: int, status: int) -> None:
+    form = {"pad": "x" * bytes_more, "name": "ada", "password": PASSWORD}
+    assert httpx.post(f"{served_site.url}/sign-in", data=form, timeout=60).status_code == status
