@@ -12,7 +12,16 @@ from typing import Any, cast
 import pytest
 
 from dashboards.access.doorkeeper import Doorkeeper
-from dashboards.access.people import Kind, Person, add_person, change_person, checked_password, made, write_new
+from dashboards.access.people import (
+    Kind,
+    Person,
+    add_person,
+    change_person,
+    checked_password,
+    made,
+    renew,
+    write_new,
+)
 from dashboards.access.principal import LOCAL, ForbiddenError, Principal
 from dashboards.access.roles import MAY, SCOPE_OF, AccessError, Action, Role, Scope
 from dashboards.access.settings import AccessSettings, Oidc
@@ -271,3 +280,19 @@ def test_one_admin_who_can_sign_in_is_always_left(access: AccessStore) -> None:
     change_person(access, "root", NOW, "root", roles=["finance"])
     with pytest.raises(AccessError, match="is the last admin"):
         change_person(access, "off", NOW, "off", disabled=True)
+
+
+@pytest.mark.parametrize("change", [{"roles": ["finance"]}, {"tenants": ["speech"]}], ids=str)
+def test_what_somebody_of_single_sign_on_may_is_the_providers_to_say(
+    access: AccessStore, change: dict[str, list[str]]
+) -> None:
+    with access.writing() as connection:
+        renew(connection, ISSUER, "7", "sso", frozenset({Role.analyst}), frozenset(), NOW)
+    with pytest.raises(AccessError, match="that their provider tells"):
+        change_person(access, "root", NOW, "7", issuer=ISSUER, **change)
+
+
+@pytest.mark.parametrize("name", ["ada (service)", "ada (https://login.example.org#1)"])
+def test_no_local_name_looks_like_somebody_elses_in_the_audit(access: AccessStore, name: str) -> None:
+    with pytest.raises(AccessError, match="that is no name"):
+        add_person(access, "root", NOW, name, "correct horse battery", ["analyst"])

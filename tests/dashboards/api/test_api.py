@@ -194,6 +194,14 @@ def test_pages_of_rows_come_one_after_the_other_and_miss_nothing(served_site: Si
         assert (len(cut["rows"]), cut["rows_in_all"], cut["next"]) == (6, 96, None)
 
 
+@pytest.mark.parametrize("view", TIME_OF)
+def test_a_tenant_sees_all_of_its_own_rows_of_a_view(served_site: Site, view: str) -> None:
+    with served_site.client("admin") as admin, served_site.client("vision") as vision:
+        theirs = admin.get(f"{PREFIX}/views/{view}?tenant=vision").json()["total"]
+        assert vision.get(f"{PREFIX}/views/{view}").json()["total"] == theirs
+        assert theirs > 0
+
+
 @pytest.mark.parametrize("view", ["v_invoices", "v_invoice_lines"])
 def test_a_period_cuts_invoices_by_their_month_not_by_when_they_were_issued(served_site: Site, view: str) -> None:
     with served_site.client("finance") as client:
