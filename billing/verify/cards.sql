@@ -1,14 +1,5 @@
 -- One row: a rate card by which hours were priced ('' = none), and from when to when those lie.
--- Params:  start, end = hours of [start, end).   $$latest_closes = latest_closes.sql.
--- Reads:   hours of a close that was killed are left out: it is not recorded by which card it priced them.
-SELECT latest.rate_card AS card, min(closed.hour) AS first, max(closed.hour) + INTERVAL 1 HOUR AS last
-FROM
-(
-    SELECT 1 AS one, hour, max(checked_by) AS checked_by
-    FROM closed_hours
-    WHERE hour >= {start:DateTime64(3, 'UTC')} AND hour < {end:DateTime64(3, 'UTC')}
-    GROUP BY hour
-) AS closed
-ASOF INNER JOIN ($latest_closes) AS latest ON closed.one = latest.one AND closed.hour < latest.closed_until
-WHERE closed.checked_by <= latest.run
+-- Params:  start, end = hours of [start, end).   $$priced_hours = priced_hours.sql.
+SELECT rate_card AS card, min(hour) AS first, max(hour) + INTERVAL 1 HOUR AS last
+FROM ($priced_hours)
 GROUP BY card

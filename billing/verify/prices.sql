@@ -1,19 +1,10 @@
 -- One row: an hour and device of which an entry's price is not what the rate card says that its close computed by.
 -- Params:  start, end = hours of [start, end); card = its version; by_queue, by_preemptible, priority_bounds (see
---          billing.rates.staging); prices = a table of prices; most = rows.   $$latest_closes = latest_closes.sql.
+--          billing.rates.staging); prices = a table of prices; most = rows.   $$priced_hours = priced_hours.sql.
 WITH
     priced_by AS
     (
-        SELECT closed.hour AS hour
-        FROM
-        (
-            SELECT 1 AS one, hour, max(checked_by) AS checked_by
-            FROM closed_hours
-            WHERE hour >= {start:DateTime64(3, 'UTC')} AND hour < {end:DateTime64(3, 'UTC')}
-            GROUP BY hour
-        ) AS closed
-        ASOF INNER JOIN ($latest_closes) AS latest ON closed.one = latest.one AND closed.hour < latest.closed_until
-        WHERE closed.checked_by <= latest.run AND latest.rate_card = {card:String}
+        SELECT hour FROM ($priced_hours) WHERE rate_card = {card:String}
     ),
     entries AS
     (

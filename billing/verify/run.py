@@ -129,7 +129,7 @@ def _of_hours(view: str) -> str:
 
 def prices(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:
     """Of each entry, whether its price is that of the rate card by which its hour was closed."""
-    for row in store.rows(_with_closes("cards"), period):
+    for row in store.rows(_with_cards("cards"), period):
         try:
             applied = rate_card_of(store, row["card"]) if row["card"] else None
         except ValueError:
@@ -147,7 +147,7 @@ def prices(store: Store, period: Mapping[str, Any]) -> Iterator[Failure]:
         try:
             subjects = store.rows(read_sql(__file__, "subjects"), asked)
             stage_prices(store, tables, card, subjects, hours["start"], hours["end"])
-            for wrong in store.rows(_with_closes("prices"), {**asked, **tables}):
+            for wrong in store.rows(_with_cards("prices"), {**asked, **tables}):
                 whose = wrong["of_tenant"] or "nobody"
                 what = f"its price for {whose} is {wrong['found']}, by the rate card {wrong['due']}"
                 yield Failure("ledger_entries", _device_hour(wrong), what, RESTORE, wrong["at"])
@@ -187,6 +187,10 @@ def _device_hour(row: Mapping[str, Any]) -> str:
 
 def _with_closes(name: str) -> str:
     return _filled(name, latest_closes=read_sql(__file__, "latest_closes"))
+
+
+def _with_cards(name: str) -> str:
+    return _filled(name, priced_hours=_with_closes("priced_hours"))
 
 
 def _filled(statement: str, **texts: str) -> str:

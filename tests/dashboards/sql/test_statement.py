@@ -361,7 +361,7 @@ def _as_grafana_sends(text: str) -> str:
     return re.sub(r"\$__(from|to)Time", "toDateTime(1)", re.sub(r"\$\{(\w+):singlequote\}", "'a','b'", text))
 
 
-_WHOLE_PARTS = re.compile(r"\$(latest_closes|links|ledger_content|energy_content|found)\b")
+_WHOLE_PARTS = re.compile(r"\$(latest_closes|priced_hours|links|ledger_content|energy_content|found)\b")
 """What stands for whole queries in a template; they are read by themselves."""
 OURS = {
     str(path.relative_to(REPO)): text
