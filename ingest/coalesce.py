@@ -3,8 +3,8 @@
 One thread writes. While it does, batches gather; what gathered of one record type is written as one batch, so that a
 thousand agents make no more inserts than the store can take, and a lonely one waits a second at most.
 
-Nothing is issued while a batch is written (`Store.turn`), and what was judged by other books than those of that instant
-is judged again before: no row that was good for an open month gets into one that was issued meanwhile.
+Nothing is issued while a batch is written, by no server (`Store.turn`), and what was judged by other books than those of
+that instant is judged again before: no row that was good for an open month gets into one that was issued meanwhile.
 """
 
 from __future__ import annotations
@@ -97,8 +97,14 @@ class Coalescer:
     def _run(self) -> None:
         while batch := self._next():
             rows = sum(arrived.clean.rows for arrived in batch)
-            with self._store.turn():
-                self._write(self._judged(batch))
+            try:
+                with self._store.turn(together=True):
+                    self._write(self._judged(batch))
+            except LedgerError as error:  # of the turn: nothing was written
+                log.error("receive: %s of %s: %s", batch[0].record.name, batch[0].source, error)
+                for arrived in batch:
+                    if not arrived.done.done():
+                        arrived.done.set_exception(error)
             with self._changed:
                 self._rows -= rows
 

@@ -16,7 +16,6 @@ import re
 import socket
 import threading
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +27,7 @@ from warehouse.errors import StoreError, StoreHeldError
 from warehouse.private_files import private_folder
 from warehouse.sql import identifier as identifier
 from warehouse.sql import read_sql as read_sql
+from warehouse.turns import Turns, TurnsBetween
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,11 +145,11 @@ class Store:
                 settings=settings,
             )
 
-    def turn(self, at: str = "writing") -> contextlib.AbstractContextManager[None]:
-        """A turn at what must not happen at the same time over any connections of this process: by default the writing
-        of pushed rows, and the issuing of a month. Whoever asks first has it first. Not to be taken within a turn at
-        the same."""
-        return self._turns.turn(at)
+    def turn(self, at: str = "writing", together: bool = False) -> contextlib.AbstractContextManager[None]:
+        """A turn at what must not happen at the same time over any connections to the store, of whatever process: by
+        default the writing of pushed rows (together, each process), and the issuing of a month (alone). Not to be
+        taken within a turn at the same (warehouse.turns)."""
+        return self._turns.turn(at, together)
 
     def another(self, database: str = "") -> Store:
         """A second connection to the same store (or to another database of it, which it creates), so that long and
@@ -182,31 +182,6 @@ class Store:
     def close(self) -> None:
         with self._lock:
             self._client.close()
-
-
-class Turns:
-    """One at a time at the same thing, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._queues: dict[str, deque[object]] = {}
-
-    @contextlib.contextmanager
-    def turn(self, at: str) -> Iterator[None]:
-        mine = object()
-        with self._changed:
-            queue = self._queues.setdefault(at, deque())
-            queue.append(mine)
-        try:
-            with self._changed:
-                self._changed.wait_for(lambda: queue[0] is mine)
-            yield
-        finally:
-            with self._changed:
-                queue.remove(mine)
-                if not queue:
-                    del self._queues[at]
-                self._changed.notify_all()
 
 
 class Closes(Protocol):
@@ -341,10 +316,16 @@ class ServerStore(Store):
             admin.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
             admin.close()
             client = clickhouse_connect.get_client(**connect, database=database)
-        super().__init__(url, client, database, turns)
+        self._is_first = turns is None
+        super().__init__(url, client, database, turns or TurnsBetween(lambda: ServerStore(url, database, Turns())))
 
     def another(self, database: str = "") -> Store:
         return ServerStore(self._full_url, database or self.database, self._turns)
+
+    def close(self) -> None:
+        if self._is_first:
+            self._turns.close()
+        super().close()
 
     @contextlib.contextmanager
     def staged(self, batch: pa.Table) -> Iterator[str]:
@@ -376,6 +357,7 @@ class ServedStore(ServerStore):
                 autogenerate_session_id=False,
             )
             client.database = DATABASE
+        self._is_first = True
         Store.__init__(self, url, client)
 
     def another(self, database: str = "") -> Store:

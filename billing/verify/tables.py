@@ -51,5 +51,6 @@ NOT_VOUCHED: Mapping[str, str] = {
     "close_batches": "which facts each close read: invoice verify computes invoices again from these",
     "ledger_days": "sums for pages, which no document is computed from; gpuledger ledger and invoices read the ledger",
     "summed_days": "says which of those sums hold; a day that is missing here is read from the ledger",
+    "turns": "whose turn it is among servers; gone an hour later",
     "schema_migrations": "which migrations were applied; a missing one is applied again",
 }

@@ -23,7 +23,8 @@ from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged, 
 from tests.ingest.pushing import ledger, push
 from tests.ingest.receiving import Served, receiving
 from tests.stores import fresh_store
-from warehouse.store import Store, Turns
+from warehouse.store import Store
+from warehouse.turns import Turns
 
 ROUNDS = int(os.environ.get("GPULEDGER_RACES", "1"))
 """Random races; ad hoc many more."""

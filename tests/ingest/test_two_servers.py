@@ -1,0 +1,66 @@
+"""Pushes to one server while another issues or closes, over one ClickHouse server: the real engine behind HTTP, and
+connections as two processes have them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from billing.close import close
+from billing.invoicing.invoices import issue_all, issued, void
+from tests.billing.hand_ledger import at
+from tests.ingest import issued_fleet
+from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged, sample
+from tests.ingest.pushing import push
+from tests.ingest.receiving import receiving
+from tests.stores import fresh_store
+from tests.warehouse.engine_over_http import served
+from warehouse.store import Store, open_store
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Store]]:
+    """October is closed, and not issued."""
+    folder = tmp_path_factory.mktemp("server")
+    with fresh_store(folder) as store:
+        issued_fleet.closed_fleet(store)
+        for one in issued(store, OCTOBER):
+            void(store, one.number or "", NOW, "ada", "for the next test")
+    with served(folder) as url, open_store(url) as first, open_store(url) as second:
+        yield first, second
+
+
+def test_a_push_judged_before_another_server_issues_the_month_is_held(two: tuple[Store, Store], tmp_path: Path) -> None:
+    writer, issuer = two
+    tokens = tmp_path / "senders.yaml"
+    tokens.write_text(issued_fleet.SENDERS)
+    used = sample("g1", "n1", at("2026-10-06 02:00") + timedelta(minutes=5), "whole", 1.0, interval_seconds=60.0)
+    one = Forged("", ANYBODY, "samples", [used])
+    with receiving(writer, tokens, linger_seconds=600, now=lambda: NOW) as server, ThreadPoolExecutor(2) as pool:
+        with writer.turn(together=True):
+            answer = pool.submit(push, server, one)
+            until = time.monotonic() + 60
+            while not server.coalescer.waiting_rows and time.monotonic() < until:
+                time.sleep(0.01)
+            issue = pool.submit(issue_all, issuer, OCTOBER, ISSUED_AT)
+            time.sleep(1)
+            assert not issue.done(), "what the other server writes is waited for"
+        assert issue.result(60)
+        server.coalescer.close()
+        report = answer.result(60).json()
+    assert (report["stored"], report["held"]) == (0, {"issued_month": 1})
+
+
+def test_a_second_server_closes_when_the_first_has(two: tuple[Store, Store]) -> None:
+    first, second = two
+    with ThreadPoolExecutor(1) as pool:
+        with first.turn(f"close {first.database}"):
+            task = pool.submit(close, second, NOW - timedelta(hours=2), NOW)
+            time.sleep(0.5)
+            assert not task.done()
+        task.result(60)

@@ -1,0 +1,116 @@
+"""Turns between processes over one ClickHouse server: the real engine behind HTTP."""
+
+from __future__ import annotations
+
+import logging
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.warehouse.engine_over_http import served
+from warehouse.errors import StoreError
+from warehouse.store import ServerStore, Store, migrate, open_store
+from warehouse.turns import Turns, TurnsBetween
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("server")) as url:
+        with open_store(url) as store:
+            migrate(store)
+        yield url
+
+
+@pytest.fixture
+def process(url: str) -> Iterator[Callable[..., TurnsBetween]]:
+    """Makes turns as another process would: of the others it knows what the table says alone."""
+    made: list[TurnsBetween] = []
+
+    def make(lease_seconds: float = 60.0) -> TurnsBetween:
+        made.append(TurnsBetween(lambda: ServerStore(url, turns=Turns()), lease_seconds))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_whoever_is_alone_is_alone_and_others_are_together(process: Callable[..., TurnsBetween]) -> None:
+    seed = random.SystemRandom().randrange(1_000_000)
+    inside: list[bool] = []
+    seen: list[list[bool]] = []
+    lock = threading.Lock()
+
+    def work(turns: TurnsBetween, dice: random.Random) -> None:
+        for _ in range(8):
+            together = dice.random() < 0.6
+            time.sleep(dice.uniform(0, 0.05))
+            with turns.turn("it", together):
+                with lock:
+                    inside.append(together)
+                    seen.append([*inside])
+                time.sleep(dice.uniform(0, 0.1))
+                with lock:
+                    inside.remove(together)
+
+    processes = [process() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        tasks = [pool.submit(work, turns, random.Random(seed + number)) for number, turns in enumerate(processes)]
+    for task in tasks:
+        task.result()
+    assert len(seen) == 32, seed
+    assert not [there for there in seen if len(there) > 1 and not all(there)], seed
+    assert [there for there in seen if len(there) > 1], f"seed {seed}: some were together"
+
+
+def test_a_turn_goes_on_longer_than_its_lease_while_it_gives_signs_of_life(
+    process: Callable[..., TurnsBetween],
+) -> None:
+    first, second = process(0.4), process(0.4)
+    order = []
+
+    def other() -> None:
+        with second.turn("long"):
+            order.append("second")
+
+    with ThreadPoolExecutor(1) as pool:
+        with first.turn("long", together=True):
+            task = pool.submit(other)
+            time.sleep(1.5)
+            order.append("first")
+        task.result(30)
+    assert order == ["first", "second"]
+
+
+def test_nobody_waits_long_for_a_turn_that_was_killed(
+    process: Callable[..., TurnsBetween], url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warehouse.turns.SAID_SECONDS", 0.2)
+    script = (
+        "import sys, time\n"
+        "from warehouse.store import open_store\n"
+        "with open_store(sys.argv[1]) as store, store.turn():\n"
+        "    print('in', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, url], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"in\n"
+        holder.kill()
+    with caplog.at_level(logging.WARNING), process(1.0).turn("writing"):
+        pass
+    assert f"writing waits for process {holder.pid} on " in caplog.text
+
+
+def test_without_a_server_no_turn_begins(url: str) -> None:
+    def refused() -> Store:
+        raise StoreError(url, "cannot be reached")
+
+    with pytest.raises(StoreError, match="cannot be reached"), TurnsBetween(refused).turn("it"):
+        pytest.fail("it began")

@@ -1,0 +1,187 @@
+"""Turns at what must not happen at the same time: within a process, and between all processes that use one server.
+
+    with store.turn():                      # alone
+    with store.turn(together=True):         # with others that are not alone
+
+An embedded store belongs to one process, and a queue in it will do. The processes over one ClickHouse server tell each
+other in a table. Who wants a turn says that it waits, and waits for all that asked before. Then it says that it has the
+turn, and looks once more: of two that say so at the same time at least one sees the other, and asks anew. Those that
+come together are not in each other's way.
+
+A turn gives a sign of life every now and then. Whose last one is older than `LEASE_SECONDS`, by the store's clock, was
+killed, and nobody waits for it any longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from warehouse.errors import LedgerError
+from warehouse.sql import read_sql
+
+if TYPE_CHECKING:
+    from warehouse.store import Store
+
+log = logging.getLogger(__name__)
+LEASE_SECONDS = 60.0
+LOOK_SECONDS = 0.05
+"""Between two looks whether it is our turn."""
+SAID_SECONDS = 5.0
+"""After so long a wait it is said for whom."""
+_SAY = """INSERT INTO turns (at, holder, who, alone, state)
+SELECT {at:String}, {mine:UUID}, {who:String}, {alone:Bool}, {state:String}"""
+
+
+class Turns:
+    """One at a time at the same thing, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._queues: dict[str, deque[object]] = {}
+
+    @contextlib.contextmanager
+    def turn(self, at: str, together: bool = False) -> Iterator[None]:
+        """together: with others of other processes that come together, too; within this one, one at a time."""
+        mine = object()
+        with self._changed:
+            queue = self._queues.setdefault(at, deque())
+            queue.append(mine)
+        try:
+            with self._changed:
+                self._changed.wait_for(lambda: queue[0] is mine)
+            yield
+        finally:
+            with self._changed:
+                queue.remove(mine)
+                if not queue:
+                    del self._queues[at]
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """No turns are taken any more."""
+
+
+class TurnsBetween(Turns):
+    """Turns of all processes over one server.
+
+    connect: opens a connection for the turns alone, on which nothing long runs.
+    Errors: StoreError of `turn` if the server cannot be asked; nothing has begun then.
+    """
+
+    def __init__(self, connect: Callable[[], Store], lease_seconds: float = LEASE_SECONDS) -> None:
+        super().__init__()
+        self._connect, self._lease = connect, lease_seconds
+        self._opening = threading.Lock()
+        self._opened: Store | None = None
+
+    @contextlib.contextmanager
+    def turn(self, at: str, together: bool = False) -> Iterator[None]:
+        with super().turn(at, together):
+            mark = _Mark(self._store(), at, not together, self._lease)
+            try:
+                mark.take()
+                with mark.kept():
+                    yield
+            finally:
+                mark.end()
+
+    def close(self) -> None:
+        with self._opening:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    def _store(self) -> Store:
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._connect()
+            return self._opened
+
+
+class _Mark:
+    """What one turn says of itself."""
+
+    def __init__(self, store: Store, at: str, alone: bool, lease_seconds: float) -> None:
+        self._store, self._at, self._alone, self._lease = store, at, alone, lease_seconds
+        self._mine = uuid.uuid4()
+        self._said_at = time.monotonic()
+        self._over = threading.Event()
+
+    def take(self) -> None:
+        """Waits until it is our turn."""
+        while True:
+            self._say("waits")
+            self._wait()
+            self._say("has")
+            before, after = self._others()
+            if not any(other["has"] for other in (*before, *after)):
+                return
+            self._say("over")
+            self._mine = uuid.uuid4()
+            time.sleep(LOOK_SECONDS * random.random())  # noqa: S311 (who is first)
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        keeper = threading.Thread(target=self._keep, name="turn-keep", daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            keeper.join()
+
+    def end(self) -> None:
+        late = time.monotonic() - self._said_at
+        if late > self._lease:
+            log.error("%s: nothing was said of it for %.0f s, others may have begun meanwhile", self._at, late)
+        try:
+            self._say("over")
+        except LedgerError as error:
+            log.warning("%s: its end cannot be said, others wait up to %.0f s: %s", self._at, self._lease, error)
+
+    def _wait(self) -> None:
+        """For those that asked before us, and for those that have it."""
+        began, told = time.monotonic(), False
+        while True:
+            before, after = self._others()
+            others = [*before, *(other for other in after if other["has"])]
+            if not others:
+                return
+            if not told and time.monotonic() > began + SAID_SECONDS:
+                log.warning("%s waits for %s", self._at, ", ".join(sorted({other["who"] for other in others})))
+                told = True
+            time.sleep(LOOK_SECONDS)
+            if time.monotonic() > self._said_at + self._lease / 4:
+                self._say("waits")
+
+    def _keep(self) -> None:
+        while not self._over.wait(self._lease / 4):
+            try:
+                self._say("has")
+            except LedgerError as error:
+                log.warning("%s: no sign of life can be given: %s", self._at, error)
+
+    def _others(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Those in our way: who asked before us, and who asked after. Whose signs of life came too late is after all
+        others."""
+        rows = self._store.rows(read_sql(__file__, "turns_at"), {"at": self._at, "lease_ms": round(self._lease * 1000)})
+        mine = [number for number, row in enumerate(rows) if row["holder"] == self._mine] or [len(rows)]
+        parts = rows[: mine[0]], rows[mine[0] + 1 :]
+        before, after = ([row for row in part if self._alone or row["alone"]] for part in parts)
+        return before, after
+
+    def _say(self, state: str) -> None:
+        said_at = time.monotonic()
+        about = {"at": self._at, "mine": str(self._mine), "alone": self._alone, "state": state}
+        self._store.command(_SAY, {**about, "who": f"process {os.getpid()} on {socket.gethostname()}"})
+        self._said_at = said_at

@@ -1,0 +1,8 @@
+-- A row for each turn at something that goes on or is waited for, in the order of asking.
+-- Parameters: at; lease_ms: how long after its last sign of life a turn is over.
+SELECT holder, any(who) AS who, any(alone) AS alone, max(state) = 'has' AS has
+FROM turns
+WHERE at = {at:String}
+GROUP BY holder
+HAVING max(state) < 'over' AND max(seen) > subtractMilliseconds(now64(3, 'UTC'), {lease_ms:UInt32})
+ORDER BY min(seen), holder
