@@ -3,8 +3,8 @@
 One thread writes. While it does, batches gather; what gathered of one record type is written as one batch, so that a
 thousand agents make no more inserts than the store can take, and a lonely one waits a second at most.
 
-Nothing is issued while a batch is written, by no server (`Store.turn`), and what was judged by other books than those of
-that instant is judged again before: no row that was good for an open month gets into one that was issued meanwhile.
+Nothing is issued while a batch is written, by no server (`Store.turn`), and what was judged by other books than those
+of that instant is judged again before: no row that was good for an open month gets into one that was issued meanwhile.
 """
 
 from __future__ import annotations
