@@ -60,7 +60,8 @@ def add_handlers(api: FastAPI, routes: Sequence[Route]) -> None:
     async def not_understood(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         at = ".".join(str(part) for part in first["loc"])
-        return problem(422, f"{at}: {first['msg']}", next_step="See /api/v1/openapi.json")
+        what = first["ctx"]["error"][:200] if first["type"] == "json_invalid" else first["msg"]
+        return problem(422, f"{at}: {what}", next_step="See /api/v1/openapi.json")
 
     @api.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:

@@ -6,16 +6,17 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from dashboards.access import people, tokens
 from dashboards.access.people import Kind, Person
 from dashboards.access.roles import Action, Role, Scope
 from dashboards.api import documents
+from dashboards.api.bodies import Body, StrictRoute
 from dashboards.api.caller import ManageAccess, OwnTokens, See, SeeAccess
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 
-router = APIRouter(tags=["access"])
+router = APIRouter(tags=["access"], route_class=StrictRoute)
 Names = Annotated[list[Annotated[str, Field(max_length=300)]], Field(max_length=1000)]
 
 
@@ -24,30 +25,30 @@ Issuer = Annotated[
 ]
 
 
-class WantedToken(BaseModel):
+class WantedToken(Body):
     """roles, tenants: by default your own.   owner, issuer: by default you; another's is for an admin to make, and a
     name that nobody has becomes a service account."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     days: Annotated[int, Field(ge=1, le=366)] = 90
-    scopes: list[Scope] = [Scope.read]
+    scopes: list[Scope] = Field(default=[Scope.read])
     owner: Annotated[str, Field(max_length=300)] = ""
     issuer: Annotated[str, Field(max_length=300)] = ""
     roles: list[Role] | None = None
-    tenants: Names = []
+    tenants: Names = Field(default=[])
 
 
-class NewUser(BaseModel):
+class NewUser(Body):
     """kind: a service account owns tokens and has no password."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     kind: Literal["local", "service"] = "local"
     password: Annotated[str, Field(max_length=1024)] = ""
     roles: list[Role]
-    tenants: Names = []
+    tenants: Names = Field(default=[])
 
 
-class ChangedUser(BaseModel):
+class ChangedUser(Body):
     """What is absent stays."""
 
     password: Annotated[str, Field(min_length=1, max_length=1024)] | None = None

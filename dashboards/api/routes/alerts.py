@@ -7,18 +7,19 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from alerts import reading
 from alerts.routing import Silence
 from alerts.silences import add_silence, end_silence, silences
 from dashboards.api import documents
+from dashboards.api.bodies import Body, StrictRoute
 from dashboards.api.caller import Caller, See, SeeFleet, SilenceAlerts
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 from dashboards.api.values import aware
 
-router = APIRouter(tags=["alerts"])
+router = APIRouter(tags=["alerts"], route_class=StrictRoute)
 MOST_CHANGES = 10_000
 Globs = Annotated[list[Annotated[str, Field(max_length=300)]], Field(min_length=1, max_length=100)]
 States = Annotated[
@@ -28,7 +29,7 @@ RuleName = Annotated[str, Query(max_length=100, description="Of this rule alone.
 Fingerprint = Annotated[str, Query(max_length=100, description="Of this alert alone.")]
 
 
-class NewSilence(BaseModel):
+class NewSilence(Body):
     """matchers: label to globs, all of which must fit.   starts_at: now, if it is absent or past."""
 
     matchers: Annotated[dict[Annotated[str, Field(max_length=100)], Globs], Field(min_length=1, max_length=50)]

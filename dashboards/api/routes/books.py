@@ -18,12 +18,13 @@ from billing.ledger_report import closed_period
 from billing.verify import verify
 from dashboards.access.principal import ForbiddenError
 from dashboards.api import documents
+from dashboards.api.bodies import StrictRoute
 from dashboards.api.caller import Close, MonthText, See, SeeAudit, SeeFleet, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from warehouse.records import RECORD_TYPES
 from warehouse.store import identifier, read_sql
 
-router = APIRouter(tags=["books"])
+router = APIRouter(tags=["books"], route_class=StrictRoute)
 EXAMPLES = 3
 """Newest rows shown of each reason."""
 FILES = {"csv": "text/csv", "csv.gz": "application/gzip", "parquet": "application/vnd.apache.parquet"}

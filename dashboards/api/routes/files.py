@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from dashboards import stated
 from dashboards.api import documents
+from dashboards.api.bodies import Body, StrictRoute
 from dashboards.api.caller import Caller, SetBudgets, SetPrices
 from dashboards.api.values import plain
 
-router = APIRouter()
+router = APIRouter(route_class=StrictRoute)
 Text = Annotated[str, Field(max_length=stated.FILE_CHARACTERS)]
 
 
-class Candidate(BaseModel):
+class Candidate(Body):
     """yaml: the file, as the command line reads it (docs/contracts.md)."""
 
     yaml: Text

@@ -6,11 +6,12 @@ import json
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from billing import held as deciding
 from billing.senders import sender_days
 from dashboards.api import documents
+from dashboards.api.bodies import Body, StrictRoute
 from dashboards.api.caller import DecideHeld, SeeHeld
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
@@ -18,12 +19,12 @@ from ingest.errors import IngestError
 from ingest.held import HeldPush, held_push, held_pushes, rows_of
 from warehouse.store import Store
 
-router = APIRouter(tags=["held"])
+router = APIRouter(tags=["held"], route_class=StrictRoute)
 MOST_ROWS = 1000
 """Rows of a held push that are shown; a yes is to all of them."""
 
 
-class Why(BaseModel):
+class Why(Body):
     why: Annotated[str, Field(max_length=1000)] = ""
 
 

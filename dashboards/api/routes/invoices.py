@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from billing.accounts.credits import parse_amount
 from billing.documents.invoice_files import RENDER, file_stem
@@ -16,22 +16,23 @@ from billing.invoicing.drafts import draft_all, platform_costs
 from billing.invoicing.explain import explain
 from billing.invoicing.month_states import month_states
 from dashboards.api import documents
+from dashboards.api.bodies import Body, StrictRoute
 from dashboards.api.caller import Caller, Issue, MonthText, See, SeeFleet, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 from dashboards.api.values import plain
 
-router = APIRouter(tags=["invoices"])
+router = APIRouter(tags=["invoices"], route_class=StrictRoute)
 MEDIA = {"html": "text/html; charset=utf-8", "pdf": "application/pdf", "csv": "text/csv; charset=utf-8",
          "json": "application/json"}  # fmt: skip
 DOCUMENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; frame-ancestors 'none'"
 
 
-class Reason(BaseModel):
+class Reason(Body):
     reason: Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-class Issued(BaseModel):
+class Issued(Body):
     month: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}$")]
     tenant: str | None = None
 

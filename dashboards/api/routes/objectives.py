@@ -11,11 +11,12 @@ from alerts.interference.episodes import episodes
 from alerts.slo.status import SeriesStatus, slo_status
 from billing.periods import PeriodError
 from dashboards.api import documents
+from dashboards.api.bodies import StrictRoute
 from dashboards.api.caller import Caller, PeriodText, See, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 
-router = APIRouter(tags=["objectives"])
+router = APIRouter(tags=["objectives"], route_class=StrictRoute)
 LOOKED = timedelta(days=7)
 """Of interference, where no period is asked for."""
 At = Annotated[datetime | None, Query(description="As they stood then; by default now. Without a zone it is UTC.")]

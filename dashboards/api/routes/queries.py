@@ -7,22 +7,23 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from dashboards.api import documents
+from dashboards.api.bodies import Body, StrictRoute
 from dashboards.api.caller import AskSql, SaveQueries
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 from dashboards.sql import saved
 from dashboards.sql.limits import Limits
 
-router = APIRouter(prefix="/queries", tags=["queries"])
+router = APIRouter(prefix="/queries", tags=["queries"], route_class=StrictRoute)
 Name = Annotated[str, Path(max_length=saved.LONGEST_NAME, description="One of its owner's, without slashes.")]
 Owner = Annotated[str, Query(max_length=300, description="Whose; by default yours, then one that is shared.")]
 Issuer = Annotated[str, Query(max_length=300, description="Who vouches for the owner, where two are called the same.")]
 
 
-class WantedQuery(BaseModel):
+class WantedQuery(Body):
     """text: the statement, which is judged when it runs.   shared: whether others who may ask SQL see it."""
 
     text: Annotated[str, Field(min_length=1, max_length=Limits().text_bytes)]

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from billing.accounts.budget_file import current_budgets
 from billing.accounts.budgets import budget_states
@@ -28,16 +28,17 @@ from billing.periods import Period, month_name, parse_month
 from billing.rates import current_rate_card, history, list_rates, rate_card_of
 from billing.tenants import current_mapping
 from dashboards.api import documents
+from dashboards.api.bodies import Body, StrictRoute
 from dashboards.api.caller import Issue, See, SeeFleet, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 from dashboards.api.values import aware
 from warehouse.store import read_sql
 
-router = APIRouter()
+router = APIRouter(route_class=StrictRoute)
 
 
-class NewCredit(BaseModel):
+class NewCredit(Body):
     """amount: in the tenant's favour; negative: against it.   id: the same twice is added once."""
 
     tenant: Annotated[str, Field(min_length=1, max_length=300)]
@@ -49,7 +50,7 @@ class NewCredit(BaseModel):
     id: str = ""
 
 
-class NewGrant(BaseModel):
+class NewGrant(Body):
     """expires_at: it pays for what accrues before.   starts_at: by default this month's start.   id: the same twice is
     granted once."""
 
@@ -62,7 +63,7 @@ class NewGrant(BaseModel):
     id: Annotated[str, Field(max_length=100)] = ""
 
 
-class Why(BaseModel):
+class Why(Body):
     reason: Annotated[str, Field(min_length=1, max_length=1000)]
 
 

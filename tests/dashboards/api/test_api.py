@@ -240,6 +240,41 @@ def test_an_error_is_a_problem_that_says_what_is_wrong(served_site: Site, path: 
     assert answer.json()["status"] == status
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"reason": "a", "name": "b", "reason": "c"}', "the key 'reason' is there twice"),
+        (b'{"reason": NaN}', "NaN is no number"),
+        (b"[" * 100_000, "nested too deep"),
+        (b'{"reason": "a"', "Expecting ',' delimiter"),
+    ],
+)
+def test_a_body_that_is_no_plain_json_is_refused_by_every_route(served_site: Site, body: bytes, said: str) -> None:
+    takes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute) and route.body_field]
+    assert len(takes) > 15
+    with served_site.client("admin") as client:
+        for route in takes:
+            path = re.sub(r"\{\w+\}", "nothing", route.path)
+            headers = {"Content-Type": "application/json"}
+            answer = client.request(min(route.methods), f"{PREFIX}{path}", content=body, headers=headers)
+            assert answer.status_code == 422, (route.path, answer.text)
+            assert said in answer.json()["detail"], route.path
+
+
+def test_a_field_that_a_body_does_not_have_is_refused(served_site: Site) -> None:
+    with served_site.client("finance") as client:
+        described = client.get(f"{PREFIX}/openapi.json").json()
+        bodies = [
+            operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+            for path in described["paths"].values() for operation in path.values() if "requestBody" in operation
+        ]  # fmt: skip
+        assert len(bodies) > 15
+        assert {name for name in bodies if described["components"]["schemas"][name]["additionalProperties"]} == set()
+        body = {"tenant": "vision", "month": "2026-10", "amount": "1.00", "reason": "x", "curency": "USD"}
+        answer = client.post(f"{PREFIX}/credits", json=body)
+        assert (answer.status_code, answer.json()["detail"]) == (422, "body.curency: Extra inputs are not permitted")
+
+
 def test_finance_issues_credits_and_voids_under_its_own_name(served_site: Site) -> None:
     with Client(served_site.url, served_site.tokens["finance"]) as client:
         assert [one.number for one in client.issue("2026-10")] == ["GL-2026-00001", "GL-2026-00002"]
