@@ -190,4 +190,4 @@ PARTIES = Kind(
     "parties", "/parties", Action.set_prices, "the parties", PartiesError, parse_parties, current_parties, "parties",
     apply_parties, "parties", "parties", "buyers",
 )  # fmt: skip
-KINDS = {kind.name: kind for kind in (RATES, TENANTS, BUDGETS, OBJECTIVES, ENERGY)}
+KINDS = {kind.name: kind for kind in (RATES, TENANTS, BUDGETS, OBJECTIVES, ENERGY, PARTIES)}

@@ -36,6 +36,7 @@ CHAINED: Mapping[str, str] = {
     "tenant_mappings": "version",
     "energy_settings": "version",
     "budgets": "version",
+    "parties": "version",
     "close_runs": "run",
     "audit": "action",
 }
@@ -115,15 +116,14 @@ def content_sql(store: Store, tables: Sequence[str]) -> dict[str, str]:
 
 
 def adopt(store: Store) -> None:
-    """Begins the chains: what the tables hold already gets digests, and the chain begins with the digest of those."""
-    if store.value("SELECT count() AS n FROM chain_heads"):
-        return
-    filled = {row["name"] for row in store.rows(_filled("tables_with_rows"), {"tables": list(CHAINED)})}
+    """Begins the chains that have not begun: what the tables hold already gets digests, and the chain begins with the
+    digest of those."""
     heads = []
-    for table in CHAINED:
-        beginning = _seal_old_rows(store, table) if table in filled else NOTHING
-        heads += [(table, True, 0, beginning), (table, False, 0, beginning)]
-    _add_heads(store, heads)
+    for row in store.rows(_filled("not_begun"), {"tables": list(CHAINED)}):
+        beginning = _seal_old_rows(store, row["name"]) if row["filled"] else NOTHING
+        heads += [(row["name"], True, 0, beginning), (row["name"], False, 0, beginning)]
+    if heads:
+        _add_heads(store, heads)
 
 
 def _seal_old_rows(store: Store, table: str) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from billing import audit
 from billing.parties.details import Parties
+from warehouse.chain import append, head
 from warehouse.store import Store, read_sql
 
 
@@ -34,10 +35,11 @@ def current_parties(store: Store) -> AppliedParties | None:
 def apply_parties(store: Store, parties: Parties, author: str, reason: str, now: datetime) -> str:
     """Puts the details in force and answers their version; those in force already are left as they are.
 
-    Documents that were issued before stay as they are.
+    Documents that were issued before stay as they are.   Errors: TakenError if somebody else applied some meanwhile.
     """
     import pyarrow as pa
 
+    last = head(store, "parties")
     current = current_parties(store)
     if current and current.version == parties.version:
         return current.version
@@ -51,7 +53,7 @@ def apply_parties(store: Store, parties: Parties, author: str, reason: str, now:
             "parties": pa.array([parties.canonical()], pa.string()),
         }
     )
-    store.insert("parties", row)
+    append(store, "parties", row, last)
     replaced = {"before": current.version} if current else {}
     audit.record(store, now, author, "parties.apply", parties.version, reason, replaced)
     return parties.version

@@ -44,7 +44,6 @@ NOT_VOUCHED: Mapping[str, str] = {
         _DERIVED,
     ),
     **dict.fromkeys(("slo_files", "alert_silences"), _SETTING),
-    "parties": "addresses, tax ids and banks; each document holds what it said of them when it was issued",
     **dict.fromkeys(
         ("alert_transitions", "alert_runs", "alert_deliveries"), "the history of alerts, which are no money"
     ),

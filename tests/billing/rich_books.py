@@ -17,6 +17,8 @@ from billing.accounts.prepaid import Grant, add_grant, revoke_grant
 from billing.close import close
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
 from billing.invoicing.invoices import credit, issue_all, void
+from billing.parties.applied import apply_parties
+from billing.parties.details import parse_parties
 from billing.periods import parse_month
 from billing.rates import apply_rate_card, parse_rate_card
 from billing.tenants import apply_mapping, parse_mapping
@@ -74,6 +76,12 @@ def fill_books(store: Store) -> None:
     apply_energy_settings(store, idle, "ann", "measured", at("2026-01-01 00:00"))
     budgets = {"currency": "EUR", "budgets": [{"tenant": "chem", "amount": "10.00", "thresholds": [{"percent": "80"}]}]}
     apply_budgets(store, parse_budgets(budgets), "ann", "plan", at("2026-01-01 00:00"))
+    seller = {
+        "name": "A GmbH",
+        "address": ["Bonn"],
+        "bank": {"name": "B", "holder": "A", "iban": "DE89370400440532013000"},
+    }
+    apply_parties(store, parse_parties({"seller": [seller]}), "ann", "our bank", at("2026-01-01 00:00"))
     for month in ("02", "03"):
         _facts(store, month)
     held = {"tenant": "phys", "amount": Decimal("2.00"), "currency": "EUR", "author": "ann", "reason": "paid before"}

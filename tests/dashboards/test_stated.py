@@ -42,6 +42,10 @@ timezone: Europe/Berlin
 intensity: [{region: DE, grams_per_kwh: "380", pue: "1.25", effective_from: 2026-10-01, source: "a table"}]
 idle_power: [{model: "NVIDIA*", watts: "70"}]
 """,
+    "parties": """
+seller: [{name: "Rechenzentrum Köln GmbH", address: ["Köln"], bank: {name: "Sparkasse", holder: "Rechenzentrum", iban: "DE89370400440532013000", bic: "COLSDE33"}}]
+buyers: [{tenant: vision, name: "Vision GmbH", purchase_order: "4711"}]
+""",
 }
 CHANGED = {
     "rates": ('"2.50"', '"2.60"'),
@@ -49,6 +53,7 @@ CHANGED = {
     "budgets": ("100.00", "120.00"),
     "objectives": ('"0.95"', '"0.99"'),
     "energy": ('"380"', '"350"'),
+    "parties": ("DE89370400440532013000", "DE02120300000000202051"),
 }
 
 

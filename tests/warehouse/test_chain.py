@@ -13,7 +13,7 @@ import pytest
 
 import warehouse.store
 from billing.verify import chain_failures
-from warehouse.chain import Head, TakenError, append, append_anyway, head
+from warehouse.chain import CHAINED, Head, TakenError, append, append_anyway, head
 from warehouse.store import Store, migrate, migrations, open_store
 
 AT = datetime(2026, 10, 1, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -84,6 +84,22 @@ def test_an_insert_that_a_kill_lost_is_made_again(store: Store) -> None:
     store.command("ALTER TABLE voided_invoices DELETE WHERE 1 SETTINGS mutations_sync = 2")
     append(store, "voided_invoices", voids("again"), last)
     assert [(position, number) for position, number, _, _ in links(store)] == [(1, "again")]
+
+
+def test_a_table_that_joins_the_chains_later_brings_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(f"chdb://{tmp_path}/store") as store:
+        before = [one for one in migrations() if one[0] < 25]
+        monkeypatch.setattr(warehouse.store, "migrations", lambda: before)
+        migrate(store)
+        add(store, "void")
+        text = ("INSERT INTO parties (version, sequence, applied_at, author, reason, parties) "
+                "VALUES ('a', 1, '2026-10-01 12:00:00', 'ada', '', '{}')")  # fmt: skip
+        store.command(text)
+        monkeypatch.undo()
+        assert migrate(store)[0] == "0025_parties_chain"
+        assert chain_failures(store, *CHAINED) == []
+        store.command("ALTER TABLE parties UPDATE parties = '[]' WHERE 1 SETTINGS mutations_sync = 2")
+        assert {failure.table for failure in chain_failures(store, *CHAINED)} == {"parties"}
 
 
 def test_rows_of_before_the_chain_are_taken_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

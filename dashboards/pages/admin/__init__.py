@@ -1,4 +1,4 @@
-"""Administration: what is stated (prices, tenants, budgets, objectives, energy), pushed rows that wait
+"""Administration: what is stated (prices, tenants, budgets, objectives, energy, parties), pushed rows that wait
 for a person, tokens, users, and who did what (`?part=`)."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dashboards.pages.admin.people import tokens_part, users_part
 from dashboards.pages.admin.stated import file_part, rates_part, tenants_part, unmapped_table
 from dashboards.pages.admin.stating import comparison
 from dashboards.registry import Ask, Page
-from dashboards.stated import BUDGETS, ENERGY, OBJECTIVES
+from dashboards.stated import BUDGETS, ENERGY, OBJECTIVES, PARTIES
 from warehouse.store import Store, read_sql
 
 MOST = 500
@@ -92,7 +92,7 @@ def _said(value: Any) -> str:
 PARTS: dict[str, Part] = {
     "rates": rates_part,
     "tenants": tenants_part,
-    **{kind.name: functools.partial(file_part, kind) for kind in (BUDGETS, OBJECTIVES, ENERGY)},
+    **{kind.name: functools.partial(file_part, kind) for kind in (BUDGETS, OBJECTIVES, ENERGY, PARTIES)},
     "held": held_part,
     "tokens": tokens_part,
     "users": users_part,

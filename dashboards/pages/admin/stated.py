@@ -1,5 +1,5 @@
 """What people state, each with its history and a form for the next version: rate cards, the tenants' mapping with what
-no rule of it fits, budgets, objectives, energy settings."""
+no rule of it fits, budgets, objectives, energy settings, parties."""
 
 from __future__ import annotations
 
