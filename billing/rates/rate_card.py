@@ -17,6 +17,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
@@ -283,9 +284,25 @@ def load_rate_card(path: Path | str) -> RateCard:
 def parse_rate_card(content: dict[str, Any], where: str = "rate card") -> RateCard:
     """A card from what the YAML holds. Errors: RateError with the first thing that does not fit."""
     try:
-        return RateCard.model_validate(content)
+        card = RateCard.model_validate(content)
     except ValidationError as error:
         raise first_error(where, error, RateCard, RateError, "See docs/rates.md") from error
+    _refuse_unknown_skus(card, where)
+    return card
+
+
+def _refuse_unknown_skus(card: RateCard, where: str) -> None:
+    """A policy about an SKU that no rate has would never apply, and a quota would be paid for nothing. (Cards that were
+    applied once stay readable.)"""
+    known = sorted({rule.sku for rule in card.rates})
+    wanted = [(f"commitments[{number}].sku", one.sku) for number, one in enumerate(card.commitments)]
+    for kind in ("discounts", "components"):
+        wanted += [(f"{kind}[{number}].match.sku", one.match.sku) for number, one in enumerate(getattr(card, kind))]
+    for place, pattern in wanted:
+        if pattern is not None and not any(fnmatchcase(sku, pattern) for sku in known):
+            raise RateError(
+                f"{where}: {place}", f"found {pattern!r}; no rate has such an SKU", f"There are {', '.join(known)}"
+            )
 
 
 def _refuse_unknown_classes(rules: Sequence[RateRule], classes: Mapping[str, PriorityClass]) -> None:

@@ -427,6 +427,10 @@ def test_a_component_is_for_those_whose_sku_and_preemptibility_fit(store: Store)
     priced = card(
         {"sku": "spot", "kind": "energy", "price": "1", "match": {"preemptible": True, "sku": "l4"}},
         {"sku": "none", "kind": "energy", "price": "1", "match": {"sku": "h100"}},
+        rates=[
+            {"sku": "l4", "price_per_gpu_hour": "1"},
+            {"sku": "h100", "match": {"model": "H100"}, "price_per_gpu_hour": "1"},
+        ],
     )
     apply_rate_card(store, priced, "", "", NOW)
     close(store, until=at(1))

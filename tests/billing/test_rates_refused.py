@@ -24,6 +24,8 @@ def card(**keys: Any) -> RateCard:
     [
         ({"currency": "ZZZ"}, "currency: found 'ZZZ'; no currency of ISO 4217; a code such as EUR fits"),
         ({"currency": "XXX"}, "no currency of ISO 4217"),
+        ({"commitments": [{**QUOTA, "sku": "zzz"}]}, r"commitments\[0\].sku: found 'zzz'; no rate has"),
+        ({"discounts": [{"name": "d", "percent": "1", "match": {"sku": "z*"}}]}, r"match.sku: found .z\*."),
         ({"rates": []}, "rates: an empty list; at least one entry fits"),
         ({"minimum_seconds": []}, "minimum_seconds: an empty list"),
         ({"minimum_seconds": [{"seconds": -1}]}, r"minimum_seconds\[0\].seconds: found -1; Input should be greater"),
@@ -91,8 +93,9 @@ def test_policies_that_follow_each_other_or_are_about_different_things_are_taken
     until, since = {"effective_to": "2026-10"}, {"effective_from": "2026-10"}
     off = {"name": "d", "percent": "1"}
     read = card(
-        discounts=[{**off, **until}, {**off, **since}, {**off, "name": "e", "match": {"sku": "a"}},
-                   {**off, "name": "e", "match": {"sku": "b"}}],
+        rates=[{"sku": sku, "match": {"model": sku}, "price_per_gpu_hour": "1"} for sku in "xy"],
+        discounts=[{**off, **until}, {**off, **since}, {**off, "name": "e", "match": {"sku": "x"}},
+                   {**off, "name": "e", "match": {"sku": "y"}}],
         commitments=[QUOTA, {**QUOTA, "tenant": "b"}, {**QUOTA, "name": "r"}],
         taxes=[{**VAT, "tenant": "a", "percent": "0"}, {**VAT, **until}, {**VAT, **since}, {**VAT, "name": "levy"}],
         idle_policy=[{"pool": "a", "share": "evenly"}, {"share": "evenly", **until}, {"pool": "b", "share": "evenly"}],

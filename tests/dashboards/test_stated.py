@@ -43,7 +43,8 @@ intensity: [{region: DE, grams_per_kwh: "380", pue: "1.25", effective_from: 2026
 idle_power: [{model: "NVIDIA*", watts: "70"}]
 """,
     "parties": """
-seller: [{name: "Rechenzentrum Köln GmbH", address: ["Köln"], bank: {name: "Sparkasse", holder: "Rechenzentrum", iban: "DE89370400440532013000", bic: "COLSDE33"}}]
+seller:
+  - {name: "A GmbH", address: ["Köln"], bank: {name: "B", holder: "A", iban: "DE89370400440532013000", bic: "COLSDE33"}}
 buyers: [{tenant: vision, name: "Vision GmbH", purchase_order: "4711"}]
 """,
 }
@@ -94,6 +95,8 @@ def test_a_file_is_compared_applied_shown_as_yaml_and_known_again(store: Store, 
         ("", "not keys and values"),
         ("- 1", "not keys and values"),
         ("colour: red", "missing|colour"),
+        ('a: {b: ["x\\0"]}', "is a control character"),
+        ('"a\\u202Eb": 1', "is a control character"),
     ],
 )
 def test_a_file_of_no_use_is_one_line_that_says_where(name: str, text: str, said: str) -> None:
