@@ -43,7 +43,7 @@ from billing.periods import parse_month
 from billing.rates import RateError, apply_rate_card, parse_rate_card
 from billing.tenants import TenantError, apply_mapping, parse_mapping
 from billing.verify import verify
-from billing.verify.tables import VOUCHED
+from billing.verify.tables import NOT_VOUCHED, VOUCHED
 from ingest.held import hash_of, held_pushes, hold
 from ingest.place import Doubt
 from tests.billing.dying import dying
@@ -760,6 +760,9 @@ STEPS: Sequence[tuple[int, Callable[[History], str]]] = (
 )  # fmt: skip
 
 
+TABLES = {*VOUCHED, *NOT_VOUCHED}
+
+
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with fresh_store(tmp_path_factory.mktemp("histories")) as opened:
@@ -770,6 +773,9 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_documents_of_any_history_sum_to_what_is_owed(empty: Store, seed: int | None) -> None:
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    for row in empty.rows("SHOW TABLES LIKE 'close\\_%'"):
+        if row["name"] not in TABLES:
+            empty.command(f"DROP TABLE {identifier(row['name'])}")  # of the dead: a close waits a day
     emptied(empty)
     dice = random.Random(seed)
     card = random_card(dice)
