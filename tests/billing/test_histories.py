@@ -200,9 +200,9 @@ class History:
         streams = [("", job.name), ("", "")]
         streams += [(job.partition, job.name), (job.partition, "")] if job.partition else []
         partition, workload = self.dice.choice(streams)
-        seconds = self.dice.choice(list(STAMPS))
-        first = (job.start // 1000 + self.dice.randrange(-60, 600)) * 1000 + STAMPS[seconds]
+        seconds = self.dice.choice([one for one in STAMPS if one == 60 or 1000 * one < job.end - job.start])
         step = 1000 * seconds
+        first = (job.start // 1000 + self.dice.randrange(-60, 2 * seconds)) * 1000 + STAMPS[seconds]
         jitter = self.dice.choice((0, 0, seconds * 2 // 5))
         count = self.dice.randrange(1, 3 + min(60, (job.end - job.start) // step))
         watts = self.dice.randrange(1, 900)
@@ -670,7 +670,7 @@ def random_card(dice: random.Random) -> dict[str, Any]:
         "invoice_currencies": [{"tenant": "kyoto", "currency": "JPY"}],
         "exchange_rates": [{"month": month, "currency": "JPY", "rate": rate} for month, rate in RATES.items()],
     }
-    for number in range(dice.randrange(5)):
+    for number in range(dice.randrange(1, 6)):
         kind, policy = policy_of(dice, number)
         card[kind].append(policy)
     return card
@@ -786,7 +786,8 @@ def test_the_documents_of_any_history_sum_to_what_is_owed(empty: Store, seed: in
     apply_rate_card(empty, parse_rate_card(card), "me", "", history.now())
     tell_devices(empty, list(devices.values()))
     print(f"seed {seed}: {card}")
-    for step in (*[History.hold] * 6, History.measure, History.measure):
+    paid_before = dice.choice(((), (History.grant, History.grant), (History.map_tenants,)))
+    for step in (*[History.hold] * 7, *[History.measure] * 3, *paid_before, History.issue):
         print(step(history))
     steps = [step for weight, step in STEPS for _ in range(weight)]
     for _ in range(2):
