@@ -36,7 +36,8 @@ def emptied(store: Store) -> Store:
         row["name"]: row["total_rows"]
         for row in store.rows("SELECT name, total_rows FROM system.tables WHERE database = currentDatabase()")
     }
-    assert set(tables) == _tables(), "a test changed the schema: it needs a store of its own (own_store)"
+    changed = set(tables) ^ _tables()
+    assert not changed, f"a test changed the schema ({changed}): it needs a store of its own (own_store)"
     chains_went_on = any(tables[name] for name in CHAINED)
     for name, rows in tables.items():
         if rows and name != "schema_migrations" and (name != "chain_heads" or chains_went_on):

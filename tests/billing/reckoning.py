@@ -1,49 +1,79 @@
-"""What tenants owe for a month, by hand: small, slow, and written from docs/billing.md alone.
+"""What tenants owe for a month, by hand: small, slow, and written from docs/billing.md and docs/ledger.md alone, with
+docs/energy.md for energy, docs/tenants.md for mappings, docs/accounts.md for grants and budgets.
 
-No line of `billing` and no engine: jobs as people would write them down, fractions, and a loop over every hour. It
-knows devices of one pool, of one or more shares, that are there in given spans; prices by model and tenant; and every
-policy that books money by the month: minimum, commitments, discounts, shared cost, credits, taxes.
+No line of `billing` and no engine: facts as people would write them down, fractions, and a loop over every stretch of
+time in which nothing changes. It knows devices of one pool, of one or more shares, that come, break and go; jobs with
+or without a partition; samples; mappings; prices by model, profile, tenant and date; and every policy of money.
 
-    owed = reckon(books, "2026-03")["chem"]        # Owed(net=..., tax=...)
+    reckoning = Reckoning(books)
+    owed = reckoning.owed("2026-03")["chem"]        # Owed(net=..., tax=...)
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
 from math import floor
 from typing import Any
 from zoneinfo import ZoneInfo
 
-Span = tuple[datetime, datetime]
-HOUR = timedelta(hours=1)
+HOUR = 3_600_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NANOJOULES_PER_KWH = 3_600_000 * 10**9
+BYTE_MS_PER_GIB_HOUR = 2**30 * HOUR
+Span = tuple[int, int]
+"""[start, end) in ms since the epoch."""
 
 
 @dataclass
 class Device:
-    """There, and free or held, during `spans`; split in `shares` equal parts."""
+    """Split in `shares` equal parts. rows: its state from an instant (ms) until the next one."""
 
     name: str
     model: str
     shares: int
-    spans: Sequence[Span]
+    rows: dict[int, str]
+
+    def state_at(self, at: int) -> str:
+        return max(((since, state) for since, state in self.rows.items() if since <= at), default=(0, "removed"))[1]
 
 
 @dataclass
 class Job:
-    """Holds one share of a device."""
+    """Holds shares of a device, or a partition of so many. tenant, project: as its source told."""
 
     name: str
     tenant: str
     project: str
     device: str
-    start: datetime
-    end: datetime
+    start: int
+    end: int
+    shares: int = 1
+    partition: str = ""
+    profile: str = ""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """use: millionths.   None: not told.   partition, workload: '' = the whole device, everybody."""
+
+    device: str
+    partition: str
+    workload: str
+    at: int
+    length: int
+    state: str
+    use: int | None = None
+    watts: int | None = None
+    bytes: int | None = None
 
 
 @dataclass
@@ -56,13 +86,28 @@ class GivenCredit:
 
 
 @dataclass
+class GivenGrant:
+    """Pays for what accrues during [start, end)."""
+
+    name: str
+    tenant: str
+    amount: Decimal
+    start: int
+    end: int
+
+
+@dataclass
 class Books:
-    """All that happened, in whatever order it was told. `card` is a rate card as people write it."""
+    """All that happened, in whatever order it was told. `card`, `mapping` and `idle_power` as people write them."""
 
     card: dict[str, Any]
     devices: Mapping[str, Device]
     jobs: dict[str, Job] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    mapping: dict[str, Any] = field(default_factory=lambda: {"rules": []})
+    idle_power: list[dict[str, Any]] = field(default_factory=list)
     credits: list[GivenCredit] = field(default_factory=list)
+    grants: dict[str, GivenGrant] = field(default_factory=dict)
 
     @property
     def zone(self) -> ZoneInfo:
@@ -77,42 +122,321 @@ class Owed:
 
 @dataclass
 class Piece:
-    """What a job held within one hour: `held` GPU-hours at a price; what policies leave of them, and of their cost."""
+    """What a job held within one hour for one tenant at one price.
+
+    held = used + idle + unmetered, in GPU-hours.   left, cost_left: of it and of its cost, what policies leave.
+    kwh, gib_hours: drawn and held, as far as measured.
+    """
 
     job: Job
+    tenant: str
+    project: str
     sku: str
     price: Fraction
-    start: datetime
-    hour: datetime
-    held: Fraction
-    left: Fraction
+    start: int
+    held: Fraction = Fraction(0)
+    used: Fraction = Fraction(0)
+    unmetered: Fraction = Fraction(0)
+    kwh: Fraction = Fraction(0)
+    gib_hours: Fraction = Fraction(0)
+    left: Fraction = Fraction(0)
     cost_left: Fraction = Fraction(0)
 
+    @property
+    def hour(self) -> int:
+        return self.start // HOUR
 
-def reckon(books: Books, month: str) -> dict[str, Owed]:
-    """What each tenant that owes something for the month owes."""
-    span = month_span(month, books.zone)
-    pieces = [piece for job in books.jobs.values() for piece in _pieces(books, job, span)]
-    exact: dict[str, Fraction] = defaultdict(Fraction)
-    for piece in pieces:
-        exact[piece.job.tenant] += piece.held * piece.price
-    spare = _commitments(books, month, span, pieces, exact)
-    _minimum(books, month, span, spare, exact)
-    _discounts(books, month, span, pieces, exact)
-    for tenant, amount in _shared(books, month, span, pieces).items():
-        exact[tenant] += Fraction(amount)
-    for credit in books.credits:
-        if credit.month == month:
-            exact[credit.tenant] -= Fraction(credit.amount)
-    return {tenant: _taxed(books, tenant, month, cents(owed)) for tenant, owed in exact.items()}
+
+@dataclass
+class Use:
+    """How a holder used a stretch. covered: ms; used: shares x ms x millionths; bytes: byte x ms."""
+
+    covered: int = 0
+    used: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Cover:
+    """What a stream says of [start, end)."""
+
+    start: int
+    end: int
+    use: int | None
+    watts: int | None
+    bytes: int | None
+
+
+Streams = Mapping[tuple[str, str, str], Sequence[Cover]]
+"""By device, partition and workload."""
+Spare = Mapping[tuple[str, int], list[tuple[str, Fraction]]]
+"""By tenant and hour, what quotas leave unused: (sku, GPU-hours) of each."""
+
+
+class Reckoning:
+    """The books as a whole. pieces: all that was held; free: (start, GPU-hours, cost) of what nobody held."""
+
+    def __init__(self, books: Books) -> None:
+        self.books = books
+        self.pieces: list[Piece] = []
+        self.free: list[tuple[int, Fraction]] = []
+        streams = _streams(books.samples)
+        for device in books.devices.values():
+            self._live(device, streams)
+
+    def owed(self, month: str) -> dict[str, Owed]:
+        """What each tenant that owes something for the month owes."""
+        books, span = self.books, month_span(month, self.books.zone)
+        pieces = self._pieces_of(span)
+        for piece in pieces:
+            piece.left, piece.cost_left = piece.held, piece.held * piece.price
+        exact: dict[str, Fraction] = defaultdict(Fraction)
+        for piece in pieces:
+            exact[piece.tenant] += piece.held * piece.price
+        _components(books, month, pieces, exact)
+        spare = _commitments(books, month, span, pieces, exact)
+        self._minimum(month, span, spare, exact)
+        self._discounts(month, span, pieces, exact)
+        for tenant, amount in self._shared(month, span, pieces).items():
+            exact[tenant] += Fraction(amount)
+        for credit in books.credits:
+            if credit.month == month:
+                exact[credit.tenant] -= Fraction(credit.amount)
+        return {tenant: _taxed(books, tenant, month, cents(owed)) for tenant, owed in exact.items()}
+
+    def measures(self, month: str) -> dict[str, list[Fraction]]:
+        """By tenant GPU-hours used, idle and unmetered, and what was held at its prices."""
+        found: dict[str, list[Fraction]] = defaultdict(lambda: [Fraction(0)] * 4)
+        for one in self._pieces_of(month_span(month, self.books.zone)):
+            parts = (one.used, one.held - one.used - one.unmetered, one.unmetered, one.held * one.price)
+            found[one.tenant] = [before + part for before, part in zip(found[one.tenant], parts, strict=True)]
+        return found
+
+    def draws(self, tenant: str, month: str, due: Decimal, taken: Mapping[str, Decimal]) -> dict[str, Decimal]:
+        """What the tenant's grants pay of what is due on the month's invoice. taken: what they paid before."""
+        start, end = month_span(month, self.books.zone)
+        grants = sorted(
+            (one for one in self.books.grants.values() if one.tenant == tenant),
+            key=lambda one: (one.end, one.start, one.name),
+        )
+        edges = {start, end, *(at for one in grants for at in (one.start, one.end) if start < at < end)}
+        spans = list(pairwise(sorted(edges)))
+        costs = [self._cost_within(tenant, span) for span in spans]
+        weights = costs if sum(costs) else [Fraction(span[1] - span[0]) for span in spans]
+        parts = shared_out(due, weights) if due > 0 else [Decimal(0)] * len(spans)
+        left = {one.name: one.amount - taken.get(one.name, Decimal(0)) for one in grants}
+        drawn: dict[str, Decimal] = defaultdict(Decimal)
+        for (since, _), part in zip(spans, parts, strict=True):
+            for one in grants:
+                paid = min(part, left[one.name]) if one.start <= since < one.end else Decimal(0)
+                left[one.name] -= paid
+                part -= paid
+                drawn[one.name] += paid
+        return {name: paid for name, paid in drawn.items() if paid}
+
+    def _cost_within(self, tenant: str, span: Span) -> Fraction:
+        mine = [one for one in self._pieces_of(span) if one.tenant == tenant]
+        return sum((one.held * one.price for one in mine), Fraction(0))
+
+    def _pieces_of(self, span: Span) -> list[Piece]:
+        return [piece for piece in self.pieces if span[0] <= piece.start < span[1]]
+
+    # --- usage -------------------------------------------------------------------------------------------------------
+
+    def _live(self, device: Device, streams: Streams) -> None:
+        """Walks along the device's time from change to change."""
+        jobs = [job for job in self.books.jobs.values() if job.device == device.name]
+        found: dict[tuple[Any, ...], Piece] = {}
+        for start, end in pairwise(sorted(self._edges(device, jobs))):
+            state = device.state_at(start)
+            if state == "available":
+                holders = [job for job in jobs if job.start <= start < job.end]
+                self._stretch(device, holders, (start, end), streams, found)
+        self.pieces += found.values()
+
+    def _edges(self, device: Device, jobs: Sequence[Job]) -> set[int]:
+        """Instants at which something may change; of the hours and midnights those at which it is there."""
+        edges = {*device.rows, *(at for job in jobs for at in (job.start, job.end))}
+        for rule in (*self.books.card["rates"], *self.books.mapping["rules"]):
+            edges |= {self._instant(rule[key]) for key in ("effective_from", "effective_to") if key in rule}
+        first, last = min(device.rows), max(device.rows)
+        edges = {at for at in edges if first <= at <= last}
+        hours = range(-(-first // HOUR) * HOUR, last, HOUR)
+        there = [at for at in hours if device.state_at(at) != "removed" or device.state_at(at - HOUR) != "removed"]
+        for at in there:
+            local = datetime.fromtimestamp(at / 1000, self.books.zone).date()
+            midnight = ms(datetime(local.year, local.month, local.day, tzinfo=self.books.zone) + timedelta(days=1))
+            edges |= {at, midnight} if midnight < last else {at}
+        return edges
+
+    def _instant(self, written: str) -> int:
+        """A date is its first instant in the zone."""
+        if "T" in written:
+            return ms(datetime.fromisoformat(written))
+        return ms(datetime.combine(date.fromisoformat(written), datetime.min.time(), self.books.zone))
+
+    def _stretch(
+        self, device: Device, holders: Sequence[Job], span: Span, streams: Streams, found: dict[tuple[Any, ...], Piece]
+    ) -> None:
+        start, length = span[0], span[1] - span[0]
+        _, list_price = self._price(device.model, "", "", start)
+        free = device.shares - sum(job.shares for job in holders)
+        self.free.append((start, Fraction(free * length, device.shares * HOUR) * list_price))
+        uses = [_use(device, job, holders, span, streams) for job in holders]
+        energies = self._energies(device, holders, uses, span, streams)
+        day = datetime.fromtimestamp(start / 1000, self.books.zone).date()
+        for job, use, energy in zip(holders, uses, energies, strict=True):
+            tenant, project = self._payer(job, start)
+            sku, price = self._price(device.model, tenant, job.profile, start)
+            key = (job.name, start // HOUR, day, tenant, project, sku, price)
+            piece = found.setdefault(key, Piece(job, tenant, project, sku, price, start))
+            hours = device.shares * HOUR
+            piece.held += Fraction(job.shares * length, hours)
+            piece.used += Fraction(use.used, hours * 10**6)
+            piece.unmetered += Fraction(job.shares * (length - use.covered), hours)
+            piece.kwh += energy / NANOJOULES_PER_KWH
+            piece.gib_hours += Fraction(use.bytes, BYTE_MS_PER_GIB_HOUR)
+
+    def _payer(self, job: Job, at: int) -> tuple[str, str]:
+        """The rule that fits what was told, and is in force; of several the one that says more of it."""
+        mapping = self.books.mapping
+        told = {"tenant": job.tenant, "project": job.project}
+        fits = [
+            rule
+            for rule in mapping["rules"]
+            if all(told[key] == word for key, word in rule["match"].items()) and self._in_force_at(rule, at)
+        ]
+        rule = max(fits, key=lambda one: len(one["match"]), default={})
+        return (
+            rule.get("tenant", job.tenant or mapping.get("unmapped_owner", "")),
+            rule.get("project", job.project),
+        )
+
+    def _price(self, model: str, tenant: str, profile: str, at: int) -> tuple[str, Fraction]:
+        """The rule with more keys wins. What nobody holds has neither tenant nor profile."""
+        about = {"model": model, "tenant": tenant, "partition_profile": profile}
+        fits = [
+            rate
+            for rate in self.books.card["rates"]
+            if all(about[key] == word for key, word in rate["match"].items()) and self._in_force_at(rate, at)
+        ]
+        rate = max(fits, key=lambda one: len(one["match"]))
+        return rate["sku"], Fraction(rate["price_per_gpu_hour"])
+
+    def _in_force_at(self, rule: Mapping[str, Any], at: int) -> bool:
+        begun = "effective_from" not in rule or self._instant(rule["effective_from"]) <= at
+        return begun and ("effective_to" not in rule or at < self._instant(rule["effective_to"]))
+
+    # --- energy ------------------------------------------------------------------------------------------------------
+
+    def _energies(
+        self, device: Device, holders: Sequence[Job], uses: Sequence[Use], span: Span, streams: Streams
+    ) -> list[Fraction]:
+        """Each holder's part of what the device drew in the stretch, in nanojoules."""
+        measured, energy = _drawn(device, holders, span, streams)
+        watts = next((Fraction(one["watts"]) for one in self.books.idle_power if one["model"] == device.model), 0)
+        idle = min(energy, watts * measured * 10**6)
+        average = [Fraction(use.used, use.covered) if use.covered else None for use in uses]
+        together = sum((one for one in average if one is not None), Fraction(0))
+        if None in average or not together:
+            return [energy * Fraction(job.shares, device.shares) for job in holders]
+        return [
+            idle * Fraction(job.shares, device.shares) + (energy - idle) * (use or 0) / together
+            for job, use in zip(holders, average, strict=True)
+        ]
+
+    # --- policies ----------------------------------------------------------------------------------------------------
+
+    def _minimum(self, month: str, span: Span, spare: Spare, exact: dict[str, Fraction]) -> None:
+        """A session that ended in the month is charged as if it had lasted the minimum: each GPU-hour that it held is
+        stretched alike, at its price; not what its tenant's quotas leave unused in the hour in which it ended."""
+        given = self.books.card["minimum_seconds"]
+        if not isinstance(given, int):
+            given = next((one["seconds"] for one in _in_force(self.books, "minimum_seconds", month)), 0)
+        lacking: dict[tuple[Fraction, str, str, int], Fraction] = defaultdict(Fraction)
+        for piece in self.pieces:
+            job = piece.job
+            length = job.end - job.start
+            if span[0] < job.end <= span[1] and length < given * 1000:
+                stretch = piece.held * (given * 1000 - length) / length
+                lacking[piece.price, piece.sku, piece.tenant, (job.end - 1) // HOUR] += stretch
+        for (price, sku, tenant, last), stretch in sorted(lacking.items(), key=lambda one: -one[0][0]):
+            hours, unused = stretch, spare.get((tenant, last), [])
+            for place, (glob, free) in enumerate(unused):
+                if fnmatchcase(sku, glob):
+                    taken = min(free, hours)
+                    unused[place] = glob, free - taken
+                    hours -= taken
+            exact[tenant] += hours * price
+
+    def _discounts(self, month: str, span: Span, pieces: Sequence[Piece], exact: dict[str, Fraction]) -> None:
+        for discount in _in_force(self.books, "discounts", month):
+            match = discount.get("match", {})
+            by_tenant: dict[str, list[Piece]] = defaultdict(list)
+            for piece in pieces:
+                if all(fnmatchcase(getattr(piece, key), glob) for key, glob in match.items()):
+                    by_tenant[piece.tenant].append(piece)
+            for tenant, matched in by_tenant.items():
+                whole = sum((piece.left for piece in matched), Fraction(0))
+                for piece in matched:
+                    off = piece.cost_left * self._percent(discount, piece.job, span, whole) / 100
+                    piece.cost_left -= off
+                    exact[tenant] -= off
+
+    def _percent(self, discount: Mapping[str, Any], job: Job, span: Span, whole: Fraction) -> Fraction:
+        if "percent" in discount:
+            return Fraction(discount["percent"])
+        if discount.get("per", "month") == "month":
+            return _earned(discount, Fraction(0), whole)
+        if discount.get("measure") == "hours":
+            before, after = (Fraction(max(0, min(at, job.end) - job.start), HOUR) for at in span)
+        else:
+            before, after = (
+                sum((piece.held for piece in self._pieces_of_job[job.name] if piece.start < at), Fraction(0))
+                for at in span
+            )
+        return _earned(discount, before, after)
+
+    @cached_property
+    def _pieces_of_job(self) -> Mapping[str, Sequence[Piece]]:
+        found: dict[str, list[Piece]] = defaultdict(list)
+        for piece in self.pieces:
+            found[piece.job.name].append(piece)
+        return found
+
+    def _shared(self, month: str, span: Span, pieces: Sequence[Piece]) -> dict[str, Decimal]:
+        """The list cost of what nobody held, in whole cents, by weight to who held something (or has a quota)."""
+        rules = self.books.card.get("idle_policy", "platform")
+        in_force = [] if rules == "platform" else _in_force(self.books, "idle_policy", month)
+        share = next((rule["share"] for rule in in_force), "platform")
+        cost = sum((cost for start, cost in self.free if span[0] <= start < span[1]), Fraction(0))
+        weights: dict[str, Fraction] = defaultdict(Fraction)
+        if share == "guaranteed":
+            for quota in _in_force(self.books, "commitments", month):
+                weights[quota["tenant"]] += Fraction(quota["gpus"])
+        elif share != "platform":
+            for piece in pieces:
+                weights[piece.tenant] += piece.held * piece.price if share == "allocated_cost" else 0
+            if share == "evenly":
+                weights = defaultdict(Fraction, dict.fromkeys(weights, Fraction(1)))
+        weights.pop("", None)  # who has no name bears nothing
+        bearers = sorted(tenant for tenant, weight in weights.items() if weight)
+        parts = shared_out(cents(cost), [weights[tenant] for tenant in bearers]) if bearers else []
+        return dict(zip(bearers, parts, strict=True))
+
+
+# --- time and money --------------------------------------------------------------------------------------------------
+
+
+def ms(at: datetime) -> int:
+    return (at - EPOCH) // timedelta(milliseconds=1)
 
 
 def month_span(month: str, zone: ZoneInfo) -> Span:
     """From the first local midnight until the next month's."""
     year, number = int(month[:4]), int(month[5:])
-    first = datetime(year, number, 1, tzinfo=zone).astimezone(UTC)
-    after = datetime(year + number // 12, number % 12 + 1, 1, tzinfo=zone).astimezone(UTC)
-    return first, after
+    first = datetime(year, number, 1, tzinfo=zone)
+    return ms(first), ms(datetime(year + number // 12, number % 12 + 1, 1, tzinfo=zone))
 
 
 def cents(exact: Fraction) -> Decimal:
@@ -120,32 +444,93 @@ def cents(exact: Fraction) -> Decimal:
     return Decimal(round(exact * 100)).scaleb(-2)
 
 
-# --- usage -----------------------------------------------------------------------------------------------------------
+def shared_out(total: Decimal, weights: Sequence[Fraction]) -> list[Decimal]:
+    """In whole cents, by largest remainder; among equals the first."""
+    whole = sum(weights, Fraction(0))
+    exact = [Fraction(total) * 100 * weight / whole for weight in weights]
+    amounts = [floor(part) for part in exact]
+    order = sorted(range(len(weights)), key=lambda place: amounts[place] - exact[place])
+    for place in order[: int(total * 100) - sum(amounts)]:
+        amounts[place] += 1
+    return [Decimal(amount) / 100 for amount in amounts]
 
 
-def _pieces(books: Books, job: Job, span: Span) -> Iterator[Piece]:
-    device = books.devices[job.device]
-    sku, price = _price(books, device.model, job.tenant)
-    for start, end in _hours(max(job.start, span[0]), min(job.end, span[1])):
-        held = Fraction((end - start) // timedelta(milliseconds=1), 3_600_000 * device.shares)
-        hour = start.replace(minute=0, second=0, microsecond=0)
-        yield Piece(job, sku, price, start, hour, held, held, held * price)
+# --- samples ---------------------------------------------------------------------------------------------------------
 
 
-def _hours(start: datetime, end: datetime) -> Iterator[Span]:
-    while start < end:
-        after = min(start.replace(minute=0, second=0, microsecond=0) + HOUR, end)
-        yield start, after
-        start = after
+def _streams(samples: Iterable[Sample]) -> Streams:
+    """A sample covers from its interval's start, or the sample before it if that is later. Of several of one key the
+    highest use counts, the highest power, and the most memory."""
+    told: dict[tuple[str, str, str], dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
+    for one in samples:
+        told[one.device, one.partition, one.workload][one.at].append(one)
+    streams: dict[tuple[str, str, str], list[Cover]] = {}
+    for stream, by_instant in told.items():
+        previous, covers = 0, []
+        for at in sorted(by_instant):
+            those = by_instant[at]
+            uses = [one.use for one in those if one.state in ("ok", "idle") and one.use is not None]
+            counted = [one for one in those if one.state in ("ok", "idle", "unsupported")]
+            watts = [
+                one.watts for one in counted if one.watts is not None and (one.watts or one.state != "unsupported")
+            ]
+            sizes = [one.bytes for one in counted if one.bytes is not None]
+            since = max(previous, at - max(one.length for one in those))
+            values = (max(found, default=None) for found in (uses, watts, sizes))
+            covers.append(Cover(since, at, *values))
+            previous = at
+        streams[stream] = covers
+    return streams
 
 
-def _price(books: Books, model: str, tenant: str | None) -> tuple[str, Fraction]:
-    """A tenant's own price goes before the list price (tenant None)."""
-    fits = [rate for rate in books.card["rates"] if rate["match"]["model"] == model]
-    own = [rate for rate in fits if rate["match"].get("tenant") == tenant and tenant is not None]
-    listed = [rate for rate in fits if "tenant" not in rate["match"]]
-    rate = (own or listed)[0]
-    return rate["sku"], Fraction(rate["price_per_gpu_hour"])
+def _within(covers: Sequence[Cover], span: Span) -> Iterator[Cover]:
+    """Cut to the span."""
+    for place in range(bisect_left(covers, span[0] + 1, key=lambda one: one.end), len(covers)):
+        one = covers[place]
+        if one.start >= span[1]:
+            return
+        yield Cover(max(one.start, span[0]), min(one.end, span[1]), one.use, one.watts, one.bytes)
+
+
+def _use(device: Device, job: Job, holders: Sequence[Job], span: Span, streams: Streams) -> Use:
+    """The streams that speak of the holder, the most telling first: at every instant the first that says something."""
+    ways = [(job.partition, job.name), (job.partition, "")] if job.partition else []
+    ways += [("", job.name), *([("", "")] if len(holders) == 1 else [])]
+    said = [(way, list(_within(streams.get((device.name, *way), ()), span))) for way in ways]
+    edges = sorted({*span, *(at for _, covers in said for one in covers for at in (one.start, one.end))})
+    use = Use()
+    for start, end in pairwise(edges):
+        for (partition, _), covers in said:
+            known = [one.use for one in covers if one.start <= start < one.end and one.use is not None]
+            if known:
+                used = known[0] * (job.shares if partition else device.shares)
+                use.covered += end - start
+                use.used += min(used, job.shares * 10**6) * (end - start)
+                break
+    for _, covers in said:
+        sized = [one for one in covers if one.bytes is not None and one.start < one.end]
+        if sized:
+            use.bytes = sum((one.end - one.start) * (one.bytes or 0) for one in sized)
+            break
+    return use
+
+
+def _drawn(device: Device, holders: Sequence[Job], span: Span, streams: Streams) -> tuple[int, int]:
+    """Measured ms of a stretch, and nanojoules. Everybody's rows speak of it, and those of whoever is alone there."""
+    speakers = ["", *(job.name for job in holders if len(holders) == 1)]
+    said = []
+    for workload in speakers:
+        covers = [one for one in _within(streams.get((device.name, "", workload), ()), span) if one.watts is not None]
+        covers = [one for one in covers if one.start < one.end]
+        if covers:
+            measured = sum(one.end - one.start for one in covers)
+            energy = sum((one.end - one.start) * (one.watts or 0) * 10**6 for one in covers)
+            said.append((measured, energy, covers[0].start, covers[-1].end))
+    if not said:
+        return 0, 0
+    if max(one[2] for one in said) >= min(one[3] for one in said):
+        return sum(one[0] for one in said), sum(one[1] for one in said)
+    return max((one[0], one[1]) for one in said)
 
 
 # --- policies --------------------------------------------------------------------------------------------------------
@@ -159,24 +544,33 @@ def _in_force(books: Books, kind: str, month: str) -> list[dict[str, Any]]:
     ]
 
 
+def _components(books: Books, month: str, pieces: Sequence[Piece], exact: dict[str, Fraction]) -> None:
+    """Measured kWh x PUE, and GiB-hours, at their price."""
+    for component in _in_force(books, "components", month):
+        for piece in pieces:
+            if all(fnmatchcase(getattr(piece, key), glob) for key, glob in component.get("match", {}).items()):
+                is_energy = component["kind"] == "energy"
+                quantity = piece.kwh * Fraction(component.get("pue", "1")) if is_energy else piece.gib_hours
+                exact[piece.tenant] += quantity * Fraction(component["price"])
+
+
 def _commitments(
     books: Books, month: str, span: Span, pieces: Sequence[Piece], exact: dict[str, Fraction]
-) -> dict[tuple[str, datetime], list[tuple[str, Fraction]]]:
-    """Quotas are paid for every hour; each covers, in the card's order, the dearest first. Answers what is unused: by
-    tenant and hour, (sku, GPU-hours) of each."""
-    spare: dict[tuple[str, datetime], list[tuple[str, Fraction]]] = defaultdict(list)
-    by_hour: dict[tuple[str, datetime], list[Piece]] = defaultdict(list)
+) -> dict[tuple[str, int], list[tuple[str, Fraction]]]:
+    """Quotas are paid for every hour; each covers, in the card's order, the dearest first. Answers what is unused."""
+    spare: dict[tuple[str, int], list[tuple[str, Fraction]]] = defaultdict(list)
+    by_hour: dict[tuple[str, int], list[Piece]] = defaultdict(list)
     for piece in pieces:
-        by_hour[piece.job.tenant, piece.hour].append(piece)
+        by_hour[piece.tenant, piece.hour].append(piece)
     for quota in _in_force(books, "commitments", month):
         tenant, gpus = quota["tenant"], Fraction(quota["gpus"])
-        exact[tenant] += (
-            gpus * Fraction((span[1] - span[0]) // timedelta(seconds=1), 3600) * Fraction(quota["price_per_gpu_hour"])
-        )
-        for start, end in _hours(*span):
-            hour = start.replace(minute=0, second=0, microsecond=0)
-            unused = gpus * Fraction((end - start) // timedelta(seconds=1), 3600)
-            for piece in sorted(by_hour.get((tenant, hour), ()), key=lambda one: (-one.price, one.start)):
+        exact[tenant] += gpus * Fraction(span[1] - span[0], HOUR) * Fraction(quota["price_per_gpu_hour"])
+        for hour in range(span[0] // HOUR, -(-span[1] // HOUR)):
+            within = min(span[1], (hour + 1) * HOUR) - max(span[0], hour * HOUR)
+            unused = gpus * Fraction(within, HOUR)
+            for piece in sorted(
+                by_hour.get((tenant, hour), ()), key=lambda one: (-one.price, one.start, one.job.device, one.job.name)
+            ):
                 if fnmatchcase(piece.sku, quota.get("sku", "*")):
                     taken = min(piece.left, unused)
                     piece.left -= taken
@@ -185,66 +579,6 @@ def _commitments(
                     unused -= taken
             spare[tenant, hour].append((quota.get("sku", "*"), unused))
     return spare
-
-
-def _minimum(
-    books: Books,
-    month: str,
-    span: Span,
-    spare: dict[tuple[str, datetime], list[tuple[str, Fraction]]],
-    exact: dict[str, Fraction],
-) -> None:
-    """A session that ended in the month is charged as if it had lasted the minimum, at the prices that it held at; not
-    what its tenant's quotas leave unused in the hour in which it ended."""
-    given = books.card["minimum_seconds"]
-    if not isinstance(given, int):
-        given = next((one["seconds"] for one in _in_force(books, "minimum_seconds", month)), 0)
-    minimum = timedelta(seconds=given)
-    lacking = []
-    for job in books.jobs.values():
-        length = job.end - job.start
-        if span[0] < job.end <= span[1] and timedelta(0) < length < minimum:
-            sku, price = _price(books, books.devices[job.device].model, job.tenant)
-            seconds = Fraction((minimum - length) // timedelta(milliseconds=1), 1000)
-            lacking.append((price, sku, job, seconds / 3600 / books.devices[job.device].shares))
-    for price, sku, job, hours in sorted(lacking, key=lambda one: -one[0]):
-        last = (job.end - timedelta(milliseconds=1)).replace(minute=0, second=0, microsecond=0)
-        unused = spare.get((job.tenant, last), [])
-        for place, (glob, free) in enumerate(unused):
-            if fnmatchcase(sku, glob):
-                taken = min(free, hours)
-                unused[place] = glob, free - taken
-                hours -= taken
-        exact[job.tenant] += hours * price
-
-
-def _discounts(books: Books, month: str, span: Span, pieces: Sequence[Piece], exact: dict[str, Fraction]) -> None:
-    for discount in _in_force(books, "discounts", month):
-        match = discount.get("match", {})
-        by_tenant: dict[str, list[Piece]] = defaultdict(list)
-        for piece in pieces:
-            about = {"tenant": piece.job.tenant, "project": piece.job.project, "sku": piece.sku}
-            if all(fnmatchcase(about[key], glob) for key, glob in match.items()):
-                by_tenant[piece.job.tenant].append(piece)
-        for tenant, matched in by_tenant.items():
-            whole = sum((piece.left for piece in matched), Fraction(0))
-            for piece in matched:
-                off = piece.cost_left * _percent(books, discount, piece.job, span, whole) / 100
-                piece.cost_left -= off
-                exact[tenant] -= off
-
-
-def _percent(books: Books, discount: Mapping[str, Any], job: Job, span: Span, whole: Fraction) -> Fraction:
-    if "percent" in discount:
-        return Fraction(discount["percent"])
-    if discount.get("per", "month") == "month":
-        return _earned(discount, Fraction(0), whole)
-    shares = 1 if discount.get("measure") == "hours" else books.devices[job.device].shares
-    before, after = (
-        Fraction(max(timedelta(0), min(at, job.end) - job.start) // timedelta(milliseconds=1), 3_600_000 * shares)
-        for at in span
-    )
-    return _earned(discount, before, after)
 
 
 def _earned(discount: Mapping[str, Any], before: Fraction, after: Fraction) -> Fraction:
@@ -264,40 +598,6 @@ def _earned(discount: Mapping[str, Any], before: Fraction, after: Fraction) -> F
         end = bounds[number + 1][0] if number + 1 < len(bounds) else after
         earned += percent * max(Fraction(0), min(after, end) - max(before, bound))
     return earned / (after - before)
-
-
-def _shared(books: Books, month: str, span: Span, pieces: Sequence[Piece]) -> dict[str, Decimal]:
-    """The list cost of what nobody held, in whole cents, by weight to who held something (or has a quota)."""
-    rules = books.card.get("idle_policy", "platform")
-    in_force = [] if rules == "platform" else _in_force(books, "idle_policy", month)
-    share = next((rule["share"] for rule in in_force), "platform")
-    cost = Fraction(0)
-    for device in books.devices.values():
-        _, price = _price(books, device.model, None)
-        clipped = [(max(start, span[0]), min(end, span[1])) for start, end in device.spans]
-        there = sum((end - start) // timedelta(milliseconds=1) for start, end in clipped if end > start)
-        held = sum((piece.held for piece in pieces if piece.job.device == device.name), Fraction(0))
-        cost += (Fraction(there, 3_600_000) - held) * price
-    weights: dict[str, Fraction] = defaultdict(Fraction)
-    if share == "guaranteed":
-        for quota in _in_force(books, "commitments", month):
-            weights[quota["tenant"]] += Fraction(quota["gpus"])
-    elif share != "platform":
-        for piece in pieces:
-            weights[piece.job.tenant] += piece.held * piece.price if share == "allocated_cost" else 0
-        if share == "evenly":
-            weights = defaultdict(Fraction, dict.fromkeys(weights, Fraction(1)))
-    weights.pop("", None)  # who has no name bears nothing
-    bearers = sorted(tenant for tenant, weight in weights.items() if weight)
-    total, whole = cents(cost), sum(weights.values(), Fraction(0))
-    if not bearers:
-        return {}
-    exact = {tenant: Fraction(total) * 100 * weights[tenant] / whole for tenant in bearers}
-    amounts = {tenant: floor(part) for tenant, part in exact.items()}
-    missing = int(total * 100) - sum(amounts.values())
-    for tenant in sorted(bearers, key=lambda one: (amounts[one] - exact[one], one))[:missing]:
-        amounts[tenant] += 1
-    return {tenant: Decimal(amount) / 100 for tenant, amount in amounts.items()}
 
 
 def _taxed(books: Books, tenant: str, month: str, net: Decimal) -> Owed:
