@@ -88,7 +88,7 @@ def _edits(text: str, tokens: Sequence[Token], index: int) -> Iterator[tuple[int
     if token.kind == "number" and _around(tokens, index) is None:
         yield token.start, token.end, str(int(token.text) + 1) if token.text.isdigit() else f"({token.text} + 1)"
     elif token.kind == "sign" and token.text in OTHER_SIGN:
-        binary = before is not None and (before.kind in ("word", "number", "parameter", "text") or before.text in ")]")
+        binary = before is not None and (before.kind != "sign" or before.text in ")]") and not before.text.isupper()
         if binary or token.text not in "+-":
             yield token.start, token.end, OTHER_SIGN[token.text]
     elif token.kind == "word":

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.mutants.areas import asked
 from tests.mutants.fault import Fault
 
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\[.*?\](?= - |$)|\S+)", re.MULTILINE)
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 TAIL = 4000
 _stamps = itertools.count(int(time.time()) + 10)
@@ -85,7 +85,7 @@ class Copy:
             _write(path, original)
 
     def run(self, tests: Sequence[str], quiet_seconds: float, *options: str) -> tuple[int | None, str]:
-        """pytest's exit status, and what it said; None if no test came to its end for so long. Nothing outlives it."""
+        """pytest's exit status, and what it said; None if no test came to its end for so long."""
         self._scratch.mkdir()
         environment = {**os.environ, "PYTHONPATH": str(self.root), "TMPDIR": str(self._scratch)}
         output = self._scratch / "output"
