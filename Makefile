@@ -10,7 +10,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help demo dev test coverage lint audit bench focus-validator golden clean
+.PHONY: help demo dev test coverage mutants lint audit bench focus-validator golden clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
@@ -25,6 +25,10 @@ test: $(VENV)/.dev  ## the tests
 
 coverage: $(VENV)/.dev  ## the tests, and which lines they reach; it takes half as long again
 	$(RUN)/pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST)
+
+# More options: make mutants MUTANTS="--help"
+mutants: $(VENV)/.dev  ## deliberate faults, and whether the tests notice: N=60 SEED=1 PATHS=billing
+	$(RUN)/python -m tests.mutants $(if $(N),-n $(N)) $(if $(SEED),--seed $(SEED)) $(MUTANTS) $(PATHS)
 
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	$(RUN)/ruff check .

@@ -1,0 +1,172 @@
+"""The tool that measures the tests: its faults are those it names, and its verdicts are true."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.draw import draw
+from tests.mutants.fault import Fault
+from tests.mutants.python import faults_of_python
+from tests.mutants.sql import faults_of_sql
+from tests.mutants.trial import Control, Copy, Verdict, judged, try_out
+
+PYTHON = [
+    ("x = a < b", {"x = a <= b"}),
+    ("x = a + b", {"x = a - b"}),
+    ("x += b", {"x -= b", "x = b"}),
+    ("x = n[1]", {"x = n[2]"}),
+    ("x = a and b", {"x = a or b", "x = (a)", "x = (b)"}),
+    ("x = f(a, b)", {"x = f(b, a)"}),
+    ("x = f(a, 's')", set()),
+    ("x = f(a, k=b)", {"x = f(a)"}),
+    ("x = min(a, b)", {"x = max(a, b)", "x = (a)", "x = (b)"}),
+    ("x = [i for i in a if i]", {"x = [i for i in a]"}),
+    ("charge(a)", {"pass"}),
+    ("raise Refused(a)", {"pass"}),
+    ("x: int | None = a", set()),
+    ("from a import b", set()),
+]
+SQL = [
+    ("SELECT a WHERE a < b", {"SELECT a WHERE a <= b"}),
+    ("SELECT a - b", {"SELECT a + b"}),
+    ("SELECT -b", set()),
+    ("SELECT f(-b)", set()),
+    ("SELECT least(a, b)", {"SELECT greatest(a, b)", "SELECT (a)", "SELECT (b)"}),
+    ("SELECT argMin(a, b)", {"SELECT argMax(a, b)", "SELECT argMin(b, a)"}),
+    ("SELECT ifNull(a, f(b))", {"SELECT (a)", "SELECT ifNull(f(b), a)"}),
+    ("SELECT if(c, a, b)", {"SELECT if(c, b, a)"}),
+    ("SELECT a FROM t LEFT JOIN u USING (k)", {"SELECT a FROM t INNER JOIN u USING (k)"}),
+    ("SELECT a UNION ALL SELECT b", {"SELECT a UNION DISTINCT SELECT b"}),
+    ("SELECT a WHERE b AND c", {"SELECT a WHERE b OR c", "SELECT a WHERE b", "SELECT a WHERE c"}),
+    (
+        "SELECT a WHERE b AND f(c AND d) AND e GROUP BY a",
+        {
+            "SELECT a WHERE b OR f(c AND d) AND e GROUP BY a",
+            "SELECT a WHERE b AND e GROUP BY a",
+            "SELECT a WHERE f(c AND d) AND e GROUP BY a",
+            "SELECT a WHERE b AND f(c OR d) AND e GROUP BY a",
+            "SELECT a WHERE b AND f(c) AND e GROUP BY a",
+            "SELECT a WHERE b AND f(d) AND e GROUP BY a",
+            "SELECT a WHERE b AND f(c AND d) OR e GROUP BY a",
+            "SELECT a WHERE b AND f(c AND d) GROUP BY a",
+        },
+    ),
+    ("SELECT a WHERE b BETWEEN c AND d", set()),
+    ("SELECT a WHERE b IS NOT NULL", {"SELECT a WHERE b IS NULL"}),
+    ("SELECT a WHERE b IN (c)", {"SELECT a WHERE b NOT IN (c)"}),
+    ("SELECT a WHERE b NOT IN (c)", {"SELECT a WHERE b IN (c)"}),
+    ("SELECT a ORDER BY b DESC", {"SELECT a ORDER BY b"}),
+    ("SELECT a / 3600", {"SELECT a / 3601"}),
+    ("SELECT '<' -- a < 1\n, {a:DateTime64(3, 'UTC')}, toDateTime64(a, 3, 'UTC')", set()),
+]
+MODULE = """\
+def rounded(value):
+    if value < 0:
+        return -rounded(0 - value)
+    return value + 1
+"""
+TEST = """\
+import os
+from scheduler.rounding import rounded
+
+def test_rounded():
+    assert rounded(1) == 2
+
+def test_that_never_passes():
+    assert rounded(5) == 6 and 'NEVER' not in os.environ
+"""
+
+
+@pytest.mark.parametrize(("text", "expected"), PYTHON, ids=[text for text, _ in PYTHON])
+def test_faults_of_python_are_those(text: str, expected: set[str]) -> None:
+    mutants = [fault.mutate().strip() for fault in faults_of_python("a.py", text + "\n")]
+    assert set(mutants) == expected
+    assert len(mutants) == len(expected)
+
+
+@pytest.mark.parametrize(("text", "expected"), SQL, ids=[text for text, _ in SQL])
+def test_faults_of_sql_are_those(text: str, expected: set[str]) -> None:
+    mutants = [
+        " ".join(fault.mutate().split()).replace("( ", "(").replace(" )", ")") for fault in faults_of_sql("a.sql", text)
+    ]
+    assert set(mutants) == expected
+    assert len(mutants) == len(expected)
+
+
+def test_a_sample_is_that_of_its_seed_and_has_a_line_once() -> None:
+    text = "\n".join(f"a{line} = b + c < d and e" for line in range(200))
+    faults = list(faults_of_python("a.py", text))
+    sample = draw(faults, 50, 7)
+    assert sample == draw(faults, 50, 7) != draw(faults, 50, 8)
+    assert len({fault.line for fault in sample}) == 50
+    assert len({fault.what for fault in sample}) > 4
+
+
+def test_a_fault_says_where_it_is() -> None:
+    (fault,) = faults_of_sql("a.sql", "SELECT a\nFROM b\n  WHERE c <= d")
+    assert str(fault) == "a.sql:3:11: <= -> <"
+    (fault,) = faults_of_python("a.py", "def f(a, b):\n    return a <= b\n")
+    assert str(fault) == "a.py:2:13: <= b -> < b"
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "verdict"),
+    [
+        (0, "1 passed", Verdict.survived),
+        (5, "no tests ran", Verdict.survived),
+        (1, "FAILED tests/a.py::b[c d] - assert 1 == 2", Verdict.caught),
+        (2, "ERROR tests/a.py - ImportError", Verdict.caught),
+        (1, "nobody says which", Verdict.broken),
+        (3, "INTERNALERROR", Verdict.broken),
+        (4, "ERROR: file or directory not found: tests/a.py", Verdict.broken),
+        (-11, "", Verdict.caught),
+        (None, "", Verdict.timeout),
+    ],
+)
+def test_only_a_test_that_fails_or_never_ends_catches(status: int | None, output: str, verdict: Verdict) -> None:
+    assert judged(status, output)[0] is verdict
+
+
+def test_a_caught_test_is_named_without_its_reason() -> None:
+    assert judged(1, "FAILED tests/a.py::b[c d] - assert 1 == 2")[1] == "tests/a.py::b[c d]"
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:
+    """Of a small tree with a module and a test of it."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "_hypothesis_pytestplugin")
+    monkeypatch.setenv("NEVER", "1")
+    files = {
+        "scheduler/__init__.py": "",
+        "scheduler/rounding.py": MODULE,
+        "tests/scheduler/test_rounding.py": TEST,
+        "tests/gpuledger/test_scheduler_command.py": "def test_nothing(): pass\n",
+        "pytest.ini": "[pytest]\n",
+    }
+    root = tmp_path / "root"
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+    return Copy(root, tmp_path / "copy")
+
+
+def fault_of(copy: Copy, what: str) -> Fault:
+    path = "scheduler/rounding.py"
+    (found,) = [one for one in faults_of_python(path, (copy.root / path).read_text()) if one.what == what]
+    return found
+
+
+def test_a_fault_is_caught_and_one_that_no_test_reaches_survives(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, unreached = fault_of(copy, "value + 1 -> value - 1"), fault_of(copy, "0 - value -> 0 + value")
+    control = Control()
+    caught = try_out(copy, reached, control, 60)
+    assert (caught.verdict, caught.by) == (Verdict.caught, "tests/scheduler/test_rounding.py::test_rounded")
+    assert (copy.root / reached.path).read_text() == MODULE
+    assert try_out(copy, unreached, control, 60).verdict is Verdict.broken  # by a test that fails without it, too
+    monkeypatch.delenv("NEVER")
+    assert try_out(copy, unreached, control, 60).verdict is Verdict.survived
