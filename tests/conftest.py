@@ -12,6 +12,7 @@ import pytest
 import typer.testing
 from hypothesis import settings
 
+import warehouse.store
 from gpuledger.serve import collect_seldom
 from tests.stores import Reused, fresh_store
 from warehouse.store import Store
@@ -26,6 +27,9 @@ sys.dont_write_bytecode = False
 
 # Typer reads the annotations of a hundred commands, 0.15 CPU seconds, whenever a test runs one in this process.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
+
+# No test cuts the power: the engine need not wait for the disk with each table that it makes.
+warehouse.store.NOT_COMPILED += f", {warehouse.store.NOT_SYNCED}"
 
 # How long an example takes is the machine's business; what it finds is ours.
 settings.register_profile("gpuledger", deadline=None)

@@ -129,7 +129,10 @@ def _decided(kept: Sequence[Claim]) -> pa.Table:
 
 def _end_lost(store: Store, stage: Stage) -> None:
     """Ends open claims whose workload fell silent at their last sign of life."""
-    params = {**stage.names("batches", "settled", "lost"), "forever": FOREVER, "silence_ms": SILENCE_MS}
+    params = {**stage.names("batches", "settled", "silent", "lost"), "forever": FOREVER, "silence_ms": SILENCE_MS}
+    store.command(read_sql(__file__, "silent"), params)
+    if not store.value("SELECT count() AS claims FROM {silent:Identifier}", params):
+        return
     lost = store.rows(read_sql(__file__, "lost_ends"), params)
     if not lost:
         return

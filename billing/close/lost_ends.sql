@@ -1,42 +1,23 @@
 -- One row: an open claim whose own samples stopped long before the device's did. Its end event is lost.
 -- Units:   {silence_ms:Int64} how long; last_ms = last own sample, ms since the epoch.
--- Reads:   the newest days first: a claim with a recent sample of its own is alive and is not looked at again. The
---          newest sample may be one that the close does not read: then fewer are alive, and more are looked at.
 WITH
-    open AS
-    (
-        SELECT claim, cluster, device_id, workload_id, start_ms FROM {settled:Identifier} WHERE end_ms >= {forever:Int64}
-    ),
-    (SELECT max(ts) FROM samples) AS newest,
-    alive AS
-    (
-        SELECT cluster, device_id, workload_id
-        FROM samples
-        WHERE ts > newest - toIntervalMillisecond({silence_ms:Int64}) AND workload_id IN (SELECT workload_id FROM open)
-            AND batch IN {batches:Identifier}
-        GROUP BY cluster, device_id, workload_id
-    ),
-    silent AS
-    (
-        SELECT * FROM open WHERE (cluster, device_id, workload_id) NOT IN (SELECT cluster, device_id, workload_id FROM alive)
-    ),
     own AS
     (
         SELECT cluster, device_id, workload_id, toUnixTimestamp64Milli(max(ts)) AS last_ms
         FROM samples
-        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM silent) AND batch IN {batches:Identifier}
-            AND workload_id IN (SELECT workload_id FROM silent) AND workload_id != ''
+        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM {silent:Identifier}) AND batch IN {batches:Identifier}
+            AND workload_id IN (SELECT workload_id FROM {silent:Identifier}) AND workload_id != ''
         GROUP BY cluster, device_id, workload_id
     ),
     device AS
     (
         SELECT cluster, device_id, toUnixTimestamp64Milli(max(ts)) AS last_ms
         FROM samples
-        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM silent) AND batch IN {batches:Identifier}
+        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM {silent:Identifier}) AND batch IN {batches:Identifier}
         GROUP BY cluster, device_id
     )
 SELECT silent.claim AS claim, own.last_ms AS last_ms
-FROM silent
+FROM {silent:Identifier} AS silent
 INNER JOIN own ON silent.cluster = own.cluster AND silent.device_id = own.device_id AND silent.workload_id = own.workload_id
 INNER JOIN device ON silent.cluster = device.cluster AND silent.device_id = device.device_id
 WHERE own.last_ms > silent.start_ms AND device.last_ms - own.last_ms >= {silence_ms:Int64}

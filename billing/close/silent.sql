@@ -1,0 +1,18 @@
+-- One row: an open claim of whose own samples none is recent.
+-- Units:   {silence_ms:Int64} how long ago is recent, before the newest sample of all.
+-- Reads:   the newest days alone; a claim with a recent sample of its own is alive and is not looked at again. The newest
+--          sample may be one that the close does not read: then fewer are alive, and more are looked at.
+CREATE TABLE {silent:Identifier} ENGINE = Memory AS
+WITH
+    (SELECT max(ts) FROM samples) AS newest
+SELECT claim, cluster, device_id, workload_id, start_ms
+FROM {settled:Identifier}
+WHERE end_ms >= {forever:Int64}
+    AND (cluster, device_id, workload_id) NOT IN
+    (
+        SELECT cluster, device_id, workload_id
+        FROM samples
+        WHERE ts > newest - toIntervalMillisecond({silence_ms:Int64}) AND batch IN {batches:Identifier}
+            AND workload_id IN (SELECT workload_id FROM {settled:Identifier} WHERE end_ms >= {forever:Int64})
+        GROUP BY cluster, device_id, workload_id
+    )
