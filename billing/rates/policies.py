@@ -147,7 +147,7 @@ class Discount(Policy):
 
     per month:    tiers of the GPU-hours of a tenant in the month.
     per session:  tiers of each allocation's GPU-hours (`measure: gpu_hours`) or of its length (`measure: hours`).
-    graduated:    each hour gets its own tier's percentage; whole: all get that of the tier that is reached.
+    graduated:    the mean of the hours' own tiers' percentages, off all; whole: that of the tier that is reached.
     A tier is reached `from` so many hours on; with `above` in its place, beyond them only.
     Discounts follow each other in the card's order, each on what the ones before left.
     """
