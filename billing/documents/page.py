@@ -353,6 +353,8 @@ def _sums(
         net = totals.get("net")
         sums.append(Sum("Net", money(net) if net is not None else UNKNOWN, "sum"))
         sums += [Sum(_row_title(line), _amount_of([line])) for line in taxes]
+    elif (invoice.document.get("parties") or {}).get("seller"):
+        sums.append(Sum("Tax", "none"))
     sums.append(Sum("Total", money(totals["amount"]), "total"))
     if Decimal(totals.get("prepaid") or 0):
         sums.append(Sum("Paid from the prepaid balance", money(-Decimal(totals["prepaid"]))))
@@ -379,7 +381,9 @@ def _grouped(lines: Iterable[Mapping[str, Any]], heading: Any, timezone: str) ->
         groups.setdefault(heading(line), []).append(line)
     order = {kind: number for number, kind in enumerate(TITLES)}
     for members in groups.values():
-        members.sort(key=lambda line: (order.get(line["kind"], len(order)), line["kind"], line["sku"] or ""))
+        members.sort(
+            key=lambda line: (order.get(line["kind"], len(order)), line["kind"], line["sku"] or "", _price_since(line))
+        )
     return [
         Group(title, _hours_of(members), _amount_of(members), [_row(line, timezone) for line in members])
         for title, members in groups.items()
@@ -459,6 +463,11 @@ def validity(line: Mapping[str, Any], timezone: str) -> str:
         )
         said.append(", ".join(filter(None, (days, one["only"]))))
     return f"price {' and '.join(dict.fromkeys(filter(None, said)))}" if any(said) else ""
+
+
+def _price_since(line: Mapping[str, Any]) -> str:
+    """From when on its price held; '' for always."""
+    return min((one["from"] or "" for one in line.get("price_validity") or ()), default="")
 
 
 def _project(line: Mapping[str, Any]) -> str:

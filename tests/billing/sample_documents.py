@@ -79,6 +79,7 @@ def every_kind(**changes: Any) -> Invoice:
               project="notebooks", sku="L40S", quantity="-38.727272727", unit="GPU-hours", **correction),
         other("discount", "2.13", "5 % above 1,000 GPU-hours in the month, graduated", "volume", **correction),
         other("tax", "3158.56", "VAT 19 % of 16,623.99", "VAT 19 %"),
+        other("tax", "-7.69", "VAT 19 % of -40.47", "VAT 19 %", **correction),
     ]  # fmt: skip
     return invoice_of(lines, **changes)
 
@@ -89,6 +90,7 @@ def invoice_of(lines: list[dict[str, Any]], **changes: Any) -> Invoice:
     amounts = {tax: sum((Decimal(line["amount"]) for line in lines if line["amount"] is not None
                          and (line["kind"] == "tax") is tax), Decimal(0)) for tax in (True, False)}  # fmt: skip
     total = amounts[True] + amounts[False]
+    late = sum((Decimal(line["amount"]) for line in lines if line["charge_class"]), Decimal(0))
     prepaid = Decimal("5000.00") if total > 5000 else Decimal("0.00")
     measures = {name: format(sum((Decimal(line[name] or 0) for line in lines), Decimal(0)), "f") for name in MEASURES}
     document = {
@@ -111,8 +113,8 @@ def invoice_of(lines: list[dict[str, Any]], **changes: Any) -> Invoice:
         "payable": {
             "currency": "USD",
             "rate": "1.085000000",
-            "corrections": [{"month": "2026-09", "amount": "0.00", "rate": "1.100000000"}],
-            "amount": f"{(total - prepaid) * Decimal('1.085'):.2f}",
+            "corrections": [{"month": "2026-09", "amount": str(late), "rate": "1.100000000"}],
+            "amount": f"{(total - prepaid - late) * Decimal('1.085') + late * Decimal('1.1'):.2f}",
         },
         "notes": [
             "105.25 GPU-hours were held while no telemetry said whether they were used.",

@@ -63,9 +63,10 @@ def test_the_sums_lead_from_list_prices_to_what_is_due() -> None:
         ("Corrections of earlier months", "−40.47"),
         ("Net", "16,583.52"),
         ("VAT 19 % of 16,623.99", "3,158.56"),
-        ("Total", "19,742.08"),
+        ("VAT 19 % on the correction of September 2026", "−7.69"),
+        ("Total", "19,734.39"),
         ("Paid from the prepaid balance", "−5,000.00"),
-        ("Due", "14,742.08"),
+        ("Due", "14,734.39"),
     ]
 
 
@@ -149,7 +150,7 @@ def test_an_exchange_rate_that_is_missing_is_said_to_be() -> None:
     page = page_of(every_kind(payable={"currency": "USD", "rate": None, "amount": None}))
     assert page.hero_more == "payable in USD; the exchange rate is not known yet"
     assert page_of(every_kind()).hero_more == (
-        "payable as 15,995.16 USD (1 EUR = 1.085 USD; corrections of 2026-09 at 1.10)"
+        "payable as 15,986.09 USD (1 EUR = 1.085 USD; corrections of 2026-09 at 1.10)"
     )
 
 
@@ -208,7 +209,7 @@ def test_the_page_escapes_every_text_and_needs_nothing_from_elsewhere() -> None:
 
 def test_the_page_shows_each_kind_of_line_its_amount_and_the_watermark_of_a_draft() -> None:
     texts = set(Texts(as_html(every_kind(status="draft", number=None, issued_at=None))).texts)
-    assert {"Minimum duration", "Commitments", "−10,372.69", "DRAFT", "−40.47", "14,742.08"} <= texts
+    assert {"Minimum duration", "Commitments", "−10,372.69", "DRAFT", "−40.47", "14,734.39"} <= texts
     assert "not issued, not a demand for payment" in texts
     assert "DRAFT" not in set(Texts(as_html(every_kind())).texts)
 
@@ -235,12 +236,24 @@ def test_a_price_s_validity_says_days_and_the_time_where_it_is_no_midnight() -> 
 def test_csv_has_a_row_for_each_line_with_its_rule_and_reference() -> None:
     rows = list(csv.DictReader(io.StringIO(as_csv(every_kind()))))
     assert tuple(rows[0]) == COLUMNS
-    assert [row["line"] for row in rows] == [str(number) for number in range(1, 17)]
+    assert [row["line"] for row in rows] == [str(number) for number in range(1, 18)]
     late = rows[13]
     assert (late["kind"], late["charge_class"], late["reference_invoice"], late["reference_month"], late["amount"]) == (
         "usage", "Correction", "MB-2026-00007", "2026-09", "-42.60",
     )  # fmt: skip
     assert (rows[10]["rule"], rows[10]["quantity"], rows[10]["allocated_gpu_hours"]) == ("volume", "", "")
+
+
+def test_rows_of_one_sku_stand_in_the_order_of_their_prices_and_no_tax_is_said_to_be_none() -> None:
+    rows = [
+        usage("a", "h100", ("1", "0", "0"), "2", "2", None)
+        | {"price_validity": [{"from": "2026-10-17T00:00:00.000Z", "to": None, "only": ""}]},
+        usage("a", "h100", ("2", "0", "0"), "3", "3", None)
+        | {"price_validity": [{"from": None, "to": "2026-10-17T00:00:00.000Z", "only": ""}]},
+    ]
+    page = page_of(invoice_of(rows, parties=PARTIES, payable=None))
+    assert [row.price for row in page.projects[0].rows] == ["3.00", "2.00"]
+    assert [(step.label, step.amount) for step in page.sums[-2:]] == [("Tax", "none"), ("Total", "8.00")]
 
 
 def test_no_cell_of_the_csv_is_a_formula() -> None:
