@@ -320,6 +320,24 @@ def test_a_credit_note_gives_back_no_more_than_the_corrections_left_and_the_last
         credit(books, "GL-2026-00001", Decimal("0.01"), IN_DECEMBER, "ada", "x")
 
 
+def test_a_month_without_an_invoice_is_credited_on_the_first_invoice_that_bills_it_alone(books: Store) -> None:
+    apply(books)
+    fill(books, hours("chem", 1), closed=LAST)
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    correct(books, hours("late", 3, "2026-10-06 00:00"), 8)
+    fill(books, hours("late", 2, "2026-11-05 00:00"), closed=LATER, run=8)
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    correct(books, hours("late", 4, "2026-10-07 00:00"), 9)
+    fill(books, hours("late", 1, "2026-12-05 00:00"), closed=LATER, run=9)
+    (december,) = issue_all(books, DECEMBER, IN_JANUARY)
+    assert [one.totals["net"] for one in (november, december)] == ["10.00", "10.00"]
+    # 6.00 and 8.00 for October are November's, with its own 4.00; December has its own 2.00.
+    for number, left in ((november.number, "18.00"), (december.number, "2.00")):
+        with pytest.raises(InvoiceError, match=f"{left} EUR of it can still be credited"):
+            credit(books, str(number), Decimal(left) + Decimal("0.01"), IN_JANUARY, "ada", "x")
+        credit(books, str(number), Decimal(left), IN_JANUARY, "ada", "x")
+
+
 def test_a_correction_converts_at_the_rate_of_the_month_that_it_corrects(books: Store) -> None:
     kyoto: dict[str, Any] = {"invoice_currencies": [{"tenant": "kyoto", "currency": "JPY"}]}
     rates = [{"month": f"2026-{n}", "currency": "JPY", "rate": rate} for n, rate in ((10, "100"), (11, "150"))]

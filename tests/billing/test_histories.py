@@ -329,12 +329,39 @@ class History:
         if not there:
             return "no invoice to credit"
         one = self.dice.choice(there)
+        net, tax = self.left_of(one)
         amount = Decimal(self.dice.randrange(1, 3000)).scaleb(-2)
+        if net > 0 and self.dice.random() < 0.3:
+            amount = net
         try:
             note = credit(self.store, str(one.number), amount, self.now(), "me", "goodwill")
         except InvoiceError as error:
+            assert amount > net, f"{one.number}: {error}, {net} are left"
             return f"{amount} on {one.number} is refused: {error}"
+        assert amount <= net, f"{one.number}: {amount} of {net}"
+        given = -Decimal(note.totals["net"]), -Decimal(note.totals["tax"])
+        assert given[0] == amount, note.number
+        if amount == net:
+            assert given[1] == tax, f"{note.number}: the tax of all that is left"
         return f"{note.number}: {amount} on {one.number}"
+
+    def left_of(self, invoice: Invoice) -> tuple[Decimal, Decimal]:
+        """Net and tax of the invoice's month, and of those without an invoice that it was the first to bill, after
+        their corrections and its credit notes."""
+        documents = standing(self.store, None, invoice.tenant)
+        months = {invoice.month}
+        for month in MONTHS:
+            lines = [(one.number, line) for one in documents for line in one.lines if line["charge_class"]]
+            first = [of for of, line in lines if line["reference"] == {"invoice": None, "month": month}][:1]
+            months |= {month} if first == [invoice.number] else set()
+        parts = [Decimal(0), Decimal(0)]
+        for one in documents:
+            for line in one.lines:
+                corrects = line["charge_class"] and line["reference"]["month"] in months
+                notes = one.is_credit_note and line["reference"]["invoice"] == invoice.number
+                if corrects or notes or (one.number == invoice.number and not line["charge_class"]):
+                    parts[line["kind"] == "tax"] += Decimal(line["amount"])
+        return parts[0], parts[1]
 
     def make_void(self) -> str:
         there = standing(self.store)
