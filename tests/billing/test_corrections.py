@@ -252,6 +252,32 @@ def test_a_session_that_was_shorter_last_month_earns_less_this_month(books: Stor
     ]
 
 
+@pytest.mark.parametrize(
+    ("card", "amounts"),
+    [
+        # 15 s of 60 were charged as a minute; the session was over two minutes later, in November, and lasted longer.
+        ({"minimum_seconds": 60}, [["minimum", "-2.70"]]),
+        # How long it is by the end of October is not changed by what it holds later.
+        ({"discounts": [{"name": "long", "per": "session", "measure": "hours",
+                         "tiers": [{"from": "0.005", "percent": "10"}]}]}, []),
+    ],
+)  # fmt: skip
+def test_a_session_that_goes_on_after_a_month_is_corrected_in_the_month_in_which_it_had_ended(
+    books: Store, card: dict[str, Any], amounts: list[list[str]]
+) -> None:
+    start = at("2026-10-31 23:59:00")
+    apply(books, rates=[{"sku": "h100", "price_per_gpu_hour": "216.00"}], **card)
+    price = {"price": "216.00"}
+    fill(books, [Row(start, "chem", "p", used="15000", **price)], closed=LAST)
+    allocate(books, {"chem/p": (start, start + timedelta(seconds=15))})
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    allocate(books, {"chem/p": (at("2026-11-05 12:00:00"), at("2026-11-05 12:01:00"))})
+    fill(books, [Row(at("2026-11-05 12:00"), "chem", "p", used="60000", **price)], closed=LATER, run=8)
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert corrections(november, "kind", "amount") == amounts
+    assert [one for draft in draft_all(books, DECEMBER) for one in corrections(draft, "amount")] == []
+
+
 def test_a_void_number_stays_taken_and_the_month_is_issued_again(books: Store) -> None:
     apply(books)
     fill(books, hours("chem", 3) + hours("phys", 1, device="g1"), closed=LAST)
