@@ -1,9 +1,11 @@
 -- One row: a month that was issued and may owe something else than was billed: an hour that it is computed from was
--- computed again since, a credit of it (such as one taken back) stands on no invoice, or somebody who holds something in
--- it, or is committed, has no line for it on any invoice. A month that corrections were billed for counts as issued. Void
--- invoices and credit notes do not count.
+-- computed again since, a short session ended in it and went on in a later one, or ended with it after all, a credit of it
+-- (such as one taken back) stands on no invoice, or somebody who holds something in it, or is committed, or whose invoice of it
+-- is void, has no line for it on any invoice. A month that corrections were billed for counts as issued. Void invoices and
+-- credit notes do not count.
 -- Params:  before = months that ended by then; timezone; reach_hours = how many hours before a month count too;
---          committed, since, until = tenants with a commitment and its months ('' = open).
+--          committed, since, until = tenants with a commitment and its months ('' = open); minimum_ms = the longest minimum
+--          of a session.
 WITH
     documents AS
     (
@@ -36,6 +38,18 @@ WITH
             AND (month IN (SELECT month FROM documents) OR month IN (SELECT month FROM billed))
         GROUP BY month
     ),
+    sessions AS
+    (
+        SELECT
+            groupArray((start_at, ifNull(end_at, toDateTime64('2299-01-01 00:00:00', 3, 'UTC')))) AS stretches,
+            arrayMin(stretches.1) AS begins,
+            arrayMax(stretches.2) AS ends,
+            dateDiff('millisecond', begins, ends) AS length_ms
+        FROM allocations
+        WHERE {minimum_ms:Int64} > 0
+        GROUP BY cluster, allocation_id
+        HAVING length(stretches) > 1 OR length_ms < {minimum_ms:Int64}
+    ),
     found AS
     (
         SELECT issued.month AS month
@@ -43,6 +57,18 @@ WITH
         CROSS JOIN (SELECT hour, argMax(run, checked_by) AS run FROM closed_hours GROUP BY hour) AS hours
         WHERE hours.run > issued.first_run
             AND hours.hour > issued.start - toIntervalHour({reach_hours:UInt32} + 1) AND hours.hour < issued.end
+        UNION ALL
+        SELECT issued.month AS month
+        FROM issued
+        CROSS JOIN sessions
+        WHERE (ends = issued.end AND length_ms < {minimum_ms:Int64})
+            OR
+            (
+                begins < issued.end AND ends > issued.end
+                AND NOT arrayExists(stretch -> stretch.1 < issued.end AND stretch.2 > issued.end, stretches)
+                AND arrayExists(stretch -> stretch.2 > issued.start AND stretch.2 <= issued.end
+                    AND dateDiff('millisecond', begins, stretch.2) < {minimum_ms:Int64}, stretches)
+            )
         UNION ALL
         SELECT month
         FROM credits FINAL
@@ -65,6 +91,10 @@ WITH
             FROM issued
             ARRAY JOIN arrayZip({committed:Array(String)}, {since:Array(String)}, {until:Array(String)}) AS promise
             WHERE issued.month >= promise.2 AND (promise.3 = '' OR issued.month < promise.3)
+            UNION ALL
+            SELECT tenant, JSONExtractString(document, 'period', 'month') AS month
+            FROM invoices FINAL
+            WHERE number IN (SELECT number FROM voided_invoices) AND JSONExtractString(document, 'document_type') != 'credit_note'
         )
         WHERE (tenant, month) NOT IN (SELECT tenant, month FROM billed) AND (tenant, month) NOT IN (SELECT tenant, month FROM documents)
     )

@@ -76,6 +76,7 @@ def changed_months(store: Store, period: Period, books: drafts.Books) -> list[Pe
         "committed": [one.tenant for one in commitments],
         "since": [one.effective_from or "" for one in commitments],
         "until": [one.effective_to or "" for one in commitments],
+        "minimum_ms": 1000 * books.card.longest_minimum_seconds if books.card else 0,
     }
     return [Period(row["start"], row["end"]) for row in store.rows(read_sql(__file__, "changed_months"), params)]
 

@@ -25,12 +25,17 @@ class Creditable:
 
 
 def creditable(invoice: Invoice, documents: Iterable[Invoice]) -> Creditable:
-    """What can still be credited on an invoice; `documents`: the tenant's that stand.
+    """What can still be credited on an invoice; `documents`: the tenant's that stand, in the order of their numbers.
 
-    What it bills for an earlier month that had no invoice is its own; the corrections of other invoices are theirs.
+    An earlier month that had no invoice is of the first that bills it; the corrections of other invoices are theirs.
     """
-    first = [line for line in invoice.lines if is_correction(line) and line["reference"]["invoice"] is None]
-    months = {invoice.month, *(line["reference"]["month"] for line in first)}
+    documents = list(documents)
+    first: dict[str, str | None] = {}
+    for one in documents:
+        for line in one.lines:
+            if is_correction(line) and line["reference"]["invoice"] is None:
+                first.setdefault(line["reference"]["month"], one.number)
+    months = {invoice.month, *(month for month, number in first.items() if number == invoice.number)}
     net, taxes = Decimal(0), dict[str, Decimal]()
     for one in documents:
         for line in one.lines:

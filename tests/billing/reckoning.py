@@ -48,17 +48,29 @@ class Device:
 
 @dataclass
 class Job:
-    """Holds shares of a device, or a partition of so many. tenant, project: as its source told."""
+    """Holds shares of a device, or a partition of so many, in some stretches of time. tenant, project: as its source
+    told."""
 
     name: str
     tenant: str
     project: str
     device: str
-    start: int
-    end: int
+    stretches: list[Span]
     shares: int = 1
     partition: str = ""
     profile: str = ""
+
+    @property
+    def start(self) -> int:
+        return self.stretches[0][0]
+
+    @property
+    def end(self) -> int:
+        return self.stretches[-1][1]
+
+    def holds(self, span: Span) -> bool:
+        """Something of the span."""
+        return any(start < span[1] and span[0] < end for start, end in self.stretches)
 
 
 @dataclass(frozen=True)
@@ -250,13 +262,13 @@ class Reckoning:
         for start, end in pairwise(sorted(self._edges(device, jobs))):
             state = device.state_at(start)
             if state == "available":
-                holders = [job for job in jobs if job.start <= start < job.end]
+                holders = [job for job in jobs if job.holds((start, end))]
                 self._stretch(device, holders, (start, end), streams, found)
         self.pieces += found.values()
 
     def _edges(self, device: Device, jobs: Sequence[Job]) -> set[int]:
         """Instants at which something may change; of the hours and midnights those at which it is there."""
-        edges = {*device.rows, *(at for job in jobs for at in (job.start, job.end))}
+        edges = {*device.rows, *(at for job in jobs for stretch in job.stretches for at in stretch)}
         for rule in (*self.books.card["rates"], *self.books.mapping["rules"]):
             edges |= {self._instant(rule[key]) for key in ("effective_from", "effective_to") if key in rule}
         first, last = min(device.rows), max(device.rows)
@@ -389,7 +401,8 @@ class Reckoning:
         if discount.get("per", "month") == "month":
             return _earned(discount, Fraction(0), whole)
         if discount.get("measure") == "hours":
-            before, after = (Fraction(max(0, min(at, job.end) - job.start), HOUR) for at in span)
+            end = max((end for start, end in job.stretches if start < span[1]), default=job.start)
+            before, after = (Fraction(max(0, min(at, end) - job.start), HOUR) for at in span)
         else:
             before, after = (
                 sum((piece.held for piece in self._pieces_of_job[job.name] if piece.start < at), Fraction(0))

@@ -252,6 +252,32 @@ def test_a_session_that_was_shorter_last_month_earns_less_this_month(books: Stor
     ]
 
 
+@pytest.mark.parametrize(
+    ("card", "amounts"),
+    [
+        # 15 s of 60 were charged as a minute; the session was over two minutes later, in November, and lasted longer.
+        ({"minimum_seconds": 60}, [["minimum", "-2.70"]]),
+        # How long it is by the end of October is not changed by what it holds later.
+        ({"discounts": [{"name": "long", "per": "session", "measure": "hours",
+                         "tiers": [{"from": "0.005", "percent": "10"}]}]}, []),
+    ],
+)  # fmt: skip
+def test_a_session_that_goes_on_after_a_month_is_corrected_in_the_month_in_which_it_had_ended(
+    books: Store, card: dict[str, Any], amounts: list[list[str]]
+) -> None:
+    start = at("2026-10-31 23:59:00")
+    apply(books, rates=[{"sku": "h100", "price_per_gpu_hour": "216.00"}], **card)
+    price = {"price": "216.00"}
+    fill(books, [Row(start, "chem", "p", used="15000", **price)], closed=LAST)
+    allocate(books, {"chem/p": (start, start + timedelta(seconds=15))})
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    allocate(books, {"chem/p": (at("2026-11-05 12:00:00"), at("2026-11-05 12:01:00"))})
+    fill(books, [Row(at("2026-11-05 12:00"), "chem", "p", used="60000", **price)], closed=LATER, run=8)
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert corrections(november, "kind", "amount") == amounts
+    assert [one for draft in draft_all(books, DECEMBER) for one in corrections(draft, "amount")] == []
+
+
 def test_a_void_number_stays_taken_and_the_month_is_issued_again(books: Store) -> None:
     apply(books)
     fill(books, hours("chem", 3) + hours("phys", 1, device="g1"), closed=LAST)
@@ -318,6 +344,24 @@ def test_a_credit_note_gives_back_no_more_than_the_corrections_left_and_the_last
     assert [note.totals["tax"] for note in parts] == ["-0.01", "-0.01", "-5.68"]  # 5.70 in all, 19 % of 30.00
     with pytest.raises(InvoiceError, match=r"0.00 EUR of it can still be credited"):
         credit(books, "GL-2026-00001", Decimal("0.01"), IN_DECEMBER, "ada", "x")
+
+
+def test_a_month_without_an_invoice_is_credited_on_the_first_invoice_that_bills_it_alone(books: Store) -> None:
+    apply(books)
+    fill(books, hours("chem", 1), closed=LAST)
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    correct(books, hours("late", 3, "2026-10-06 00:00"), 8)
+    fill(books, hours("late", 2, "2026-11-05 00:00"), closed=LATER, run=8)
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    correct(books, hours("late", 4, "2026-10-07 00:00"), 9)
+    fill(books, hours("late", 1, "2026-12-05 00:00"), closed=LATER, run=9)
+    (december,) = issue_all(books, DECEMBER, IN_JANUARY)
+    assert [one.totals["net"] for one in (november, december)] == ["10.00", "10.00"]
+    # 6.00 and 8.00 for October are November's, with its own 4.00; December has its own 2.00.
+    for number, left in ((november.number, "18.00"), (december.number, "2.00")):
+        with pytest.raises(InvoiceError, match=f"{left} EUR of it can still be credited"):
+            credit(books, str(number), Decimal(left) + Decimal("0.01"), IN_JANUARY, "ada", "x")
+        credit(books, str(number), Decimal(left), IN_JANUARY, "ada", "x")
 
 
 def test_a_correction_converts_at_the_rate_of_the_month_that_it_corrects(books: Store) -> None:

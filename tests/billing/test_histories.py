@@ -100,7 +100,7 @@ STATES = ("ok",) * 16 + ("idle", "unsupported", "blank", "stale")
 class History:
     """A store, the reckoning's copy of what happened in it, and what was done, in words.
 
-    spans: when devices are there.   killed: how often a command died.
+    spans: when devices are there.   killed: how often a command died.   told_ends: the last that was told of each job.
     """
 
     store: Store
@@ -111,6 +111,7 @@ class History:
     given: dict[str, GivenCredit] = field(default_factory=dict)
     taken_back: set[str] = field(default_factory=set)
     killed: int = 0
+    told_ends: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def now(self) -> datetime:
         self.clock += timedelta(minutes=1)
@@ -158,25 +159,54 @@ class History:
         if midnights and self.dice.random() < 0.3:
             end = self.dice.choice(midnights)
             start = max(since, end - length)
-        there = [job for job in self.books.jobs.values() if job.device == device.name]
         shares = self.dice.randrange(1, device.shares + 1)
-        if sum(job.shares for job in there if job.start < end and start < job.end) + shares > device.shares:
+        if self.held((start, end), device.name) + shares > device.shares:
             return None
         tenant, project = self.dice.choice(TOLD), self.dice.choice(PROJECTS)
         name = f"job-{len(self.books.jobs)}"
-        job = Job(name, tenant, project, device.name, start, end, shares)
+        job = Job(name, tenant, project, device.name, [(start, end)], shares)
         if device.shares > 2 and self.dice.random() < 0.7:
             job.partition, job.profile = f"part-{name}", f"{shares}g"
         return job
+
+    def held(self, span: tuple[int, int], device: str) -> int:
+        """Shares of a device that jobs hold at most during a span."""
+        there = [job for job in self.books.jobs.values() if job.device == device]
+        return sum(job.shares for job in there if job.holds(span))
 
     def shorten(self) -> str:
         """An earlier end is told of a job."""
         if not self.books.jobs:
             return "no job to shorten"
         job = self.dice.choice(list(self.books.jobs.values()))
-        job.end = max(job.start + 1, job.start + (job.end - job.start) * self.dice.randrange(1, 9) // 10)
-        self.do(lambda: put(self.store, "events", rows_of(job)[1:]))
-        return f"{job.name} ended at {shown(job.end)} already"
+        place = self.dice.randrange(len(job.stretches))
+        start, end = job.stretches[place]
+        self.told_ends[job.name] = max(self.told_ends[job.name], job.end)
+        ends = [month_span(month, self.books.zone)[1] for month in MONTHS]
+        ends = [over for over in ends if start < over < end]
+        if not ends or self.dice.random() < 0.5:
+            ends = [max(start + 1, start + (end - start) * self.dice.randrange(1, 9) // 10)]
+        job.stretches[place] = (start, ends[0])
+        self.do(lambda: put(self.store, "events", rows_of(job)[2 * place + 1 : 2 * place + 2]))
+        return f"{job.name} ended at {shown(ends[0])} already"
+
+    def resume(self) -> str:
+        """A job goes on after its end, which is told late."""
+        if not self.books.jobs:
+            return "no job to resume"
+        job = self.dice.choice(list(self.books.jobs.values()))
+        last = max(job.end, self.told_ends[job.name])
+        until = self.dice.choice([until for _, until in self.spans if until > last] or [0])
+        since = max(last + 1, next((start for start, end in self.spans if end == until), 0))
+        if since >= until:
+            return f"{job.name} cannot go on"
+        start = since + self.dice.randrange(until - since)
+        end = min(until, start + round(1000 * (self.dice.choice((3, 20, 900)) + self.dice.random())))
+        if self.held((start, end), job.device) + job.shares > self.books.devices[job.device].shares:
+            return f"{job.name} finds no place"
+        job.stretches.append((start, end))
+        self.do(lambda: put(self.store, "events", rows_of(job)[-2:]))
+        return f"{job.name} goes on from {shown(start)} to {shown(end)}"
 
     def fail(self) -> str:
         """A device was away for a while, which is told late."""
@@ -282,7 +312,7 @@ class History:
         ]
         amount = Decimal(self.dice.choice((self.dice.randrange(1, 300), self.dice.randrange(1, 9000)))).scaleb(-2)
         now = self.now()
-        given = Grant(name, tenant, amount, "EUR", *spans, author="ann", reason="order")
+        given = Grant(name, tenant, amount, "EUR", spans[0], spans[1], author="ann", reason="order")
         self.do(lambda: add_grant(self.store, given, now))
         self.books.grants[name] = GivenGrant(name, tenant, amount, ms(spans[0]), ms(spans[1]))
         return f"{name} of {amount} to {tenant} from {since} to {until}"
@@ -329,12 +359,39 @@ class History:
         if not there:
             return "no invoice to credit"
         one = self.dice.choice(there)
+        net, tax = self.left_of(one)
         amount = Decimal(self.dice.randrange(1, 3000)).scaleb(-2)
+        if net > 0 and self.dice.random() < 0.3:
+            amount = net
         try:
             note = credit(self.store, str(one.number), amount, self.now(), "me", "goodwill")
         except InvoiceError as error:
+            assert amount > net, f"{one.number}: {error}, {net} are left"
             return f"{amount} on {one.number} is refused: {error}"
+        assert amount <= net, f"{one.number}: {amount} of {net}"
+        given = -Decimal(note.totals["net"]), -Decimal(note.totals["tax"])
+        assert given[0] == amount, note.number
+        if amount == net:
+            assert given[1] == tax, f"{note.number}: the tax of all that is left"
         return f"{note.number}: {amount} on {one.number}"
+
+    def left_of(self, invoice: Invoice) -> tuple[Decimal, Decimal]:
+        """Net and tax of the invoice's month, and of those without an invoice that it was the first to bill, after
+        their corrections and its credit notes."""
+        documents = standing(self.store, None, invoice.tenant)
+        months = {invoice.month}
+        for month in MONTHS:
+            lines = [(one.number, line) for one in documents for line in one.lines if line["charge_class"]]
+            first = [of for of, line in lines if line["reference"] == {"invoice": None, "month": month}][:1]
+            months |= {month} if first == [invoice.number] else set()
+        parts = [Decimal(0), Decimal(0)]
+        for one in documents:
+            for line in one.lines:
+                corrects = line["charge_class"] and line["reference"]["month"] in months
+                notes = one.is_credit_note and line["reference"]["invoice"] == invoice.number
+                if corrects or notes or (one.number == invoice.number and not line["charge_class"]):
+                    parts[line["kind"] == "tax"] += Decimal(line["amount"])
+        return parts[0], parts[1]
 
     def make_void(self) -> str:
         there = standing(self.store)
@@ -711,14 +768,15 @@ def tell_devices(store: Store, devices: Sequence[Device]) -> None:
 
 
 def rows_of(job: Job) -> list[dict[str, Any]]:
-    """Its start and its end."""
+    """A start and an end of each stretch."""
     about = {"allocation_id": job.name, "tenant": job.tenant, "project": job.project, "workload_id": job.name}
     place = {"device_id": job.device, "units": job.shares}
     place |= {"partition_id": job.partition, "partition_profile": job.profile}
-    return [
-        {**about, "ts": instant(job.start), "event": "started", **place},
-        {**about, "ts": instant(job.end), "event": "finished", "device_id": "", "units": None},
-    ]
+    rows = []
+    for start, end in job.stretches:
+        rows.append({**about, "ts": instant(start), "event": "started", **place})
+        rows.append({**about, "ts": instant(end), "event": "finished", "device_id": "", "units": None})
+    return rows
 
 
 def sample_row(one: Sample, by_energy: bool) -> dict[str, Any]:
@@ -753,14 +811,12 @@ def shown(at_ms: int) -> str:
 
 
 STEPS: Sequence[tuple[int, Callable[[History], str]]] = (
-    (5, History.hold), (2, History.shorten), (2, History.fail), (5, History.measure), (2, History.tell_past),
-    (2, History.give), (3, History.take_back), (3, History.grant), (1, History.revoke), (6, History.issue),
-    (1, History.issue_together), (2, History.give_note), (3, History.make_void), (3, History.change_card),
-    (3, History.map_tenants), (1, History.state_idle_power), (1, History.plan), (1, History.close_some),
-    (1, History.close_together),
+    (5, History.hold), (3, History.shorten), (3, History.resume), (2, History.fail), (5, History.measure),
+    (2, History.tell_past), (2, History.give), (3, History.take_back), (3, History.grant), (1, History.revoke),
+    (6, History.issue), (1, History.issue_together), (2, History.give_note), (3, History.make_void),
+    (3, History.change_card), (3, History.map_tenants), (1, History.state_idle_power), (1, History.plan),
+    (1, History.close_some), (1, History.close_together),
 )  # fmt: skip
-
-
 TABLES = {*VOUCHED, *NOT_VOUCHED}
 
 
