@@ -126,14 +126,13 @@ def _differences(tenant: str, month: str, now: Invoice, billed: _Billed) -> list
         if before.amount == after.amount:
             continue
         kind, project, sku, list_price, contracted_price, rule = key
-        what = f"{after.description}: " if kind == "credit" and after.description else ""
         lines.append(
             Line(
                 tenant,
                 kind,
                 project,
                 sku,
-                description=f"{month}: {what}{before.amount:,} was billed, {after.amount:,} is due",
+                description=f"{month}: {_in_words(kind, before, after)}",
                 quantity=Fraction(after.quantity - before.quantity),
                 unit=after.unit or before.unit,
                 list_unit_price=list_price and Decimal(list_price),
@@ -156,6 +155,15 @@ class _Sum:
 
 
 _NOTHING = _Sum()
+_SAID_ANEW = ("shared", "credit", "tax")
+"""Kinds of which the line of now says more than an amount: a part and of what, a reason, a base."""
+
+
+def _in_words(kind: str, before: _Sum, after: _Sum) -> str:
+    if kind == "credit" and before == _NOTHING:
+        return after.description
+    more = f": {after.description}" if kind in _SAID_ANEW and after.description else ""
+    return f"{before.amount:,} was billed, {after.amount:,} is due{more}"
 
 
 def _summed(lines: Iterable[Mapping[str, Any]]) -> dict[Key, _Sum]:

@@ -83,7 +83,8 @@ def shared_lines(costs: Sequence[PoolCost]) -> list[Line]:
         Line(
             tenant,
             "shared",
-            description=f"{_HOW[cost.share]} of {cost.unallocated:,} for {cost.unallocated_gpu_hours:.2f} unallocated "
+            description=f"{100 * amount / cost.unallocated:.2f} %, {_HOW[cost.share]}, of {cost.unallocated:,} for "
+            f"{cost.unallocated_gpu_hours:.2f} unallocated "
             f"GPU-hours of {f'pool {cost.pool}' if cost.pool else 'the devices without a pool'}",
             cost=Fraction(amount),
             rule=f"idle_policy {cost.share}",
@@ -95,9 +96,9 @@ def shared_lines(costs: Sequence[PoolCost]) -> list[Line]:
 
 
 _HOW = {
-    "allocated_cost": "Part, by the cost of what was held there,",
-    "evenly": "An even part",
-    "guaranteed": "Part, by guaranteed GPUs,",
+    "allocated_cost": "by the cost of what was held there",
+    "evenly": "an even part",
+    "guaranteed": "by guaranteed GPUs",
 }
 
 
