@@ -14,7 +14,7 @@ from hypothesis import settings
 
 import warehouse.store
 from gpuledger.serve import collect_seldom
-from tests.stores import Reused, fresh_store
+from tests.stores import Reused, engine_that_stays, fresh_store, keep_stores
 from warehouse.store import Store
 
 # Tables are as wide as they need to be: a pipe has no width, whatever the terminal has that the tests run in.
@@ -30,6 +30,8 @@ typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # No test cuts the power: the engine need not wait for the disk with each table that it makes.
 warehouse.store.NOT_COMPILED += f", {warehouse.store.NOT_SYNCED}"
+
+keep_stores()
 
 # How long an example takes is the machine's business; what it finds is ours.
 settings.register_profile("gpuledger", deadline=None)
@@ -82,3 +84,10 @@ def own_store(tmp_path: Path) -> Iterator[Store]:
     """A fresh embedded store with the schema in it."""
     with fresh_store(tmp_path / "store") as opened:
         yield opened
+
+
+@pytest.fixture
+def engine_stays() -> Iterator[None]:
+    """For tests that run many commands in this process (tests/stores.py)."""
+    with engine_that_stays():
+        yield

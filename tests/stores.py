@@ -1,13 +1,20 @@
-"""Stores for tests: one of each kind is made once in a process, and copied for each test."""
+"""Stores for tests: one of each kind is made once in a run, by whichever worker needs it first, and then copied."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import fcntl
 import functools
+import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import clickhouse_connect
+import pytest
 
 from warehouse.chain import CHAINED, adopt
 from warehouse.store import EmbeddedStore, Store, migrate, open_store
@@ -16,7 +23,7 @@ from warehouse.store import EmbeddedStore, Store, migrate, open_store
 def fresh_store(folder: Path | str, *fill: Callable[[Store], None]) -> Store:
     """A new embedded store in `folder`, with the schema and what each of `fill` writes. A process holds one at a time.
 
-    fill: functions of a module, which write nothing but the store: they run once in a process.
+    fill: functions of a module, which write nothing but the store: they run once in a run of the tests.
     """
     shutil.copytree(_made(fill), folder, symlinks=True, dirs_exist_ok=True)
     return open_store(f"chdb://{folder}")
@@ -70,15 +77,63 @@ class Reused:
             self._store = None
 
 
+class Engine:
+    """Stays up between one opening of a store and the next, which is 0.2 CPU seconds sooner so; until a test ends or
+    opens another store. For tests that run many commands in this process, and start none that opens the same store."""
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._client: Any = None
+
+    def opened(self, path: Path) -> None:
+        if path != self._path:
+            self._path, self._client = path, clickhouse_connect.get_client(interface="chdb", path=str(path / "engine"))
+
+    def gives_way_to(self, path: Path | None) -> None:
+        if self._client is not None and path != self._path:
+            self._client.close()
+            self._path = self._client = None
+
+
+@contextlib.contextmanager
+def engine_that_stays() -> Iterator[None]:
+    engine, opens = Engine(), EmbeddedStore.__init__
+
+    def stays(store: EmbeddedStore, url: str, path: Path | None, *more: Any, **named: Any) -> None:
+        engine.gives_way_to(path)
+        opens(store, url, path, *more, **named)
+        if path is not None:
+            engine.opened(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EmbeddedStore, "__init__", stays)
+        yield
+    engine.gives_way_to(None)
+
+
+KEPT = "GPULEDGER_TESTS_STORES"
+"""Where a run's stores are: the process that starts first makes the folder, and tells its workers."""
+
+
+def keep_stores() -> None:
+    if KEPT not in os.environ:
+        os.environ[KEPT] = folder = tempfile.mkdtemp(prefix="gpuledger-tests-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
 @functools.cache
 def _made(fill: tuple[Callable[[Store], None], ...]) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="gpuledger-tests-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    if not fill:
-        with open_store(f"chdb://{folder}/store") as store:
-            migrate(store)
-    else:
-        shutil.copytree(_made(fill[:-1]), folder / "store", symlinks=True)
-        with open_store(f"chdb://{folder}/store") as store:
-            fill[-1](store)
-    return folder / "store"
+    keep_stores()
+    kept = Path(os.environ[KEPT]) / "+".join(("empty", *(f"{one.__module__}.{one.__qualname__}" for one in fill)))
+    kept.mkdir(exist_ok=True)
+    with (kept / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (kept / "store").exists():
+            making = kept / "making"
+            shutil.rmtree(making, ignore_errors=True)
+            if fill:
+                shutil.copytree(_made(fill[:-1]), making, symlinks=True)
+            with open_store(f"chdb://{making}") as store:
+                fill[-1](store) if fill else migrate(store)
+            making.rename(kept / "store")
+    return kept / "store"

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
-import shutil
-import tempfile
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +22,7 @@ from billing.verify.tables import VOUCHED
 from tests.billing.facts import job, put, samples
 from tests.billing.hand_ledger import at
 from tests.stores import fresh_store
-from warehouse.store import Store, identifier, open_store
+from warehouse.store import Store, identifier
 
 ZONE = "Europe/Berlin"
 FEBRUARY, MARCH = (parse_month(month, ZONE) for month in ("2026-02", "2026-03"))
@@ -50,20 +46,13 @@ CARD: dict[str, Any] = {
 
 
 def rich_books(folder: Path) -> Store:
-    """A store with those books in `folder`; they are filled once in a process, and copied."""
-    shutil.copytree(_filled(), folder, symlinks=True, dirs_exist_ok=True)
-    return open_store(f"chdb://{folder}")
+    """A store with those books in `folder`."""
+    return fresh_store(folder, fill_books, merge)
 
 
-@functools.cache
-def _filled() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="gpuledger-tests-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with fresh_store(folder / "store") as store:
-        fill_books(store)
-        for table in VOUCHED:
-            store.command(f"OPTIMIZE TABLE {identifier(table)} FINAL")
-    return folder / "store"
+def merge(store: Store) -> None:
+    for table in VOUCHED:
+        store.command(f"OPTIMIZE TABLE {identifier(table)} FINAL")
 
 
 def fill_books(store: Store) -> None:

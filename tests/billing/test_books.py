@@ -27,7 +27,7 @@ from tests.stores import fresh_store
 from warehouse.records import DEVICES, EVENTS, SAMPLES
 from warehouse.store import Store
 
-FLEETS = int(os.environ.get("GPULEDGER_FLEETS", "100"))
+FLEETS = int(os.environ.get("GPULEDGER_FLEETS", "40"))
 SEED = int(os.environ.get("GPULEDGER_SEED", "0"))
 NOW = datetime(2025, 11, 21, tzinfo=UTC)
 LINES_SHOWN = 12

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,27 +23,30 @@ from warehouse.store import Store
 OCTOBER, NOVEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11"))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Any:
+def two_jobs(opened: Store) -> None:
     """Two jobs of two tenants in October, metered, with a discount and a tax; one more hour of chem in November."""
-    with fresh_store(tmp_path) as opened:
-        card = {
-            "currency": "EUR",
-            "minimum_seconds": 60,
-            "rates": [
-                {"sku": "h100", "price_per_gpu_hour": "2.00"},
-                {"sku": "their-own", "match": {"tenant": "phys"}, "price_per_gpu_hour": "2.00"},
-            ],
-            "discounts": [{"name": "tenth", "percent": "10"}],
-            "taxes": [{"name": "VAT", "percent": "19"}],
-        }
-        apply_rate_card(opened, parse_rate_card(card), "me", "", at("2026-10-01 00:00"))
-        put(opened, "devices", devices("2026-10-01 00:00", "g0", "g1"))
-        put(opened, "events", job("a", "chem", "g0", "2026-10-05 10:00", "2026-10-05 13:30"))
-        put(opened, "events", job("b", "phys", "g1", "2026-10-05 10:00", "2026-10-05 11:00"))
-        put(opened, "events", job("s", "chem", "g1", "2026-10-06 10:00:00", "2026-10-06 10:00:20"))
-        put(opened, "events", job("n", "chem", "g0", "2026-11-05 10:00", "2026-11-05 11:00"))
-        put(opened, "samples", samples("g0", "2026-10-05 10:00", range(180)))
+    card = {
+        "currency": "EUR",
+        "minimum_seconds": 60,
+        "rates": [
+            {"sku": "h100", "price_per_gpu_hour": "2.00"},
+            {"sku": "their-own", "match": {"tenant": "phys"}, "price_per_gpu_hour": "2.00"},
+        ],
+        "discounts": [{"name": "tenth", "percent": "10"}],
+        "taxes": [{"name": "VAT", "percent": "19"}],
+    }
+    apply_rate_card(opened, parse_rate_card(card), "me", "", at("2026-10-01 00:00"))
+    put(opened, "devices", devices("2026-10-01 00:00", "g0", "g1"))
+    put(opened, "events", job("a", "chem", "g0", "2026-10-05 10:00", "2026-10-05 13:30"))
+    put(opened, "events", job("b", "phys", "g1", "2026-10-05 10:00", "2026-10-05 11:00"))
+    put(opened, "events", job("s", "chem", "g1", "2026-10-06 10:00:00", "2026-10-06 10:00:20"))
+    put(opened, "events", job("n", "chem", "g0", "2026-11-05 10:00", "2026-11-05 11:00"))
+    put(opened, "samples", samples("g0", "2026-10-05 10:00", range(180)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with fresh_store(tmp_path, two_jobs) as opened:
         yield opened
 
 

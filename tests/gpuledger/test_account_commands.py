@@ -14,6 +14,7 @@ from tests.billing.account_books import emptied, hours
 from tests.billing.hand_ledger import at, close, fill
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
+from warehouse.store import Store
 
 
 class Shell:
@@ -36,12 +37,14 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     """September and October closed; physics held one GPU for four hours, at 2.00."""
-    shell = Shell(tmp_path)
-    with fresh_store(tmp_path / "store") as opened:
-        emptied(opened)
-        fill(opened, hours("2026-09-05 10:00", 4), closed=[at("2026-10-31 23:00")])
-        close(opened, [at("2026-09-01 00:00")])
-    return shell
+    fresh_store(tmp_path / "store", four_hours).close()
+    return Shell(tmp_path)
+
+
+def four_hours(store: Store) -> None:
+    emptied(store)
+    fill(store, hours("2026-09-05 10:00", 4), closed=[at("2026-10-31 23:00")])
+    close(store, [at("2026-09-01 00:00")])
 
 
 def test_a_budget_is_applied_once_and_says_the_same_in_every_format(shell: Shell, tmp_path: Path) -> None:

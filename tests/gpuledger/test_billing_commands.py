@@ -13,6 +13,7 @@ from gpuledger.cli import build
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
+from warehouse.store import Store
 
 CARD = """
 currency: EUR
@@ -41,20 +42,19 @@ class Shell:
 def shell(tmp_path: Path) -> Shell:
     """A store with October closed: physics (two projects) and a tenant that tries to be HTML."""
     (tmp_path / "rates.yaml").write_text(CARD)
-    shell = Shell(tmp_path)
+    fresh_store(tmp_path / "store", october).close()
+    return Shell(tmp_path)
+
+
+def october(store: Store) -> None:
     noon = at("2026-10-05 12:00")
-    with fresh_store(tmp_path / "store") as opened:
-        fill(
-            opened,
-            [
-                Row(noon, "physics", "qcd", used=str(HOUR_MS // 2), idle=str(HOUR_MS // 2)),
-                Row(noon, "physics", "bsm", device="gpu-1", unmetered=HOUR_MS),
-                Row(noon, "<script>", "研发一部", device="gpu-2", used=str(HOUR_MS)),
-                Row(noon, device="gpu-3", unallocated=HOUR_MS),
-            ],
-            closed=[at("2026-11-01 00:00")],
-        )
-    return shell
+    rows = [
+        Row(noon, "physics", "qcd", used=str(HOUR_MS // 2), idle=str(HOUR_MS // 2)),
+        Row(noon, "physics", "bsm", device="gpu-1", unmetered=HOUR_MS),
+        Row(noon, "<script>", "研发一部", device="gpu-2", used=str(HOUR_MS)),
+        Row(noon, device="gpu-3", unallocated=HOUR_MS),
+    ]
+    fill(store, rows, closed=[at("2026-11-01 00:00")])
 
 
 def test_the_ledger_prints_json_csv_and_a_table(shell: Shell) -> None:

@@ -53,6 +53,10 @@ CARD = {
 def issued_fleet(store: Store) -> None:
     """Puts the fleet into a store, closes it and issues October."""
     closed_fleet(store)
+    issue_october(store)
+
+
+def issue_october(store: Store) -> None:
     issue_all(store, OCTOBER, ISSUED_AT)
 
 

@@ -32,8 +32,7 @@ ROUNDS = int(os.environ.get("GPULEDGER_RACES", "1"))
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with fresh_store(tmp_path_factory.mktemp("store")) as store:
-        issued_fleet.closed_fleet(store)
+    with fresh_store(tmp_path_factory.mktemp("store"), issued_fleet.closed_fleet) as store:
         yield store
 
 

@@ -41,8 +41,8 @@ def test_after_a_kill_while_a_month_is_issued_nothing_moves_it(tmp_path: Path, n
     chance = random.Random(f"kill {number}")
     tokens = tmp_path / "senders.yaml"
     tokens.write_text(issued_fleet.SENDERS)
-    with fresh_store(tmp_path / "store") as store:
-        issued_fleet.closed_fleet(store)
+    store = fresh_store(tmp_path / "store", issued_fleet.closed_fleet)
+    store.close()
     command = [sys.executable, "-m", "tests.ingest.test_issue_race_kill", store.url, str(tokens)]
     process = subprocess.Popen(command, cwd=REPO, stdout=subprocess.PIPE)
     assert process.stdout is not None

@@ -20,8 +20,8 @@ from tests.ingest.receiving import receiver_process, tokens_file
 from tests.ingest.spooling import SAMPLES, numbers
 from warehouse.store import open_store
 
-KILLS = int(os.environ.get("GPULEDGER_KILLS", "60"))
-RECEIVER_EVERY = 45
+KILLS = int(os.environ.get("GPULEDGER_KILLS", "30"))
+RECEIVER_EVERY = 20
 """Kills of the agent to one of the receiver."""
 
 

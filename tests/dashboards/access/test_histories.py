@@ -4,6 +4,7 @@ credential that there ever was, what may it do? Reckoned here from the words of 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -279,7 +280,11 @@ NO_WAREHOUSE = cast("Store", None)
 """It holds the audit alone, which is another test's: writing it would be most of the time."""
 
 
-@pytest.mark.parametrize(("database", "examples"), [("sqlite", 20), ("postgresql", 6)])
+EXAMPLES = int(os.environ.get("GPULEDGER_ACCESS_HISTORIES", "8"))
+"""Histories of 30 steps in SQLite, and a third as many in PostgreSQL; new ones each time, ad hoc many more."""
+
+
+@pytest.mark.parametrize(("database", "examples"), [("sqlite", EXAMPLES), ("postgresql", -(-EXAMPLES // 3))])
 @pytest.mark.usefixtures("quick_hashes")
 def test_what_a_credential_may_is_what_it_and_its_owner_may_now(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str,
