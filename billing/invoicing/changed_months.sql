@@ -46,9 +46,13 @@ WITH
             arrayMax(stretches.2) AS ends,
             dateDiff('millisecond', begins, ends) AS length_ms
         FROM allocations
-        WHERE {minimum_ms:Int64} > 0
+        WHERE (cluster, allocation_id) IN
+        (
+            SELECT cluster, allocation_id
+            FROM allocations
+            WHERE dateDiff('millisecond', start_at, end_at) < {minimum_ms:Int64}
+        )
         GROUP BY cluster, allocation_id
-        HAVING length(stretches) > 1 OR length_ms < {minimum_ms:Int64}
     ),
     found AS
     (

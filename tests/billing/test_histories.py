@@ -194,7 +194,8 @@ class History:
         """A job goes on after its end, which is told late."""
         if not self.books.jobs:
             return "no job to resume"
-        job = self.dice.choice(list(self.books.jobs.values()))
+        jobs = sorted(self.books.jobs.values(), key=lambda job: job.end - job.start)
+        job = self.dice.choice(jobs[: self.dice.choice((1, 3, len(jobs)))])
         last = max(job.end, self.told_ends[job.name])
         until = self.dice.choice([until for _, until in self.spans if until > last] or [0])
         since = max(last + 1, next((start for start, end in self.spans if end == until), 0))
@@ -329,7 +330,8 @@ class History:
     def issue(self) -> str:
         month = self.dice.choice(MONTHS)
         tenant = self.dice.choice((None, None, None, *TENANTS))
-        self.close()
+        if self.dice.random() < 0.8:
+            self.close()
         try:
             done = self.issue_now(month, tenant)
         except InvoiceError as error:
