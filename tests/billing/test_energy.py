@@ -303,7 +303,7 @@ fleets = st.lists(
 )
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(fleet=fleets, idle=st.none() | st.integers(1, 200))
 def test_the_parts_of_a_device_and_hour_sum_to_what_its_samples_say(store: Store, fleet: Any, idle: int | None) -> None:
     emptied(store)

@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from tests.billing import oracle
 from tests.conftest import SHARED
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 EXAMPLES = SHARED / "examples" / "ledger"
 CLOSE_ENOUGH = 1e-6
 EXACT = 1.01e-9

@@ -18,6 +18,8 @@ from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import open_store
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Callable[..., Any]:

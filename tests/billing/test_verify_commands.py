@@ -18,6 +18,8 @@ from tests.billing.hand_ledger import at
 from tests.billing.rich_books import rich_books
 from warehouse.store import Store, open_store
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 
 def test_a_device_that_is_told_of_after_the_close_waits_and_is_no_failure(store: Store) -> None:
     put(store, "devices", devices("2026-10-05 10:00", "g0"))

@@ -16,6 +16,8 @@ from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 
 class Shell:
     """These commands on one store."""

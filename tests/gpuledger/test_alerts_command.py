@@ -14,6 +14,8 @@ from tests.alerts.facts import device, put, sampled, started
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 AT = "2026-10-06T12:00Z"
 OFF = "name: {name}\nextends: true\nenabled: false\n"
 

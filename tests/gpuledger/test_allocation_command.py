@@ -13,6 +13,8 @@ from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 WINDOW = "2026-10-05T12:00:00Z,2026-10-05T14:00:00Z"
 
 

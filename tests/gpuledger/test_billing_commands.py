@@ -15,6 +15,8 @@ from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 CARD = """
 currency: EUR
 timezone: Europe/Berlin

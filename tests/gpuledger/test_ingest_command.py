@@ -10,6 +10,8 @@ import pytest
 from gpuledger.cli import main
 from tests.ingest.rows import HEADER, samples, save
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as done:

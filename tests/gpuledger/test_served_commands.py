@@ -22,6 +22,8 @@ from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import open_store
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 READS = (
     "ledger --by tenant,day", "savings", "verify", "audit", "invoice draft --period 2026-10",
     "invoice explain 1 --number GL-2026-00001", "alerts list", "slo status --at 2026-11-05T00:00Z",

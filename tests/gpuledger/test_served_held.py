@@ -19,6 +19,8 @@ from tests.stores import fresh_store
 from warehouse.records import RECORD_TYPES
 from warehouse.store import open_store
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 
 def test_held_pushes_are_listed_shown_and_decided_over_a_store_and_its_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

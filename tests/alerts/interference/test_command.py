@@ -16,6 +16,8 @@ from tests.alerts.interference.sharing import runs, tells
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 AT = ("--at", "2026-10-06T12:00Z")
 
 

@@ -16,6 +16,8 @@ from tests.alerts.facts import put, started, submitted
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 OBJECTIVES = """
 objectives:
   - {name: wait, kind: queue_wait, within: 30m, target: "0.9", match: {tenant: "phys*"}, owner: lead@example.org}

@@ -34,6 +34,8 @@ from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store, open_store
 
+pytestmark = pytest.mark.usefixtures("engine_stays")
+
 NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
 EN, ZH = language("en"), language("zh")
 OCTOBER = parse_period("2026-10", "UTC")
