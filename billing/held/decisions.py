@@ -15,17 +15,20 @@ ACTIONS = {ACCEPTED: "held.accept", REFUSED: "held.refuse"}
 def accept(store: Store, id: str, now: datetime, actor: str, why: str = "") -> HeldPush:
     """Writes exactly the rows of a held push, as their sender's. What they change of an issued month becomes a
     correction in the next open one. Errors: IngestError as `ingest.held.decide`."""
-    return _decided(store, held_push(store, id), ACCEPTED, now, actor, why)
+    return _decided(store, id, ACCEPTED, now, actor, why)
 
 
 def refuse(store: Store, id: str, now: datetime, actor: str, why: str = "") -> HeldPush:
     """Leaves the rows out for good: sent again they are counted, and nothing else. Errors: IngestError as `accept`."""
-    return _decided(store, held_push(store, id), REFUSED, now, actor, why)
+    return _decided(store, id, REFUSED, now, actor, why)
 
 
-def _decided(store: Store, push: HeldPush, decision: Decision, now: datetime, actor: str, why: str) -> HeldPush:
-    done = decide(store, push, decision, now, actor, why)
-    if push.state == HELD:
-        inputs = {name: getattr(push, name) for name in ("sender", "record_type", "reason", "subject", "rows")}
-        audit.record(store, now, actor, ACTIONS[decision], push.id, why, inputs)
+def _decided(store: Store, id: str, decision: Decision, now: datetime, actor: str, why: str) -> HeldPush:
+    # Two people, each at another server, cannot both have it their way.
+    with store.turn("decisions on held pushes"):
+        push = held_push(store, id)
+        done = decide(store, push, decision, now, actor, why)
+        if push.state == HELD:
+            inputs = {name: getattr(push, name) for name in ("sender", "record_type", "reason", "subject", "rows")}
+            audit.record(store, now, actor, ACTIONS[decision], push.id, why, inputs)
     return done

@@ -4,15 +4,19 @@ connections as two processes have them."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from billing.audit import history
 from billing.close import close
+from billing.held import accept, refuse
 from billing.invoicing.invoices import issue_all, issued, void
+from ingest.errors import IngestError
+from ingest.held import HeldPush, held_pushes
 from tests.billing.hand_ledger import at
 from tests.ingest import issued_fleet
 from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged, sample
@@ -54,6 +58,23 @@ def test_a_push_judged_before_another_server_issues_the_month_is_held(two: tuple
         server.coalescer.close()
         report = answer.result(60).json()
     assert (report["stored"], report["held"]) == (0, {"issued_month": 1})
+
+
+def test_two_people_at_two_servers_decide_a_held_push_once(two: tuple[Store, Store]) -> None:
+    (push,) = held_pushes(two[0])
+
+    def decided(store: Store, decide: Callable[..., HeldPush]) -> str:
+        try:
+            return decide(store, push.id, NOW, "ada", "why").state
+        except IngestError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(2) as pool:
+        said = list(pool.map(decided, two, (accept, refuse)))
+    (kept,) = [one for one in held_pushes(two[0], "") if one.id == push.id]
+    assert sorted(one == kept.state for one in said) == [False, True], said
+    assert f"was {kept.state} by ada" in next(one for one in said if one != kept.state)
+    assert [row["object"] for row in history(two[0], "", push.id)] == [push.id]
 
 
 def test_a_second_server_closes_when_the_first_has(two: tuple[Store, Store]) -> None:
