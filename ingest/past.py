@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -310,7 +310,7 @@ class Past:
         devices = {device for about in places.values() for _, device in about if device}
         stood: dict[tuple[str, str], set[str]] = {}
         for place in self._asked("places_of_devices", issued, devices=devices) if devices else []:
-            stood.setdefault((place["cluster"], place["device_id"]), set()).add(place["node"])
+            stood.setdefault((place["cluster"], place["device_id"]), set()).update(place["nodes"])
         for (cluster, _), about in places.items():
             about |= {(node, device) for _, device in about for node in stood.get((cluster, device), ())}
         doubts: dict[int, Doubt] = {}
@@ -422,21 +422,26 @@ class Past:
         codes, places = distinct(table, ("cluster", "node", "device_id"))
         if not issued.undecided:
             return {}
-        before: dict[tuple[str, str], set[str]] = {}
-        units: dict[tuple[str, str], set[int]] = {}
-        for row in self._asked("places_of_devices", issued, devices={device for _, _, device in places}):
-            before.setdefault((row["cluster"], row["device_id"]), set()).add(row["node"])
-            units.setdefault((row["cluster"], row["device_id"]), set()).add(row["units"])
+        asked = self._asked("places_of_devices", issued, devices={device for _, _, device in places})
+        before = {(row["cluster"], row["device_id"]): row for row in asked}
         doubts: dict[int, Doubt] = {}
-        said = zip(codes, table["ts"].to_pylist(), table["units"].to_pylist(), strict=True)
-        for index, (code, ts, has) in enumerate(said):
+        columns = (table[name].to_pylist() for name in ("ts", "units", "state"))
+        for index, (code, ts, has, state) in enumerate(zip(codes, *columns, strict=True)):
             cluster, node, device = places[code]
-            stood = before.get((cluster, device), set())
-            if (node not in stood or units[cluster, device] != {has}) and issued.matters(
-                _ms(ts), cluster, {(one, device) for one in {node, *stood}}
-            ):
+            past = before.get((cluster, device))
+            stood = past["nodes"] if past else []
+            is_there = past is not None and set(past["units"]) == {has}
+            if is_there and past is not None:
+                # A device that comes back is there from then on, as a new one is.
+                is_there = node in stood if state == "removed" else _place_at(past["told"], _ms(ts)) == node
+            if not is_there and issued.matters(_ms(ts), cluster, {(one, device) for one in {node, *stood}}):
                 doubts[index] = _doubt(f"{device} could be given to what began on {node} in a month issued")
         return doubts
+
+
+def _place_at(told: Sequence[tuple[int, str]], at: int) -> str:
+    """Where a device stood just before an instant; '' for nowhere."""
+    return next((node for since, node in reversed(told) if since < at), "")
 
 
 def _within(record: RecordType, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], issued: Issued) -> Mask:
