@@ -43,7 +43,8 @@ class OidcError(AccessError):
 
 @dataclass(frozen=True)
 class Told:
-    """Who the provider says it is. subject: by which the provider knows them, for good; name: as they are shown."""
+    """Who the provider says it is. subject: by which the provider knows them, for good; name: as they are shown; roles:
+    none where no group of theirs means one."""
 
     issuer: str
     subject: str
@@ -149,9 +150,6 @@ class Provider:
         told = claims.get(self._settings.groups_claim, [])
         groups = [group for group in (told if isinstance(told, list) else [told]) if isinstance(group, str)]
         roles, tenants = self._settings.roles_of(groups), self._settings.tenants_of(groups)
-        if not roles or (roles == {Role.tenant} and not tenants):
-            what = "no role" if not roles else "the role tenant and no tenant"
-            raise OidcError(name[:200], f"has {what} here", "Ask an admin: the sign-in settings map groups")
         return Told(self._settings.issuer, subject, name[:200], roles, tenants)
 
     def _endpoint(self, name: str) -> str:

@@ -139,7 +139,7 @@ def change_person(
         if _administers(before) and not any(map(_administers, _everybody(connection))):
             raise AccessError(person.label, "is the last admin who can sign in", "Make somebody else an admin first")
         if person.disabled or hashed is not None:
-            _end_sessions(connection, person.id)
+            end_sessions(connection, person.id)
         changed = {**inputs(person), "password": "unchanged" if hashed is None else "changed"}
         access.note(connection, now, actor, "user.change", person.label, "", changed)
     return person
@@ -255,7 +255,8 @@ def _is(who: tuple[str, str]) -> tuple[Any, Any]:
     return _people.c.issuer == who[0], _people.c.subject == who[1]
 
 
-def _end_sessions(connection: Connection, who: tuple[str, str]) -> None:
+def end_sessions(connection: Connection, who: tuple[str, str]) -> None:
+    """All of somebody's."""
     sessions = access_store.sessions
     connection.execute(sessions.delete().where(sessions.c.issuer == who[0], sessions.c.subject == who[1]))
 

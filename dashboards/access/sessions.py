@@ -17,7 +17,16 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select
 
 from dashboards.access import store as access_store
-from dashboards.access.people import Person, checked_password, person_of, renew, seen, still_has
+from dashboards.access.people import (
+    Person,
+    checked_password,
+    end_sessions,
+    person_at,
+    person_of,
+    renew,
+    seen,
+    still_has,
+)
 from dashboards.access.roles import AccessError, Role
 from dashboards.access.secrets import digest
 from dashboards.access.store import AccessStore
@@ -97,14 +106,24 @@ class Sessions:
     ) -> tuple[Person, str]:
         """Somebody of single sign-on, as their provider told them, and the cookie of their new session.
 
-        Errors: AccessError if they are disabled; what they may is renewed all the same.
+        Errors: AccessError if they are disabled, or may nothing here; what they may is renewed all the same, for their
+        tokens and sessions of before.
         """
+        may = {"roles": sorted(roles), "tenants": sorted(tenants)}
+        enough = roles - {Role.tenant} or (roles and tenants)
+        lacks = "" if enough else "the role tenant and no tenant" if roles else "no role"
         with self._access.writing() as connection:
+            if lacks and person_at(connection, (issuer, subject)) is None:
+                raise AccessError(name, f"has {lacks} here", "Ask an admin: the sign-in settings map groups")
             person = renew(connection, issuer, subject, name, roles, tenants, now)
-            cookie = "" if person.disabled else self._begin(connection, person, now)
+            if lacks:
+                end_sessions(connection, person.id)
+                self._note(connection, person, now, "access.lost", may)
+            cookie = "" if person.disabled or lacks else self._begin(connection, person, now)
             if cookie:
-                may = {"roles": sorted(roles), "tenants": sorted(tenants)}
                 self._note(connection, person, now, "access.sign_in", {"address": address, "how": "oidc", **may})
+        if lacks:
+            raise AccessError(person.label, f"has {lacks} here", "Ask an admin: the sign-in settings map groups")
         if not cookie:
             raise AccessError(person.label, "is disabled here", "Ask an admin")
         return person, cookie

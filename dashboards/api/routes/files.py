@@ -17,13 +17,10 @@ router = APIRouter(route_class=StrictRoute)
 Text = Annotated[str, Field(max_length=stated.FILE_CHARACTERS)]
 
 
-class Candidate(Body):
-    """yaml: the file, as the command line reads it (docs/contracts.md)."""
+class StatedFile(Body):
+    """yaml: the file, as the command line reads it (docs/contracts.md).   reason: kept where it is applied."""
 
     yaml: Text
-
-
-class StatedFile(Candidate):
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 
@@ -34,7 +31,7 @@ def apply_card(caller: SetPrices, file: StatedFile) -> documents.Applied:
 
 
 @router.post("/rates/cards/check", tags=["rates"])
-def check_card(caller: SetPrices, file: Candidate) -> documents.Compared:
+def check_card(caller: SetPrices, file: StatedFile) -> documents.Compared:
     """What a rate card would change, in words and in the cost of the closed hours; changes nothing."""
     return _compare(caller, stated.RATES, file)
 
@@ -46,7 +43,7 @@ def apply_tenants(caller: SetPrices, file: StatedFile) -> documents.Applied:
 
 
 @router.post("/tenants/mapping/check", tags=["tenants"])
-def check_tenants(caller: SetPrices, file: Candidate) -> documents.Compared:
+def check_tenants(caller: SetPrices, file: StatedFile) -> documents.Compared:
     """What a tenants' mapping would change, and whose closed hours would go to whom; changes nothing."""
     return _compare(caller, stated.TENANTS, file)
 
@@ -58,7 +55,7 @@ def set_budgets(caller: SetBudgets, file: StatedFile) -> documents.Applied:
 
 
 @router.post("/budgets/check", tags=["budgets"])
-def check_budgets(caller: SetBudgets, file: Candidate) -> documents.Compared:
+def check_budgets(caller: SetBudgets, file: StatedFile) -> documents.Compared:
     """What a budgets file would change; changes nothing."""
     return _compare(caller, stated.BUDGETS, file)
 
@@ -70,7 +67,7 @@ def set_objectives(caller: SetBudgets, file: StatedFile) -> documents.Applied:
 
 
 @router.post("/objectives/check", tags=["objectives"])
-def check_objectives(caller: SetBudgets, file: Candidate) -> documents.Compared:
+def check_objectives(caller: SetBudgets, file: StatedFile) -> documents.Compared:
     """What a file of objectives would change; changes nothing."""
     return _compare(caller, stated.OBJECTIVES, file)
 
@@ -82,7 +79,7 @@ def set_energy(caller: SetPrices, file: StatedFile) -> documents.Applied:
 
 
 @router.post("/energy/settings/check", tags=["ledger"])
-def check_energy(caller: SetPrices, file: Candidate) -> documents.Compared:
+def check_energy(caller: SetPrices, file: StatedFile) -> documents.Compared:
     """What another file of energy settings would change; changes nothing."""
     return _compare(caller, stated.ENERGY, file)
 
@@ -94,7 +91,7 @@ def set_parties(caller: SetPrices, file: StatedFile) -> documents.Applied:
 
 
 @router.post("/parties/check", tags=["invoices"])
-def check_parties(caller: SetPrices, file: Candidate) -> documents.Compared:
+def check_parties(caller: SetPrices, file: StatedFile) -> documents.Compared:
     """What other details of the parties would change; changes nothing."""
     return _compare(caller, stated.PARTIES, file)
 
@@ -106,7 +103,7 @@ def _apply(caller: Caller, kind: stated.Kind, file: StatedFile) -> documents.App
     return documents.Applied(version=parsed.version, new=new)
 
 
-def _compare(caller: Caller, kind: stated.Kind, file: Candidate) -> documents.Compared:
+def _compare(caller: Caller, kind: stated.Kind, file: StatedFile) -> documents.Compared:
     found = stated.compare(caller.store, kind, stated.read(kind, file.yaml))
     effect = [plain(dict(row)) for row in found.effect]
     return documents.Compared(

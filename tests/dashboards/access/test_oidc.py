@@ -191,6 +191,25 @@ def test_what_does_not_fit_is_not_believed(served_site: Site, idp: Idp, caplog: 
             assert client.get(f"{PREFIX}/me").status_code == 401, what
 
 
+def test_who_lost_all_groups_loses_sessions_and_tokens_with_the_next_sign_in(served_site: Site, idp: Idp) -> None:
+    with browser(served_site, idp) as client:
+        for groups in ([], ["gpu-users"], ["tenant-vision"]):
+            idp.claims = {"sub": "lost", "groups": ["gpu-admins"], "email": "eve"}
+            back(client, state=to_provider(client, idp))
+            token = {"name": f"of {groups}", "days": 1, "scopes": ["read", "write", "sql"]}
+            made = client.post(f"{PREFIX}/tokens", json=token, headers={"Sec-Fetch-Site": "same-origin"})
+            headers = {"Authorization": f"Bearer {made.json()['token']}"}
+            assert httpx.get(f"{client.base_url}{PREFIX}/users", headers=headers).status_code == 200
+            cookies = dict(client.cookies)
+            client.cookies.clear()
+            idp.claims |= {"groups": groups}
+            assert back(client, state=to_provider(client, idp)).status_code == 403
+            assert httpx.get(f"{client.base_url}{PREFIX}/me", cookies=cookies).status_code == 401
+            for path in ("/users", "/ledger", "/invoices", "/views/v_charges"):
+                answer = httpx.get(f"{client.base_url}{PREFIX}{path}", headers=headers)
+                assert answer.status_code in (401, 403) or not answer.json()["rows"], (path, answer.text)
+
+
 def test_who_did_not_go_there_from_here_does_not_come_back(served_site: Site, idp: Idp) -> None:
     with browser(served_site, idp) as client:
         state = to_provider(client, idp)
