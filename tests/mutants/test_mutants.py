@@ -11,7 +11,7 @@ from tests.mutants.draw import draw
 from tests.mutants.fault import Fault
 from tests.mutants.python import faults_of_python
 from tests.mutants.sql import faults_of_sql
-from tests.mutants.trial import Control, Copy, Verdict, judged, try_out
+from tests.mutants.trial import Control, Copy, Limits, Verdict, judged, try_out
 
 PYTHON = [
     ("x = a < b", {"x = a <= b"}),
@@ -123,10 +123,10 @@ def test_a_fault_says_where_it_is() -> None:
         (3, "INTERNALERROR", Verdict.broken),
         (4, "ERROR: file or directory not found: tests/a.py", Verdict.broken),
         (-11, "", Verdict.caught),
-        (None, "", Verdict.timeout),
+        (Verdict.timeout, "", Verdict.timeout),
     ],
 )
-def test_only_a_test_that_fails_or_never_ends_catches(status: int | None, output: str, verdict: Verdict) -> None:
+def test_only_a_test_that_fails_or_never_ends_catches(status: int | Verdict, output: str, verdict: Verdict) -> None:
     assert judged(status, output)[0] is verdict
 
 
@@ -164,9 +164,9 @@ def fault_of(copy: Copy, what: str) -> Fault:
 def test_a_fault_is_caught_and_one_that_no_test_reaches_survives(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     reached, unreached = fault_of(copy, "value + 1 -> value - 1"), fault_of(copy, "0 - value -> 0 + value")
     control = Control()
-    caught = try_out(copy, reached, control, 60)
+    caught = try_out(copy, reached, control, Limits())
     assert (caught.verdict, caught.by) == (Verdict.caught, "tests/scheduler/test_rounding.py::test_rounded")
     assert (copy.root / reached.path).read_text() == MODULE
-    assert try_out(copy, unreached, control, 60).verdict is Verdict.broken  # by a test that fails without it, too
+    assert try_out(copy, unreached, control, Limits()).verdict is Verdict.broken  # by a test that fails without it, too
     monkeypatch.delenv("NEVER")
-    assert try_out(copy, unreached, control, 60).verdict is Verdict.survived
+    assert try_out(copy, unreached, control, Limits()).verdict is Verdict.survived
