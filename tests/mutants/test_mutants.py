@@ -97,11 +97,11 @@ def test_faults_of_sql_are_those(text: str, expected: set[str]) -> None:
 
 
 def test_a_sample_is_that_of_its_seed_and_has_a_line_once() -> None:
-    text = "\n".join(f"a{line} = b + c < d and e" for line in range(200))
+    text = "\n".join(f"a{line} = b + c < d and e" for line in range(60))
     faults = list(faults_of_python("a.py", text))
-    sample = draw(faults, 50, 7)
-    assert sample == draw(faults, 50, 7) != draw(faults, 50, 8)
-    assert len({fault.line for fault in sample}) == 50
+    sample = draw(faults, 30, 7)
+    assert sample == draw(faults, 30, 7) != draw(faults, 30, 8)
+    assert len({fault.line for fault in sample}) == 30
     assert len({fault.what for fault in sample}) > 4
 
 
@@ -167,6 +167,7 @@ def test_a_fault_is_caught_and_one_that_no_test_reaches_survives(copy: Copy, mon
     caught = try_out(copy, reached, control, Limits())
     assert (caught.verdict, caught.by) == (Verdict.caught, "tests/scheduler/test_rounding.py::test_rounded")
     assert (copy.root / reached.path).read_text() == MODULE
-    assert try_out(copy, unreached, control, Limits()).verdict is Verdict.broken  # by a test that fails without it, too
+    # With the fault or without it: what fails anyway catches nothing.
+    assert not control.passes(copy, "tests/scheduler/test_rounding.py::test_that_never_passes")
     monkeypatch.delenv("NEVER")
     assert try_out(copy, unreached, control, Limits()).verdict is Verdict.survived
