@@ -54,14 +54,13 @@ LEFT JOIN
         INNER JOIN
         (
             SELECT
-                cluster, allocation_id, workload_id, device_id, partition_id,
+                allocation_id, workload_id, device_id, partition_id,
                 greatest(start_at, {start:DateTime64(3, 'UTC')}) AS since,
                 least(ifNull(end_at, {end:DateTime64(3, 'UTC')}), {end:DateTime64(3, 'UTC')}) AS until
             FROM allocations
             WHERE cluster = {cluster:String} AND allocation_id IN {allocations:Array(String)}
         ) AS claims
-            ON samples.cluster = claims.cluster AND samples.device_id = claims.device_id
-            AND samples.partition_id = claims.partition_id
+            ON samples.device_id = claims.device_id AND samples.partition_id = claims.partition_id
         WHERE samples.cluster = {cluster:String} AND state <= 'idle' AND ts > since AND ts <= until
             AND samples.workload_id IN ('', claims.workload_id)
     ) AS samples

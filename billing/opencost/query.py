@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -45,12 +45,12 @@ class AllocationQuery:
     """
 
     edges: tuple[datetime, ...]
-    by: tuple[str, ...] | None = None
-    include_idle: bool = False
-    idle_by_node: bool = False
-    share_idle: bool = False
-    wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
+    by: tuple[str, ...] | None
+    include_idle: bool
+    idle_by_node: bool
+    share_idle: bool
+    wanted: Mapping[str, tuple[str, ...]]
+    ignored: tuple[str, ...]
 
     @property
     def window(self) -> Period:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -180,6 +180,28 @@ def test_a_close_with_nothing_to_do_leaves_no_record(store: Store) -> None:
 def test_a_close_needs_an_instant_that_has_been(store: Store, until: datetime) -> None:
     with pytest.raises(LedgerError, match=r"time zone|in the future"):
         close(store, until=until)
+
+
+def test_the_present_instant_can_be_closed_until(store: Store) -> None:
+    put(store, "devices", [device("GPU-0")])
+    assert close(store, until=at(2), now=at(2)).closed_until == at(2)
+    with pytest.raises(LedgerError, match="in the future"):
+        close(store, until=at(2) + timedelta(milliseconds=1), now=at(2))
+
+
+def test_gpus_that_a_start_leaves_out_are_the_most_that_the_allocation_names(store: Store) -> None:
+    put(store, "devices", [device("GPU-0"), device("GPU-1"), device("GPU-2")])
+    put(
+        store,
+        "events",
+        [
+            event(0, "a", "submitted", gpus=1.0),
+            event(1, "a", "started", node="n1", gpus=None),
+            event(2, "a", "finished", gpus=2.0),
+        ],
+    )
+    close(store, until=at(3))
+    assert sum(held(store).values()) == 2
 
 
 def test_nothing_to_close_is_no_error(store: Store) -> None:

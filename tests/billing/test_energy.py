@@ -474,6 +474,7 @@ def test_an_intensity_that_changes_at_noon_counts_from_noon(store: Store) -> Non
     assert (b["kwh"], b["kwh_with_pue"], b["kgco2e"], b["kwh_without_intensity"]) == (24, 24, None, 24)
     assert (report.total["kwh"], report.total["kgco2e"]) == (48, Decimal("8.6472"))
     assert report.platform["kwh"] == 6
+    assert report.platform == {name: free[name] for name in report.platform}  # it has one row
     assert report.notes == (
         "24.000 kWh have no carbon intensity and are in no kgCO2e.",
         "24.000 kWh have no PUE and are counted with 1.",

@@ -211,7 +211,9 @@ def test_a_comparison_says_in_words_what_was_added_ended_changed_and_removed() -
     old = card(
         H100,
         {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.50"},
-        {"sku": "l4", "match": {"model": "L4"}, "price_per_gpu_hour": "0.50"},
+        {"sku": "l4", "match": {"model": "L4"}, "price_per_gpu_hour": "0.50", "effective_to": "2026-11-01"},
+        {"sku": "l4", "match": {"model": "L4"}, "price_per_gpu_hour": "0.60", "effective_from": "2026-11-01"},
+        {"sku": "rest", "price_per_gpu_hour": "0.05"},
         discounts=[{"name": "big", "percent": "10"}],
     )
     new = card(
@@ -226,7 +228,9 @@ def test_a_comparison_says_in_words_what_was_added_ended_changed_and_removed() -
         ("ended", "h100 (model H100)", "2.00 until 2026-11-01"),
         ("added", "h100 (model H100)", "2.50 from 2026-11-01"),
         ("changed", "a100 (model A100)", "from 1.50 to 1.60"),
-        ("removed", "l4 (model L4)", "0.50"),
+        ("removed", "l4 (model L4)", "0.50 until 2026-11-01"),
+        ("removed", "l4 (model L4)", "0.60 from 2026-11-01"),
+        ("removed", "rest (anything)", "0.05"),
         ("added", "spot (preemptible true, sat)", "0.10"),
         ("removed", "discounts", "name big, percent 10"),
     ]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from tests.mutants.areas import TESTS, area_of
 from tests.mutants.draw import draw, faults_in
 from tests.mutants.fault import Fault
 from tests.mutants.report import print_table, write_json
-from tests.mutants.trial import Control, Copy, MutantsError, Trial, Verdict, copies, try_out
+from tests.mutants.trial import Control, Copy, Limits, MutantsError, Trial, Verdict, copies, try_out
 
 ROOT = Path(__file__).resolve().parents[2]
 progress = Console(stderr=True, highlight=False)
@@ -31,8 +32,12 @@ def main(
     seed: Annotated[int | None, typer.Option(help="Of the sample; the same tree and seed draw the same.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Mutants at a time, each in a copy of its own.")] = 2,
     limit: Annotated[float, typer.Option(help="Seconds in which a test must end, else the mutant is caught.")] = 600,
+    budget: Annotated[
+        float, typer.Option(help="Seconds of a run of pytest; what is not caught by then survived.")
+    ] = inf,
     out: Annotated[Path, typer.Option(help="Results as JSON, written after each mutant.")] = Path("build/mutants.json"),
     survivors: Annotated[Path | None, typer.Option(help="Try the survivors of these results again.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what --out has decided of the sample.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Print the sample and try nothing.")] = False,
 ) -> None:
     """Samples deliberate faults, runs the tests that concern each, and prints how many were caught.
@@ -42,14 +47,17 @@ def main(
     seed = secrets.randbelow(2**31) if seed is None else seed
     try:
         paths = [path.rstrip("/") for path in paths or TESTS]
-        sample = _sample(paths, number, seed, survivors)
-        about = {"seed": seed, "number": len(sample), "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}", "paths": paths}
-        progress.print(f"mutants: {len(sample)} of seed {seed}, {jobs} at a time", markup=False)
-        if show:
-            for fault in sample:
-                print(fault)
-            return
-        trials = _try_all(sample, jobs, limit, out, about)
+        with copies(ROOT, 1 if show else jobs) as made:
+            # Of a copy, so that whoever goes on writing changes no sample.
+            sample = _sample(made[0].root, paths, number, seed, survivors)
+            progress.print(f"mutants: {len(sample)} of seed {seed}, {jobs} at a time", markup=False)
+            if show:
+                for fault in sample:
+                    print(fault)
+                return
+            about = {"seed": seed, "number": len(sample), "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}", "paths": paths}
+            known = _decided(sample, out) if resume else []
+            trials = _try_all(made, sample, known, Limits(limit, budget), out, about)
     except MutantsError as error:
         progress.print(str(error), markup=False, soft_wrap=True)
         sys.exit(2)
@@ -58,42 +66,63 @@ def main(
     sys.exit(0 if all(one.is_caught for one in trials) else 1)
 
 
-def _sample(paths: Sequence[str], number: int, seed: int, survivors: Path | None) -> list[Fault]:
+def _sample(root: Path, paths: Sequence[str], number: int, seed: int, survivors: Path | None) -> list[Fault]:
     if survivors is not None:
         rows = json.loads(survivors.read_text(encoding="utf-8"))["mutants"]
         wanted = {_key(row) for row in rows if row["verdict"] not in ("caught", "timeout")}
-        faults = faults_in(ROOT, {path for path, *_ in wanted})
+        faults = faults_in(root, {path for path, *_ in wanted})
         return [fault for fault in faults if fault.key in wanted]
     for path in paths:
         try:
             area_of(path)
         except KeyError:
             raise MutantsError(f"mutants: {path}: not an area with tests. Add it to tests/mutants/areas.py") from None
-        if not (ROOT / path).exists():
+        if not (root / path).exists():
             raise MutantsError(f"mutants: {path}: is not there. Give files and folders from the root of the checkout")
-    return draw(faults_in(ROOT, paths), number, seed)
+    return draw(faults_in(root, paths), number, seed)
 
 
 def _key(row: dict[str, Any]) -> tuple[str, int, int, str]:
     return row["path"], row["line"], row["column"], row["what"]
 
 
-def _try_all(sample: Sequence[Fault], jobs: int, limit: float, out: Path, about: dict[str, Any]) -> list[Trial]:
-    trials: list[Trial] = []
+def _decided(sample: Sequence[Fault], out: Path) -> list[Trial]:
+    """Those of the sample that have been tried already."""
+    faults = {fault.key: fault for fault in sample}
+    rows = json.loads(out.read_text(encoding="utf-8"))["mutants"] if out.exists() else []
+    if not {_key(row) for row in rows} <= set(faults):
+        raise MutantsError(f"mutants: {out}: is of another sample or another tree. Begin anew, without --resume")
+    return [
+        Trial(faults[_key(row)], Verdict(row["verdict"]), row["by"], row["seconds"])
+        for row in rows
+        if row["verdict"] in (Verdict.caught, Verdict.timeout, Verdict.survived)
+    ]
+
+
+def _try_all(
+    made: Sequence[Copy],
+    sample: Sequence[Fault],
+    known: Sequence[Trial],
+    limits: Limits,
+    out: Path,
+    about: dict[str, Any],
+) -> list[Trial]:
+    trials = [*known]
+    left = [fault for fault in sample if fault not in {one.fault for one in known}]
     free: queue.Queue[Copy] = queue.Queue()
     control = Control()
-    with copies(ROOT, jobs) as made, ThreadPoolExecutor(jobs) as pool:
-        for copy in made:
+    for copy in made:
+        free.put(copy)
+
+    def one(fault: Fault) -> Trial:
+        copy = free.get()
+        try:
+            return try_out(copy, fault, control, limits)
+        finally:
             free.put(copy)
 
-        def one(fault: Fault) -> Trial:
-            copy = free.get()
-            try:
-                return try_out(copy, fault, control, limit)
-            finally:
-                free.put(copy)
-
-        for done in as_completed([pool.submit(one, fault) for fault in sample]):
+    with ThreadPoolExecutor(len(made)) as pool:
+        for done in as_completed([pool.submit(one, fault) for fault in left]):
             trial = done.result()
             trials.append(trial)
             write_json(out, about, trials)

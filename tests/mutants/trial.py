@@ -34,6 +34,8 @@ class Verdict(StrEnum):
     caught = "caught"
     timeout = "timeout"
     survived = "survived"
+    undecided = "undecided"
+    """No test had failed when its time was over. It counts as survived."""
     broken = "broken"
     """No answer: pytest itself failed, or the test fails without the fault too. It counts as survived."""
 
@@ -50,6 +52,14 @@ class Trial:
     @property
     def is_caught(self) -> bool:
         return self.verdict in (Verdict.caught, Verdict.timeout)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """quiet_seconds: in which a test must end, else the fault made it hang.   seconds: of a run of pytest."""
+
+    quiet_seconds: float = 600
+    seconds: float = float("inf")
 
 
 class Copy:
@@ -84,8 +94,8 @@ class Copy:
         finally:
             _write(path, original)
 
-    def run(self, tests: Sequence[str], quiet_seconds: float, *options: str) -> tuple[int | None, str]:
-        """pytest's exit status, and what it said; None if no test came to its end for so long."""
+    def run(self, tests: Sequence[str], limits: Limits, *options: str) -> tuple[int | Verdict, str]:
+        """pytest's exit status, or the verdict of a limit, and what it said."""
         self._scratch.mkdir()
         environment = {**os.environ, "PYTHONPATH": str(self.root), "TMPDIR": str(self._scratch)}
         output = self._scratch / "output"
@@ -99,7 +109,7 @@ class Copy:
                 ) as process,
             ):  # fmt: skip
                 try:
-                    status = _status(process, output, quiet_seconds)
+                    status = _status(process, output, limits)
                 finally:
                     with suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
@@ -125,33 +135,33 @@ class Control:
     def __init__(self) -> None:
         self._passes: dict[str, bool] = {}
 
-    def passes(self, copy: Copy, test: str, quiet_seconds: float) -> bool:
+    def passes(self, copy: Copy, test: str) -> bool:
         if test not in self._passes:
             options = () if "::" in test else ("--collect-only",)
-            self._passes[test] = copy.run([test], quiet_seconds, *options)[0] == 0
+            self._passes[test] = copy.run([test], Limits(), *options)[0] == 0
         return self._passes[test]
 
 
-def try_out(copy: Copy, fault: Fault, control: Control, quiet_seconds: float) -> Trial:
+def try_out(copy: Copy, fault: Fault, control: Control, limits: Limits) -> Trial:
     began = time.monotonic()
     verdict, by = Verdict.survived, ""
     with copy.mutated(fault):
         for tests in asked(copy.root, fault.path):
-            verdict, by = judged(*copy.run(tests, quiet_seconds))
+            verdict, by = judged(*copy.run(tests, limits))
             if verdict is not Verdict.survived:
                 break
-    if verdict is Verdict.caught and by and not control.passes(copy, by, quiet_seconds):
+    if verdict is Verdict.caught and by and not control.passes(copy, by):
         verdict = Verdict.broken
     return Trial(fault, verdict, by, time.monotonic() - began)
 
 
-def judged(status: int | None, output: str) -> tuple[Verdict, str]:
+def judged(status: int | Verdict, output: str) -> tuple[Verdict, str]:
     """What pytest's exit status says (https://docs.pytest.org/en/stable/reference/exit-codes.html), and by which test.
 
     A test's failure is one only if pytest names it; an engine that a fault makes crash ends pytest by a signal.
     """
-    if status is None:
-        return Verdict.timeout, ""
+    if isinstance(status, Verdict):
+        return status, ""
     failed = FAILED.search(output)
     if status in (1, 2) and failed:
         return Verdict.caught, failed[1]
@@ -170,14 +180,18 @@ def copies(root: Path, number: int, folder: Path | None = None) -> Iterator[list
         yield made
 
 
-def _status(process: subprocess.Popen[bytes], output: Path, quiet_seconds: float) -> int | None:
-    """A limit on all of a run would depend on what else the machine does; on one test it hardly does."""
-    size, since = -1, time.monotonic()
+def _status(process: subprocess.Popen[bytes], output: Path, limits: Limits) -> int | Verdict:
+    """A hang shows in one test: how long all of them take depends on what else the machine does."""
+    began = since = time.monotonic()
+    size = -1
     while (status := process.poll()) is None:
-        if (now := output.stat().st_size) != size:
-            size, since = now, time.monotonic()
-        elif time.monotonic() - since > quiet_seconds:
-            return None
+        now, written = time.monotonic(), output.stat().st_size
+        if written != size:
+            size, since = written, now
+        elif now - since > limits.quiet_seconds:
+            return Verdict.timeout
+        if now - began > limits.seconds:
+            return Verdict.undecided
         time.sleep(0.2)
     return status
 
