@@ -2,6 +2,7 @@
 -- at one price, on devices with one number of units: their GPU-hours, stretched from their length to the minimum. hour:
 -- in which they ended.
 -- Units:   lacking_micro_ms: millionths of a unit-millisecond, each session's rounded down; sessions = how many.
+-- Traps:   invoice verify sees later months as they are now, where a session may have gone on since: what ended holds nothing then.
 -- Params:  start, end = [start, end); minimum_ms; all_tenants = 1, or tenant = the only one.
 WITH
     short AS
@@ -21,6 +22,7 @@ WITH
         FROM ledger
         WHERE (cluster, allocation_id) IN (SELECT cluster, allocation_id FROM short)
             AND ({all_tenants:UInt8} = 1 OR tenant = {tenant:String})
+            AND charge_period_start < {end:DateTime64(3, 'UTC')} AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
         GROUP BY ALL
     )
 SELECT

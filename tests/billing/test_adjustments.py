@@ -59,6 +59,17 @@ def allocate(store: Store, lives: Mapping[str, tuple[datetime, datetime | None]]
     )
 
 
+def test_the_minimum_of_a_session_counts_nothing_of_later_months(books: Store) -> None:
+    """As `invoice verify` sees an invoice of before the session went on, for another tenant."""
+    noon = at("2026-10-05 12:00")
+    apply(books, minimum_seconds=60)
+    later = Row(at("2026-11-05 12:00"), "chem", "a", used="60000")
+    fill(books, [Row(noon, "chem", "a", used="15000"), later], closed=[LAST_HOUR])
+    allocate(books, {"chem/a": (noon, noon + timedelta(seconds=15))})
+    (invoice,) = draft_all(books, OCTOBER)
+    assert lines(invoice, "minimum", "quantity", "billed_cost") == [["0.012500000", "0.025000000"]]
+
+
 def test_a_session_shorter_than_the_minimum_is_charged_as_if_it_lasted_so_long(books: Store) -> None:
     noon = at("2026-10-05 12:00")
     apply(books, minimum_seconds=60)
