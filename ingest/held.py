@@ -86,6 +86,12 @@ def known(store: Store, sender: str, record: RecordType, hashes: Sequence[str]) 
     return found
 
 
+def refused_times(store: Store, sender: str, record: RecordType) -> list[int]:
+    """Stamps (ms since the epoch) of the sender's rows that somebody said no to."""
+    asked = {"sender": sender, "record_type": record.name}
+    return [row["ms"] for row in store.rows(read_sql(__file__, "refused_times"), asked)]
+
+
 def waiting(store: Store, sender: str) -> int:
     """How many rows of the sender wait."""
     return int(store.value(read_sql(__file__, "held_count"), {"sender": sender}))

@@ -7,15 +7,30 @@ looked at one by one, and asked for in the store.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ingest.held import ACCEPTED, HELD, MOST_HELD, REFUSED, TOO_MANY, hash_of, hold, known, raw_of, waiting
+from ingest.columns import one_array
+from ingest.held import (
+    ACCEPTED,
+    HELD,
+    MOST_HELD,
+    REFUSED,
+    TOO_MANY,
+    hash_of,
+    hold,
+    known,
+    raw_of,
+    refused_times,
+    waiting,
+)
 from ingest.inventory import Inventory
 from ingest.normalise import Clean
 from ingest.past import BooksVersion, Past
@@ -38,6 +53,8 @@ from warehouse.store import Store, read_sql
 
 ASKED_AT_ONCE = 5000
 """Names in one query."""
+REFUSALS_SECONDS = 1.0
+"""How old the answer may be to when the rows were that somebody refused."""
 Doubts = dict[int, Doubt]
 """By the row's place in the table."""
 
@@ -80,6 +97,7 @@ class Judge:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._past = Past(store)
+        self._refusals: dict[tuple[str, str], tuple[float, npt.NDArray[np.int64]]] = {}
         self.inventory = Inventory(store)
 
     def judge(
@@ -95,6 +113,7 @@ class Judge:
         """first: number of the first row, good or bad.   fresh: by the books as they are at this instant. Rows that
         wait are in the store when this answers."""
         left, place = _Left(clean.table), sender.place
+        refused = left.without(self._refused(sender, record, left.table, fresh))
         out = left.without(out_of_place(place, record, left.table))
         doubts = left.without(beyond_window(place, record, left.table, now))
         if placed_elsewhere(place, record, left.table, self.inventory.known):
@@ -104,13 +123,33 @@ class Judge:
             doubts |= left.without(self._begun_elsewhere(place, left.table))
         looked = self._past.look(record, left.table, now, fresh)
         doubts |= left.without(looked.doubts)
-        if not out and not doubts:
+        if not out and not doubts and not refused:
             return Judged(clean, version=looked.version)
         judged = self._doubted(sender, record, source, clean.table, doubts, out) if doubts else Judged(clean)
+        judged = replace(judged, refused=judged.refused + len(refused))
         rejects = _rejects(clean, out, first)
         table = left.table.unify_dictionaries().combine_chunks()
         written = Clean(clean.rows - _unwritten(judged), table, rejects, clean.excess)
         return replace(judged, clean=written, version=looked.version)
+
+    def _refused(self, sender: Sender, record: RecordType, table: pa.Table, fresh: bool) -> Doubts:
+        """Rows that somebody said no to, whether they would be held today or not."""
+        about = sender.name, record.name
+        read_at, times = self._refusals.get(about, (-REFUSALS_SECONDS, np.array([], np.int64)))
+        if fresh or time.monotonic() >= read_at + REFUSALS_SECONDS:
+            times = np.array(refused_times(self._store, sender.name, record), np.int64)
+            self._refusals[about] = time.monotonic(), times
+        if not len(times) or not len(table):
+            return {}
+        places = np.flatnonzero(np.isin(one_array(table["ts"]).cast(pa.int64()).to_numpy(), times))
+        rows = table.take(pa.array(places)).to_pylist()
+        hashes = {int(place): hash_of(row) for place, row in zip(places, rows, strict=True)}
+        states = known(self._store, sender.name, record, sorted(set(hashes.values())))
+        return {
+            place: Doubt(REFUSED, "somebody said no to it")
+            for place, hash in hashes.items()
+            if states.get(hash) == REFUSED
+        }
 
     def _begun_elsewhere(self, place: Place, table: pa.Table) -> Doubts:
         """Rows of allocations that are on another node than the sender's, by what was told of them before."""

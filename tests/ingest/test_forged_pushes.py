@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
@@ -14,7 +15,7 @@ import pytest
 from billing import audit
 from billing.close import close
 from billing.held import accept, effect, refuse
-from billing.invoicing.invoices import draft_all, issued
+from billing.invoicing.invoices import draft_all, issued, void
 from billing.invoicing.rederive import rederive
 from billing.ledger_report import ledger_report
 from billing.periods import parse_period
@@ -22,6 +23,7 @@ from billing.senders import sender_days
 from billing.verify import verify
 from ingest.errors import IngestError
 from ingest.held import HeldPush, held_push, held_pushes
+from ingest.judge import REFUSALS_SECONDS
 from ingest.wire import plain
 from tests.ingest import issued_fleet
 from tests.ingest.issued_fleet import (
@@ -171,6 +173,16 @@ def test_after_a_no_the_same_rows_are_refused_and_nothing_else_happens(fleet: St
     assert ledger(fleet) == before
     with pytest.raises(IngestError, match="was refused by ada"):
         accept(fleet, waits.id, NOW, "bob")
+    # A no is a no when there is nothing left to hold the row for, too.
+    for one in issued(fleet, OCTOBER):
+        void(fleet, one.number or "", NOW, "ada", "to be issued again")
+    time.sleep(REFUSALS_SECONDS)
+    both = Forged("", WATCH, "events", [event("whole", "failed", MID_OCTOBER), event("nothing", "submitted", NOW)])
+    report = push(served, both).json()
+    assert (report["stored"], report["held"], report["refused"]) == (1, {}, 1)
+    closed(fleet)
+    assert ledger(fleet) == before
+    issued_fleet.issue_october(fleet)
 
 
 def test_nobody_agrees_to_rows_that_they_have_not_seen(fleet: Store, served: Served) -> None:

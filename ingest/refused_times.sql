@@ -1,0 +1,5 @@
+-- One row: an instant of which a person has refused a row of a sender.
+-- Parameters: sender, record_type String.
+SELECT DISTINCT toUnixTimestamp64Milli(ts) AS ms
+FROM held_rows FINAL
+WHERE sender = {sender:String} AND record_type = {record_type:String} AND state = 'refused'
