@@ -68,6 +68,7 @@ class Issued:
     undecided: by cluster, node and device (one of them ''), until when what is told may change what was.
     silent: by device, workloads that hold it and have not been sampled since before `until`, with their last sample.
     innocent: streams that were looked at, and whose samples from `until` on change nothing before it.
+    minimum_ms: sessions that were shorter are charged as that long.   by_length: discounts go by how long one lasted.
     """
 
     version: BooksVersion | None = None
@@ -75,6 +76,8 @@ class Issued:
     undecided: dict[Stream, int] = field(default_factory=dict)
     silent: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
     innocent: set[Stream] = field(default_factory=set)
+    minimum_ms: int = 0
+    by_length: bool = False
 
     @property
     def until(self) -> int:
@@ -161,6 +164,8 @@ class Past:
                 issued.undecided[row["cluster"], row["node"], row["device_id"]] = row["decided_ms"]
             for row in self._asked("silent_claims", issued):
                 issued.silent.setdefault((row["cluster"], row["device_id"]), {})[row["workload_id"]] = row["last_ms"]
+            (card,) = self._asked("sessions_matter", issued)
+            issued.minimum_ms, issued.by_length = card["minimum_ms"], bool(card["by_length"])
             if issued.until == self._issued.until:
                 issued.innocent = self._issued.innocent
         return issued
@@ -281,6 +286,8 @@ class Past:
                 doubts[index] = _doubt(f"fills in {filled} of {key[1]}, which held devices in a month issued")
             elif key in going_on and row["event"] != "submitted" and known.get(key, True):
                 doubts[index] = _doubt(f"{key[1]} began in a month issued, and its end there is estimated")
+            elif key not in going_on and row["event"] in PLACING_EVENTS and _went_on(past, issued):
+                doubts[index] = _doubt(f"{key[1]} ended in a month issued, which is charged by how long it lasted")
         doubts |= self._late([(index, row) for index, row in enumerate(rows) if index not in doubts], issued)
         placing = [
             (index, row)
@@ -463,6 +470,11 @@ def _fills_in(row: Mapping[str, Any], past: Mapping[str, Any]) -> str:
         if row[name] is not None and past[f"no_{name}"] and (past[name] is None or row[name] > past[name]):
             return name
     return "preemptible" if row["preemptible"] and not past["preemptible"] else ""
+
+
+def _went_on(past: Mapping[str, Any], issued: Issued) -> bool:
+    """Whether something was charged, or taken off, by the length of a session that ended in an issued month."""
+    return issued.by_length or past["last_ended"] - past["first_placed"] < issued.minimum_ms
 
 
 def _doubt(what: str) -> Doubt:

@@ -1,5 +1,5 @@
 -- One row: what was told of an allocation before an instant, and what all its events fill in where one of them is silent.
--- Shape:   placed: rows that gave it devices; on_node: of these, without a device; last_placed, last_ended: ms, 0: never.
+-- Shape:   placed: rows that gave it devices; on_node: of these, without a device; first_placed, last_placed, last_ended: ms, 0: never.
 --          no_*: placing rows before the instant that leave the column to the others' word.
 -- Parameters: allocations Array(String), until DateTime64(3).
 WITH
@@ -12,6 +12,7 @@ SELECT
     countIf(placing) AS placed,
     countIf(placing AND device_id = '') AS on_node,
     groupUniqArrayIf(node, placing) AS nodes,
+    toInt64(minIf(toUnixTimestamp64Milli(ts), placing)) AS first_placed,
     toInt64(maxIf(toUnixTimestamp64Milli(ts), placing)) AS last_placed,
     toInt64(maxIf(toUnixTimestamp64Milli(ts), ending)) AS last_ended,
     countIf(placing AND events.tenant = '') AS no_tenant,

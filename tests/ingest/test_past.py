@@ -24,7 +24,7 @@ from ingest.pieces import table_pieces
 from ingest.place import ALL, Place
 from ingest.senders import Sender
 from ingest.write import write
-from tests.billing.facts import put_all
+from tests.billing.facts import devices, job, put_all
 from tests.billing.hand_ledger import at
 from tests.ingest import issued_fleet
 from tests.ingest.issued_fleet import LIVE, NOW, forged
@@ -207,3 +207,38 @@ def test_no_random_push_moves_an_issued_month(empty: Store, seed: int) -> None:
     if moved:
         pytest.fail("\n\n".join(f"{cluster}: {what}" for cluster, what in sorted(moved.items())))
     assert sum(len(rows) for rows in said.values()) > CLUSTERS, "and most of it is stored"
+
+
+@pytest.mark.parametrize(
+    ("keys", "held"),
+    [
+        ({"minimum_seconds": 0}, {}),
+        ({"minimum_seconds": 600}, {"issued_month": 1}),
+        ({"minimum_seconds": [{"seconds": 600, "effective_to": "2026-11"}]}, {"issued_month": 1}),
+        ({"minimum_seconds": 60}, {"issued_month": 1}),
+        ({"minimum_seconds": 10}, {}),
+        ({"discounts": [{"name": "d", "per": "session", "measure": "hours", "tiers": [{"from": "1", "percent": "5"}]}]},
+         {"issued_month": 1}),
+    ],
+    ids=["no minimum", "shorter than the minimum", "a dated minimum", "the usual minimum", "longer", "a discount by length"],
+)  # fmt: skip
+def test_a_session_of_an_issued_month_that_goes_on_is_held_where_its_length_was_charged(
+    empty: Store, keys: dict[str, Any], held: dict[str, int]
+) -> None:
+    rates = [{"sku": "h", "price_per_gpu_hour": "2.00"}]
+    card = {"currency": "EUR", "rates": rates, **({"minimum_seconds": 0} | keys)}
+    apply_rate_card(empty, parse_rate_card(card), "me", "", at("2026-10-01 00:00"))
+    put_all(
+        empty,
+        {
+            "devices": devices("2026-10-02 00:00", "d1"),
+            "events": job("short", "chem", "d1", "2026-10-06 02:00", "2026-10-06 02:00:30"),
+        },
+    )
+    close(empty, at("2026-11-10 00:00"), NOW)
+    assert issue_all(empty, parse_period("2026-10", "UTC"), at("2026-11-10 00:00"))
+    (resumed, _) = job("short", "chem", "d1", "2026-11-15 02:00", "2026-11-15 03:00")
+    judged = pushed(empty, Judge(empty), "events", [resumed | {"event": "resumed"}])
+    assert dict(judged.held) == held
+    submitted = {**resumed, "event": "submitted", "device_id": "", "ts": at("2026-11-16 00:00")}
+    assert dict(pushed(empty, Judge(empty), "events", [submitted]).held) == {}
