@@ -4,7 +4,7 @@ In a scratch store beside the books: the batches that the closes of then read, t
 force, the credits given, and the invoices issued before. The month, and each month that was computed again for its
 corrections, is closed anew, by the closes that had closed it then and with the facts that each of them saw; the
 document must come out as it was stored, byte for byte but for the numbers of the runs. So must the chain of the issued
-documents, whoever's they are.
+documents, whoever's they are. Of documents of before they said which close they saw (`as_of_run`), the figures must.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ def rederive(store: Store, number: str, on_progress: Progress | None = None) -> 
         return Rederived(invoice, datetime.fromisoformat(invoice.document["issued_at"]), digest, 0, (), broken)
     closes = _closes(store, invoice)
     if not closes:
-        run = Difference("as_of_run", invoice.document["as_of_run"], "no such close is recorded")
+        run = Difference("as_of_run", invoice.document.get("as_of_run"), "no such close is recorded")
         return Rederived(invoice, NEVER, digest, 0, (run,), broken)
     checked = 0
     try:
         again, checked = _computed(store, invoice, closes, on_progress)
-        differences = tuple(_differences(_comparable(invoice), _comparable(again), ""))
+        differences = tuple(_differences(_comparable(invoice), _comparable(again), "", _is_of_before(invoice)))
     except StoreError:
         raise
     except LedgerError as error:
@@ -152,9 +152,11 @@ def _period(invoice: Invoice) -> Period:
 
 
 def _corrected(invoice: Invoice) -> list[Period]:
-    """The months that were computed again for its corrections."""
+    """The months that were computed again for its corrections; a document of before says which were corrected."""
     document = invoice.document
-    return [parse_month(month, document["period"]["timezone"]) for month in document["corrected_months"]]
+    corrected = {line["reference"]["month"]: None for line in invoice.lines if line.get("reference")}
+    months = document.get("corrected_months", corrected)
+    return [parse_month(month, document["period"]["timezone"]) for month in months]
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,12 @@ def _closes(store: Store, invoice: Invoice) -> list[_Close]:
     """The closes that left the books as the invoice saw them, in their order: each of them took hours that no later one
     of them did; none if none is recorded."""
     sql = "SELECT run, closed_until, ingest_cutoff FROM close_runs FINAL ORDER BY run"
-    last, closes = int(invoice.document["as_of_run"]), store.rows(sql)
+    closes = store.rows(sql)
+    if _is_of_before(invoice):
+        issued_at = datetime.fromisoformat(invoice.document["issued_at"])
+        last = max((row["run"] for row in closes if row["ingest_cutoff"] <= issued_at), default=0)
+    else:
+        last = int(invoice.document["as_of_run"])
     done = [row for row in closes if row["run"] <= last]
     if not done or done[-1]["run"] < last:  # a close that was killed: the next one finished its work
         done += [{**row, "run": last} for row in closes if row["run"] > last][:1]
@@ -216,14 +223,26 @@ def _comparable(invoice: Invoice) -> dict[str, Any]:
     return {name: value for name, value in invoice.document.items() if name not in own}
 
 
-def _differences(stored: Any, computed: Any, where: str) -> Iterable[Difference]:
+def _is_of_before(invoice: Invoice) -> bool:
+    """Whether it does not say which close it saw. Versions since then have said some of it in other words."""
+    return "as_of_run" not in invoice.document
+
+
+WORDS = ("description", "notes", "rule")
+"""What a document says beside its figures."""
+
+
+def _differences(stored: Any, computed: Any, where: str, figures: bool = False) -> Iterable[Difference]:
+    """figures: those alone, as far as they are stored."""
     if isinstance(stored, dict) and isinstance(computed, dict):
         for name in dict.fromkeys((*stored, *computed)):
             if name == "price_validity" and name not in stored:
                 continue  # a document of before lines said when their prices hold
-            yield from _differences(stored.get(name), computed.get(name), f"{where}.{name}" if where else name)
+            if figures and (name not in stored or name in WORDS):
+                continue
+            yield from _differences(stored.get(name), computed.get(name), f"{where}.{name}" if where else name, figures)
     elif isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
         for number, (one, other) in enumerate(zip(stored, computed, strict=True)):
-            yield from _differences(one, other, f"{where}[{number}]")
+            yield from _differences(one, other, f"{where}[{number}]", figures)
     elif stored != computed:
         yield Difference(where, stored, computed)

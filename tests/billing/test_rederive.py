@@ -151,6 +151,26 @@ def test_a_document_that_was_tampered_with_is_found_out(store: Store) -> None:
     assert (difference.where, difference.stored, difference.computed) == ("lines[0].amount", "6.01", "7.01")
 
 
+def test_of_a_document_of_before_the_figures_are_computed_again(store: Store) -> None:
+    """It names no close, and some of it is said in other words today."""
+    close(store, NOVEMBER.start, at("2026-11-10 00:00"))
+    issue_all(store, OCTOBER, at("2026-11-10 00:00"))
+    for pattern, instead in (
+        ('"as_of_run":"[0-9]*",', ""), ('"corrected_months":\\[\\],', ""), ('"price_validity":\\[[^]]*\\],', ""),
+        ('"description":"[^"]*"', '"description":"in other words"'),
+    ):  # fmt: skip
+        sql = "ALTER TABLE invoices UPDATE document = replaceRegexpAll(document, {pattern:String}, {instead:String}) WHERE 1"
+        store.command(f"{sql} SETTINGS mutations_sync = 2", {"pattern": pattern, "instead": instead})
+    document = str(store.value("SELECT document FROM invoices LIMIT 1"))
+    assert "as_of_run" not in document
+    assert "corrected_months" not in document
+    assert rederive(store, "GL-2026-00001").differences == ()
+    sql = "ALTER TABLE invoices UPDATE document = replaceOne(document, '\"7.01\"', '\"6.01\"') WHERE 1"
+    store.command(f"{sql} SETTINGS mutations_sync = 2")
+    (found,) = rederive(store, "GL-2026-00001").differences
+    assert (found.where, found.stored, found.computed) == ("lines[0].amount", "6.01", "7.01")
+
+
 def test_a_line_is_explained_to_the_hour(store: Store) -> None:
     close(store, NOVEMBER.start, at("2026-11-10 00:00"))
     chem, _ = draft_all(store, OCTOBER)
