@@ -159,8 +159,9 @@ def test_of_a_document_of_before_the_figures_are_computed_again(store: Store) ->
         ('"as_of_run":"[0-9]*",', ""), ('"corrected_months":\\[\\],', ""), ('"price_validity":\\[[^]]*\\],', ""),
         ('"description":"[^"]*"', '"description":"in other words"'),
     ):  # fmt: skip
-        sql = "ALTER TABLE invoices UPDATE document = replaceRegexpAll(document, {pattern:String}, {instead:String}) WHERE 1"
-        store.command(f"{sql} SETTINGS mutations_sync = 2", {"pattern": pattern, "instead": instead})
+        changed = "replaceRegexpAll(document, {pattern:String}, {instead:String})"
+        sql = f"ALTER TABLE invoices UPDATE document = {changed} WHERE 1 SETTINGS mutations_sync = 2"
+        store.command(sql, {"pattern": pattern, "instead": instead})
     document = str(store.value("SELECT document FROM invoices LIMIT 1"))
     assert "as_of_run" not in document
     assert "corrected_months" not in document
