@@ -220,7 +220,7 @@ def test_no_random_push_moves_an_issued_month(empty: Store, seed: int) -> None:
         ({"discounts": [{"name": "d", "per": "session", "measure": "hours", "tiers": [{"from": "1", "percent": "5"}]}]},
          {"issued_month": 1}),
     ],
-    ids=["no minimum", "shorter than the minimum", "a dated minimum", "the usual minimum", "longer", "a discount by length"],
+    ids=["no minimum", "shorter", "a dated one", "the usual one", "longer", "a discount by length"],
 )  # fmt: skip
 def test_a_session_of_an_issued_month_that_goes_on_is_held_where_its_length_was_charged(
     empty: Store, keys: dict[str, Any], held: dict[str, int]
