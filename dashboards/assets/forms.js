@@ -25,6 +25,13 @@
     });
   }
 
+  // What the path does not say already.
+  function without(template, values) {
+    var body = Object.assign({}, values);
+    (template.match(/\{\w+\}/g) || []).forEach(function (key) { delete body[key.slice(1, -1)]; });
+    return body;
+  }
+
   async function ask(method, path, body) {
     var answer = await fetch("/api/v1" + path, {
       method: method,
@@ -48,7 +55,7 @@
     said.textContent = "";
     button.disabled = true;
     try {
-      var sent = values(form), answer = await ask(parts[0], filled(parts[1], sent), sent);
+      var sent = values(form), answer = await ask(parts[0], filled(parts[1], sent), without(parts[1], sent));
       if (!form.dataset.shows) {
         var told = Array.isArray(answer) ? answer[0] || {} : answer;
         if (form.dataset.then) location.assign(filled(form.dataset.then, told));
