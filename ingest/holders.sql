@@ -1,7 +1,7 @@
 -- One row: an allocation that holds a device at some time from an instant on, as the last close has it.
 -- Shape:   old: it held it before the issued months' end.   open: without a known end.
 -- Parameters: devices Array(String), since, until DateTime64(3).
-SELECT cluster, device_id, partition_id, allocation_id, workload_id, units, start_at < {until:DateTime64(3, 'UTC')} AS old,
+SELECT cluster, device_id, partition_id, toUnixTimestamp64Milli(start_at) AS start_ms, allocation_id, workload_id, units, start_at < {until:DateTime64(3, 'UTC')} AS old,
     end_at IS NULL AS open, startsWith(estimated, 'device unknown') AS assumed
 FROM allocations
 WHERE device_id IN {devices:Array(String)} AND (end_at IS NULL OR end_at > {since:DateTime64(3, 'UTC')})

@@ -67,6 +67,7 @@ class Issued:
 
     undecided: by cluster, node and device (one of them ''), until when what is told may change what was.
     silent: by device, workloads that hold it and have not been sampled since before `until`, with their last sample.
+    beside: the same of those who began later on a node where a claim of then is undecided.
     innocent: streams that were looked at, and whose samples from `until` on change nothing before it.
     minimum_ms: sessions that were shorter are charged as that long.   by_length: discounts go by how long one lasted.
     """
@@ -75,6 +76,7 @@ class Issued:
     months: tuple[Span, ...] = ()
     undecided: dict[Stream, int] = field(default_factory=dict)
     silent: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+    beside: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
     innocent: set[Stream] = field(default_factory=set)
     minimum_ms: int = 0
     by_length: bool = False
@@ -164,6 +166,7 @@ class Past:
                 issued.undecided[row["cluster"], row["node"], row["device_id"]] = row["decided_ms"]
             for row in self._asked("silent_claims", issued):
                 issued.silent.setdefault((row["cluster"], row["device_id"]), {})[row["workload_id"]] = row["last_ms"]
+            issued.beside = self._beside(issued)
             (card,) = self._asked("sessions_matter", issued)
             issued.minimum_ms, issued.by_length = card["minimum_ms"], bool(card["by_length"])
             if issued.until == self._issued.until:
@@ -191,7 +194,47 @@ class Past:
                 doubts |= {int(index): doubt for index in np.flatnonzero(codes == code)}
         if issued.silent and (named := {stream[:2] for stream in streams} & issued.silent.keys()):
             doubts |= self._silenced(table, codes, streams, set(streams) - guilty.keys(), named, issued)
+        if issued.beside and (named := {stream[:2] for stream in streams} & issued.beside.keys()):
+            doubts |= self._left_behind(table, codes, streams, named, issued)
         return doubts
+
+    def _left_behind(
+        self,
+        table: pa.Table,
+        codes: npt.NDArray[np.int64],
+        streams: list[tuple[str, ...]],
+        named: Collection[tuple[str, ...]],
+        issued: Issued,
+    ) -> dict[int, Doubt]:
+        """Rows by which a later holder, who says nothing any more, would count as gone: its room could go to what was
+        put on the node in an issued month without saying on which device."""
+        doubts: dict[int, Doubt] = {}
+        times = one_array(table["ts"]).cast(pa.int64()).to_numpy()
+        for cluster, device in named:
+            others = [number for number, stream in enumerate(streams) if stream[:2] == (cluster, device)]
+            of_device = np.isin(codes, others)
+            holders = issued.beside[cluster, device]
+            if times[of_device].max() - min(holders.values()) < SILENCE_MS:
+                continue
+            holders.update(self._beside(issued, [device]).get((cluster, device), {}))
+            for workload, last in holders.items():
+                own = np.isin(codes, [number for number in others if streams[number][2] == workload])
+                last = max(last, int(times[own].max(initial=0)))
+                for index in np.flatnonzero(of_device & (times - last >= SILENCE_MS)):
+                    doubts[int(index)] = _doubt(f"{workload} on {device} would count as gone")
+        return doubts
+
+    def _beside(self, issued: Issued, devices: Sequence[str] = ()) -> dict[tuple[str, str], dict[str, int]]:
+        """By device, who holds it since after the issued months on a node where one of then is undecided, and when they
+        were sampled last (ms)."""
+        places = sorted({(cluster, node) for cluster, node, _ in issued.undecided if node})
+        found: dict[tuple[str, str], dict[str, int]] = {}
+        if places:
+            clusters, nodes = ([place[at] for place in places] for at in (0, 1))
+            for row in self._asked("open_beside", issued, clusters=clusters, nodes=nodes, devices=list(devices)):
+                if issued.matters(row["last_ms"], row["cluster"], {(row["node"], row["device_id"])}):
+                    found.setdefault((row["cluster"], row["device_id"]), {})[row["workload_id"]] = row["last_ms"]
+        return found
 
     def _of_cut_samples(
         self, table: pa.Table, ends: npt.NDArray[np.int64], later: npt.NDArray[np.int64], issued: Issued
@@ -366,7 +409,7 @@ class Past:
         holders: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for holder in self._asked("holders", issued, devices=devices, since=since):
             holders.setdefault((holder["cluster"], holder["device_id"]), []).append(holder)
-        if not any(holder["old"] for held in holders.values() for holder in held):
+        if not any(holder["old"] or holder["open"] for held in holders.values() for holder in held):
             return {}
         on_node = {
             (row["cluster"], row["allocation_id"])
@@ -377,15 +420,24 @@ class Past:
             )
             if row["on_node"]
         }
+        asked = self._asked("places_of_devices", issued, devices=devices)
+        stood = {(row["cluster"], row["device_id"]): row for row in asked}
         doubts: dict[int, Doubt] = {}
         for index, row in placing:
             held = holders.get((row["cluster"], row["device_id"]), [])
             for rival in held:
-                if not rival["old"] or rival["allocation_id"] == row["allocation_id"]:
+                if rival["allocation_id"] == row["allocation_id"]:
                     continue
-                yields = (rival["cluster"], rival["allocation_id"]) in on_node or self._unseen(rival, row, issued)
-                if yields and not self._fits(row, held, [r for _, r in placing], issued):
+                if rival["old"]:
                     what = f"{rival['allocation_id']} holds {row['device_id']} since a month issued, and would give way"
+                    yields = (rival["cluster"], rival["allocation_id"]) in on_node or self._unseen(rival, row, issued)
+                else:
+                    # It would have held less of the device, which could go to what began before it on the node.
+                    place = rival["cluster"], rival["device_id"]
+                    around = {(node, place[1]) for node in stood[place]["nodes"]} if place in stood else set()
+                    yields = rival["open"] and issued.matters(rival["start_ms"], rival["cluster"], around)
+                    what = f"{rival['allocation_id']} would give way, and with it what began on the node before"
+                if yields and not self._fits(row, held, [r for _, r in placing], issued):
                     doubts[index] = _doubt(what)
                     break
         return doubts

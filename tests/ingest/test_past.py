@@ -242,3 +242,40 @@ def test_a_session_of_an_issued_month_that_goes_on_is_held_where_its_length_was_
     assert dict(judged.held) == held
     submitted = {**resumed, "event": "submitted", "device_id": "", "ts": at("2026-11-16 00:00")}
     assert dict(pushed(empty, Judge(empty), "events", [submitted]).held) == {}
+
+
+def test_a_later_holder_that_falls_silent_moves_nothing_of_what_began_before(empty: Store) -> None:
+    """Where it was put is decided by who holds what beside it, whenever that is told."""
+    apply_rate_card(
+        empty, parse_rate_card({"currency": "EUR", "rates": [{"sku": "h", "price_per_gpu_hour": "2.00"}]}), "me", "",
+        at("2026-10-01 00:00"),
+    )  # fmt: skip
+    old = {
+        "allocation_id": "old",
+        "workload_id": "old",
+        "tenant": "chem",
+        "event": "started",
+        "node": "n1",
+        "gpus": 1.0,
+    }
+    (later, _) = job("later", "phys", "d1", "2026-11-03 00:00", "2026-11-04 00:00")
+    seen = issued_fleet.sample("d1", "n1", at("2026-11-03 06:00"), "later", 0.5)
+    put_all(
+        empty,
+        {
+            "devices": devices("2026-10-02 00:00", "d1", "d2"),
+            "events": [old | {"ts": at("2026-10-06 02:00")}, later],
+            "samples": [seen | {"cluster": ""}],
+        },
+    )
+    close(empty, at("2026-11-10 00:00"), NOW)
+    assert issue_all(empty, parse_period("2026-10", "UTC"), at("2026-11-10 00:00"))
+    before, judge = ledger(empty), Judge(empty)
+    assert {row["device_id"] for row in before if row["allocation_id"] == "old"} == {"d2"}
+    foreign = issued_fleet.sample("d1", "n1", at("2026-11-08 00:00"), "other", 0.5) | {"cluster": ""}
+    assert dict(pushed(empty, judge, "samples", [foreign]).held) == {"issued_month": 1}
+    own = issued_fleet.sample("d1", "n1", at("2026-11-07 12:00"), "later", 0.5) | {"cluster": ""}
+    assert dict(pushed(empty, judge, "samples", [own]).held) == {}
+    assert dict(pushed(empty, judge, "samples", [foreign | {"ts": at("2026-11-08 01:00")}]).held) == {}
+    close(empty, NOW - timedelta(hours=2), NOW)
+    assert ledger(empty) == before
