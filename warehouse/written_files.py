@@ -50,7 +50,7 @@ def keys_of(text: str, where: str, what: str, hint: str, error: type[LedgerError
         raise error(place, f"not YAML: {_cut(mistake.what)}", "Check indentation and quotes") from mistake
     if not isinstance(content, dict):
         raise error(where, f"not {what}", hint)
-    for key, value in _texts(content):
+    for key, value in _texts(content, "", set()):
         if found := _CONTROL.search(value):
             what = f"found {_cut(repr(value))}; {found[0]!r} is a control character"
             raise error(f"{where}: {key}", what, "Leave it out")
@@ -61,18 +61,18 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """But for ends of lines and tabs. The last ones turn the direction of text: what is read is not what is there."""
 
 
-def _texts(content: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text, keys too, and the key where it is."""
+def _texts(content: Any, key: str, seen: set[int]) -> Iterator[tuple[str, str]]:
+    """Every text, keys too, and the key where it is; what stands in several places, or in itself, once."""
     if isinstance(content, str):
         yield key, content
-    elif isinstance(content, dict):
-        for name, value in content.items():
-            below = f"{key}.{name}" if key else str(name)
-            yield from _texts(name, below)
-            yield from _texts(value, below)
-    elif isinstance(content, list):
-        for number, value in enumerate(content):
-            yield from _texts(value, f"{key}[{number}]")
+    elif isinstance(content, dict | list) and id(content) not in seen:
+        seen.add(id(content))
+        parts = content.items() if isinstance(content, dict) else enumerate(content)
+        for name, value in parts:
+            below = f"{key}[{name}]" if isinstance(content, list) else f"{key}.{name}" if key else str(name)
+            if isinstance(name, str):
+                yield below, name
+            yield from _texts(value, below, seen)
 
 
 def first_error(
