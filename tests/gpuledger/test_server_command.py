@@ -175,15 +175,17 @@ async def _flooded(url: str, api: Scripted) -> None:
         assert (await push("good.one.1", "192.0.2.1")).status_code == 200
         api.delay = 1.5
         strangers = [asyncio.create_task(strange(number)) for number in range(40)]
-        await asyncio.sleep(1)
-        for _ in range(3):
-            await quickly(client.get(f"{url}healthz"))
-            await quickly(push("good.one.1", "192.0.2.1"))
-            await quickly(push(TOKEN, "192.0.2.3"))
-        # One that is not remembered: from another address than the stranger's it is asked about beside them.
-        await quickly(push("good.two.2", "192.0.2.2"))
-        for one in strangers:
-            one.cancel()
-        await asyncio.gather(*strangers, return_exceptions=True)
+        try:
+            await asyncio.sleep(1)
+            for _ in range(3):
+                await quickly(client.get(f"{url}healthz"))
+                await quickly(push("good.one.1", "192.0.2.1"))
+                await quickly(push(TOKEN, "192.0.2.3"))
+            # One that is not remembered: from another address than the stranger's it is asked about beside them.
+            await quickly(push("good.two.2", "192.0.2.2"))
+        finally:
+            for one in strangers:
+                one.cancel()
+            await asyncio.gather(*strangers, return_exceptions=True)
         assert answers.keys() <= {401, 503}
         assert answers[503] > 40
