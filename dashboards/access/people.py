@@ -94,7 +94,7 @@ def made(actor: str, now: datetime, name: str, roles: frozenset[Role], tenants: 
     plain = unicodedata.normalize("NFKC", name).strip()
     if name != plain:
         what = "looks like another one: it has spaces around it, or characters that Unicode writes otherwise (NFKC)"
-        raise AccessError(f"user {ascii(name[:50])}", what, f"Write it as {ascii(plain[:50])}")
+        raise AccessError(f"user {name[:50]!a}", what, f"Write it as {plain[:50]!a}")
     issuer = LOCAL if kind is Kind.local else SERVICE
     return _checked(Person(issuer, name, name, kind, roles, tenants, False, now, now, actor, None))
 

@@ -138,7 +138,7 @@ PROBED_SECONDS = 3.0
 
 def test_made_up_tokens_and_a_slow_api_server_stall_nobody_else(tmp_path: Path) -> None:
     with reviewing() as api:
-        api.status, api.of_tokens = {"authenticated": False}, {one: AGENT for one in ("good.one.1", "good.two.2")}
+        api.status, api.of_tokens = {"authenticated": False}, dict.fromkeys(("good.one.1", "good.two.2"), AGENT)
         (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(url=api.url))
         text = ACCOUNTS.format(token=TOKEN, anything=ANYTHING, folder=tmp_path)
         tokens = tokens_file(tmp_path, text)

@@ -110,7 +110,7 @@ def test_an_older_api_server_names_the_pod_whose_node_is_read(api: Scripted) -> 
 
 @dataclass
 class Told:
-    """Vouches for all tokens but bad and slow ones, of which the good are our accounts'; those with slow in them take until
+    """Vouches for all tokens but bad and slow ones; the good are an account's of ours. What has slow in it takes until
     it may go on."""
 
     asked: list[str] = field(default_factory=list)

@@ -159,9 +159,7 @@ def test_a_wrong_password_tells_nothing_and_many_are_made_to_wait(served_site: S
         """Others are let in."""
 
 
-def test_many_sign_ins_at_once_hold_up_themselves_alone(
-    served_site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_sign_ins_at_once_hold_up_themselves_alone(served_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     hashing, go_on = threading.Semaphore(0), threading.Event()
     scrypt = secrets._scrypt
 
