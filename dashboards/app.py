@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import functools
 import hashlib
@@ -35,6 +34,7 @@ from dashboards.callbacks import CallbackDoor
 from dashboards.sql.endpoint import SqlDoor, asks_sql
 from dashboards.sql.engine import Engine
 from dashboards.sql.limits import Limits
+from warehouse.health import Health
 from warehouse.store import Store
 
 if find_spec("pandas"):
@@ -67,7 +67,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
 
     Dash runs plain callbacks on the event loop, so ours are coroutines that ask the store on worker threads.
     """
-    stores = Stores(store)
+    stores, health = Stores(store), Health(store)
     server = FastAPI(
         title=settings.title, version=settings.version or "0", openapi_url=None, docs_url=None, redoc_url=None,
         lifespan=stores.kept,
@@ -76,7 +76,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     @server.get("/healthz")
     @server.get(opencost_api.PREFIX + "/healthz")
     async def healthz() -> dict[str, str]:
-        await asyncio.to_thread(store.value, "SELECT 1 AS one")
+        await health.check()
         return {"status": "ok", "version": settings.version}
 
     access = open_access(store, settings.access)

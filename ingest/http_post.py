@@ -6,6 +6,8 @@ import http.client
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,6 +24,30 @@ class Response:
     status: int
     headers: Mapping[str, str]
     text: str
+
+
+def retry_after(headers: Mapping[str, str], longest: float, now: datetime | None = None) -> float | None:
+    """Seconds that an answer asks to wait, at most `longest`; None if it asks for none, or what is neither seconds nor
+    a date. A date is seen from the answer's own Date, so that two clocks need not agree; without one, from now.
+
+    headers: names in lower case, or in any.   Source: RFC 9110 sections 5.6.7 and 10.2.3
+    """
+    value = headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        return min(float(value), longest)
+    until = _date(value)
+    if until is None:
+        return None
+    said_at = _date(headers.get("date", "")) or now or datetime.now(UTC)
+    return min(max((until - said_at).total_seconds(), 0.0), longest)
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 class Poster:

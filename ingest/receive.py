@@ -58,6 +58,7 @@ WAITING_BYTES = 64 << 20
 RETRY_SECONDS = 5
 PORTION_ROWS = 100_000
 """So many are looked at at once."""
+LOG_SECONDS = 60.0
 KNOWN = 100_000
 """Batches that are remembered by their hash."""
 
@@ -138,6 +139,7 @@ class Receiver:
         self._bytes = 0
         self._reading = asyncio.Semaphore(AT_ONCE)
         self.counts = _Counts()
+        self._unreviewed, self._unreviewed_logged_at = 0, -LOG_SECONDS
 
     def route(self) -> Route:
         return Route(PATH + "/{record}", self.endpoint, methods=["POST"])
@@ -196,18 +198,25 @@ class Receiver:
         return sender, record
 
     async def _sender(self, request: Request, token: str) -> Sender | None:
-        """Whose token it is; a service account's is asked about apart, for that takes time."""
+        """Whose token it is; a service account's may have to be asked about."""
         sender = self._senders.of(token)
         if sender is not None or not self._senders.reviewable(token):
             return sender
         try:
-            return await asyncio.to_thread(self._senders.reviewed, token)
+            return await self._senders.reviewed(token, request.client.host if request.client else "")
         except ReviewError as error:
             if not error.passes:
                 request.state.denied = "its token names no node"
                 raise HTTPException(403, str(error)) from error
-            log.error("receive: %s", error)
+            self._not_reviewed(error)
             raise HTTPException(503, str(error), {"Retry-After": str(RETRY_SECONDS)}) from error
+
+    def _not_reviewed(self, error: ReviewError) -> None:
+        """Logs it, once a while: whoever comes again and again must not fill the log."""
+        self._unreviewed += 1
+        if time.monotonic() >= self._unreviewed_logged_at + LOG_SECONDS:
+            log.error("receive: %d tokens not reviewed; the last one: %s", self._unreviewed, error)
+            self._unreviewed, self._unreviewed_logged_at = 0, time.monotonic()
 
     async def _denied(self, request: Request, refusal: HTTPException) -> None:
         """Counts who was not let in, and why."""

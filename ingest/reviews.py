@@ -1,28 +1,39 @@
 """Whose a Kubernetes service account's token is: the API server says, and its word counts for a short while.
 
-What asks it is given (`Reviewer`); here are the cache, its bounds, and how many may ask at once. While the API server
-cannot be asked, a token that is not remembered is neither good nor bad: whoever sends it is told to come later.
+What asks it is given (`Reviewer`); here are the answers that are remembered, and how many may be asked about at once:
+
+    remembered ─▶ the answer, at once            asked about already ─▶ the answer that comes
+    good before ─▶ asked about among such alone  new ─▶ asked about among the new ones, few of one address
+
+Tokens that are made up are all new: they hold up neither what is remembered nor what was good before. While the API
+server cannot be asked, a token that is not remembered is neither good nor bad: whoever sends it is told to come later.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
-import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Protocol
 
 from ingest.errors import IngestError
+from warehouse.lanes import Lane, LaneFullError
 
 GOOD_SECONDS = 60.0
 """How long a token goes on after its pod or account is gone."""
 BAD_SECONDS = 10.0
-REMEMBERED = 20_000
-AT_ONCE = 4
-"""Questions under way; more are told to come later, so that wrong tokens cannot flood the API server."""
+GOOD_REMEMBERED = 20_000
+BAD_REMEMBERED = 2_000
+"""Apart from the good ones, which no number of made-up tokens pushes out."""
+NEW_AT_ONCE = 8
+NEW_PER_ADDRESS = 2
+"""Of those: a stranger leaves room for the others."""
+AGAIN_AT_ONCE = 8
+"""Tokens that were good and are asked about again."""
 TOKEN_BYTES = 16_384
 
 
@@ -63,33 +74,63 @@ class Reviewer(Protocol):
 
 
 class Reviews:
-    """clock: monotonic seconds."""
+    """For one event loop, which alone touches what is remembered; the API server is asked on threads of our own.
 
-    def __init__(self, reviewer: Reviewer, clock: Callable[[], float] = time.monotonic) -> None:
-        self._reviewer, self._clock = reviewer, clock
-        self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, tuple[float, Account | None]] = OrderedDict()
-        self._asking = threading.BoundedSemaphore(AT_ONCE)
+    accounts: those of senders; any other is nobody here.   clock: monotonic seconds.
+    """
 
-    def of(self, token: str) -> Account | None:
-        """Errors: ReviewError as the reviewer's, or if too many ask."""
+    def __init__(
+        self, reviewer: Reviewer, accounts: Container[str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._reviewer, self._accounts, self._clock = reviewer, accounts, clock
+        self._good: OrderedDict[bytes, tuple[float, Account]] = OrderedDict()
+        self._bad: OrderedDict[bytes, float] = OrderedDict()
+        self._under_way: dict[bytes, asyncio.Task[Account | None]] = {}
+        self._new = Lane("review", NEW_AT_ONCE, per_address=NEW_PER_ADDRESS)
+        self._again = Lane("review-again", AGAIN_AT_ONCE)
+
+    async def of(self, token: str, address: str) -> Account | None:
+        """address: of who sends it.   Errors: ReviewError as the reviewer's, or, at once, if too many are asked
+        about."""
         key = hashlib.sha256(token.encode("utf-8", errors="surrogateescape")).digest()
-        with self._lock:
-            until, account = self._known.get(key, (0.0, None))
-            if self._clock() < until:
-                return account
-        if not self._asking.acquire(timeout=2.0):
-            raise ReviewError("kubernetes", "too many tokens are being reviewed", "Send it again", passes=True)
-        try:
-            account = self._reviewer.review(token)
-        finally:
-            self._asking.release()
-        with self._lock:
-            self._known[key] = self._clock() + (GOOD_SECONDS if account else BAD_SECONDS), account
-            self._known.move_to_end(key)
-            while len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
+        until, account = self._good.get(key, (0.0, None))
+        if account is not None and self._clock() < until:
+            self._good.move_to_end(key)
+            return account
+        if self._clock() < self._bad.get(key, 0.0):
+            return None
+        task = self._under_way.get(key)
+        if task is None:
+            try:
+                asked = (self._new if account is None else self._again).run(address, self._reviewer.review, token)
+            except LaneFullError as error:
+                raise ReviewError(
+                    "kubernetes", "too many tokens are being reviewed", "Send it again", passes=True
+                ) from error
+            task = self._under_way[key] = asyncio.create_task(self._answered(key, asked))
+            task.add_done_callback(lambda task: self._ended(key, task))
+        # A sender that hangs up does not take back the question.
+        return await asyncio.shield(task)
+
+    async def _answered(self, key: bytes, asked: asyncio.Future[Account | None]) -> Account | None:
+        account = await asked
+        if account is None or account.name not in self._accounts:
+            self._good.pop(key, None)
+            self._bad[key] = self._clock() + BAD_SECONDS
+            self._bad.move_to_end(key)
+            if len(self._bad) > BAD_REMEMBERED:
+                self._bad.popitem(last=False)
+            return None
+        self._good[key] = self._clock() + GOOD_SECONDS, account
+        self._good.move_to_end(key)
+        if len(self._good) > GOOD_REMEMBERED:
+            self._good.popitem(last=False)
         return account
+
+    def _ended(self, key: bytes, task: asyncio.Task[Account | None]) -> None:
+        del self._under_way[key]
+        if not task.cancelled():
+            task.exception()  # looked at, or asyncio complains where the sender hung up meanwhile
 
 
 def is_web_token(token: str) -> bool:

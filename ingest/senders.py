@@ -187,17 +187,14 @@ class Senders:
         """Whether an API server can be asked about it."""
         return self._reviews is not None and is_web_token(token)
 
-    def reviewed(self, token: str) -> Sender | None:
-        """Whose token it is, as the API server says; None: nobody's. May take seconds.
+    async def reviewed(self, token: str, address: str) -> Sender | None:
+        """Whose token it is, as the API server says; None: nobody's. May take seconds, unless its answer is remembered.
 
-        Errors: ReviewError if it may not send, or if the API server cannot be asked.
+        address: of who sends it.   Errors: ReviewError if it may not send, or if the API server cannot be asked now.
         """
         reviews, accounts = self._reviews, self._accounts
-        if reviews is None:
-            return None
-        account = reviews.of(token)
-        told = None if account is None else accounts.get(account.name)
-        return None if account is None or told is None else _sender(told, account)
+        account = None if reviews is None else await reviews.of(token, address)
+        return None if account is None else _sender(accounts[account.name], account)
 
     def _refresh(self) -> None:
         with self._lock:
@@ -213,13 +210,12 @@ class Senders:
 
     def _take(self, file: _File) -> None:
         reviews = None
+        accounts: Mapping[str, _Account] = {}
         if file.kubernetes is not None:
             if self._connect is None:
                 raise IngestError(str(self._path), "kubernetes: cannot be used here", HINT)
-            reviews = Reviews(self._connect(file.kubernetes))
-        accounts: Mapping[str, _Account] = {}
-        if file.kubernetes is not None:
             accounts = {one.account: one for one in file.kubernetes.accounts}
+            reviews = Reviews(self._connect(file.kubernetes), accounts)
         self._tokens = [(one.digest, Sender(one.name, one.place)) for one in file.senders]
         self._reviews, self._accounts = reviews, accounts
 

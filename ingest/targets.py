@@ -21,11 +21,14 @@ from typing import Protocol
 from urllib.parse import unquote, urlencode, urlsplit
 
 from ingest.errors import IngestError
-from ingest.http_post import Poster, Response
+from ingest.http_post import Poster, Response, retry_after
 from ingest.spool import Group
 from ingest.wire import BATCH_HEADER, CLUSTER_HEADER, CONTENT_TYPE, NODE_HEADER, PATH, ROWS_HEADER
 from warehouse.records import RECORD_TYPES, USABLE_STATES, Column, RecordType
 from warehouse.store import DATABASE, ONE_BLOCK, identifier, read_sql
+
+LONGEST_ASKED_SECONDS = 3600.0
+"""That are waited because the other side, or something before it, asks for it: it may have been wrong."""
 
 
 class Outcome(StrEnum):
@@ -125,22 +128,13 @@ def judged(response: Response, rows: int) -> Answer:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass
         return Answer(Outcome.WAIT, f"{said}: not a receiver's report on {rows} rows; is the address right?")
-    if status in (400, 415, 422):
+    if status in (400, 422):
         return Answer(Outcome.REFUSED, said)
     if status == 413:
         return Answer(Outcome.SMALLER, said)
     if status == 403:
         return Answer(Outcome.HOLD, said)
-    return Answer(Outcome.WAIT, said, retry_after(response.headers.get("retry-after")))
-
-
-def retry_after(value: str | None) -> float | None:
-    """Seconds, as receivers say it; None if it says nothing, or a date."""
-    try:
-        seconds = float(value or "")
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < 86_400 else None
+    return Answer(Outcome.WAIT, said, retry_after(response.headers, LONGEST_ASKED_SECONDS))
 
 
 def secret(path: Path) -> str:
@@ -242,7 +236,7 @@ def judged_insert(response: Response, quarantined: int = 0) -> Answer:
     code = response.headers.get("x-clickhouse-exception-code", "")
     if code.isdigit() and int(code) in _BAD_DATA:
         return Answer(Outcome.REFUSED, said)
-    return Answer(Outcome.WAIT, said, retry_after(response.headers.get("retry-after")))
+    return Answer(Outcome.WAIT, said, retry_after(response.headers, LONGEST_ASKED_SECONDS))
 
 
 def insert_sql(record: RecordType) -> str:

@@ -18,6 +18,7 @@ import httpx
 
 from collectors.kubernetes.connection import Connection, KubernetesError
 from collectors.kubernetes.objects import Object, child, text
+from ingest.http_post import retry_after
 
 PAGE = 500
 """Objects asked for at a time, as kubectl does."""
@@ -25,6 +26,9 @@ WATCH_SECONDS = 240
 """After which the server is asked to end a watch, so that a connection that died unnoticed is noticed."""
 LINE_BYTES = 64 << 20
 """Longest line of a watch: an object has at most about 3 MiB in etcd."""
+
+LONGEST_ASKED_SECONDS = 300.0
+"""That are waited because the server asks for it."""
 
 
 class Gone(Exception):  # noqa: N818 - the API's word
@@ -180,9 +184,5 @@ def _refusal(path: str, response: httpx.Response, body: bytes) -> Exception:
     if code in (httpx.codes.NOT_FOUND, httpx.codes.FORBIDDEN):
         return Absent(message, forbidden=code == httpx.codes.FORBIDDEN)
     if code == httpx.codes.UNAUTHORIZED or code == httpx.codes.TOO_MANY_REQUESTS or code >= 500:
-        return Interrupted(f"{path}: {message}", _seconds(response.headers.get("Retry-After", "")))
+        return Interrupted(f"{path}: {message}", retry_after(response.headers, LONGEST_ASKED_SECONDS) or 0.0)
     return KubernetesError(f"{response.url.host}{path}", message)
-
-
-def _seconds(value: str) -> float:
-    return min(300.0, float(value)) if value.isdigit() else 0.0

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from ipaddress import IPv6Address, ip_address
+
+from warehouse.addresses import counted_as
 
 FAILURES = 5
 FAILURES_WHEN_ATTACKED = 1
@@ -38,9 +39,10 @@ class Attempts:
             if device:
                 return self._wait(("device", device), FAILURES, now)
             is_attacked = self._wait(("name", name), ATTACKED, now) > 0
+            by = counted_as(address)
             return max(
-                self._wait(("both", name, _network(address)), FAILURES_WHEN_ATTACKED if is_attacked else FAILURES, now),
-                self._wait(("address", _network(address)), FAILURES_OF_AN_ADDRESS, now),
+                self._wait(("both", name, by), FAILURES_WHEN_ATTACKED if is_attacked else FAILURES, now),
+                self._wait(("address", by), FAILURES_OF_AN_ADDRESS, now),
             )
 
     def failed(self, name: str, address: str, device: str, now: float) -> None:
@@ -72,15 +74,5 @@ class Attempts:
 def _keys(name: str, address: str, device: str) -> list[Key]:
     if device:
         return [("device", device)]
-    return [("both", name, _network(address)), ("address", _network(address)), ("name", name)]
-
-
-def _network(address: str) -> str:
-    """IPv6 by its /64, of which everybody has as many addresses as they like."""
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(found, IPv6Address):
-        return str(found.ipv4_mapped or int(found) >> 64)
-    return address
+    by = counted_as(address)
+    return [("both", name, by), ("address", by), ("name", name)]

@@ -17,14 +17,24 @@ from dashboards.access.sessions import Sessions, Signer
 from dashboards.access.settings import AccessSettings
 from dashboards.access.store import AccessStore
 from dashboards.access.tokens import token_of
+from warehouse.lanes import Lane
 
 CALLBACK = "/sign-in/oidc/callback"
+PASSWORDS_AT_ONCE = 2
+"""Each takes 32 MiB and some 100 ms of a processor."""
+PASSWORDS_WAITING = 30
+PASSWORDS_PER_ADDRESS = 8
+PROVIDER_AT_ONCE = 8
+"""Questions to the provider, which may take ten seconds each."""
+PROVIDER_WAITING = 24
+PROVIDER_PER_ADDRESS = 4
 
 
 class Doorkeeper:
     """Knows tokens, sessions and people of an access store. Asks it each time, on worker threads: what somebody loses
     is lost with the next request, on every server.
 
+    passwords, asking: threads for what strangers can start and what takes long.
     settings.sign_in False: whoever brings no token is ANYBODY; one that is brought must be right all the same.
     """
 
@@ -33,6 +43,8 @@ class Doorkeeper:
         self.signer = Signer(settings.key or access.key("notes", datetime.now(UTC)))
         self.sessions = Sessions(access, settings.session)
         self.attempts = Attempts()
+        self.passwords = Lane("password", PASSWORDS_AT_ONCE, PASSWORDS_WAITING, PASSWORDS_PER_ADDRESS)
+        self.asking = Lane("provider", PROVIDER_AT_ONCE, PROVIDER_WAITING, PROVIDER_PER_ADDRESS)
         self.provider = (
             Provider(settings.oidc, settings.client_secret, settings.url + CALLBACK) if settings.oidc else None
         )

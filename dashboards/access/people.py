@@ -6,6 +6,7 @@ The shown name is a label; two people with the same one are two people.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -90,6 +91,10 @@ def made(actor: str, now: datetime, name: str, roles: frozenset[Role], tenants: 
     if not usable:
         what = f"Up to {LONGEST_NAME} printable characters fit, and no bracket at the end"
         raise AccessError(f"user {name[:50]!r}", "that is no name", what)
+    plain = unicodedata.normalize("NFKC", name).strip()
+    if name != plain:
+        what = "looks like another one: it has spaces around it, or characters that Unicode writes otherwise (NFKC)"
+        raise AccessError(f"user {name[:50]!a}", what, f"Write it as {plain[:50]!a}")
     issuer = LOCAL if kind is Kind.local else SERVICE
     return _checked(Person(issuer, name, name, kind, roles, tenants, False, now, now, actor, None))
 

@@ -23,6 +23,7 @@ from dashboards.access.oidc import OidcError
 from dashboards.access.people import LONGEST_NAME
 from dashboards.access.roles import AccessError
 from dashboards.access.words import words
+from warehouse.lanes import LaneFullError
 
 log = logging.getLogger(__name__)
 FORM_BYTES = 16_384
@@ -32,6 +33,7 @@ FLOW_COOKIE = "gpuledger-sign-in"
 DEVICE = timedelta(days=400)
 """How long a browser is known to be its owner's; browsers keep no cookie for longer."""
 DEVICE_COOKIE = "gpuledger-device"
+BUSY_SECONDS = 5
 LONGEST = LONGEST_NAME + 1
 """Of a name that is looked at: nobody has one of so many characters."""
 
@@ -62,9 +64,11 @@ async def sign_in(request: Request) -> Response:
         answer = _page(request, then, "wait", 429, name)
         answer.headers["Retry-After"] = str(int(wait) + 1)
         return answer
+    if keeper.passwords.is_full(address):
+        return _busy(request, then, name)
     # Counted before it is looked at: many at once are as many.
     keeper.attempts.failed(name, address, device, time.monotonic())
-    found = await asyncio.to_thread(keeper.sessions.by_password, name, password, now, address)
+    found = await keeper.passwords.run(address, keeper.sessions.by_password, name, password, now, address)
     if found is None:
         await _refused(keeper, now, name, {"address": address, "how": "password"})
         return _page(request, then, "refused", 401, name)
@@ -96,7 +100,9 @@ async def to_provider(request: Request) -> Response:
     if keeper.provider is None:
         return _page(request, "/", "refused", 404)
     try:
-        address, note = await asyncio.to_thread(keeper.provider.begin)
+        address, note = await keeper.asking.run(_address(request), keeper.provider.begin)
+    except LaneFullError:
+        return _busy(request, "/")
     except OidcError as error:
         log.error("sign-in: %s", error)
         return _page(request, "/", "provider", 502)
@@ -114,8 +120,10 @@ async def from_provider(request: Request) -> Response:
         return _page(request, "/", "again", 400)
     address = _address(request)
     try:
-        told = await asyncio.to_thread(keeper.provider.finish, dict(request.query_params), note, now)
+        told = await keeper.asking.run(address, keeper.provider.finish, dict(request.query_params), note, now)
         _, cookie = await asyncio.to_thread(keeper.sessions.by_provider, **vars(told), now=now, address=address)
+    except LaneFullError:
+        return _busy(request, "/")
     except AccessError as error:
         log.error("sign-in: %s", error)
         await _refused(keeper, now, error.where, {"address": address, "how": "oidc"})
@@ -174,6 +182,13 @@ async def _form(request: Request) -> Mapping[str, str]:
         if len(body) > FORM_BYTES:
             return {}
     return dict(parse_qsl(body.decode("utf-8", errors="replace"), keep_blank_values=True))
+
+
+def _busy(request: Request, then: str, name: str = "") -> Response:
+    """Nothing was looked at, and nothing is counted as tried."""
+    answer = _page(request, then, "busy", 503, name)
+    answer.headers["Retry-After"] = str(BUSY_SECONDS)
+    return answer
 
 
 async def _refused(keeper: Doorkeeper, now: datetime, who: str, inputs: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ _ENGLISH = {
     "single": "Sign in with your organisation's account",
     "refused": "That name and password do not fit.",
     "wait": "Too many attempts. Try again in a few minutes.",
+    "busy": "Too many people sign in right now. Try again in a few seconds.",
     "provider": "Your organisation's sign-in did not work. The server's log says why.",
     "again": "That took too long, or cookies are off. Start again.",
 }
@@ -25,6 +26,7 @@ _CHINESE = {
     "single": "使用组织账号登录",
     "refused": "用户名或密码不正确。",
     "wait": "尝试次数过多，请几分钟后再试。",
+    "busy": "当前登录人数过多，请几秒后再试。",
     "provider": "组织账号登录失败，原因见服务器日志。",
     "again": "登录超时或浏览器禁用了 Cookie，请重新开始。",
 }

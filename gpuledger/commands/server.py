@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +63,8 @@ def server(
         migrate(opened)
         with _receiving(opened, senders) as receiver:
             access = access_settings(sign_in, trusted_proxy)
-            app = _app(opened, receiver, None if no_dashboard else dashboard(opened, listener, access))
+            pages = None if no_dashboard else dashboard(opened, listener, access)
+            app = _app(opened, receiver, pages, access.trusted_proxies)
             url = url_of(listener, tls is not None)
             say(f"  Store             {opened.url}")
             say(f"  Records           {url}api/v1/records/   (Ctrl-C ends it)")
@@ -128,13 +128,19 @@ def _reviewer(settings: Kubernetes) -> Reviewer:
     return TokenReviews(find(settings.kubeconfig, settings.context), settings.audience)
 
 
-def _app(store: Store, receiver: Receiver, pages: ASGIApp | None) -> ASGIApp:
-    """Records to the receiver, everything else (the events of the server's life, too) to the dashboard."""
+def _app(store: Store, receiver: Receiver, pages: ASGIApp | None, trusted_proxies: Sequence[str]) -> ASGIApp:
+    """Records to the receiver, everything else (the events of the server's life, too) to the dashboard.
+
+    trusted_proxies: who tells the outer address of who pushes; the dashboard knows them already.
+    """
     from starlette.applications import Starlette
 
+    from dashboards.access.proxies import Proxies
     from ingest.wire import PATH
 
-    records = Starlette(routes=[receiver.route()])
+    records: ASGIApp = Starlette(routes=[receiver.route()])
+    if trusted_proxies:
+        records = Proxies(records, trusted_proxies)
     others = pages or _healthz(store)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -152,9 +158,12 @@ def _healthz(store: Store) -> ASGIApp:
     from starlette.routing import Route
 
     from gpuledger import __version__
+    from warehouse.health import Health
+
+    health = Health(store)
 
     async def healthz(_: Request) -> JSONResponse:
-        await asyncio.to_thread(store.value, "SELECT 1 AS one")
+        await health.check()
         return JSONResponse({"status": "ok", "version": __version__})
 
     return Starlette(routes=[Route("/healthz", healthz)])

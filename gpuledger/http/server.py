@@ -27,6 +27,7 @@ from uvicorn.config import STARTUP_FAILURE
 from gpuledger.http.connection import Connection
 from gpuledger.http.exchange import Exchanges
 from gpuledger.http.limits import HttpLimits
+from warehouse.addresses import counted_as
 
 log = logging.getLogger(__name__)
 
@@ -105,19 +106,6 @@ class Guests:
 
     def _is_trusted(self, address: str) -> bool:
         return any(ipaddress.ip_network(address).network_address in one for one in self.limits.trusted)
-
-
-def counted_as(host: str) -> str:
-    """What an address is counted as: itself, or the network of 64 bits that an IPv6 address is in."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return str(address)
 
 
 class Server(uvicorn.Server):

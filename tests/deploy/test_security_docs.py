@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
+from dashboards.access import doorkeeper
 from gpuledger.http.limits import KIB, MIB, HttpLimits, limits_here
-from ingest import body, receive
+from ingest import body, receive, reviews
 from ingest.text_files import ROW_BYTES
 from tests.conftest import REPO
 
@@ -34,6 +35,21 @@ def test_the_table_has_the_numbers_that_hold() -> None:
         ("| 10,000 | 422: none", body.BODY_REJECTS == 10_000),
         ("first 10 are in quarantine", body.EXAMPLES == 10),
         ("64 KiB; nested", ROW_BYTES == 64 * KIB),
+        (
+            "| 2, and 30 that wait; 8 of one",
+            (doorkeeper.PASSWORDS_AT_ONCE, doorkeeper.PASSWORDS_WAITING, doorkeeper.PASSWORDS_PER_ADDRESS)
+            == (2, 30, 8),
+        ),
+        (
+            "| 8, and 24 that wait; 4 of one",
+            (doorkeeper.PROVIDER_AT_ONCE, doorkeeper.PROVIDER_WAITING, doorkeeper.PROVIDER_PER_ADDRESS) == (8, 24, 4),
+        ),
+        (
+            "| 8 new ones, 2 of one address; 8 that",
+            (reviews.NEW_AT_ONCE, reviews.NEW_PER_ADDRESS, reviews.AGAIN_AT_ONCE) == (8, 2, 8),
+        ),
+        ("20,000 good ones for 60 s", (reviews.GOOD_REMEMBERED, reviews.GOOD_SECONDS) == (20_000, 60)),
+        ("2,000 others for 10 s", (reviews.BAD_REMEMBERED, reviews.BAD_SECONDS) == (2_000, 10)),
     ):
         assert said in LIMITS, said
         assert number, said

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import signal
 import ssl
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,8 +19,9 @@ import pytest
 from ingest.spool import Spool
 from ingest.targets import Outcome, ReceiverTarget, Sender
 from ingest.wire import pack
+from tests.collectors.kubernetes.reviewing import AGENT, Scripted, reviewing
 from tests.conftest import REPO
-from tests.ingest.receiving import TOKEN, tokens_file
+from tests.ingest.receiving import ANYTHING, TOKEN, tokens_file
 from tests.ingest.test_deliver import certificate
 from warehouse.store import open_store
 
@@ -111,3 +116,76 @@ def test_a_certificate_of_no_use_is_one_line(tmp_path: Path) -> None:
     )
     assert process.returncode == 2
     assert "--tls-cert" in process.stderr.splitlines()[-1]
+
+
+ACCOUNTS = """
+senders: [{{name: agents, token: {token}, {anything}}}]
+kubernetes:
+  audience: gpuledger
+  kubeconfig: {folder}/kubeconfig
+  accounts:
+    - {{account: gpuledger/agent, records: [samples], clusters: [c1], nodes: own}}
+"""
+KUBECONFIG = """
+current-context: a
+contexts: [{{name: a, context: {{cluster: a, user: a}}}}]
+clusters: [{{name: a, cluster: {{server: "{url}"}}}}]
+users: [{{name: a, user: {{token: ours}}}}]
+"""
+PROBED_SECONDS = 3.0
+"""A liveness probe waits ten; a server of before took longer than those."""
+
+
+def test_made_up_tokens_and_a_slow_api_server_stall_nobody_else(tmp_path: Path) -> None:
+    with reviewing() as api:
+        api.status, api.of_tokens = {"authenticated": False}, dict.fromkeys(("good.one.1", "good.two.2"), AGENT)
+        (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(url=api.url))
+        text = ACCOUNTS.format(token=TOKEN, anything=ANYTHING, folder=tmp_path)
+        tokens = tokens_file(tmp_path, text)
+        arguments = ("--store", "chdb://memory", "--tokens", str(tokens), "--trusted-proxy", "127.0.0.1")
+        process, url = start(*arguments)
+        try:
+            asyncio.run(_flooded(url, api))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+        assert said.count("tokens not reviewed") <= 1, "what a stranger does again and again is logged once a while"
+
+
+async def _flooded(url: str, api: Scripted) -> None:
+    """Behind a trusted proxy: a stranger's address is what it tells."""
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(timeout=60, limits=limits) as client:
+
+        async def push(token: str, address: str) -> httpx.Response:
+            headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": address}
+            return await client.post(f"{url}api/v1/records/samples", json=[], headers=headers)
+
+        async def strange(number: int) -> None:
+            for again in itertools.count():
+                answers[(await push(f"a{number}.b{again}.c", "192.0.2.66")).status_code] += 1
+                await asyncio.sleep(0.2)
+
+        async def quickly(asked: Awaitable[httpx.Response]) -> None:
+            async with asyncio.timeout(PROBED_SECONDS):
+                assert (await asked).status_code == 200
+
+        answers: Counter[int] = Counter()
+        assert (await push("good.one.1", "192.0.2.1")).status_code == 200
+        api.delay = 1.5
+        strangers = [asyncio.create_task(strange(number)) for number in range(40)]
+        try:
+            await asyncio.sleep(1)
+            for _ in range(3):
+                await quickly(client.get(f"{url}healthz"))
+                await quickly(push("good.one.1", "192.0.2.1"))
+                await quickly(push(TOKEN, "192.0.2.3"))
+            # One that is not remembered: from another address than the stranger's it is asked about beside them.
+            await quickly(push("good.two.2", "192.0.2.2"))
+        finally:
+            for one in strangers:
+                one.cancel()
+            await asyncio.gather(*strangers, return_exceptions=True)
+        assert answers.keys() <= {401, 503}
+        assert answers[503] > 40

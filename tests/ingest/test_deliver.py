@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,19 @@ from hypothesis import strategies as st
 from ingest.body import decompressed
 from ingest.deliver import GROUP_ROWS, HOLD_SECONDS, LONGEST_PAUSE_SECONDS, Deliverer, pause
 from ingest.errors import IngestError
-from ingest.http_post import Response
+from ingest.http_post import Response, retry_after
 from ingest.spool import Group, Spool
-from ingest.targets import Answer, ClickHouseTarget, Outcome, ReceiverTarget, Sender, judged, judged_insert, target
+from ingest.targets import (
+    LONGEST_ASKED_SECONDS,
+    Answer,
+    ClickHouseTarget,
+    Outcome,
+    ReceiverTarget,
+    Sender,
+    judged,
+    judged_insert,
+    target,
+)
 from ingest.wire import pack
 from tests.ingest.receiving import TOKEN, receiving, tokens_file
 from warehouse.store import Store
@@ -219,6 +230,7 @@ REPORT = json.dumps({"batch": "b", "read": 3, "quarantined": {"bad_time": 1}})
         (404, "", Outcome.WAIT),
         (409, "", Outcome.WAIT),
         (413, "", Outcome.SMALLER),
+        (415, "a proxy's word", Outcome.WAIT),
         (429, "", Outcome.WAIT),
         (500, "", Outcome.WAIT),
         (503, "", Outcome.WAIT),
@@ -231,6 +243,38 @@ def test_only_a_report_on_these_rows_acknowledges_them(status: int, text: str, o
         assert answer.retry_after == 17
     if outcome is Outcome.TAKEN:
         assert answer.quarantined == 1
+
+
+@given(
+    st.integers(946_684_800, 4_102_444_800),
+    st.integers(-100_000, 100_000),
+    st.none() | st.integers(-100_000, 100_000),
+)
+def test_what_is_asked_for_is_waited_as_seconds_or_as_a_date_up_to_a_bound(
+    epoch: int, seconds: int, skew: int | None
+) -> None:
+    now = datetime.fromtimestamp(epoch, UTC)
+    waited = min(max(seconds, 0), LONGEST_ASKED_SECONDS)
+    # The other side's clock may be another one; where it tells it, it is the one that counts.
+    theirs = now + timedelta(seconds=skew or 0)
+    date = {"date": format_datetime(theirs, usegmt=True)} if skew is not None else {}
+    until = format_datetime(theirs + timedelta(seconds=seconds), usegmt=True)
+    assert retry_after({"retry-after": until, **date}, LONGEST_ASKED_SECONDS, now) == waited
+    if seconds >= 0:
+        assert retry_after({"retry-after": f" {seconds} ", **date}, LONGEST_ASKED_SECONDS, now) == waited
+    else:
+        assert retry_after({"retry-after": str(seconds)}, LONGEST_ASKED_SECONDS, now) is None
+    for status in (429, 503, 502):
+        answer = judged(Response(status, {"retry-after": "9" * 5000}, ""), 1)
+        assert (answer.outcome, answer.retry_after) == (Outcome.WAIT, LONGEST_ASKED_SECONDS)
+
+
+@given(st.text() | st.text("0123456789:, +-GMTFriDec²٣", max_size=40))
+def test_what_is_neither_seconds_nor_a_date_asks_for_nothing(text: str) -> None:
+    waited = retry_after({"retry-after": text, "date": text}, LONGEST_ASKED_SECONDS)
+    assert waited is None or 0 <= waited <= LONGEST_ASKED_SECONDS
+    assert retry_after({}, LONGEST_ASKED_SECONDS) is None
+    assert retry_after({"retry-after": "later"}, LONGEST_ASKED_SECONDS) is None
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,12 +25,14 @@ AGENT = user("gpuledger:agent", **{"node-name": ["n1"], "pod-name": ["p"], "pod-
 
 @dataclass
 class Scripted:
-    """status: what a review says; of_tokens: of these tokens.   pods: answers to GETs, by path."""
+    """status: what a review says; of_tokens: of these tokens.   pods: answers to GETs, by path.
+    delay: seconds that a review takes."""
 
     url: str = ""
     of_tokens: dict[str, dict[str, Any]] = field(default_factory=dict)
     status: dict[str, Any] = field(default_factory=lambda: AGENT)
     code: int = 201
+    delay: float = 0.0
     text: bytes | None = None
     pods: dict[str, Any] = field(default_factory=dict)
     asked: list[tuple[str, Any, str]] = field(default_factory=list)
@@ -39,6 +42,7 @@ class Scripted:
         if method == "GET":
             code, pod = self.pods.get(path, (404, {}))
             return code, json.dumps(pod).encode()
+        time.sleep(self.delay)
         status = self.of_tokens.get(body["spec"]["token"], self.status)
         return self.code, self.text if self.text is not None else json.dumps({"status": status}).encode()
 

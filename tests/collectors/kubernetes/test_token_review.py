@@ -3,6 +3,7 @@ by failing. With a real API server where there is one beside this checkout."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -106,52 +108,115 @@ def test_an_older_api_server_names_the_pod_whose_node_is_read(api: Scripted) -> 
     assert reviewer(api).review(JWT) == Account("gpuledger/agent", "", "it is bound to no pod")
 
 
-def test_an_answer_counts_for_a_while_and_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, asked = [0.0], []
+@dataclass
+class Told:
+    """Vouches for all tokens but bad and slow ones; the good are an account's of ours. What has slow in it takes until
+    it may go on."""
 
-    class Counting:
-        def review(self, token: str) -> Account | None:
-            asked.append(token)
-            return Account("a/b", "n") if token.startswith("good") else None
+    asked: list[str] = field(default_factory=list)
+    go_on: threading.Event = field(default_factory=threading.Event)
 
-    monkeypatch.setattr(reviews, "REMEMBERED", 3)
-    known = Reviews(Counting(), lambda: clock[0])
-    for _ in range(3):
-        assert known.of("good") == Account("a/b", "n")
-        assert known.of("bad") is None
-    assert asked == ["good", "bad"]
-    clock[0] = reviews.BAD_SECONDS
-    known.of("bad"), known.of("good")
-    assert asked == ["good", "bad", "bad"]
-    clock[0] = reviews.GOOD_SECONDS
-    known.of("good")
-    assert asked == ["good", "bad", "bad", "good"]
-    for number in range(10):
-        known.of(f"good {number}")
-    assert len(known._known) == 3
+    def review(self, token: str) -> Account | None:
+        self.asked.append(token)
+        if "slow" in token:
+            assert self.go_on.wait(10)
+        if token.startswith("bad") or token.startswith("slow"):
+            return None
+        return Account("a/b" if token.startswith("good") else "not/ours", "n")
+
+
+def test_an_answer_counts_for_a_while_and_a_no_for_a_shorter_one() -> None:
+    clock, told = [0.0], Told()
+
+    async def checks() -> None:
+        known = Reviews(told, {"a/b"}, lambda: clock[0])
+        for _ in range(3):
+            assert await known.of("good", "") == Account("a/b", "n")
+            assert await known.of("bad", "") is None
+            assert await known.of("other", "") is None, "an account of no sender is nobody"
+        assert told.asked == ["good", "bad", "other"]
+        clock[0] = reviews.BAD_SECONDS
+        await known.of("bad", ""), await known.of("good", "")
+        assert told.asked[3:] == ["bad"]
+        clock[0] = reviews.GOOD_SECONDS
+        await known.of("good", "")
+        assert told.asked[4:] == ["good"]
+
+    asyncio.run(checks())
+
+
+def test_no_number_of_wrong_tokens_pushes_out_a_good_one_and_only_so_many_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reviews, "GOOD_REMEMBERED", 3)
+    monkeypatch.setattr(reviews, "BAD_REMEMBERED", 2)
+    told = Told()
+
+    async def checks() -> None:
+        known = Reviews(told, {"a/b"}, lambda: 1.0)
+        await known.of("good", "")
+        for number in range(20):
+            await known.of(f"bad {number}", ""), await known.of(f"other {number}", "")
+        before = len(told.asked)
+        await known.of("good", ""), await known.of("other 19", "")
+        assert len(told.asked) == before
+        await known.of("bad 0", "")
+        assert len(told.asked) == before + 1
+        for number in range(3):
+            await known.of("good", "")
+            await known.of(f"good {number}", "")
+        before = len(told.asked)
+        await known.of("good", "")
+        assert len(told.asked) == before, "what is used is kept"
+        await known.of("good 0", "")
+        assert len(told.asked) == before + 1, "what was used longest ago goes"
+
+    asyncio.run(checks())
 
 
 def test_while_too_many_are_asked_about_the_others_come_later() -> None:
-    waiting, go_on = threading.Semaphore(0), threading.Event()
+    clock, told = [0.0], Told()
 
-    class Slow:
-        def review(self, token: str) -> Account | None:
-            waiting.release()
-            go_on.wait(10)
-            return None
+    async def checks() -> None:
+        known = Reviews(told, {"a/b"}, lambda: clock[0])
 
-    known = Reviews(Slow())
-    threads = [threading.Thread(target=known.of, args=(str(n),)) for n in range(reviews.AT_ONCE)]
-    for thread in threads:
-        thread.start()
-    for _ in threads:
-        assert waiting.acquire(timeout=10)
-    with pytest.raises(ReviewError, match="too many") as raised:
-        known.of("one more")
-    assert raised.value.passes
-    go_on.set()
-    for thread in threads:
-        thread.join(10)
+        async def too_many(token: str, address: str) -> None:
+            with pytest.raises(ReviewError, match="too many") as raised:
+                await asyncio.wait_for(known.of(token, address), 1)
+            assert raised.value.passes
+
+        waiting = []
+
+        async def begun(token: str, address: str) -> None:
+            waiting.append(asyncio.create_task(known.of(token, address)))
+            await asyncio.sleep(0)
+
+        told.go_on.set()
+        assert await known.of("good, and slow later", "n1") is not None
+        told.go_on.clear()
+        clock[0] = reviews.GOOD_SECONDS
+        # A stranger takes its share; what asks about the same token again takes no more.
+        for number in range(reviews.NEW_PER_ADDRESS):
+            await begun(f"slow {number}", "2001:db8::1")
+        await begun("slow 0", "elsewhere")
+        await too_many("slow, one more", "2001:db8::2")
+        # Others still get in, until all places are taken; then those still do whose tokens were good before.
+        for number in range(reviews.NEW_PER_ADDRESS, reviews.NEW_AT_ONCE):
+            await begun(f"slow {number}", f"n{number}")
+        await too_many("slow, one more", "n0")
+        await begun("good, and slow later", "n1")
+        # One that hangs up takes its question not back, and its place is free when the answer is there.
+        waiting[0].cancel()
+        await asyncio.sleep(0)
+        await too_many("slow, one more", "n0")
+        told.go_on.set()
+        assert await asyncio.gather(*waiting[1:]) == [None] * (len(waiting) - 2) + [Account("a/b", "n")]
+        asked = len(told.asked)
+        assert await known.of("slow 0", "n0") is None
+        assert len(told.asked) == asked
+        assert await known.of("slow, one more", "2001:db8::2") is None
+
+    asyncio.run(checks())
 
 
 def connected(api: Scripted) -> Any:

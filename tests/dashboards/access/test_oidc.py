@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import itertools
 import json
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +25,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey
 
 from billing.audit import history
+from dashboards.access.doorkeeper import PROVIDER_PER_ADDRESS
 from dashboards.access.people import change_person, list_people
 from dashboards.access.roles import AccessError
 from dashboards.access.settings import AccessSettings, Oidc, load_access
@@ -34,7 +38,8 @@ KEY, OTHER_KEY = (ECKey.generate_key("P-256", {"kid": kid}) for kid in ("one", "
 
 @dataclass
 class Idp:
-    """The provider. claims, headers, key: of the next ID token.   asked: what the token endpoint was asked."""
+    """The provider. claims, headers, key: of the next ID token.   asked: what the token endpoint was asked.
+    go_on: unset while it keeps everybody waiting."""
 
     url: str = ""
     key: Any = field(default_factory=lambda: KEY)
@@ -44,6 +49,7 @@ class Idp:
     challenge: str = ""
     asked: list[dict[str, str]] = field(default_factory=list)
     status: int = 200
+    go_on: threading.Event = field(default_factory=threading.Event)
 
     def id_token(self) -> str:
         now = int(time.time())
@@ -58,9 +64,11 @@ class Idp:
 @pytest.fixture
 def idp() -> Iterator[Idp]:
     found = Idp()
+    found.go_on.set()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            found.go_on.wait(30)
             documents = {
                 "/.well-known/openid-configuration": {
                     "issuer": found.url, "authorization_endpoint": f"{found.url}/authorize?a=1",
@@ -136,6 +144,22 @@ def test_who_comes_back_has_the_roles_and_tenants_of_their_groups(served_site: S
         assert idp.asked[0]["authorization"] == f"Basic {basic}"
         assert "gpuledger-sign-in" not in client.cookies
         assert client.post("/sign-in", data={"name": "ada", "password": "x"}).status_code == 403
+
+
+def test_a_provider_that_keeps_everybody_waiting_holds_up_sign_in_alone(served_site: Site, idp: Idp) -> None:
+    idp.go_on.clear()
+    at_once = PROVIDER_PER_ADDRESS + 10
+    with browser(served_site, idp) as client, ThreadPoolExecutor(at_once) as pool:
+        tries = [pool.submit(client.get, "/sign-in/oidc") for _ in range(at_once)]
+        try:
+            for one in itertools.islice(as_completed(tries, timeout=30), at_once - PROVIDER_PER_ADDRESS):
+                assert (one.result().status_code, int(one.result().headers["Retry-After"]) > 0) == (503, True)
+            assert client.get("/healthz", timeout=3).status_code == 200
+        finally:
+            idp.go_on.set()
+        assert Counter(one.result().status_code for one in tries)[303] == PROVIDER_PER_ADDRESS
+        back(client, state=to_provider(client, idp))
+        assert client.get(f"{PREFIX}/me").json()["name"] == "eve@site.org"
 
 
 SPOILS: dict[str, tuple[str, Callable[[Idp], Any]]] = {

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
+import threading
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +19,8 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from billing import audit
-from dashboards.access.doorkeeper import Doorkeeper
+from dashboards.access import secrets
+from dashboards.access.doorkeeper import PASSWORDS_PER_ADDRESS, Doorkeeper
 from dashboards.access.gate import PUBLIC
 from dashboards.access.people import add_person, change_person
 from dashboards.access.settings import AccessSettings
@@ -152,6 +157,36 @@ def test_a_wrong_password_tells_nothing_and_many_are_made_to_wait(served_site: S
     assert (answer.status_code, int(answer.headers["retry-after"]) <= 301) == (429, True)
     with signed_in(served_site, "ada"):
         """Others are let in."""
+
+
+def test_many_sign_ins_at_once_hold_up_themselves_alone(served_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashing, go_on = threading.Semaphore(0), threading.Event()
+    scrypt = secrets._scrypt
+
+    def slow(*given: Any) -> bytes:
+        hashing.release()
+        assert go_on.wait(30)
+        return scrypt(*given)
+
+    def tried(number: int) -> int:
+        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.9", verify=False), timeout=60) as client:
+            form = {"name": f"nobody {number}", "password": "guess"}
+            return client.post(f"{served_site.url}/sign-in", data=form).status_code
+
+    monkeypatch.setattr(secrets, "_scrypt", slow)
+    at_once = PASSWORDS_PER_ADDRESS + 16
+    with ThreadPoolExecutor(at_once) as pool:
+        tries = [pool.submit(tried, number) for number in range(at_once)]
+        try:
+            assert hashing.acquire(timeout=30)
+            refused = list(itertools.islice(as_completed(tries, timeout=30), at_once - PASSWORDS_PER_ADDRESS))
+            assert {one.result() for one in refused} == {503}
+            assert httpx.get(f"{served_site.url}/healthz", timeout=3).status_code == 200
+        finally:
+            go_on.set()
+        assert Counter(one.result() for one in tries) == {503: len(refused), 401: PASSWORDS_PER_ADDRESS}
+        # Those that were not looked at do not count as tried: the address would have to wait by now.
+        assert {tried(number) for number in range(at_once, at_once + 8)} == {401}
 
 
 def test_sign_ins_stand_in_the_audit(served_site: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from dashboards.access.doorkeeper import Doorkeeper
 from dashboards.access.people import (
@@ -296,3 +299,30 @@ def test_what_somebody_of_single_sign_on_may_is_the_providers_to_say(
 def test_no_local_name_looks_like_somebody_elses_in_the_audit(access: AccessStore, name: str) -> None:
     with pytest.raises(AccessError, match="that is no name"):
         add_person(access, "root", NOW, name, "correct horse battery", ["analyst"])
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=8), st.booleans())
+@example("ada ", False)
+@example(" ada", True)
+@example("e\u0301va", False)
+@example("\u212aim", False)  # the Kelvin sign
+@example("\uff41da", True)
+def test_names_that_can_be_taken_for_another_are_refused_and_their_plain_form_is_not(name: str, service: bool) -> None:
+    kind = Kind.service if service else Kind.local
+    plain = unicodedata.normalize("NFKC", name).strip()
+    for one in {name, plain}:
+        if one == plain and (not one or one.endswith(")") or not one.isprintable()):
+            continue
+        try:
+            made("root", NOW, one, frozenset({Role.analyst}), frozenset(), kind)
+            assert one == plain
+        except AccessError as error:
+            assert one != plain
+            assert len(str(error).splitlines()) == 1
+
+
+def test_people_of_single_sign_on_are_named_as_their_provider_does(access: AccessStore) -> None:
+    with access.writing() as connection:
+        for subject, name in (("7", " ada"), ("8", "\u212aim")):
+            person = renew(connection, ISSUER, subject, name, frozenset({Role.analyst}), frozenset(), NOW)
+            assert person.name == name

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from gpuledger.http.limits import HttpLimits
-from gpuledger.http.server import counted_as
 from tests.gpuledger.http.serving import QUICK, Served, answer, is_ended, over_tls, serving
+from warehouse.addresses import counted_as
 
 LIMITS = HttpLimits(
     connections=20, per_address=10, tls_seconds=1, head_seconds=0.6, idle_seconds=1, head_bytes=4096, url_bytes=1024,

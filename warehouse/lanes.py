@@ -1,0 +1,67 @@
+"""Threads for one kind of work that strangers can start, apart from those that all others share.
+
+What has to wait (for an API server, a provider, a hash) has a lane of its own, so that it holds up nothing else. A lane
+that is full refuses at once, and one address has a share of it alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from warehouse.addresses import counted_as
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LaneFullError(Exception):
+    """It may be otherwise a moment later."""
+
+
+class Lane:
+    """threads: pieces of work at the same time.   waiting: further ones that may wait for a thread.
+    per_address: of both together, for one client's address (an IPv6 network of 64 bits)."""
+
+    def __init__(self, name: str, threads: int, waiting: int = 0, per_address: int | None = None) -> None:
+        self._pool = ThreadPoolExecutor(threads, f"lane-{name}")
+        self._places = threads + waiting
+        self._per_address = self._places if per_address is None else per_address
+        self._lock = threading.Lock()
+        self._taken: Counter[str] = Counter()
+
+    def is_full(self, address: str = "") -> bool:
+        """Whether `run` would refuse now."""
+        with self._lock:
+            return self._is_full(counted_as(address))
+
+    def run(self, address: str, work: Callable[P, T], /, *args: P.args, **more: P.kwargs) -> asyncio.Future[T]:
+        """Runs it on one of the lane's threads. Its place is taken until it has ended, whether or not anybody still
+        waits for it.   Errors: LaneFullError, before anything is begun."""
+        by = counted_as(address)
+        with self._lock:
+            if self._is_full(by):
+                raise LaneFullError
+            self._taken[by] += 1
+        try:
+            future = self._pool.submit(contextvars.copy_context().run, functools.partial(work, *args, **more))
+        except BaseException:
+            self._leave(by)
+            raise
+        future.add_done_callback(lambda _: self._leave(by))
+        return asyncio.wrap_future(future)
+
+    def _is_full(self, by: str) -> bool:
+        return self._taken.total() >= self._places or self._taken[by] >= self._per_address
+
+    def _leave(self, by: str) -> None:
+        with self._lock:
+            self._taken[by] -= 1
+            if not self._taken[by]:
+                del self._taken[by]
