@@ -329,6 +329,8 @@ class Past:
                 doubts[index] = _doubt(f"fills in {filled} of {key[1]}, which held devices in a month issued")
             elif key in going_on and row["event"] != "submitted" and known.get(key, True):
                 doubts[index] = _doubt(f"{key[1]} began in a month issued, and its end there is estimated")
+            elif key in going_on and past["on_node"] and row["event"] in PLACING_EVENTS:
+                doubts[index] = _doubt(f"{key[1]} began in a month issued, on a device that was assumed")
             elif key not in going_on and row["event"] in PLACING_EVENTS and _went_on(past, issued):
                 doubts[index] = _doubt(f"{key[1]} ended in a month issued, which is charged by how long it lasted")
         doubts |= self._late([(index, row) for index, row in enumerate(rows) if index not in doubts], issued)
