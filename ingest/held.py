@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from string import Template
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from ingest.place import Doubt
 from ingest.wire import plain
 from ingest.write import write
 from warehouse.records import RECORD_TYPES, RecordType
-from warehouse.store import Store, read_sql
+from warehouse.store import Store, identifier, read_sql
 
 Decision = Literal["accepted", "refused"]
 HELD = "held"
@@ -128,11 +129,15 @@ def rows_of(store: Store, push: HeldPush) -> list[dict[str, Any]]:
 
 def write_rows(store: Store, push: HeldPush, rows: Sequence[Mapping[str, Any]]) -> None:
     """Writes the rows into a store as their sender's; written again they change nothing."""
-    record = RECORD_TYPES[push.record_type]
-    lines = [row["raw"].encode() for row in rows]
-    source = f"{rows[0]['source']}, held push {push.id}"
-    clean = normalise(record, lines_piece(record, lines)[0], datetime.now(UTC))
-    write(store, record, source, assemble(record, source, 1, [clean]), push.sender)
+    source = f"held push {push.id}: {rows[0]['source']}"
+    _write_rows(store, RECORD_TYPES[push.record_type], source, push.sender, [row["raw"] for row in rows])
+
+
+def _write_rows(
+    store: Store, record: RecordType, source: str, sender: str, raw: Iterable[str], anew: bool = False
+) -> None:
+    clean = normalise(record, lines_piece(record, [line.encode() for line in raw])[0], datetime.now(UTC))
+    write(store, record, source, assemble(record, source, 1, [clean]), sender, anew)
 
 
 def decide(store: Store, push: HeldPush, decision: Decision, now: datetime, author: str, why: str) -> HeldPush:
@@ -154,6 +159,35 @@ def decide(store: Store, push: HeldPush, decision: Decision, now: datetime, auth
     decided = {"state": decision, "push": push.id, "decided_at": now, "decided_by": author, "why": why}
     _write(store, push.sender, push.record_type, columns, decided)
     return held_push(store, push.id)
+
+
+def take_back(store: Store, batches: Mapping[int, str], reason: str) -> int:
+    """Lets the rows of pushed batches wait after all, and takes them out of the store. A batch about several subjects is
+    written anew as one for each, which is all that becomes of it: whoever asks finds out which of these are to wait.
+    Killed anywhere and called again, it goes on; no row is lost. Answers how many rows wait now.
+
+    batches: by id, what they would do, as whoever decides reads it.
+    """
+    waits = 0
+    for about in store.rows(read_sql(__file__, "pushed_batches"), {"batches": sorted(batches)}):
+        batch, record = about["batch"], RECORD_TYPES[about["record_type"]]
+        table = {"table": identifier(record.name), "columns": ", ".join(identifier(c.name) for c in record.columns)}
+        subjects: dict[str, list[dict[str, Any]]] = {}
+        for row in store.rows(Template(read_sql(__file__, "rows_of_batch")).substitute(table), {"batch": batch}):
+            subjects.setdefault(subject_of(record, row), []).append(row)
+        if len(subjects) > 1:
+            for rows in subjects.values():
+                _write_rows(store, record, about["source"], about["sender"], map(raw_of, rows), anew=True)
+        else:
+            doubt = Doubt(reason, batches[batch])
+            for rows in subjects.values():
+                hold(store, about["sender"], record, about["source"], {hash_of(row): (row, doubt) for row in rows})
+                waits += len(rows)
+        # From here on it is a batch that nobody finished: no close reads it, and sent again it is judged again.
+        for name in ("ingest_batches", record.name, *(("touched_hours",) if record.name == "samples" else ())):
+            forget = Template(read_sql(__file__, "forget_batch")).substitute(table=identifier(name))
+            store.command(forget, {"batch": batch})
+    return waits
 
 
 def hash_of(row: Mapping[str, Any]) -> str:

@@ -30,10 +30,12 @@ from warehouse.records import RecordType
 from warehouse.store import ONE_BLOCK, Store, identifier, read_sql
 
 
-def write(store: Store, record: RecordType, source: str, batch: Batch, sender: str = "") -> IngestReport:
+def write(
+    store: Store, record: RecordType, source: str, batch: Batch, sender: str = "", anew: bool = False
+) -> IngestReport:
     """Writes a batch unless it was written completely before; says what became of its rows.
 
-    sender: who pushed it, or who read the file.
+    sender: who pushed it, or who read the file.   anew: rows, too, that the store has from a batch that is to go.
     """
     reasons = dict(Counter(reject.reason for reject in batch.rejects))
     about = {"record_type": record.name, "batch": batch.id}
@@ -43,6 +45,7 @@ def write(store: Store, record: RecordType, source: str, batch: Batch, sender: s
     if len(batch.table):
         with store.staged(batch.table) as staged:
             keys, known = _counted(store, record, batch, staged)
+            known = 0 if anew else known
             written = keys - known
             if not known:
                 _write(store, record, batch, staged, keys)

@@ -29,7 +29,7 @@ class Stage:
 
     def of_portion(self, hour: int) -> Stage:
         """Names apart from those of other portions, which begin with other hours."""
-        return replace(self, portion=f"{hour}_")
+        return replace(self, portion=f"{self.portion}{hour}_")
 
     def names(self, *names: str) -> dict[str, str]:
         return {name: self(name) for name in names}

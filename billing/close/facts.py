@@ -1,23 +1,38 @@
 """Which facts a close reads: those of the batches that were acknowledged when it began, and those of no batch.
 
-Batches are written while a close runs, and a killed ingest leaves one half written. So a close names the batches that
-it reads, once and at its beginning (`close_batches`), and all its statements read these and no others. What computes
-it again reads the same ones by that name.
+Batches are written while a close runs, and a killed ingest leaves one half written. So a close notes at its beginning
+which batches it reads, all its statements read these and no others, and before it publishes anything it names them
+(`close_batches`). What computes it again reads the same ones by that name.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from billing.close.claims import Stage
 from warehouse.store import Params, Store, read_sql
 
 
+def stage_facts(store: Store, stage: Stage) -> None:
+    """Fills the working tables `batches` with what this close reads, and `fresh` with what no close before it read."""
+    known = batches_read(store, _last(store, stage)) or _NONE
+    params = {**stage.names("fresh"), **known}
+    store.command("CREATE TABLE {fresh:Identifier} (batch UInt64) ENGINE = Memory", params)
+    store.command(read_sql(__file__, "fresh"), params)
+    _stage(store, stage, f"{_READ} UNION ALL SELECT batch FROM {{fresh:Identifier}}", params)
+
+
+def stage_facts_without(store: Store, stage: Stage, whole: Stage, without: Collection[int]) -> None:
+    """Fills the working table `batches` with what another stage's close reads, but for some of what is new."""
+    params = {**whole.names("fresh"), **(batches_read(store, _last(store, stage)) or _NONE), "without": sorted(without)}
+    fresh = "SELECT batch FROM {fresh:Identifier} WHERE batch NOT IN {without:Array(UInt64)}"
+    _stage(store, stage, f"{_READ} UNION ALL {fresh}", params)
+
+
 def name_facts(store: Store, stage: Stage) -> None:
-    """Names what this close reads, and fills the working table `batches` with it."""
-    last = int(store.value("SELECT max(run) AS last FROM close_batches WHERE run < {run:UInt64}", {"run": stage.run}))
-    known = batches_read(store, last) or _NONE
-    store.command(read_sql(__file__, "name_batches"), {"run": stage.run, "follows": last, **known})
-    own = batches_read(store, stage.run)
-    _stage(store, stage, "SELECT arrayJoin(batches) FROM close_batches WHERE {own}".replace("{own}", READ_BY), own)
+    """Names what this close reads, for whoever computes it again."""
+    names = {"run": stage.run, "follows": _last(store, stage), **stage.names("fresh")}
+    store.command(read_sql(__file__, "name_batches"), names)
 
 
 def present_facts(store: Store, stage: Stage) -> None:
@@ -25,8 +40,14 @@ def present_facts(store: Store, stage: Stage) -> None:
     _stage(store, stage, "SELECT batch FROM ingest_batches UNION DISTINCT SELECT toUInt64(0) AS batch", None)
 
 
+def _last(store: Store, stage: Stage) -> int:
+    """The close that this one follows; 0: none."""
+    return int(store.value("SELECT max(run) AS last FROM close_batches WHERE run < {run:UInt64}", {"run": stage.run}))
+
+
 READ_BY = "run <= {last:UInt64} AND run NOT IN {others:Array(UInt64)}"
 """The rows of close_batches that tell together what a close read, by the parameters of `batches_read`."""
+_READ = f"SELECT arrayJoin(batches) FROM close_batches WHERE {READ_BY}"
 _NONE: Params = {"last": 0, "others": []}
 
 

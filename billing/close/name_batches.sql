@@ -1,10 +1,4 @@
--- Names what a close reads: the batches that are acknowledged now and that the close which it follows did not read.
--- Batch 0 is always read: rows that somebody inserted by hand, of no batch.
--- Params:  run; follows; last, others: the rows that tell what that one read (billing.close.facts).
+-- Names what a close reads beside what the one read that it follows.
 INSERT INTO close_batches (run, follows, batches)
 SELECT {run:UInt64}, {follows:UInt64}, groupArray(batch)
-FROM (SELECT batch FROM ingest_batches UNION DISTINCT SELECT toUInt64(0) AS batch)
-WHERE batch NOT IN
-(
-    SELECT arrayJoin(batches) FROM close_batches WHERE run <= {last:UInt64} AND run NOT IN {others:Array(UInt64)}
-)
+FROM {fresh:Identifier}

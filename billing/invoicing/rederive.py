@@ -108,7 +108,7 @@ def _computed(
         for one in closes:
             _show_facts(store, scratch, one)
             until = min(one.until, whole_hour(needed))
-            checked += close(scratch, until, until, on_progress=on_progress).checked
+            checked += close(scratch, until, until, on_progress=on_progress, takes_back=False).checked
         (again,) = drafts_of(scratch, own, invoice.tenant, books_of(scratch), corrected)
     return again, checked
 

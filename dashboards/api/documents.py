@@ -548,12 +548,15 @@ class Health(Document):
 
 
 class Closed(Document):
+    """held: pushed rows that would have changed an issued month; they wait for a person."""
+
     run: Annotated[str, BeforeValidator(str)]
     closed_until: Instant | None
     checked: int
     changed: int
     refused: int
     rate_card: str
+    held: int = 0
 
 
 class ProofFailure(Document):

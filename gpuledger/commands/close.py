@@ -65,6 +65,7 @@ def close(
             "hours_checked": report.checked,
             "hours_changed": report.changed,
             "claims_refused": report.refused,
+            "rows_held": report.held,
             "rate_card": report.rate_card,
         }
         if fmt is options.Format.json:
@@ -78,6 +79,7 @@ def close(
     say(
         f"closed until {instant(report.closed_until)}: {report.checked:,} hours computed, {report.changed:,} changed"
         + (f", {report.refused:,} claims refused (gpuledger doctor shows them)" if report.refused else "")
+        + (f", {report.held:,} pushed rows held (gpuledger held list)" if report.held else "")
         + ("" if report.rate_card else "; no rate card yet, so prices are unknown (gpuledger rates apply FILE)")
     )
 

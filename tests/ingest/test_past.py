@@ -81,7 +81,7 @@ def test_without_the_look_into_the_past_rows_of_today_would_change_it(
     for one in forged():
         if all(row["ts"] >= LIVE for row in one.rows):
             assert not pushed(empty, judge, one.record, one.rows).held, one.what
-    close(empty, NOW - timedelta(hours=2), NOW)
+    close(empty, NOW - timedelta(hours=2), NOW, takes_back=False)
     seen = [[(row["device_id"], row["allocation_id"]) for row in rows] for rows in (before, ledger(empty))]
     moved = {pair for pair in {*seen[0], *seen[1]} if seen[0].count(pair) != seen[1].count(pair)}
     assert moved >= {

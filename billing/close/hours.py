@@ -1,0 +1,201 @@
+"""The hours of a close: which there are, from which facts, and their entries in working tables.
+
+Nothing here is published: a close makes what it finds visible (billing.close.run), a look at issued months does not
+(billing.close.issued).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from billing.close.claims import Stage, stage_claims
+from billing.close.payers import stage_payers
+from billing.close.resolve import Refusal
+from billing.energy import attribution
+from billing.rates import AppliedCard, cut_instants
+from billing.rates.staging import stage_prices, subject_params
+from billing.tenants import AppliedMapping
+from warehouse.store import Params, Store, read_sql
+
+PORTION_WEIGHT = 16_000_000
+"""Samples, and claims and states six-fold, that one portion of a close takes at most; bounds its memory."""
+PORTIONS_AT_ONCE = 2
+SMALL_WEIGHT = 500_000
+"""A close of less than this is not worth dividing."""
+FACT_WEIGHT = 6
+HOUR_MS = 3_600_000
+
+
+class Hour(NamedTuple):
+    """An hour (since the epoch), the fingerprint of its inputs, and how much work it is."""
+
+    hour: int
+    inputs: int
+    weight: int
+
+
+def stage_claims_and_prices(
+    store: Store, stage: Stage, limit: datetime, card: AppliedCard | None, mapping: AppliedMapping | None
+) -> list[Refusal]:
+    """Fills the working tables with claims, states and prices, from the batches of the table `batches`. Answers what
+    was refused."""
+    refused = stage_claims(store, stage)
+    stage_payers(store, stage, mapping, card)
+    _stage_prices(store, stage, card, limit)
+    return refused
+
+
+def hours_before(store: Store, stage: Stage, limit: datetime, card: AppliedCard | None) -> list[Hour]:
+    """The hours before an instant that have anything to count, in order."""
+    zone = f"{card.card.timezone if card else 'UTC'} {attribution.rules_in_force(store)}"
+    inputs = store.rows(
+        read_sql(__file__, "inputs"),
+        {
+            **stage.names("batches", "settled", "states", "prices"),
+            "until_ms": to_ms(limit),
+            "zone_hash": int.from_bytes(hashlib.blake2b(zone.encode(), digest_size=8).digest(), "little"),
+        },
+    )
+    samples = {
+        row["hour"]: row["samples"]
+        for row in store.rows(
+            "SELECT toUInt32(intDiv(toUnixTimestamp(touched_hours.hour), 3600)) AS hour, sum(rows) AS samples "
+            "FROM touched_hours WHERE batch IN {batches:Identifier} GROUP BY hour",
+            stage.names("batches"),
+        )
+    }
+    return [
+        Hour(row["hour"], row["inputs"], samples.get(row["hour"], 0) + FACT_WEIGHT * row["facts"]) for row in inputs
+    ]
+
+
+def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None, limit: datetime) -> None:
+    """The card's prices for every combination of what prices depend on that occurs, from the first device on."""
+    first = store.value("SELECT min(start_ms) AS first_ms FROM {states:Identifier}", stage.names("states"))
+    kept = subject_params(card.card if card else None)
+    subjects = store.rows(read_sql(__file__, "subjects"), {**stage.names("settled", "states"), **kept})
+    tables = stage.names("prices", "price_subjects", "price_schedules")
+    stage_prices(store, tables, card.card if card else None, subjects, datetime.fromtimestamp(first / 1000, UTC), limit)
+
+
+def portions(hours: Sequence[Hour]) -> list[list[Hour]]:
+    """The hours in order, in runs of about the same weight, which is at most PORTION_WEIGHT (or one hour's)."""
+    total = sum(hour.weight for hour in hours)
+    rounds = math.ceil(total / (PORTION_WEIGHT * PORTIONS_AT_ONCE))
+    share = total / max(1, rounds * PORTIONS_AT_ONCE if total > SMALL_WEIGHT else 1)
+    found: list[list[Hour]] = []
+    before = 0
+    for hour in hours:
+        if not found or before + hour.weight > share * len(found):
+            found.append([])
+        found[-1].append(hour)
+        before += hour.weight
+    return found
+
+
+@contextmanager
+def attributed(
+    store: Store, run: Stage, portion: Sequence[Hour], card: AppliedCard | None
+) -> Iterator[tuple[Stage, Mapping[int, int]]]:
+    """Attributes and rates some hours: within, the working tables `entries` and `energy` of the stage that it gives are
+    filled (the latter where there is any: fingerprints of hours' energy entries)."""
+    import pyarrow as pa
+
+    first, last = portion[0].hour, portion[-1].hour
+    stage = run.of_portion(first)
+    cuts, midnights = _cuts(card, first, last)
+    names = {**stage.names(*_PORTION_TABLES), **run.names("batches", "settled", "states", "prices")}
+    params = {
+        **names,
+        "cuts": cuts,
+        "midnights": midnights,
+        "first": first,
+        "last": last + 1,
+        "from_ms": first * HOUR_MS,
+        "to_ms": (last + 2) * HOUR_MS,
+        "uniform_ms": _uniform_interval(store, run, first, last),
+    }
+    store.command("CREATE TABLE {dirty:Identifier} (hour UInt32) ENGINE = Memory", names)
+    store.insert(stage("dirty"), pa.table({"hour": pa.array([hour.hour for hour in portion], pa.uint32())}))
+    _run(store, params, "segments", "holdings")
+    _meter(store, params)
+    _run(store, params, "entries")
+    energy = attribution.attribute_energy(store, stage, params)
+    yield stage, energy
+    for table in (*_PORTION_TABLES, *attribution.TABLES):
+        store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": stage(table)})
+
+
+_PORTION_TABLES = (
+    *("dirty", "segments", "holdings", "told", "spilled", "metered"),
+    *("sample_hours", "doubted", "several", "entries"),
+)
+
+
+def _run(store: Store, params: Params, *statements: str) -> None:
+    """`{placed}` in a statement stands for placed.sql."""
+    for name in statements:
+        store.command(read_sql(__file__, name).replace("{placed}", read_sql(__file__, "placed")), params)
+
+
+def _meter(store: Store, params: Params) -> None:
+    """Fills `metered` and `several`: from the sums of streams' hours, and from samples where those cannot tell."""
+    _run(store, params, "stage_samples", "stage_doubted", "stage_several", "told")
+    incomplete = [row["hour"] for row in store.rows(read_sql(__file__, "incomplete_hours"), params)]
+    params = {**params, "incomplete": incomplete}
+    if incomplete:
+        store.command("ALTER TABLE {told:Identifier} DELETE WHERE hour IN {incomplete:Array(UInt32)}", params)
+        _run(store, {**params, "whole_hours": incomplete}, "sample_hours", "tell_again")
+    _run(store, params, "spilled", "metered")
+    if store.value("SELECT countIf(levels != 1) AS doubts FROM {metered:Identifier}", params):
+        _run(store, {**params, "whole_hours": []}, "doubted", "sample_hours", "measured")
+    if store.value("SELECT countIf(levels > 1) AS disputes FROM {metered:Identifier}", params):
+        _run(store, params, "several")
+
+
+def _uniform_interval(store: Store, run: Stage, first: int, last: int) -> int:
+    """The one length of all samples that can cover the hours, in ms; 0 if they differ."""
+    (row,) = store.rows(
+        "SELECT minOrNull(shortest_ms) AS shortest, maxOrNull(longest_ms) AS longest FROM touched_hours "
+        "WHERE hour >= toDateTime({first:UInt32} * 3600, 'UTC') AND hour <= toDateTime({last:UInt32} * 3600, 'UTC') "
+        "AND batch IN {batches:Identifier}",
+        {**run.names("batches"), "first": first, "last": last + 1},
+    )
+    return int(row["shortest"]) if row["shortest"] is not None and row["shortest"] == row["longest"] else 0
+
+
+def _cuts(card: AppliedCard | None, first: int, last: int) -> tuple[list[int], list[int]]:
+    """Instants (ms) at which entries are cut besides whole hours: all of them, and the local midnights alone."""
+    if card is None:
+        return [], []
+    zone = ZoneInfo(str(card.card.timezone))
+    start = datetime.fromtimestamp(first * 3600, zone).date()
+    stop = datetime.fromtimestamp((last + 1) * 3600, zone).date()
+    midnights = [
+        at
+        for at in (to_ms(_midnight(start + timedelta(days=n), zone)) for n in range((stop - start).days + 1))
+        if at % HOUR_MS
+    ]
+    begin, end = (datetime.fromtimestamp(hour * 3600, UTC) for hour in (first, last + 1))
+    prices = [to_ms(instant) for instant in cut_instants(card.card, begin, end)]
+    return sorted({*midnights, *(at for at in prices if at % HOUR_MS)}), midnights
+
+
+def _midnight(day: date, zone: ZoneInfo) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=zone)
+
+
+def drop_stage(store: Store, stage: Stage) -> None:
+    """Drops this run's working tables, and those that a killed run left behind (none works for a day)."""
+    for row in store.rows(read_sql(__file__, "working_tables"), {"prefix": stage("")}):
+        store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": row["name"]})
+
+
+def to_ms(instant: datetime) -> int:
+    return (instant.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

@@ -1,0 +1,209 @@
+"""No push moves an issued month: what a close finds to move one goes back to wait for a person.
+
+The receiver holds what it can tell at a glance (ingest.past). What it let through meets this second fence: before a
+close names the facts that it reads, it asks whether what was pushed since the close before changes what the books say
+of an issued month, beside all else that is new (files, prices, what people agreed to). Nearly always no fact of such a
+month is another, which the fingerprints of its hours say. Else its entries are computed without the pushed batches, and
+with some of them, until those are found that change them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import NamedTuple
+
+from billing.close.claims import Stage
+from billing.close.facts import stage_facts_without
+from billing.close.hours import (
+    HOUR_MS,
+    Hour,
+    attributed,
+    drop_stage,
+    hours_before,
+    portions,
+    stage_claims_and_prices,
+)
+from billing.rates import AppliedCard
+from billing.tenants import AppliedMapping
+from ingest import held
+from ingest.place import ISSUED_MONTH
+from warehouse.store import Store, read_sql
+
+log = logging.getLogger(__name__)
+
+MOST_LOOKS = 32
+"""How often the months are computed to tell which batches of one sender change them; then all that are left of its."""
+
+
+class Pushed(NamedTuple):
+    """A pushed batch that no close has read."""
+
+    batch: int
+    sender: str
+
+
+@dataclass(frozen=True)
+class IssuedMonths:
+    """spans: [start, end) of each in ms since the epoch.   minimum_ms: sessions that were shorter are charged as that
+    long, so that going on later changes the month in which one had ended; 0: they are not."""
+
+    spans: tuple[tuple[int, int], ...]
+    minimum_ms: int
+
+    @property
+    def until(self) -> datetime:
+        """The end of the last one's last hour."""
+        last = max(end for _, end in self.spans)
+        return datetime.fromtimestamp(-(-last // HOUR_MS) * 3600, UTC)
+
+    def has(self, hour: int) -> bool:
+        """Whether some of an hour (since the epoch) lies in one of them."""
+        return any(hour * HOUR_MS < end and (hour + 1) * HOUR_MS > start for start, end in self.spans)
+
+    def names(self, hours: Collection[int]) -> str:
+        """Those that some of the hours lie in, as 2026-10; all if none does."""
+        of_hours = [span for span in self.spans if any(IssuedMonths((span,), 0).has(hour) for hour in hours)]
+        middles = [datetime.fromtimestamp((start + end) / 2000, UTC) for start, end in of_hours or self.spans]
+        return ", ".join(f"{middle:%Y-%m}" for middle in middles)
+
+    @property
+    def params(self) -> Mapping[str, list[int]]:
+        return {"starts_ms": [start for start, _ in self.spans], "ends_ms": [end for _, end in self.spans]}
+
+
+def take_back(
+    store: Store,
+    stage: Stage,
+    dirty: Collection[int],
+    limit: datetime,
+    card: AppliedCard | None,
+    mapping: AppliedMapping | None,
+) -> int | None:
+    """Lets the pushed rows wait that would change an issued month, and takes them out of the facts. Answers how many
+    there were, the facts being others now; None: none would. Rows of a batch about several devices (allocations) are
+    told apart: after a 0 the same question has another answer.
+
+    stage: of a close that has named no facts yet.   dirty: the hours (since the epoch) that it would compute again.
+    """
+    months = _issued_months(store, card.card.longest_minimum_seconds if card else 0)
+    if months is None:
+        return None
+    if not any(map(months.has, dirty)) and _sessions(store, months, stage) == _sessions(store, months, None):
+        return None
+    batches = [Pushed(**row) for row in store.rows(read_sql(__file__, "pushed"), stage.names("fresh"))]
+    if not batches:
+        return None
+    every = {one.batch for one in batches}
+    look = _Look(store, stage, months, min(limit, months.until), card, mapping)
+    with look.without(every) as base:
+        found = movers(batches, lambda some: look.differs(base, every - set(some)))
+    if not found:
+        return None
+    names = months.names(dirty)
+    rows = held.take_back(store, dict.fromkeys(found, f"would change {names}, which is issued"), ISSUED_MONTH)
+    if rows:
+        log.warning("close: %s pushed rows would change %s, which is issued; they wait for a person", rows, names)
+    return rows
+
+
+@dataclass
+class _View:
+    """The books of the issued months, by some of the facts.   said: fingerprints of hours' entries, where they were
+    asked for."""
+
+    stage: Stage
+    hours: Mapping[int, Hour]
+    sessions: int
+    said: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class _Look:
+    """Computes issued months by some of the facts; publishes nothing.   stage: of the close that asks."""
+
+    store: Store
+    stage: Stage
+    months: IssuedMonths
+    limit: datetime
+    card: AppliedCard | None
+    mapping: AppliedMapping | None
+    looks: int = 0
+
+    @contextmanager
+    def without(self, batches: Collection[int]) -> Iterator[_View]:
+        self.looks += 1
+        stage = Stage(self.stage.run, f"look{self.looks}_")
+        try:
+            stage_facts_without(self.store, stage, self.stage, batches)
+            stage_claims_and_prices(self.store, stage, self.limit, self.card, self.mapping)
+            hours = hours_before(self.store, stage, self.limit, self.card)
+            kept = {hour.hour: hour for hour in hours if self.months.has(hour.hour)}
+            yield _View(stage, kept, _sessions(self.store, self.months, stage))
+        finally:
+            drop_stage(self.store, stage)
+
+    def differs(self, base: _View, without: Collection[int]) -> bool:
+        """Whether the months are others with all facts but these than they are in the view."""
+        with self.without(without) as other:
+            if base.sessions != other.sessions:
+                return True
+            both = {hour: (base.hours.get(hour), other.hours.get(hour)) for hour in base.hours.keys() | other.hours}
+            unlike = {hour for hour, (one, two) in both.items() if not one or not two or one.inputs != two.inputs}
+            return self._said(base, unlike) != self._said(other, unlike)
+
+    def _said(self, view: _View, hours: Collection[int]) -> dict[int, int]:
+        new = [view.hours[hour] for hour in sorted(hours) if hour in view.hours and hour not in view.said]
+        for portion in portions(new):
+            view.said.update(dict.fromkeys((hour.hour for hour in portion), 0))
+            with attributed(self.store, view.stage, portion, self.card) as (stage, energy):
+                for table in ("entries", "energy") if energy else ("entries",):
+                    asked = {**stage.names(table), **self.months.params}
+                    for row in self.store.rows(read_sql(__file__, f"issued_{table}"), asked):
+                        view.said[row["hour"]] = (view.said[row["hour"]] + row["content"]) % 2**64
+        return {hour: said for hour in hours if (said := view.said.get(hour, 0))}
+
+
+def _issued_months(store: Store, minimum_seconds: int) -> IssuedMonths | None:
+    """Those for which invoices stand; None: there are none."""
+    spans = tuple((row["start_ms"], row["end_ms"]) for row in store.rows(read_sql(__file__, "issued_months")))
+    return IssuedMonths(spans, 1000 * minimum_seconds) if spans else None
+
+
+def _sessions(store: Store, months: IssuedMonths, stage: Stage | None) -> int:
+    """Fingerprint of the short sessions that ended in the months. stage: by whose claims; None: by the last close's."""
+    if not months.minimum_ms:
+        return 0
+    params = {**months.params, "minimum_ms": months.minimum_ms}
+    if stage is None:
+        return int(store.value(read_sql(__file__, "published_sessions"), params))
+    return int(store.value(read_sql(__file__, "issued_sessions"), {**params, **stage.names("settled")}))
+
+
+def movers(batches: Sequence[Pushed], moves: Callable[[Collection[int]], bool]) -> list[int]:
+    """Batches without which the others move nothing. moves: whether these, together, do.
+
+    By sender, each halved and halved again: nobody's are left out because another sends many that move something.
+    """
+    kept: list[int] = []
+    found: list[int] = []
+    if not moves([one.batch for one in batches]):
+        return found
+    for _, of_sender in groupby(sorted(batches, key=lambda one: (one.sender, one.batch)), key=lambda one: one.sender):
+        looks = 0
+        parts = [[one.batch for one in of_sender]]
+        while parts:
+            part = parts.pop()
+            looks += 1
+            if not moves([*kept, *part]):
+                kept += part
+            elif len(part) == 1 or looks > MOST_LOOKS:
+                found += part
+            else:
+                half = len(part) // 2
+                parts += [part[half:], part[:half]]
+    return found

@@ -1,0 +1,229 @@
+"""What a receiver let through, and would change an issued month, a close lets wait for a person; and nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from billing.close import close, issued
+from billing.close.issued import MOST_LOOKS, Pushed, movers
+from billing.energy.settings import apply_energy_settings, parse_energy_settings
+from billing.held import accept, refuse
+from billing.invoicing.invoices import draft_all, issue_all
+from billing.periods import parse_period
+from billing.rates import apply_rate_card, parse_rate_card
+from billing.verify import verify
+from ingest.batches import assemble
+from ingest.held import HeldPush, held_pushes
+from ingest.normalise import normalise
+from ingest.pieces import table_pieces
+from ingest.write import write
+from tests.billing.hand_ledger import at
+from tests.ingest import issued_fleet
+from tests.ingest.issued_fleet import CARD, LIVE, MID_OCTOBER, NOW, Forged, Row, device, event, forged, sample
+from tests.ingest.pushing import ledger
+from tests.stores import fresh_store
+from warehouse.records import RECORD_TYPES
+from warehouse.store import Store
+
+NOVEMBER = parse_period("2026-11", "UTC")
+MONEY = ("samples", "events", "devices")
+UNTIL = NOW - timedelta(hours=2)
+
+
+@pytest.fixture
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    made = (issued_fleet.closed_fleet, issued_fleet.issue_october)
+    with fresh_store(tmp_path_factory.mktemp("store"), *made) as store:
+        yield store
+
+
+def let_through(store: Store, record: str, rows: Sequence[Row], sender: str = "n1", source: str = "push:") -> None:
+    """As a receiver writes what it does not doubt."""
+    kind = RECORD_TYPES[record]
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    (piece,) = table_pieces(kind, "test", [pa.table(columns)])
+    batch = assemble(kind, source, 1, [normalise(kind, piece, NOW)])
+    assert not batch.rejects
+    write(store, kind, f"{source}{sender}", batch, sender)
+
+
+def closed(store: Store) -> int:
+    """How many rows were held."""
+    return close(store, UNTIL, NOW).held
+
+
+def used(store: Store, device: str) -> Any:
+    """Unit-milliseconds used on a device since the last hours of October."""
+    since = "hour >= '2026-10-31 18:00:00' AND device_id = {device:String}"
+    return store.value(f"SELECT sum(used_unit_ms) AS used FROM ledger WHERE {since}", {"device": device})
+
+
+def test_every_forged_push_that_is_let_through_waits_and_what_is_honest_beside_it_counts(fleet: Store) -> None:
+    seed, before = random.randrange(10**6), ledger(fleet)
+    print(f"seed {seed}")
+    # Of anybody, so that where they come from is no matter.
+    every = random.Random(seed).sample([one for one in forged() if one.record in MONEY], 6)
+    for one in every:
+        let_through(fleet, one.record, one.rows, f"sender {one.what}")
+    live = [sample("g3", "n3", LIVE - timedelta(hours=hour), "lively") for hour in range(4)]
+    was = used(fleet, "g3")
+    let_through(fleet, "samples", live, "honest")
+    rows = closed(fleet)
+    assert ledger(fleet) == before
+    waits = held_pushes(fleet)
+    assert rows == sum(push.rows for push in waits)
+    assert {push.reason for push in waits} == {"issued_month"}
+    assert {push.detail for push in waits} == {"would change 2026-10, which is issued"}
+    assert not any(push.sender == "honest" for push in waits)
+    assert used(fleet, "g3") > was
+    assert closed(fleet) == 0
+    assert verify(fleet).balanced
+
+
+@contextmanager
+def small_fleet(path: Path, events: Sequence[Row], **card: Any) -> Iterator[Store]:
+    """One device and what ran on it in October, which is issued."""
+    with fresh_store(path) as store:
+        apply_rate_card(store, parse_rate_card(CARD | card), "me", "", at("2026-10-01 00:00"))
+        let_through(store, "devices", [device("g1", "n1", at("2026-10-01 00:00"))], source="file ")
+        let_through(store, "events", events, source="file ")
+        close(store, at("2026-11-10 00:00"), NOW)
+        issue_all(store, parse_period("2026-10", card.get("timezone", "UTC")), NOW)
+        yield store
+
+
+OF_INDIA = "SELECT * EXCEPT run FROM ledger WHERE charge_period_start < '2026-10-31 18:30:00' ORDER BY ALL"
+
+
+def backdated() -> Forged:
+    return next(one for one in forged() if one.record == "devices" and one.rows[0]["ts"] == MID_OCTOBER)
+
+
+def only(store: Store) -> HeldPush:
+    (push,) = held_pushes(store)
+    return push
+
+
+def test_a_yes_makes_it_a_correction_and_a_no_keeps_it_out(fleet: Store) -> None:
+    one, before = backdated(), ledger(fleet)
+    let_through(fleet, one.record, one.rows)
+    assert closed(fleet) == len(one.rows)
+    refuse(fleet, only(fleet).id, NOW, "fin", "no such card")
+    assert closed(fleet) == 0
+    assert ledger(fleet) == before
+
+    other = [row | {"model": "CHEAP"} for row in one.rows]
+    let_through(fleet, one.record, other, "n2")
+    assert closed(fleet) == len(other)
+    accept(fleet, only(fleet).id, NOW, "fin", "so it was")
+    assert closed(fleet) == 0, "somebody said yes"
+    assert ledger(fleet) != before
+    assert any(line["charge_class"] == "Correction" for draft in draft_all(fleet, NOVEMBER) for line in draft.lines)
+    assert verify(fleet).balanced
+
+
+def test_of_a_batch_about_many_devices_only_the_one_waits(fleet: Store) -> None:
+    """As the samples of many agents are written together."""
+    one, before = backdated(), ledger(fleet)
+    others = [
+        device(name, node, LIVE - timedelta(hours=2)) for name, node in (("g3", "n3"), ("g6", "n5"), ("g9", "n7"))
+    ]
+    let_through(fleet, "devices", [*others, *one.rows], "n1, n3, n5")
+    assert closed(fleet) == len(one.rows)
+    assert ledger(fleet) == before
+    assert only(fleet).subject == f"c1/{one.rows[0]['device_id']}"
+    read = "batch IN (SELECT batch FROM ingest_batches)"
+    asked = "SELECT count() AS rows FROM devices WHERE ts = {ts:DateTime64(3)} AND {read}".replace("{read}", read)
+    assert fleet.value(asked, {"ts": others[0]["ts"]}) == len(others)
+
+
+def test_beside_files_and_energy_of_the_past_only_the_push_waits(fleet: Store) -> None:
+    one = backdated()
+    let_through(fleet, one.record, one.rows)
+    apply_energy_settings(
+        fleet, parse_energy_settings({"idle_power": [{"model": "H100", "watts": "70"}]}), "me", "", NOW
+    )
+    let_through(fleet, "events", [event("whole", "finished", at("2026-10-05 12:00"))], source="file ")
+    assert closed(fleet) == len(one.rows)
+    told = ledger(fleet)
+    ends = max(row["charge_period_end"] for row in told if row["allocation_id"] == "whole")
+    assert ends == at("2026-10-05 12:00")
+    assert not any(row["model"] == "CHEAP" for row in told)
+
+
+def test_a_short_session_that_goes_on_waits_where_there_is_a_minimum(tmp_path: Path) -> None:
+    held: dict[str, Any] = {"device_id": "g1", "node": "n1", "tenant": "chem", "gpus": 1.0}
+    starts = at("2026-10-30 10:00")
+    run = [event("short", "started", starts, **held), event("short", "finished", starts + timedelta(seconds=60))]
+    again = [event("short", "started", LIVE, **held), event("short", "finished", LIVE + timedelta(minutes=1))]
+    with small_fleet(tmp_path, run, minimum_seconds=300) as store:
+        let_through(store, "events", again)
+        assert closed(store) == 2
+        assert only(store).subject == "c1/short"
+
+
+def test_what_is_of_now_alone_is_not_even_looked_at_twice(fleet: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[object] = []
+    without = issued._Look.without
+
+    def counted(look: issued._Look, batches: Collection[int]) -> Any:
+        looks.append(batches)
+        return without(look, batches)
+
+    monkeypatch.setattr(issued._Look, "without", counted)
+    let_through(fleet, "samples", [sample("g1", "n1", LIVE)])
+    let_through(fleet, "events", [event("new", "started", LIVE, device_id="g1b", node="n1", gpus=1.0)])
+    assert closed(fleet) == 0
+    assert not looks
+
+
+def test_the_hour_that_two_months_share_may_change_in_the_later_one(tmp_path: Path) -> None:
+    """Midnight in India is at 18:30 UTC."""
+    run = [event("job", "started", at("2026-10-31 18:00"), device_id="g1", node="n1", tenant="chem", gpus=1.0)]
+    with small_fleet(tmp_path, run, timezone="Asia/Kolkata") as store:
+        before = store.rows(OF_INDIA)
+        let_through(store, "samples", [sample("g1", "n1", at("2026-10-31 18:50"), "job", interval_seconds=600.0)])
+        assert closed(store) == 0
+        assert used(store, "g1") > 0
+        let_through(store, "samples", [sample("g1", "n1", at("2026-10-31 18:35"), "job", interval_seconds=600.0)])
+        assert closed(store) == 1
+        assert store.rows(OF_INDIA) == before
+
+
+def test_movers_are_found_whatever_moves() -> None:
+    """What is left moves nothing; where each moves by itself, or none does, exactly those are found."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    for _ in range(300):
+        size, senders = chance.randint(1, 40), chance.randint(1, 5)
+        batches = [Pushed(number, f"s{chance.randrange(senders)}") for number in range(size)]
+        guilty = {number for number in range(size) if chance.random() < chance.choice([0, 0.05, 0.3])}
+        pairs = [set(chance.sample(range(size), 2)) for _ in range(chance.choice([0, 0, 2])) if size > 1]
+
+        def moves(some: Collection[int], guilty: set[int] = guilty, pairs: list[set[int]] = pairs) -> bool:
+            return bool(guilty & set(some)) or any(pair <= set(some) for pair in pairs)
+
+        asked = 0
+
+        def counted(some: Collection[int], moves: Any = moves) -> bool:
+            nonlocal asked
+            asked += 1
+            return bool(moves(some))
+
+        found = set(movers(batches, counted))
+        assert not moves({one.batch for one in batches} - found)
+        assert asked <= 1 + senders * 2 * (MOST_LOOKS + size)
+        if not pairs and len(guilty) <= 2:
+            assert found == guilty
+        if not guilty and not pairs:
+            assert asked == 1
