@@ -162,9 +162,9 @@ def decide(store: Store, push: HeldPush, decision: Decision, now: datetime, auth
 
 
 def take_back(store: Store, batches: Mapping[int, str], reason: str) -> int:
-    """Lets the rows of pushed batches wait after all, and takes them out of the store. A batch about several subjects is
-    written anew as one for each, which is all that becomes of it: whoever asks finds out which of these are to wait.
-    Killed anywhere and called again, it goes on; no row is lost. Answers how many rows wait now.
+    """Lets the rows of pushed batches wait after all, and takes them out of the store. A batch about several subjects
+    is written anew as one for each, and nothing else: whoever asks finds out which of these are to wait. Killed
+    anywhere and called again, it goes on; no row is lost. Answers how many rows wait now.
 
     batches: by id, what they would do, as whoever decides reads it.
     """
