@@ -15,6 +15,7 @@ import typer.testing
 from hypothesis import settings
 
 import warehouse.store
+from dashboards.access import secrets
 from gpuledger.serve import collect_seldom
 from tests.draws import ALL, SEED, keep_seed
 from tests.stores import Reused, engine_that_stays, fresh_store, keep_stores
@@ -39,6 +40,10 @@ typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 # No test cuts the power: the engine need not wait for the disk with each table that it makes.
 warehouse.store.NOT_COMPILED += f", {warehouse.store.NOT_SYNCED}"
+
+# A password's hash is made to cost 150 ms; those of tests guard nothing.
+SCRYPT_N = secrets.SCRYPT_N
+secrets.SCRYPT_N = 16
 
 keep_stores()
 keep_seed()
