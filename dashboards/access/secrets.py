@@ -14,8 +14,8 @@ import secrets
 import unicodedata
 
 PREFIX = "gpl"
-SCRYPT_N, SCRYPT_R, SCRYPT_P = 1 << 15, 8, 2
-"""32 MiB and some 100 ms a guess (OWASP's cheat sheet names these among its equal choices)."""
+SCRYPT_N, SCRYPT_R, SCRYPT_P = 1 << 15, 8, 3
+"""32 MiB and some 150 ms a guess (OWASP's cheat sheet names these among its equal choices)."""
 MEMORY_BYTES = 64 << 20
 LONGEST_PASSWORD = 1024
 

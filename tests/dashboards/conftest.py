@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import threading
@@ -38,8 +39,7 @@ def make_books() -> ModuleType:
     return books
 
 
-@pytest.fixture
-def filled(store: Store) -> Store:
+def two_days(store: Store) -> None:
     """48 closed hours of 4 devices, 2 EUR a GPU-hour:
 
     device a  vision  used 0.75, idle 0.25          device c  nobody
@@ -55,14 +55,19 @@ def filled(store: Store) -> Store:
             entry(hour, "d", unavailable=1.0) if number < 24 else entry(hour, "d", unallocated=1.0),
         ]
     books.fill(store, rows)
-    return store
 
 
 @pytest.fixture
-def served(filled: Store) -> Iterator[str]:
-    """The address of a real server over the filled store."""
+def filled(store: Store) -> Store:
+    two_days(store)
+    return store
+
+
+@contextlib.contextmanager
+def serving(store: Store) -> Iterator[str]:
+    """The address of a real server over a store."""
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(build_app(filled), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(build_app(store), log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     until = time.monotonic() + 40

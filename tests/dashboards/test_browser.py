@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from tests.dashboards.browser import MARKS, browser, speaks, tab
+from tests.dashboards.conftest import serving, two_days
+from tests.stores import fresh_store
 from warehouse.errors import StoreError
+from warehouse.store import Store
 
 pytestmark = MARKS
 
@@ -17,6 +20,18 @@ pytestmark = MARKS
 def opened() -> Iterator[Any]:
     with browser() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with fresh_store(tmp_path_factory.mktemp("frame") / "store", two_days) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def served(house: Store) -> Iterator[str]:
+    with serving(house) as url:
+        yield url
 
 
 def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
@@ -70,8 +85,8 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         assert wrong == []
 
 
-def test_a_narrow_screen_does_not_scroll_sideways_whatever_page_is_a_server_s_first(served: str, opened: Any) -> None:
-    with tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
+def test_a_narrow_screen_does_not_scroll_sideways_whatever_page_is_a_server_s_first(house: Store, opened: Any) -> None:
+    with serving(house) as served, tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
         for path, drawn in (("tenants", "#tenants-costs"), ("", "#overview-fleet"), ("fleet", "#fleet-grid")):
             page.goto(f"{served}{path}")
             page.locator(drawn).wait_for()

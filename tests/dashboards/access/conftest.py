@@ -1,4 +1,4 @@
-"""A server that asks for sign-in, for all tests of a module; PostgreSQL, where it is installed; quick hashes."""
+"""A server that asks for sign-in, for all tests of a module; PostgreSQL, where it is installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboards.access import secrets
 from tests.dashboards.access.postgres import Cluster, binaries, cluster
 from tests.dashboards.site import Site, site
 
@@ -24,9 +23,3 @@ def postgres() -> Iterator[Cluster]:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
     with cluster(server) as found:
         yield found
-
-
-@pytest.fixture
-def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a guess costs is not what is tested."""
-    monkeypatch.setattr(secrets, "SCRYPT_N", 2)

@@ -285,7 +285,6 @@ EXAMPLES = int(os.environ.get("GPULEDGER_ACCESS_HISTORIES", "8"))
 
 
 @pytest.mark.parametrize(("database", "examples"), [("sqlite", EXAMPLES), ("postgresql", -(-EXAMPLES // 3))])
-@pytest.mark.usefixtures("quick_hashes")
 def test_what_a_credential_may_is_what_it_and_its_owner_may_now(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database: str,
     examples: int,

@@ -81,7 +81,6 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
-@pytest.mark.usefixtures("quick_hashes")
 def test_what_ends_a_session_or_a_token_ends_its_streams_on_every_server(warehouse: Store, postgres: Cluster) -> None:
     now, address = datetime.now(UTC), postgres.database()
     ON["going on"] = True

@@ -27,6 +27,7 @@ from dashboards.access.settings import AccessSettings
 from dashboards.access.sign_in import FORM_BYTES, local_path
 from dashboards.api.app import PREFIX
 from dashboards.app import DashboardSettings, build_app
+from tests.conftest import SCRYPT_N
 from tests.dashboards.site import PASSWORD, Site, serving
 from warehouse.store import Store
 
@@ -157,6 +158,16 @@ def test_a_wrong_password_tells_nothing_and_many_are_made_to_wait(served_site: S
     assert (answer.status_code, int(answer.headers["retry-after"]) <= 301) == (429, True)
     with signed_in(served_site, "ada"):
         """Others are let in."""
+
+
+def test_a_guess_at_a_password_costs_what_owasp_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html#scrypt"""
+    monkeypatch.setattr(secrets, "SCRYPT_N", SCRYPT_N)
+    stored = secrets.hash_password(PASSWORD)
+    _, n, r, p, salt, _ = stored.split("$")
+    assert (int(n), int(r), int(p)) in {(1 << 17, 8, 1), (1 << 16, 8, 2), (1 << 15, 8, 3)}
+    assert secrets.fits(PASSWORD, stored)
+    assert secrets.hash_password(PASSWORD).split("$")[4] != salt
 
 
 def test_many_sign_ins_at_once_hold_up_themselves_alone(served_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,6 @@ def test_a_token_of_somebody_of_single_sign_on_stops_when_they_have_not_signed_i
             gone.by_token(brings, later)
 
 
-@pytest.mark.usefixtures("quick_hashes")
 class TestSessions:
     """Each of what ends a session, without the other fence."""
 

@@ -1,6 +1,7 @@
 """Every page as a person uses it: a figure that SQL confirms, the filter bar, the way down, the file to take along.
 
-Nothing may be complained of on the console or asked of another machine; pictures lie in build/screenshots.
+Nothing may be complained of on the console or asked of another machine; a run opens some of them (tests/draws.py), and
+with GPULEDGER_PICTURES=1 leaves pictures in build/screenshots.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any
 import pytest
 
 from dashboards.format import money
-from tests.dashboards.browser import MARKS, asks, picture, tab, taken
+from tests.dashboards.browser import MARKS, asks, picture, speaks, tab, taken
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
+from tests.draws import drawn
 from warehouse.store import Store
 
 pytestmark = MARKS
@@ -131,7 +133,45 @@ def house(house: Store) -> Store:
     return house
 
 
-@pytest.mark.parametrize("name", PAGES)
+DARK = {
+    "overview": (f"/?{DAY}", "#overview-fleet .bars path"),
+    "tenants": (f"/tenants?{DAY}", "#tenants-costs .bars path"),
+    "workloads": (f"/workload?{DAY}", "#workload-grid .ag-row[row-id]"),
+    "workload": (f"/workload?workload=w-vision&{DAY}", "#workload-timeline .bars path"),
+    "fleet": (f"/fleet?{DAY}", ".gl-cells .gl-cell"),
+    "device": (f"/fleet?device=GPU-m&{DAY}", "#device-time .bars path"),
+    "alerts": (f"/alerts?{DAY}", "#alerts-fired .bars path"),
+    "queues": (f"/queues?{DAY}", "#queues-why .bars path"),
+    "slo": (f"/slo?{DAY}", "#slo-episodes .ag-row[row-id]"),
+    "invoices": ("/invoices?month=2026-10", "#invoices-issued .ag-row[row-id]"),
+    "invoice": ("/invoices?number=GL-2026-00001&line=1", "#invoice-explained .ag-row[row-id]"),
+    "explore": (SPLIT, "#explore-chart .bars path"),
+    "admin-rates": ("/admin?part=rates", "#admin-rates .ag-row[row-id]"),
+    "admin-tenants": ("/admin?part=tenants", "#admin-unmapped-grid .ag-row[row-id]"),
+    "admin-users": ("/admin?part=users", ".gl-act"),
+    "admin-audit": ("/admin?part=audit", "#admin-audit .ag-row[row-id]"),
+}
+"""Where each page is, and what it has drawn at last."""
+
+
+@pytest.mark.parametrize("name", drawn(list(DARK), 1 / 3))
+def test_a_page_draws_in_the_dark_and_in_chinese(name: str, url: str, opened: Any) -> None:
+    """By day and in English the tests of its file see it."""
+    from playwright.sync_api import expect
+
+    path, last = DARK[name]
+    with tab(opened, color_scheme="dark") as (page, wrong):
+        page.goto(f"{url}{path}&lang=zh")
+        page.locator(last).locator("visible=true").first.wait_for()
+        speaks(page, "zh")
+        expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
+        expect(page.locator("h1")).to_have_count(1)
+        expect(page.locator("main")).to_have_count(1)
+        picture(page, f"{name}-dark-zh")
+        assert wrong == []
+
+
+@pytest.mark.parametrize("name", drawn(list(PAGES), 1 / 3))
 def test_a_page_is_opened_narrowed_followed_down_and_taken_along(
     name: str, url: str, opened: Any, house: Store, tmp_path: Path
 ) -> None:
