@@ -173,7 +173,7 @@ NO_REPLICAS: list[dict[str, Any]] = [
     {"project": "bsm"}, {"tenant": "elsewhere"}, {"use": 0.46}, {"since": 13}, {"memory": 26},
 ]  # fmt: skip
 NO_SHARERS: list[dict[str, Any]] = [
-    {"tenant": "elsewhere"}, {"use": 0.3}, {"memory": 26}, {"since": 52}, {"memory": None}, {"model": H100},
+    {"tenant": "elsewhere"}, {"use": 0.3}, {"memory": 26}, {"since": 77}, {"memory": None}, {"model": H100},
 ]  # fmt: skip
 PART = {"device_units": 7, "units": 1}
 NEAR_IDLE: dict[str, Hourly] = {
