@@ -204,6 +204,9 @@ FLEET = [
     *pairs(replicas, NO_REPLICAS),
     *of("sharers", *sharers(since=8)),
     *pairs(sharers, NO_SHARERS),
+    # Twenty hours in common, of sixty each.
+    *of("apart", *(replace(one, name=f"apart-{one.name}", until=60 if one.name == "alpha" else None)
+                   for one in sharers(since=40))),
     # Both could share a device (730.50 together); `idle` has been idle for 82 hours (730.50 alone, of 1.00 an hour).
     *of("best", Job("idle", ("GPU-0",), use=lambda hour: 0.2 if hour < 18 else 0.0, memory=15, model=L40S),
         Job("busy", ("GPU-1",), use=0.2, memory=15, model=L40S), Job("serve", ("GPU-2",), **TENTH)),
@@ -418,7 +421,8 @@ def test_low_use_of_one_tenant_can_share_a_device(saved: Saved) -> None:
 
 
 def test_who_cannot_share_stays(saved: Saved) -> None:
-    found = [one.kind for n in range(len(NO_SHARERS)) for one in saved.of(f"sharers-{n}")]
+    tenants = ["apart", *(f"sharers-{n}" for n in range(len(NO_SHARERS)))]
+    found = [one.kind for tenant in tenants for one in saved.of(tenant)]
     assert "time_slicing" not in found
     assert saved.of("elsewhere") == ()
 
