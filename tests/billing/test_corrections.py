@@ -139,9 +139,14 @@ def test_a_correction_alone_is_an_invoice_and_is_corrected_in_its_turn(billed: S
     (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
     assert (november.totals["amount"], len(november.lines)) == ("-2.00", 1)
     assert draft_all(books, DECEMBER) == []
-    correct(books, [Row(at("2026-10-05 00:00"), "chem", "p", used=str(HOUR_MS))], 9)
+    # November, whose only document has nothing of its own, is issued all the same.
+    late = [Row(at(when), "chem", "p", used=str(HOUR_MS)) for when in ("2026-10-05 00:00", "2026-11-05 00:00")]
+    correct(books, late, 9)
     (december,) = draft_all(books, DECEMBER)
-    assert corrections(december, "amount", "description") == [["2.00", "2026-10: 4.00 was billed, 6.00 is due"]]
+    assert corrections(december, "amount", "description") == [
+        ["2.00", "2026-10: 4.00 was billed, 6.00 is due"],
+        ["2.00", "2026-11: 0 was billed, 2.00 is due"],
+    ]
 
 
 def test_billing_late_data_at_once_or_later_comes_to_the_same(books: Store) -> None:
