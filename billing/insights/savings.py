@@ -215,7 +215,7 @@ def _report(
         if unknown:
             not_judged.append(_not_judged(allocation, unknown, currency))
     recommendations = tuple(
-        _recommendation(proposal, currency, rules, period)
+        _recommendation(proposal, rules, period)
         for proposal in chosen
         if not workload or workload in {holder.workload_id for holder in proposal.holders}
     )
@@ -324,8 +324,9 @@ def _identity(proposal: Proposal) -> str:
     return hashlib.blake2b("\n\n".join([proposal.kind, *parts]).encode(), digest_size=6).hexdigest()
 
 
-def _recommendation(proposal: Proposal, currency: str | None, rules: Rules, period: Period) -> Recommendation:
+def _recommendation(proposal: Proposal, rules: Rules, period: Period) -> Recommendation:
     holders = proposal.holders
+    currency = next((holder.currency for holder in holders if holder.currency), None)
     words = ("cluster", "node", "device_id", "partition_id")
     return Recommendation(
         id=_identity(proposal),

@@ -7,37 +7,41 @@
 --          committed, since, until = tenants with a commitment and its months ('' = open); minimum_ms = the longest minimum
 --          of a session.
 WITH
-    documents AS
-    (
-        SELECT
-            tenant, period_start, period_end,
-            JSONExtractString(document, 'period', 'month') AS month,
-            toUInt64OrZero(JSONExtractString(document, 'books_run')) AS books_run,
-            JSONExtractArrayRaw(document, 'lines') AS document_lines
-        FROM invoices FINAL
-        WHERE number NOT IN (SELECT number FROM voided_invoices)
-            AND JSONExtractString(document, 'document_type') != 'credit_note'
-    ),
     billed AS
     (
-        SELECT
-            tenant,
-            if(JSONExtractString(line, 'charge_class') = 'Correction', JSONExtractString(line, 'reference', 'month'), documents.month) AS month,
-            JSONExtractString(line, 'kind') AS kind,
-            JSONExtractString(line, 'rule') AS rule
-        FROM documents
-        ARRAY JOIN document_lines AS line
+        SELECT tenant, line.1 AS month, line.2 AS kind, line.3 AS rule
+        FROM
+        (
+            SELECT
+                tenant,
+                JSONExtractString(document, 'period', 'month') AS own_month,
+                arrayMap(
+                    line -> (
+                        if(JSONExtractString(line, 'charge_class') = 'Correction', JSONExtractString(line, 'reference', 'month'), own_month),
+                        JSONExtractString(line, 'kind'),
+                        JSONExtractString(line, 'rule')
+                    ),
+                    JSONExtractArrayRaw(document, 'lines')
+                ) AS document_lines
+            FROM invoices FINAL
+            WHERE number NOT IN (SELECT number FROM voided_invoices)
+                AND JSONExtractString(document, 'document_type') != 'credit_note'
+        )
+        ARRAY JOIN arrayPushFront(document_lines, (own_month, '', '')) AS line
     ),
-    issued AS
     (
-        SELECT
-            JSONExtractString(document, 'period', 'month') AS month, min(period_start) AS start, max(period_end) AS end,
-            min(toUInt64OrZero(JSONExtractString(document, 'books_run'))) AS first_run
-        FROM invoices FINAL
-        WHERE period_end <= {before:DateTime64(3, 'UTC')}
-            AND (month IN (SELECT month FROM documents) OR month IN (SELECT month FROM billed))
-        GROUP BY month
-    ),
+        SELECT groupArray((month, start, end, first_run))
+        FROM
+        (
+            SELECT
+                JSONExtractString(document, 'period', 'month') AS month, min(period_start) AS start, max(period_end) AS end,
+                min(toUInt64OrZero(JSONExtractString(document, 'books_run'))) AS first_run
+            FROM invoices FINAL
+            WHERE period_end <= {before:DateTime64(3, 'UTC')} AND month IN (SELECT month FROM billed)
+            GROUP BY month
+        )
+    ) AS months,
+    issued AS (SELECT one.1 AS month, one.2 AS start, one.3 AS end, one.4 AS first_run FROM (SELECT arrayJoin(months) AS one)),
     sessions AS
     (
         SELECT
@@ -87,7 +91,7 @@ WITH
                 SELECT DISTINCT tenant, toStartOfMonth(charge_period_start, {timezone:String}) AS first_day
                 FROM ledger
                 WHERE allocation_id != '' AND tenant != ''
-                    AND hour >= toDateTime((SELECT min(start) FROM issued), 'UTC') - INTERVAL 1 HOUR
+                    AND hour >= toDateTime(arrayMin(months.2), 'UTC') - INTERVAL 1 HOUR
                     AND hour < toDateTime({before:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
             )
             UNION ALL
@@ -100,7 +104,7 @@ WITH
             FROM invoices FINAL
             WHERE number IN (SELECT number FROM voided_invoices) AND JSONExtractString(document, 'document_type') != 'credit_note'
         )
-        WHERE (tenant, month) NOT IN (SELECT tenant, month FROM billed) AND (tenant, month) NOT IN (SELECT tenant, month FROM documents)
+        WHERE (tenant, month) NOT IN (SELECT tenant, month FROM billed)
     )
 SELECT start, end
 FROM issued

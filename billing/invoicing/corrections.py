@@ -66,7 +66,8 @@ def corrections_of(
 
 def changed_months(store: Store, period: Period, books: drafts.Books) -> list[Period]:
     """The issued months before `period` that may owe something else than was billed."""
-    if not store.value("SELECT count() AS documents FROM invoices"):
+    ended = "SELECT count() AS documents FROM invoices WHERE period_end <= {before:DateTime64(3, 'UTC')}"
+    if not store.value(ended, {"before": period.start}):
         return []
     commitments = books.card.commitments if books.card else ()
     params = {

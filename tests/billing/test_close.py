@@ -94,11 +94,15 @@ def test_where_only_the_node_is_known_the_workloads_samples_name_the_device(stor
     assert verify(store).balanced
 
 
-def test_what_no_device_of_the_node_can_hold_is_refused_and_shown(store: Store) -> None:
-    put(store, "devices", [device("GPU-0")])
+def test_what_no_device_of_the_node_can_hold_is_refused_and_units_left_out_are_all_that_the_device_has(
+    store: Store,
+) -> None:
+    put(store, "devices", [device("GPU-0"), device("GPU-7", units=7, node="n7")])
     put(store, "events", [event(1, "a", "started", node="n1", gpus=3.0), event(2, "a", "failed", node="", gpus=None)])
+    left_out = [event(1, "b", "started", device_id="GPU-7"), event(2, "b", "finished", device_id="")]
+    put(store, "events", left_out, batch=2)
     close(store, until=at(3))
-    assert held(store) == {("a", "GPU-0"): 1}
+    assert held(store) == {("a", "GPU-0"): 1, ("b", "GPU-7"): 1}
     assert store.rows("SELECT allocation_id, reason, detail FROM refused_claims") == [
         {
             "allocation_id": "a",
@@ -119,13 +123,6 @@ def test_a_batch_completed_after_a_close_reopens_its_hours(store: Store) -> None
     assert store.value("SELECT sum(toFloat64(used_unit_ms)) / 3600000 AS used FROM ledger") == 2.0
 
 
-def test_units_left_out_are_all_that_the_device_has(store: Store) -> None:
-    put(store, "devices", [device("GPU-0", units=7)])
-    put(store, "events", [event(1, "a", "started", device_id="GPU-0"), event(2, "a", "finished", device_id="")])
-    close(store, until=at(3))
-    assert held(store) == {("a", "GPU-0"): 1}
-
-
 def test_a_workload_with_two_shares_of_a_device_uses_them_together(store: Store) -> None:
     put(store, "devices", [device("GPU-0", units=4)])
     rows = []
@@ -143,17 +140,18 @@ def test_a_workload_with_two_shares_of_a_device_uses_them_together(store: Store)
     assert {row["allocation_id"]: round(row["units"], 6) for row in used} == {"": 0, "a": 0.666667, "b": 1.333333}
 
 
-@pytest.mark.parametrize("rows", [("available", "unavailable"), ("unavailable", "available")])
-def test_of_two_states_told_of_one_instant_the_worse_counts_whichever_came_first(
-    store: Store, rows: tuple[str, str]
-) -> None:
-    for batch, state in enumerate(rows, 1):
-        put(store, "devices", [device("GPU-0", state=state)], batch)
-    put(store, "devices", [device("GPU-0", hour=1)], batch=3)
-    put(store, "events", [event(0, "a", "started", device_id="GPU-0"), event(3, "a", "finished")])
+def test_of_two_states_told_of_one_instant_the_worse_counts_whichever_came_first(store: Store) -> None:
+    told = {"GPU-0": ("available", "unavailable"), "GPU-1": ("unavailable", "available")}
+    for batch in (0, 1):
+        put(store, "devices", [device(name, state=states[batch]) for name, states in told.items()], batch + 1)
+    put(store, "devices", [device(name, hour=1) for name in told], batch=3)
+    put(store, "events", [event(0, name, "started", device_id=name) for name in told])
+    put(store, "events", [event(3, name, "finished") for name in told], batch=2)
     close(store, at(3), at(48))
-    (sums,) = store.rows("SELECT sum(unavailable_unit_ms) AS unavailable, sum(unmetered_unit_ms) AS held FROM ledger")
-    assert (sums["unavailable"], sums["held"]) == (HOUR, 2 * HOUR)
+    rows = store.rows(
+        "SELECT sum(unavailable_unit_ms) AS unavailable, sum(unmetered_unit_ms) AS held FROM ledger GROUP BY device_id"
+    )
+    assert rows == [{"unavailable": HOUR, "held": 2 * HOUR}] * 2
 
 
 def test_a_restart_in_the_millisecond_of_its_own_end_goes_on_and_a_job_of_no_length_does_not(store: Store) -> None:
@@ -168,23 +166,17 @@ def test_a_restart_in_the_millisecond_of_its_own_end_goes_on_and_a_job_of_no_len
     assert held(store) == {("a", "GPU-0"): 3.0}
 
 
-def test_a_close_with_nothing_to_do_leaves_no_record(store: Store) -> None:
-    put(store, "devices", [device("GPU-0")])
-    close(store, until=at(2))
-    first = store.value("SELECT count() AS n FROM close_runs")
-    close(store, until=at(2))
-    assert store.value("SELECT count() AS n FROM close_runs") == first
-
-
 @pytest.mark.parametrize("until", [datetime(2026, 10, 1), datetime(2999, 1, 1, tzinfo=UTC)])  # noqa: DTZ001
 def test_a_close_needs_an_instant_that_has_been(store: Store, until: datetime) -> None:
     with pytest.raises(LedgerError, match=r"time zone|in the future"):
         close(store, until=until)
 
 
-def test_the_present_instant_can_be_closed_until(store: Store) -> None:
+def test_the_present_instant_can_be_closed_until_and_a_close_with_nothing_to_do_leaves_no_record(store: Store) -> None:
     put(store, "devices", [device("GPU-0")])
     assert close(store, until=at(2), now=at(2)).closed_until == at(2)
+    close(store, until=at(2), now=at(2))
+    assert store.value("SELECT count() AS n FROM close_runs") == 1
     with pytest.raises(LedgerError, match="in the future"):
         close(store, until=at(2) + timedelta(milliseconds=1), now=at(2))
 

@@ -14,9 +14,11 @@ from billing.invoicing.corrections import changed_months
 from billing.invoicing.drafts import books_of
 from billing.invoicing.invoices import Invoice, InvoiceError, credit, draft_all, issue_all, issued, void
 from billing.invoicing.month_states import month_states
-from billing.periods import parse_period
+from billing.periods import Period, parse_period
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
 from tests.billing.test_adjustments import allocate, apply, hours, lines
+from tests.draws import drawn
+from tests.stores import refilled
 from warehouse.store import Store
 
 OCTOBER, NOVEMBER, DECEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11", "2026-12"))
@@ -34,10 +36,21 @@ def corrections(invoice: Invoice, *names: str) -> list[list[Any]]:
     return [[line[name] for name in names] for line in invoice.lines if line["charge_class"] == "Correction"]
 
 
-def test_late_data_is_corrected_in_the_next_month_once(books: Store) -> None:
-    apply(books)
-    fill(books, hours("chem", 3, project="p"), closed=LAST)
-    (october,) = issue_all(books, OCTOBER, IN_NOVEMBER)
+def three_hours(store: Store) -> None:
+    """October: chem has held a device for three hours, at 2.00, and is billed on GL-2026-00001."""
+    apply(store)
+    fill(store, hours("chem", 3, project="p"), closed=LAST)
+    issue_all(store, OCTOBER, IN_NOVEMBER)
+
+
+@pytest.fixture
+def billed(shared_store: Store) -> Store:
+    return refilled(shared_store, three_hours)
+
+
+def test_late_data_is_corrected_in_the_next_month_once(billed: Store) -> None:
+    books = billed
+    (october,) = issued(books)
     assert october.totals["amount"] == "6.00"
     # The first hour was held on a second device too, by another project; the second hour was not held at all.
     noon = at("2026-10-05 00:00")
@@ -58,51 +71,44 @@ def test_late_data_is_corrected_in_the_next_month_once(books: Store) -> None:
 @pytest.mark.parametrize(
     ("zone", "minimum", "leave", "change"),
     [
-        ("UTC", 0, ["2026-09-30 23:00", "2026-11-01 00:00"], "2026-10-01 00:00"),
-        ("UTC", 0, ["2026-09-30 23:00", "2026-11-01 00:00"], "2026-10-31 23:00"),
-        ("UTC", 3600, ["2026-09-30 22:00"], "2026-09-30 23:00"),  # a session that ends in October may begin then
-        ("Asia/Kolkata", 0, ["2026-09-30 17:00", "2026-10-31 19:00"], "2026-09-30 18:00"),  # October begins at 18:30
-        ("Asia/Kolkata", 0, ["2026-09-30 17:00", "2026-10-31 19:00"], "2026-10-31 18:00"),
+        # A session that ends in October may begin an hour before it.
+        ("UTC", 3600, ["2026-09-30 22:00", "2026-11-01 00:00"],
+         ["2026-09-30 23:00", "2026-10-01 00:00", "2026-10-31 23:00"]),
+        # October begins at 18:30.
+        ("Asia/Kolkata", 0, ["2026-09-30 17:00", "2026-10-31 19:00"], ["2026-09-30 18:00", "2026-10-31 18:00"]),
     ],
-)
+)  # fmt: skip
 def test_a_month_is_computed_again_for_the_hours_that_it_is_computed_from_and_no_others(
-    books: Store, zone: str, minimum: int, leave: list[str], change: str
+    books: Store, zone: str, minimum: int, leave: list[str], change: list[str]
 ) -> None:
     apply(books, timezone=zone, minimum_seconds=minimum)
     october, november = (parse_period(month, zone) for month in ("2026-10", "2026-11"))
     fill(books, hours("chem", 3), closed=LAST)
     issue_all(books, october, IN_NOVEMBER)
-    assert changed_months(books, november, books_of(books)) == [], "what was closed by the run that it was issued from"
-    close(books, [at(hour) for hour in leave], run=8)
-    assert changed_months(books, november, books_of(books)) == []
-    close(books, [at(change)], run=8)
-    assert changed_months(books, november, books_of(books)) == [october]
+
+    def found(*closed_again: str) -> list[Period]:
+        """What a close of these hours changes."""
+        books.command("TRUNCATE TABLE closed_hours")
+        fill(books, [], closed=[*(row.hour for row in hours("chem", 3)), *LAST])
+        close(books, [at(hour) for hour in closed_again], run=8)
+        return changed_months(books, november, books_of(books))
+
+    assert found() == [], "what was closed by the run that it was issued from"
+    assert found(*leave) == []
+    assert [found(hour) for hour in change] == [[october]] * len(change)
 
 
-def test_a_month_of_which_every_invoice_is_void_is_open_and_not_corrected(books: Store) -> None:
-    """Late data of it is in its own next invoice: two hours at 2.00; November owes nothing for October."""
-    apply(books)
-    fill(books, hours("chem", 1), closed=LAST)
-    (october,) = issue_all(books, OCTOBER, IN_NOVEMBER)
-    correct(books, hours("chem", 2), 8)
-    void(books, str(october.number), IN_DECEMBER, "me", "test")
+def test_a_month_of_which_every_invoice_is_void_is_open_and_not_corrected(billed: Store) -> None:
+    """Late data of it is in its own next invoice: four hours at 2.00; November owes nothing for October."""
+    books = billed
+    correct(books, hours("chem", 4), 8)
+    void(books, "GL-2026-00001", IN_DECEMBER, "me", "test")
     assert changed_months(books, NOVEMBER, books_of(books)) == []
     fill(books, hours("chem", 1, "2026-11-03 00:00"), closed=LATER, run=8)
     (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
     assert (corrections(november, "amount"), november.totals["amount"]) == ([], "2.00")
     (again,) = draft_all(books, OCTOBER)
-    assert again.totals["amount"] == "4.00"
-
-
-def test_a_correction_alone_is_an_invoice(books: Store) -> None:
-    apply(books)
-    fill(books, hours("chem", 3), closed=LAST)
-    issue_all(books, OCTOBER, IN_NOVEMBER)
-    correct(books, [Row(at("2026-10-05 00:00"), unallocated=HOUR_MS)], 8)
-    close(books, LATER, 8)
-    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
-    assert (november.totals["amount"], len(november.lines)) == ("-2.00", 1)
-    assert draft_all(books, DECEMBER) == []
+    assert again.totals["amount"] == "8.00"
 
 
 def test_a_tier_crossed_by_late_data_is_computed_for_the_whole_month(books: Store) -> None:
@@ -126,16 +132,21 @@ def test_a_tier_crossed_by_late_data_is_computed_for_the_whole_month(books: Stor
     assert november.totals["amount"] == "-21.84"
 
 
-def test_a_correction_is_corrected_in_its_turn(books: Store) -> None:
-    apply(books)
-    fill(books, hours("chem", 2), closed=LAST)
-    issue_all(books, OCTOBER, IN_NOVEMBER)
+def test_a_correction_alone_is_an_invoice_and_is_corrected_in_its_turn(billed: Store) -> None:
+    books = billed
     correct(books, [Row(at("2026-10-05 00:00"), unallocated=HOUR_MS)], 8)
     close(books, LATER, 8)
-    issue_all(books, NOVEMBER, IN_DECEMBER)
-    correct(books, [Row(at("2026-10-05 00:00"), "chem", used=str(HOUR_MS))], 9)
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert (november.totals["amount"], len(november.lines)) == ("-2.00", 1)
+    assert draft_all(books, DECEMBER) == []
+    # November, whose only document has nothing of its own, is issued all the same.
+    late = [Row(at(when), "chem", "p", used=str(HOUR_MS)) for when in ("2026-10-05 00:00", "2026-11-05 00:00")]
+    correct(books, late, 9)
     (december,) = draft_all(books, DECEMBER)
-    assert corrections(december, "amount", "description") == [["2.00", "2026-10: 2.00 was billed, 4.00 is due"]]
+    assert corrections(december, "amount", "description") == [
+        ["2.00", "2026-10: 4.00 was billed, 6.00 is due"],
+        ["2.00", "2026-11: 0 was billed, 2.00 is due"],
+    ]
 
 
 def test_billing_late_data_at_once_or_later_comes_to_the_same(books: Store) -> None:
@@ -212,15 +223,13 @@ def test_a_tenant_that_first_appears_in_an_issued_month_is_billed_with_the_next(
 
 @pytest.mark.parametrize("why", ["hours", "commitment", "credit"])
 def test_whoever_owes_something_for_an_issued_month_without_an_invoice_is_billed_with_the_next(
-    books: Store, why: str
+    billed: Store, why: str
 ) -> None:
     """Also where the month was issued again since, so that none of its hours is newer than its invoice."""
-    apply(books)
-    fill(books, hours("chem", 3), closed=LAST)
-    (october,) = issue_all(books, OCTOBER, IN_NOVEMBER)
+    books = billed
     if why == "hours":
         correct(books, [Row(at("2026-10-05 00:00"), "late", used=str(HOUR_MS))], 8)
-        void(books, str(october.number), IN_NOVEMBER, "ada", "address")
+        void(books, "GL-2026-00001", IN_NOVEMBER, "ada", "address")
         issue_all(books, OCTOBER, IN_NOVEMBER, "chem")
     elif why == "commitment":
         promise = {"name": "q", "tenant": "late", "gpus": "1", "price_per_gpu_hour": "1.00", "effective_to": "2026-11"}
@@ -242,8 +251,7 @@ def test_a_session_that_was_shorter_last_month_earns_less_this_month(books: Stor
     allocate(books, {"chem/p": (at("2026-09-28 22:00"), at("2026-10-03 12:00"))})
     first, second = issue_all(books, september, IN_NOVEMBER)[0], issue_all(books, OCTOBER, IN_NOVEMBER)[0]
     assert (first.totals["amount"], second.totals["amount"]) == ("100.00", "110.00")
-    for n in range(40):
-        correct(books, [Row(at("2026-09-28 22:00") + timedelta(hours=n), unallocated=HOUR_MS)], 8)
+    correct(books, [Row(at("2026-09-28 22:00") + timedelta(hours=n), unallocated=HOUR_MS) for n in range(40)], 8)
     close(books, LATER, 8)
     (november,) = draft_all(books, NOVEMBER)
     assert corrections(november, "kind", "amount", "reference") == [
@@ -294,20 +302,9 @@ def test_a_void_number_stays_taken_and_the_month_is_issued_again(books: Store) -
     assert [row["action"] for row in audit.history(books, "invoice.void")] == ["invoice.void"]
 
 
-def test_what_is_referred_to_is_not_made_void(books: Store) -> None:
-    apply(books)
-    fill(books, hours("chem", 3), closed=LAST)
-    issue_all(books, OCTOBER, IN_NOVEMBER)
-    credit(books, "GL-2026-00001", Decimal("1.00"), IN_NOVEMBER, "ada", "outage")
-    with pytest.raises(InvoiceError, match=r"GL-2026-00002 refers to it. Void GL-2026-00002 first"):
-        void(books, "GL-2026-00001", IN_NOVEMBER, "ada", "x")
-    with pytest.raises(InvoiceError, match="without a reason"):
-        void(books, "GL-2026-00002", IN_NOVEMBER, "ada", "")
-    with pytest.raises(InvoiceError, match="was never issued"):
-        void(books, "GL-2026-00009", IN_NOVEMBER, "ada", "x")
-
-
-def test_a_credit_note_gives_its_taxes_back_and_never_more_than_was_asked(books: Store) -> None:
+def test_a_credit_note_gives_its_taxes_back_never_more_than_was_asked_and_its_invoice_is_not_made_void(
+    books: Store,
+) -> None:
     apply(books, taxes=[{"name": "VAT", "percent": "19"}])
     fill(books, hours("chem", 50), closed=LAST)
     issue_all(books, OCTOBER, IN_NOVEMBER)
@@ -316,6 +313,12 @@ def test_a_credit_note_gives_its_taxes_back_and_never_more_than_was_asked(books:
     assert [note.totals[name] for name in ("net", "tax", "amount")] == ["-40.00", "-7.60", "-47.60"]
     with pytest.raises(InvoiceError, match=r"60.00 EUR of it can still be credited"):
         credit(books, "GL-2026-00001", Decimal("60.01"), IN_NOVEMBER, "ada", "outage")
+    with pytest.raises(InvoiceError, match=r"GL-2026-00002 refers to it. Void GL-2026-00002 first"):
+        void(books, "GL-2026-00001", IN_NOVEMBER, "ada", "x")
+    with pytest.raises(InvoiceError, match="without a reason"):
+        void(books, "GL-2026-00002", IN_NOVEMBER, "ada", "")
+    with pytest.raises(InvoiceError, match="was never issued"):
+        void(books, "GL-2026-00009", IN_NOVEMBER, "ada", "x")
     # It is no invoice of the month and is not corrected away.
     assert [one.number for one in issue_all(books, OCTOBER, IN_DECEMBER)] == ["GL-2026-00001"]
     correct(books, [Row(at("2026-10-05 00:00"), unallocated=HOUR_MS)], 8)
@@ -331,8 +334,7 @@ def test_a_credit_note_gives_back_no_more_than_the_corrections_left_and_the_last
     fill(books, hours("chem", 50), closed=LAST)
     issue_all(books, OCTOBER, IN_NOVEMBER)
     # 35 of 50 hours were not held: 30.00 of 100.00 are left, and November's own 10.00 are its own invoice's.
-    for n in range(35):
-        correct(books, [Row(at("2026-10-05 00:00") + timedelta(hours=n), unallocated=HOUR_MS)], 8)
+    correct(books, [Row(at("2026-10-05 00:00") + timedelta(hours=n), unallocated=HOUR_MS) for n in range(35)], 8)
     fill(books, hours("chem", 5, "2026-11-05 00:00"), closed=LATER)
     (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
     assert november.totals["net"] == "-60.00"
@@ -346,10 +348,8 @@ def test_a_credit_note_gives_back_no_more_than_the_corrections_left_and_the_last
         credit(books, "GL-2026-00001", Decimal("0.01"), IN_DECEMBER, "ada", "x")
 
 
-def test_a_month_without_an_invoice_is_credited_on_the_first_invoice_that_bills_it_alone(books: Store) -> None:
-    apply(books)
-    fill(books, hours("chem", 1), closed=LAST)
-    issue_all(books, OCTOBER, IN_NOVEMBER)
+def test_a_month_without_an_invoice_is_credited_on_the_first_invoice_that_bills_it_alone(billed: Store) -> None:
+    books = billed
     correct(books, hours("late", 3, "2026-10-06 00:00"), 8)
     fill(books, hours("late", 2, "2026-11-05 00:00"), closed=LATER, run=8)
     (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
@@ -388,10 +388,8 @@ def test_a_correction_converts_at_the_rate_of_the_month_that_it_corrects(books: 
         issue_all(books, DECEMBER, IN_JANUARY, "osaka")
 
 
-def test_late_time_without_a_price_keeps_the_next_invoices_back(books: Store) -> None:
-    apply(books)
-    fill(books, hours("chem", 3), closed=LAST)
-    issue_all(books, OCTOBER, IN_NOVEMBER)
+def test_late_time_without_a_price_keeps_the_next_invoices_back(billed: Store) -> None:
+    books = billed
     correct(books, [Row(at("2026-10-06 00:00"), "late", used=str(HOUR_MS), price=None)], 8)
     close(books, LATER, 8)
     (late,) = draft_all(books, NOVEMBER)
@@ -402,16 +400,16 @@ def test_late_time_without_a_price_keeps_the_next_invoices_back(books: Store) ->
         issue_all(books, NOVEMBER, IN_DECEMBER)
 
 
-@pytest.mark.parametrize(
-    ("zone", "month", "ends", "asked"),
-    [
-        ("Asia/Kolkata", "2026-10", "2026-10-31 18:00", "2026-10-31T19:00"),  # ends at 18:30 UTC
-        ("Asia/Kathmandu", "2026-10", "2026-10-31 18:00", "2026-10-31T19:00"),  # at 18:15
-        ("Australia/Lord_Howe", "2026-05", "2026-05-31 13:00", "2026-05-31T14:00"),  # at 13:30
-        ("Australia/Lord_Howe", "2026-10", "2026-10-31 12:00", "2026-10-31T13:00"),  # at 13:00, in summer
-        ("America/St_Johns", "2026-10", "2026-11-01 02:00", "2026-11-01T03:00"),  # at 02:30
-    ],
-)
+ENDS = [
+    ("Asia/Kolkata", "2026-10", "2026-10-31 18:00", "2026-10-31T19:00"),  # ends at 18:30 UTC
+    ("Asia/Kathmandu", "2026-10", "2026-10-31 18:00", "2026-10-31T19:00"),  # at 18:15
+    ("Australia/Lord_Howe", "2026-05", "2026-05-31 13:00", "2026-05-31T14:00"),  # at 13:30
+    ("Australia/Lord_Howe", "2026-10", "2026-10-31 12:00", "2026-10-31T13:00"),  # at 13:00, in summer
+    ("America/St_Johns", "2026-10", "2026-11-01 02:00", "2026-11-01T03:00"),  # at 02:30
+]
+
+
+@pytest.mark.parametrize(("zone", "month", "ends", "asked"), drawn(ENDS, 0.4))
 def test_in_any_zone_the_close_that_issue_asks_for_is_enough_and_one_hour_less_is_not(
     books: Store, zone: str, month: str, ends: str, asked: str
 ) -> None:
@@ -425,17 +423,9 @@ def test_in_any_zone_the_close_that_issue_asks_for_is_enough_and_one_hour_less_i
     assert len(issue_all(books, period, IN_NOVEMBER)) == 1
 
 
-def test_grace_keeps_a_month_open_for_late_records(books: Store) -> None:
-    apply(books, grace_days=3)
-    fill(books, hours("chem", 3), closed=LAST)
-    with pytest.raises(InvoiceError, match="late records are waited for until 2026-11-04T00:00"):
-        issue_all(books, OCTOBER, IN_NOVEMBER)
-    correct(books, [Row(at("2026-10-05 00:00"), unallocated=HOUR_MS)], 8)
-    (invoice,) = issue_all(books, OCTOBER, at("2026-11-04 00:00"))
-    assert (lines(invoice, "usage", "amount"), corrections(invoice, "amount")) == ([["4.00"]], [])
-
-
-def test_a_month_goes_from_open_to_closing_to_closed_to_issued(books: Store) -> None:
+def test_grace_keeps_a_month_open_for_late_records_and_it_goes_from_open_to_closing_to_closed_to_issued(
+    books: Store,
+) -> None:
     def states(now: str) -> list[tuple[str, str, int]]:
         return [(one.name, one.state.value, one.invoices) for one in month_states(books, at(now))]
 
@@ -444,5 +434,9 @@ def test_a_month_goes_from_open_to_closing_to_closed_to_issued(books: Store) -> 
     assert states("2026-10-20 00:00") == [("2026-10", "open", 0)]
     assert states("2026-11-02 00:00") == [("2026-10", "closing", 0), ("2026-11", "open", 0)]
     assert states("2026-11-04 00:00") == [("2026-10", "closed", 0), ("2026-11", "open", 0)]
-    issue_all(books, OCTOBER, at("2026-11-04 00:00"))
+    with pytest.raises(InvoiceError, match="late records are waited for until 2026-11-04T00:00"):
+        issue_all(books, OCTOBER, IN_NOVEMBER)
+    correct(books, [Row(at("2026-10-05 00:00"), unallocated=HOUR_MS)], 8)
+    (invoice,) = issue_all(books, OCTOBER, at("2026-11-04 00:00"))
+    assert (lines(invoice, "usage", "amount"), corrections(invoice, "amount")) == ([["4.00"]], [])
     assert states("2026-12-02 00:00")[:2] == [("2026-10", "issued", 1), ("2026-11", "closing", 0)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from billing.close import close
 from billing.insights.anomalies import AnomalyReport, anomalies
 from billing.insights.efficiency import efficiency
 from billing.insights.holders import Rules
@@ -34,27 +33,13 @@ from tests.billing.small_fleet import (
     Job,
     busy_then_idle,
     history,
-    insert,
     run,
-    samples,
     whole_days,
 )
+from tests.draws import drawn
 from tests.stores import emptied
 from warehouse.errors import LedgerError
 from warehouse.store import Store
-
-
-@pytest.fixture
-def facts(shared_store: Store) -> Store:
-    """A store with nothing in it."""
-    return emptied(shared_store)
-
-
-def never_measured(store: Store, device: str) -> None:
-    """Takes a device's samples out, and what was summed of them as they came."""
-    streams = "(SELECT stream FROM samples WHERE device_id = {device:String})"
-    for table, where in (("stream_hours", f"stream IN {streams}"), ("samples", "device_id = {device:String}")):
-        store.command(f"ALTER TABLE {table} DELETE WHERE {where} SETTINGS mutations_sync = 1", {"device": device})
 
 
 def only(report: SavingsReport) -> Recommendation:
@@ -114,194 +99,276 @@ def test_idle_cost_without_a_price_is_unknown_and_days_are_in_order(books: Store
         efficiency(books, None, ["owner"])
 
 
-# Reclaim
+# Savings: one fleet of many tenants, each with a case of its own
 
 
-def test_who_still_holds_an_idle_device_is_told_to_give_it_back(facts: Store) -> None:
-    run(facts, [Job("train", use=busy_then_idle)], hours=40)
-    one = only(savings(facts))
-    assert (one.kind, one.confidence, one.still_held, one.priced_by) == (
-        "reclaim", "high", True, "the price of the idle hours",
-    )  # fmt: skip
-    assert plain((one.past_amount, one.monthly_amount)) == ["84.00", "2045.40"]  # 30 h x 2.80; 730.5 h x 2.80
-    assert "idle for up to 30 hours on end, 10.0 GiB of memory held" in one.what
-    assert plain(one.evidence["idle"]) == {
-        "hours": 30,
-        "longest_hours": 30,
-        "stretches": 1,
-        "since": "2026-10-01T10:00:00.000Z",
-        "until": "2026-10-02T16:00:00.000Z",
-    }
-    assert plain([one.evidence[name] for name in ("hours", "p50", "p95", "max_memory_bytes", "coverage")]) == [
-        "40.000", "0.000", "0.900", 10 * GIB, "1.000000",
-    ]  # fmt: skip
+HOURS = 100
+FOUR = ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
+UNPRICED = "NVIDIA L4"
+TENTH = {"use": 0.10, "memory": 7}
+PARTITION_RATES = [
+    {"sku": f"h100-1g-{tenant}", "match": {"model": H100, "partition_profile": "1g.*", "tenant": tenant},
+     "price_per_gpu_hour": price} for tenant, price in (("own-price", "4.90"), ("dear", "19.60"))
+]  # fmt: skip
 
 
-def test_a_device_that_nobody_measured_is_never_idle(facts: Store) -> None:
-    run(facts, [Job("train", use=lambda hour: 0.9 if hour < 10 else None)], hours=40)
-    report = savings(facts)
-    assert report.recommendations == ()
-    (unknown,) = report.not_judged
-    assert plain((unknown.workload, unknown.hours, unknown.coverage, unknown.cost)) == plain(
-        ("train", Decimal("40.000"), Decimal("0.250000"), Decimal("112.00"))
-    )
-    assert unknown.reason == "metered for 25.0 % of the time held, less than 90 %"
+def of(tenant: str, *jobs: Job) -> list[Job]:
+    """Jobs of a tenant of its own, on devices of its own."""
+    return [replace(one, tenant=tenant, devices=[f"{tenant} {name}" for name in one.devices]) for one in jobs]
 
 
-def test_of_who_has_ended_the_idle_hours_are_taken_to_come_again(facts: Store) -> None:
-    run(facts, [Job("train", use=busy_then_idle, until=20)], hours=40)
-    close_hours(facts, [START + timedelta(hours=1460)])  # two average months are closed
-    one = only(savings(facts))
-    assert (one.still_held, one.confidence) == (False, "medium")
-    assert plain((one.past_amount, one.monthly_amount)) == ["28.00", "14.00"]
-    short = savings(facts, parse_period("2026-10-01", "UTC"))
-    assert amounts(short) == [["reclaim", "28.00", "28.00"]]  # a day's waste is never scaled up to a month
+def pairs(make: Callable[..., list[Job]], seconds: Sequence[dict[str, Any]]) -> list[Job]:
+    """Two jobs of a tenant of their own for each case, on devices of their own."""
+    found = []
+    for n, second in enumerate(seconds):
+        tenant = f"{make.__name__}-{n}"
+        first, other = make(**{"tenant": tenant, **second})
+        found.append(replace(first, name=f"{tenant}-{first.name}", tenant=tenant, devices=(f"{tenant} a",)))
+        found.append(replace(other, name=f"{tenant}-{other.name}", devices=(f"{tenant} b",)))
+    return found
 
 
-def test_near_idle_is_not_idle(facts: Store) -> None:
-    def with_a_gap(hour: int) -> float | None:
-        """Ten idle hours, but of the sixth there is no sample: no stretch has six."""
-        return None if hour == 45 else 0.0 if 40 <= hour < 51 else 0.9
-
-    cases: dict[str, Hourly] = {
-        "1.1 percent is use": lambda hour: 0.9 if hour < 10 else 0.011,
-        "five hours are short": lambda hour: 0.9 if hour % 6 == 0 else 0.0,
-        "an hour without a sample ends a stretch": with_a_gap,
-    }
-    run(facts, [Job(name, (name,), use=use, model=L40S) for name, use in cases.items()], hours=60)
-    assert amounts(savings(facts)) == []
+def replicas(**second: Any) -> list[Job]:
+    words: dict[str, Any] = {"use": 0.35, "memory": 15, "model": L40S}
+    return [Job("vllm-0", ("GPU-0",), **words), Job("vllm-1", ("GPU-1",), **{**words, **second})]
 
 
-def test_six_hours_at_1_percent_are_idle(facts: Store) -> None:
-    run(facts, [Job("train", use=lambda hour: 0.01 if 40 <= hour < 46 else 0.9, model=L40S)], hours=60)
-    one = only(savings(facts))
-    # 6 h x 0.99 idle at 1.00; it goes on, so 6 of 60 hours of a month
-    assert plain((one.past_amount, one.monthly_amount)) == ["5.94", "73.05"]
+def sharers(**second: Any) -> list[Job]:
+    words: dict[str, Any] = {"use": 0.25, "memory": 15, "model": L40S}
+    return [Job("alpha", ("GPU-0",), **words), Job("beta", ("GPU-1",), **{"project": "bsm", **words, **second})]
 
 
-def test_a_time_slice_is_not_reclaimed_and_a_mig_instance_is(facts: Store) -> None:
-    part = {"device_units": 7, "units": 1}
-    run(
-        facts,
-        [
-            Job("slice", ("GPU-0",), partition="GPU-0::0", **part),
-            Job("instance", ("GPU-1",), partition="MIG-1", profile="1g.10gb", memory=0.0, until=28, **part),
-        ],
-        hours=28,
-    )
-    one = only(savings(facts))
-    assert (one.workloads, plain(one.past_amount)) == (("instance",), "11.20")  # 28 h x 2.80 / 7
-    assert "no memory held" in one.what
-
-
-def test_of_a_gang_only_the_idle_devices_count(facts: Store) -> None:
-    run(facts, [Job("gang", ("GPU-0", "GPU-1"), use=0.9)], hours=30)
-    never_measured(facts, "GPU-1")
-    idle = Job("gang", ("GPU-1",))
-    insert(facts, "samples", list(samples(idle, 30)))
-    facts.command("TRUNCATE TABLE closed_hours")
-    facts.command("TRUNCATE TABLE ledger_entries")
-    close(facts, until=START + timedelta(hours=30))
-    one = only(savings(facts))
-    assert [device["device_id"] for device in one.devices] == ["GPU-1"]
-    assert one.what.startswith(f"give back 1 of 2 {H100}")
-    assert plain((one.past_amount, one.monthly_amount)) == ["84.00", "2045.40"]
-
-
-def test_without_a_price_the_amount_is_unknown_and_comes_last(facts: Store) -> None:
-    run(facts, [Job("free", ("GPU-0",)), Job("paid", ("GPU-1",), model=L40S, tenant="chem")], 30, RATES[1:])
-    report = savings(facts)
-    assert [(one.workloads, one.monthly_amount) for one in report.recommendations] == [
-        (("paid",), Decimal("730.50")),
-        (("free",), None),
-    ]
-    sums = [(one.tenant, plain(one.monthly_amount), one.unpriced) for one in report.by_tenant]
-    assert sums == [("chem", "730.50", 0), ("physics", "0", 1)]
-
-
-# A smaller MIG profile
-
-
-def test_low_use_and_little_memory_fit_a_smaller_instance(facts: Store) -> None:
-    run(facts, [Job("serve", use=0.10, memory=7)], hours=48)  # 7 GiB and a fifth are 9.02 GB, a slice is 14.3 %
-    one = only(savings(facts))
-    assert (one.kind, one.confidence, one.priced_by) == (
-        "smaller_profile", "medium", "in proportion: 1/7 of the device",
-    )  # fmt: skip
-    assert one.what.startswith(f"a MIG instance 1g.10gb of {H100} instead of the whole device: p99 10 % of it")
-    assert plain((one.past_amount, one.monthly_amount)) == ["115.20", "1753.20"]  # 6/7 of 48 h, and of 730.5 h, x 2.80
+def with_a_gap(hour: int) -> float | None:
+    """Ten idle hours, but of the sixth there is no sample: no stretch has six."""
+    return None if hour == 45 else 0.0 if 40 <= hour < 51 else 0.9
 
 
 def bursts(*hours: int) -> Hourly:
     return lambda hour: 0.9 if hour in hours else 0.1
 
 
-def test_the_smallest_profile_that_fits_is_taken(facts: Store) -> None:
-    cases: list[tuple[Job, str | None]] = [
-        (Job("more-memory", ("more-memory",), use=0.10, memory=8, tenant="more-memory"), "1g.20gb"),
-        (Job("a-slice-and-a-bit", ("a-slice-and-a-bit",), use=0.143, memory=7, tenant="a-slice-and-a-bit"), "2g.20gb"),
-        (Job("half", ("half",), use=0.4, memory=30, tenant="half"), "3g.40gb"),
-        (Job("compute-of-four", ("compute-of-four",), use=0.5, memory=30, tenant="compute-of-four"), "4g.40gb"),
-        (
-            Job(
-                "one-burst-of-a-hundred",
-                ("one-burst-of-a-hundred",),
-                use=lambda hour: 0.9 if hour == 50 else 0.1,
-                memory=7,
-                tenant="one-burst-of-a-hundred",
-            ),
-            "1g.10gb",
-        ),
-        (
-            Job(
-                "two-bursts-of-a-hundred",
-                ("two-bursts-of-a-hundred",),
-                use=lambda hour: 0.9 if hour in (50, 60) else 0.1,
-                memory=7,
-                tenant="two-bursts-of-a-hundred",
-            ),
-            None,
-        ),
-        (Job("memory-of-a-whole", ("memory-of-a-whole",), use=0.1, memory=34, tenant="memory-of-a-whole"), None),
-        (Job("no-mig", ("no-mig",), use=0.1, memory=7, model=L40S, tenant="no-mig"), None),
-        (Job("no-day", ("no-day",), use=0.1, memory=7, until=23, tenant="no-day"), None),
-        (Job("pair", ("p0", "p1"), use=0.5, memory=7, tenant="pair"), None),
-    ]
-    run(facts, [job for job, _ in cases], hours=100)
-    found = {one.workloads[0]: one.what.split()[3] for one in savings(facts).recommendations}
-    assert found == {job.name: profile for job, profile in cases if profile}
+PROFILES: list[tuple[Job, str | None]] = [
+    (Job("more-memory", use=0.10, memory=8), "1g.20gb"),
+    (Job("a-slice-and-a-bit", use=0.143, memory=7), "2g.20gb"),
+    (Job("half", use=0.4, memory=30), "3g.40gb"),
+    (Job("compute-of-four", use=0.5, memory=30), "4g.40gb"),
+    (Job("one-burst-of-a-hundred", use=bursts(50), memory=7), "1g.10gb"),
+    (Job("two-bursts-of-a-hundred", use=bursts(50, 60), memory=7), None),
+    (Job("memory-of-a-whole", use=0.1, memory=34), None),
+    (Job("no-mig", use=0.1, memory=7, model=L40S), None),
+    (Job("no-day", use=0.1, memory=7, until=23), None),
+    (Job("pair", ("p0", "p1"), use=0.5, memory=7), None),
+]
+FEWER: list[tuple[float, float | None, int | None]] = [
+    (0.20, 9, 1),  # 0.80 of 0.80; 43.2 of 48 GiB
+    (0.21, 9, 2),  # 0.84 of 0.80
+    (0.20, 20, 2),  # 96 of 48 GiB
+    (0.20, 20.1, 3),
+    (0.65, 9, None),  # 2.60 of 0.80: four
+    (0.20, 31, None),  # 148.8 of 48 GiB: four
+    (0.20, None, None),
+]
+"""Use and memory of each of four GPUs, and how many are enough."""
+NO_REPLICAS: list[dict[str, Any]] = [
+    {"project": "bsm"}, {"tenant": "elsewhere"}, {"use": 0.46}, {"since": 13}, {"memory": 26},
+]  # fmt: skip
+NO_SHARERS: list[dict[str, Any]] = [
+    {"tenant": "elsewhere"}, {"use": 0.3}, {"memory": 26}, {"since": 77}, {"memory": None}, {"model": H100},
+]  # fmt: skip
+PART = {"device_units": 7, "units": 1}
+NEAR_IDLE: dict[str, Hourly] = {
+    "1.1 percent is use": lambda hour: 0.9 if hour < 10 else 0.011,
+    "five hours are short": lambda hour: 0.9 if hour % 6 == 0 else 0.0,
+    "an hour without a sample ends a stretch": with_a_gap,
+}
+FLEET = [
+    *of("idler", Job("train", use=busy_then_idle)),
+    *of("dark", Job("dark", use=lambda hour: 0.9 if hour < 10 else None)),
+    *of("ended", Job("ended", use=busy_then_idle, until=20)),
+    *of("near-idle", *(Job(name, (name,), use=use, model=L40S) for name, use in NEAR_IDLE.items())),
+    *of("six-hours", Job("six", use=lambda hour: 0.01 if 40 <= hour < 46 else 0.9, model=L40S)),
+    *of("parts", Job("slice", ("GPU-0",), partition="GPU-0::0", **PART),
+        Job("instance", ("GPU-1",), partition="MIG-1", profile="1g.10gb", memory=0.0, until=28, **PART)),
+    *of("gang", Job("gang", ("GPU-0",), use=0.9), Job("gang", ("GPU-1",))),
+    *of("free", Job("free", model=UNPRICED)),
+    *of("low", Job("low", **TENTH)),
+    *(job for one, _ in PROFILES for job in of(one.name, one)),
+    *of("unknown", Job("unknown", use=0.1, memory=None)),
+    *of("own-price", Job("own-price", **TENTH)),
+    *of("dear", Job("dear", **TENTH)),
+    *of("third", Job("third", use=0.2, memory=7, device_units=7, units=3, partition="MIG-0", profile="3g.40gb")),
+    *of("four", *(Job(f"j{n}", [f"{n}-{name}" for name in FOUR], use=use, memory=memory, model=L40S)
+                  for n, (use, memory, _) in enumerate(FEWER))),
+    *of("blind", Job("blind", FOUR[:3], use=0.1, model=L40S), Job("blind", FOUR[3:], use=lambda _: None, model=L40S)),
+    *of("replicas", *replicas()),
+    *pairs(replicas, NO_REPLICAS),
+    *of("sharers", *sharers(since=8)),
+    *pairs(sharers, NO_SHARERS),
+    # Twenty hours in common, of sixty each.
+    *of("apart", *(replace(one, name=f"apart-{one.name}", until=60 if one.name == "alpha" else None)
+                   for one in sharers(since=40))),
+    # Both could share a device (730.50 together); `idle` has been idle for 82 hours (730.50 alone, of 1.00 an hour).
+    *of("best", Job("idle", ("GPU-0",), use=lambda hour: 0.2 if hour < 18 else 0.0, memory=15, model=L40S),
+        Job("busy", ("GPU-1",), use=0.2, memory=15, model=L40S), Job("serve", ("GPU-2",), **TENTH)),
+    *of("it's", Job("it's", use=busy_then_idle)),
+    *of("partly", Job("partly", use=lambda hour: None if hour < 20 else 0.0, model=L40S)),
+]  # fmt: skip
+ASKED = ("idler", "dark", "replicas", "sharers", "best", "nobody")
 
 
-def test_memory_that_nobody_knows_is_not_taken_to_fit(facts: Store) -> None:
-    run(facts, [Job("serve", use=0.1, memory=None)], hours=48)
-    report = savings(facts)
-    assert report.recommendations == ()
-    assert [one.reason for one in report.not_judged] == [
-        "memory is not known, and it might not fit a smaller MIG instance"
-    ]
+@dataclass(frozen=True)
+class Saved:
+    """What is told of the whole fleet, and what is asked of parts of it."""
+
+    whole: SavingsReport
+    tenants: dict[str, SavingsReport]
+    workloads: dict[str, SavingsReport]
+    periods: list[SavingsReport]
+    """Of `low`: one day, and two others."""
+    lax: SavingsReport
+    reproduced: list[dict[str, Any]]
+    month: SavingsReport
+    """Of `ended`, when two average months are closed; and of its day."""
+    day: SavingsReport
+    nothing: SavingsReport
+
+    def of(self, tenant: str) -> tuple[Recommendation, ...]:
+        return tuple(one for one in self.whole.recommendations if one.tenant == tenant)
+
+    def only(self, tenant: str) -> Recommendation:
+        (one,) = self.of(tenant)
+        return one
+
+    def why_not(self, tenant: str) -> list[str]:
+        return [one.reason for one in self.whole.not_judged if one.tenant == tenant]
 
 
-def test_the_rate_cards_own_price_of_a_profile_is_used(facts: Store) -> None:
-    slice_ = {"sku": "h100-1g", "match": {"model": H100, "partition_profile": "1g.*"}, "price_per_gpu_hour": "4.90"}
-    run(facts, [Job("serve", use=0.10, memory=7)], 48, [*RATES, slice_])
-    one = only(savings(facts))
-    assert one.priced_by == "the rate card's h100-1g at 4.9 per GPU-hour, 1/7 of it"
-    assert plain((one.past_amount, one.monthly_amount)) == ["100.80", "1534.05"]  # 0.70 an hour instead of 2.80
+@pytest.fixture(scope="module")
+def saved(shared_store: Store) -> Saved:
+    """Answers alone: tests that come after it may fill the store with something else."""
+    store = emptied(shared_store)
+    run(store, FLEET, HOURS, [*RATES, *PARTITION_RATES])
+    whole = savings(store)
+    one_day, two_days = (parse_period(text, "UTC") for text in ("2026-10-01", "2026-10-02..2026-10-04"))
+    (shown,) = (one for one in whole.recommendations if one.tenant == "it's")
+    before = {
+        "whole": whole,
+        "tenants": {tenant: savings(store, tenant=tenant) for tenant in ASKED},
+        "workloads": {name: savings(store, workload=name) for name in drawn([job.name for job in FLEET], 0.1)},
+        "periods": [savings(store, period, tenant="low") for period in (one_day, two_days)],
+        "lax": savings(store, None, Rules(min_coverage=Decimal("0.8")), tenant="partly"),
+        "reproduced": store.rows(shown.reproduce),
+        "nothing": savings(store, tenant="idler", workload="dark"),
+    }
+    close_hours(store, [START + timedelta(hours=1460)])
+    month, day = savings(store, tenant="ended"), savings(store, one_day, tenant="ended")
+    return Saved(**before, month=month, day=day)
 
 
-def test_a_profile_that_costs_more_is_not_recommended(facts: Store) -> None:
-    slice_ = {"sku": "h100-1g", "match": {"model": H100, "partition_profile": "1g.*"}, "price_per_gpu_hour": "19.60"}
-    run(facts, [Job("serve", use=0.10, memory=7)], 48, [*RATES, slice_])
-    assert amounts(savings(facts)) == []
+def test_who_still_holds_an_idle_device_is_told_to_give_it_back(saved: Saved) -> None:
+    one = saved.only("idler")
+    assert (one.kind, one.confidence, one.still_held, one.priced_by) == (
+        "reclaim", "high", True, "the price of the idle hours",
+    )  # fmt: skip
+    assert plain((one.past_amount, one.monthly_amount)) == ["252.00", "2045.40"]  # 90 h x 2.80; 730.5 h x 2.80
+    assert "idle for up to 90 hours on end, 10.0 GiB of memory held" in one.what
+    assert plain(one.evidence["idle"]) == {
+        "hours": 90,
+        "longest_hours": 90,
+        "stretches": 1,
+        "since": "2026-10-01T10:00:00.000Z",
+        "until": "2026-10-05T04:00:00.000Z",
+    }
+    assert plain([one.evidence[name] for name in ("hours", "p50", "p95", "max_memory_bytes", "coverage")]) == [
+        "100.000", "0.000", "0.900", 10 * GIB, "1.000000",
+    ]  # fmt: skip
 
 
-def test_an_instance_is_measured_by_what_it_is(facts: Store) -> None:
-    job = Job("serve", use=0.2, memory=7, device_units=7, units=3, partition="MIG-0", profile="3g.40gb")
-    run(facts, [job], hours=48)
-    one = only(savings(facts))  # a fifth of three slices is less than one
+def test_a_device_that_nobody_measured_is_never_idle(saved: Saved) -> None:
+    assert saved.of("dark") == ()
+    (unknown,) = [one for one in saved.whole.not_judged if one.tenant == "dark"]
+    assert plain((unknown.workload, unknown.hours, unknown.coverage, unknown.cost)) == plain(
+        ("dark", Decimal("100.000"), Decimal("0.100000"), Decimal("280.00"))
+    )
+    assert unknown.reason == "metered for 10.0 % of the time held, less than 90 %"
+
+
+def test_of_who_has_ended_the_idle_hours_are_taken_to_come_again(saved: Saved) -> None:
+    one = only(saved.month)
+    assert (one.still_held, one.confidence) == (False, "medium")
+    assert plain((one.past_amount, one.monthly_amount)) == ["28.00", "14.00"]
+    assert amounts(saved.day) == [["reclaim", "28.00", "28.00"]]  # a day's waste is never scaled up to a month
+
+
+def test_near_idle_is_not_idle(saved: Saved) -> None:
+    assert saved.of("near-idle") == ()
+
+
+def test_six_hours_at_1_percent_are_idle(saved: Saved) -> None:
+    one = saved.only("six-hours")
+    # 6 h x 0.99 idle at 1.00; it goes on, so 6 of 100 hours of a month
+    assert plain((one.past_amount, one.monthly_amount)) == ["5.94", "43.83"]
+
+
+def test_a_time_slice_is_not_reclaimed_and_a_mig_instance_is(saved: Saved) -> None:
+    one = saved.only("parts")
+    assert (one.workloads, plain(one.past_amount)) == (("instance",), "11.20")  # 28 h x 2.80 / 7
+    assert "no memory held" in one.what
+
+
+def test_of_a_gang_only_the_idle_devices_count(saved: Saved) -> None:
+    one = saved.only("gang")
+    assert [device["device_id"] for device in one.devices] == ["gang GPU-1"]
+    assert one.what.startswith(f"give back 1 of 2 {H100}")
+    assert plain((one.past_amount, one.monthly_amount)) == ["280.00", "2045.40"]
+
+
+def test_without_a_price_the_amount_is_unknown_and_comes_last(saved: Saved) -> None:
+    assert saved.only("free").monthly_amount is None
+    assert [one.tenant for one in saved.whole.recommendations if one.monthly_amount is None] == ["free"]
+    assert saved.whole.recommendations[-1].tenant == "free"
+    sums = {one.tenant: (plain(one.monthly_amount), one.unpriced) for one in saved.whole.by_tenant}
+    assert (sums["six-hours"], sums["free"]) == (("43.83", 0), ("0", 1))
+    assert [*sums][-1] == "free"
+
+
+# A smaller MIG profile
+
+
+def test_low_use_and_little_memory_fit_a_smaller_instance(saved: Saved) -> None:
+    one = saved.only("low")  # 7 GiB and a fifth are 9.02 GB, a slice is 14.3 %
+    assert (one.kind, one.confidence, one.priced_by) == (
+        "smaller_profile", "medium", "in proportion: 1/7 of the device",
+    )  # fmt: skip
+    assert one.what.startswith(f"a MIG instance 1g.10gb of {H100} instead of the whole device: p99 10 % of it")
+    assert plain((one.past_amount, one.monthly_amount)) == ["240.00", "1753.20"]  # 6/7 of 100 h, of 730.5 h, x 2.80
+
+
+def test_the_smallest_profile_that_fits_is_taken(saved: Saved) -> None:
+    found = {job.name: [one.what.split()[3] for one in saved.of(job.name)] for job, _ in PROFILES}
+    assert found == {job.name: [profile] if profile else [] for job, profile in PROFILES}
+
+
+def test_memory_that_nobody_knows_is_not_taken_to_fit(saved: Saved) -> None:
+    assert saved.of("unknown") == ()
+    assert saved.why_not("unknown") == ["memory is not known, and it might not fit a smaller MIG instance"]
+
+
+def test_the_rate_cards_own_price_of_a_profile_is_used(saved: Saved) -> None:
+    one = saved.only("own-price")
+    assert one.priced_by == "the rate card's h100-1g-own-price at 4.9 per GPU-hour, 1/7 of it"
+    assert plain((one.past_amount, one.monthly_amount)) == ["210.00", "1534.05"]  # 0.70 an hour instead of 2.80
+
+
+def test_a_profile_that_costs_more_is_not_recommended(saved: Saved) -> None:
+    assert saved.of("dear") == ()
+
+
+def test_an_instance_is_measured_by_what_it_is(saved: Saved) -> None:
+    one = saved.only("third")  # a fifth of three slices is less than one
     assert "1g.10gb" in one.what
     assert "instead of 3g.40gb" in one.what
-    assert plain(one.past_amount) == "38.40"  # 2 of 3 sevenths of 48 h x 2.80
+    assert plain(one.past_amount) == "80.00"  # 2 of 3 sevenths of 100 h x 2.80
 
 
 def test_profiles_of_models() -> None:
@@ -315,70 +382,29 @@ def test_profiles_of_models() -> None:
 # Fewer GPUs, and sharing
 
 
-FOUR = ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
-
-
-def test_fewer_gpus_that_still_have_the_compute_and_the_memory(facts: Store) -> None:
-    cases: list[tuple[float, float | None, int | None]] = [
-        (0.20, 9, 1),  # 0.80 of 0.80; 43.2 of 48 GiB
-        (0.21, 9, 2),  # 0.84 of 0.80
-        (0.20, 20, 2),  # 96 of 48 GiB
-        (0.20, 20.1, 3),
-        (0.65, 9, None),  # 2.60 of 0.80: four
-        (0.20, 31, None),  # 148.8 of 48 GiB: four
-        (0.20, None, None),
-    ]
-    jobs = [
-        Job(f"j{n}", [f"{n}-{device}" for device in FOUR], use=use, memory=memory, model=L40S)
-        for n, (use, memory, _) in enumerate(cases)
-    ]
-    run(facts, jobs, hours=48)
-    report = savings(facts)
-    assert {one.kind for one in report.recommendations} == {"fewer_gpus"}
-    saved = {f"j{n}": 4 - needed for n, (_, _, needed) in enumerate(cases) if needed}
-    assert {one.workloads[0]: (one.past_amount, one.monthly_amount) for one in report.recommendations} == {
-        name: (gpus * 48, gpus * Decimal("730.50")) for name, gpus in saved.items()
+def test_fewer_gpus_that_still_have_the_compute_and_the_memory(saved: Saved) -> None:
+    found = saved.of("four")
+    assert {one.kind for one in found} == {"fewer_gpus"}
+    gone = {f"j{n}": 4 - needed for n, (_, _, needed) in enumerate(FEWER) if needed}
+    assert {one.workloads[0]: (one.past_amount, one.monthly_amount) for one in found} == {
+        name: (gpus * 100, gpus * Decimal("730.50")) for name, gpus in gone.items()
     }
 
 
-def test_a_gpu_that_nobody_measured_keeps_the_others(facts: Store) -> None:
-    run(facts, [Job("serve", FOUR, use=0.1, model=L40S)], hours=48)
-    never_measured(facts, "GPU-3")
-    facts.command("TRUNCATE TABLE closed_hours")
-    facts.command("TRUNCATE TABLE ledger_entries")
-    close(facts, until=START + timedelta(hours=48))
-    report = savings(facts)
-    assert report.recommendations == ()
-    assert [one.reason for one in report.not_judged] == ["metered for 75.0 % of the time held, less than 90 %"]
+def test_a_gpu_that_nobody_measured_keeps_the_others(saved: Saved) -> None:
+    assert saved.of("blind") == ()
+    assert saved.why_not("blind") == ["metered for 75.0 % of the time held, less than 90 %"]
 
 
-def replicas(**second: Any) -> list[Job]:
-    words: dict[str, Any] = {"use": 0.35, "memory": 15, "model": L40S}
-    return [Job("vllm-0", ("GPU-0",), **words), Job("vllm-1", ("GPU-1",), **{**words, **second})]
-
-
-def test_fewer_replicas_of_one_name(facts: Store) -> None:
-    run(facts, replicas(), hours=48)
-    one = only(savings(facts))
+def test_fewer_replicas_of_one_name(saved: Saved) -> None:
+    one = saved.only("replicas")
     assert (one.kind, one.workloads) == ("fewer_gpus", ("vllm-0", "vllm-1"))
     assert one.what.startswith(f"1 instead of 2 workloads vllm* on {L40S}: their p95 sum to 0.70 GPUs")
-    assert plain((one.past_amount, one.monthly_amount)) == ["48.00", "730.50"]
+    assert plain((one.past_amount, one.monthly_amount)) == ["100.00", "730.50"]
 
 
-def pairs(make: Callable[..., list[Job]], seconds: Sequence[dict[str, Any]]) -> list[Job]:
-    """Two jobs of a tenant of their own for each case, on devices of their own."""
-    found = []
-    for n, second in enumerate(seconds):
-        first, other = make(**{"tenant": f"t{n}", **second})
-        found.append(replace(first, name=f"c{n}{first.name}", tenant=f"t{n}", devices=(f"{n}-a",)))
-        found.append(replace(other, name=f"c{n}{other.name}", devices=(f"{n}-b",)))
-    return found
-
-
-def test_what_are_no_replicas_of_each_other_stays(facts: Store) -> None:
-    cases = [{"project": "bsm"}, {"tenant": "chem"}, {"use": 0.46}, {"since": 6}, {"memory": 26}]
-    run(facts, pairs(replicas, cases), hours=48)
-    assert amounts(savings(facts)) == []
+def test_what_are_no_replicas_of_each_other_stays(saved: Saved) -> None:
+    assert [one for n in range(len(NO_REPLICAS)) for one in saved.of(f"replicas-{n}")] == []
 
 
 def test_replicas_are_told_by_their_names() -> None:
@@ -388,66 +414,65 @@ def test_replicas_are_told_by_their_names() -> None:
     assert replica_name("4711") == ""
 
 
-def sharers(**second: Any) -> list[Job]:
-    words: dict[str, Any] = {"use": 0.25, "memory": 15, "model": L40S}
-    return [Job("alpha", ("GPU-0",), **words), Job("beta", ("GPU-1",), **{"project": "bsm", **words, **second})]
-
-
-def test_low_use_of_one_tenant_can_share_a_device(facts: Store) -> None:
-    run(facts, sharers(since=8), hours=48)
-    one = only(savings(facts))
+def test_low_use_of_one_tenant_can_share_a_device(saved: Saved) -> None:
+    one = saved.only("sharers")
     assert (one.kind, one.workloads, one.confidence) == ("time_slicing", ("alpha", "beta"), "low")
-    assert plain((one.past_amount, one.monthly_amount)) == ["40.00", "730.50"]  # one of two, for 40 hours in common
+    assert plain((one.past_amount, one.monthly_amount)) == ["92.00", "730.50"]  # one of two, for 92 hours in common
 
 
-def test_who_cannot_share_stays(facts: Store) -> None:
-    cases = [{"tenant": "chem"}, {"use": 0.3}, {"memory": 26}, {"since": 25}, {"memory": None}, {"model": H100}]
-    run(facts, pairs(sharers, cases), hours=48)
-    assert [one for one in savings(facts).recommendations if one.kind == "time_slicing"] == []
+def test_who_cannot_share_stays(saved: Saved) -> None:
+    tenants = ["apart", *(f"sharers-{n}" for n in range(len(NO_SHARERS)))]
+    found = [one.kind for tenant in tenants for one in saved.of(tenant)]
+    assert "time_slicing" not in found
+    assert saved.of("elsewhere") == ()
 
 
 # What holds for all recommendations
 
 
-def test_a_workload_gets_its_best_recommendation_alone(facts: Store) -> None:
-    # Both could share a device (730.50 together); `alpha` has been idle for 30 hours (730.50 alone, of 1.00 an hour).
-    idle = Job("alpha", ("GPU-0",), use=lambda hour: 0.2 if hour < 18 else 0.0, memory=15, model=L40S)
-    low = Job("beta", ("GPU-1",), use=0.2, memory=15, model=L40S)
-    run(facts, [idle, low, Job("gamma", ("GPU-2",), use=0.1, memory=7)], hours=48)
-    report = savings(facts)
-    assert amounts(report) == [["smaller_profile", "1753.20", "115.20"], ["reclaim", "730.50", "30.00"]]
+def test_a_workload_gets_its_best_recommendation_alone(saved: Saved) -> None:
+    report = saved.tenants["best"]
+    assert amounts(report) == [["smaller_profile", "1753.20", "240.00"], ["reclaim", "730.50", "82.00"]]
     (tenant,) = report.by_tenant
-    assert plain((tenant.monthly_amount, tenant.past_amount)) == ["2483.70", "145.20"]
-    named = [workload for one in report.recommendations for workload in one.workloads]
+    assert plain((tenant.monthly_amount, tenant.past_amount)) == ["2483.70", "322.00"]
+    named = [workload for one in saved.whole.recommendations for workload in one.workloads]
     assert len(named) == len({*named})
 
 
-def test_an_id_is_the_same_in_another_period_and_for_another_amount(facts: Store) -> None:
-    run(facts, [Job("serve", use=0.10, memory=7)], hours=96)
-    days = [savings(facts, parse_period(text, "UTC")) for text in ("2026-10-01", "2026-10-02..2026-10-04")]
-    first, second = (only(report) for report in days)
+def test_an_id_is_the_same_in_another_period_and_for_another_amount(saved: Saved) -> None:
+    first, second = (only(report) for report in saved.periods)
     assert first.id == second.id
     assert plain((first.past_amount, second.past_amount)) == ["57.60", "115.20"]
 
 
-def test_the_statement_computes_the_evidence_again(facts: Store) -> None:
-    run(facts, [Job("it's", use=busy_then_idle)], hours=40)
-    one = only(savings(facts))
-    (row,) = facts.rows(one.reproduce)
-    evidence = one.evidence
+def test_the_statement_computes_the_evidence_again(saved: Saved) -> None:
+    evidence = saved.only("it's").evidence
+    (row,) = saved.reproduced
     assert (row["hours"], row["coverage"]) == (evidence["hours"], evidence["coverage"])
     assert (row["p50"], row["p95"], row["p99"]) == tuple(float(evidence[name]) for name in ("p50", "p95", "p99"))
-    assert (row["idle_hours"], row["max_memory_bytes"]) == (30, evidence["max_memory_bytes"])
-    assert row["idle_cost"] == pytest.approx(84 + 10 * 0.1 * 2.8)  # and a tenth of the ten busy hours
-    assert row["cost"] == pytest.approx(112)
+    assert (row["idle_hours"], row["max_memory_bytes"]) == (90, evidence["max_memory_bytes"])
+    assert row["idle_cost"] == pytest.approx(252 + 10 * 0.1 * 2.8)  # and a tenth of the ten busy hours
+    assert row["cost"] == pytest.approx(280)
 
 
-def test_coverage_can_be_asked_for(facts: Store) -> None:
-    run(facts, [Job("train", use=lambda hour: None if hour < 8 else 0.0, model=L40S)], hours=40)
-    assert [one.coverage for one in savings(facts).not_judged] == [Decimal("0.800000")]
-    lax = savings(facts, None, Rules(min_coverage=Decimal("0.8")))
-    assert amounts(lax) == [["reclaim", "730.50", "32.00"]]
-    assert lax.not_judged == ()
+def test_coverage_can_be_asked_for(saved: Saved) -> None:
+    assert [one.coverage for one in saved.whole.not_judged if one.tenant == "partly"] == [Decimal("0.800000")]
+    assert amounts(saved.lax) == [["reclaim", "730.50", "80.00"]]
+    assert saved.lax.not_judged == ()
+
+
+def test_what_is_told_of_one_tenant_or_workload_is_what_is_told_of_it_among_all(saved: Saved) -> None:
+    whole = saved.whole
+    told = {one.kind for one in whole.recommendations if one.tenant in ASKED}
+    assert told == {"reclaim", "smaller_profile", "fewer_gpus", "time_slicing"}
+    for tenant, one in saved.tenants.items():
+        assert one.recommendations == saved.of(tenant)
+        assert one.not_judged == tuple(each for each in whole.not_judged if each.tenant == tenant)
+        assert one.by_tenant == tuple(each for each in whole.by_tenant if each.tenant == tenant)
+    for workload, one in saved.workloads.items():
+        assert one.recommendations == tuple(each for each in whole.recommendations if workload in each.workloads)
+        assert one.not_judged == tuple(each for each in whole.not_judged if each.workload == workload)
+    assert saved.nothing.recommendations == ()
 
 
 # Anomalies
@@ -569,27 +594,3 @@ def test_the_five_workloads_that_cost_most_are_named(books: Store) -> None:
     (one,) = judged(books, [*history(["100"] * 14), *crowd], 15).flagged
     assert [part.name for part in one.contributors] == ["w7", "w6", "w5", "w4", "w3"]
     assert Fraction(one.cost) == 2800
-
-
-def test_what_is_told_of_one_tenant_or_workload_is_what_is_told_of_it_among_all(facts: Store) -> None:
-    dark = Job("dark", ("dark",), use=0.5, memory=15, model=L40S, tenant="chem")
-    idle = Job("idle", ("idle",), use=lambda hour: 0.9 if hour < 18 else 0.0, memory=15, model=L40S, tenant="chem")
-    busy = Job("busy", ("busy",), use=0.9, memory=30, model=L40S, tenant="chem")
-    sharing = [replace(one, tenant="t2", devices=(one.name,)) for one in sharers()]
-    run(facts, [*pairs(replicas, [{}, {"use": 0.46}]), *sharing, dark, idle, busy], hours=48)
-    never_measured(facts, "dark")
-    whole = savings(facts)
-    assert {one.kind for one in whole.recommendations} >= {"reclaim", "fewer_gpus", "time_slicing"}
-    assert [one.workload for one in whole.not_judged] == ["dark"]
-    for tenant in ("t0", "t1", "t2", "chem", "nobody"):
-        one = savings(facts, tenant=tenant)
-        assert one.recommendations == tuple(each for each in whole.recommendations if each.tenant == tenant)
-        assert one.not_judged == tuple(each for each in whole.not_judged if each.tenant == tenant)
-        assert one.by_tenant == tuple(each for each in whole.by_tenant if each.tenant == tenant)
-    held = [row["workload_id"] for row in facts.rows("SELECT DISTINCT workload_id FROM allocations")]
-    assert len(held) == 9
-    for workload in held:
-        one = savings(facts, workload=workload)
-        assert one.recommendations == tuple(each for each in whole.recommendations if workload in each.workloads)
-        assert one.not_judged == tuple(each for each in whole.not_judged if each.workload == workload)
-    assert savings(facts, tenant="t0", workload="idle").recommendations == ()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -15,40 +16,46 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
+from billing.close import close
 from billing.rates import apply_rate_card, parse_rate_card
 from ingest import ingest_file
 from tests.billing import fleets
 from tests.billing.fleets import WORLDS, fleet
-from tests.billing.test_books import contents, each, together
+from tests.billing.test_books import at, contents, each, together
+from tests.draws import keep_seed
 from tests.stores import fresh_store
-from warehouse.records import DEVICES, EVENTS
-from warehouse.store import open_store
+from warehouse.records import DEVICES, EVENTS, SAMPLES
+from warehouse.store import Store, open_store
 
 GPULEDGER = Path(sys.executable).with_name("gpuledger")
 WORLD = WORLDS["Asia/Kolkata"]
-KILLS = int(os.environ.get("GPULEDGER_KILLS", "1"))
-"""Of the ingest, and again of the close; ad hoc many more."""
+KILLS = int(os.environ.get("GPULEDGER_KILLS", "0"))
+"""Of the ingest, and again of the close. 0: one, of either."""
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """Sixty fleets as Parquet."""
-    facts = together(fleet(seed, WORLD) for seed in range(6000, 6060))
+    """Forty fleets as Parquet."""
+    facts = together(fleet(seed, WORLD) for seed in range(6000, 6040))
     for name, rows in zip(("devices", "events", "samples"), each(facts), strict=True):
         pq.write_table(fleets.table(rows), tmp_path / f"{name}.parquet", row_group_size=1000)
     return tmp_path
 
 
-def run(*arguments: str, kill_after: float | None = None) -> bool:
-    """Runs the command, or kills it (-9) after so many seconds. Was it killed?"""
-    process = subprocess.Popen([GPULEDGER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def killed(command: list[str], store: Path, after: float) -> bool:
+    """Kills the command (-9) so many seconds after it has opened the store. Was it in time?"""
+    process = subprocess.Popen([GPULEDGER, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    deadline = time.monotonic() + 120
+    while process.poll() is None and f"process {process.pid} " not in (store / "holder").read_text():
+        assert time.monotonic() < deadline, f"gpuledger {' '.join(command)} does not open its store"
+        time.sleep(0.01)
     try:
-        output, _ = process.communicate(timeout=kill_after)
+        output, _ = process.communicate(timeout=after)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
         process.communicate()
         return True
-    assert process.returncode == 0, f"gpuledger {' '.join(arguments)}: {output.decode()}"
+    assert process.returncode == 0, f"gpuledger {' '.join(command)}: {output.decode()}"
     return False
 
 
@@ -57,7 +64,7 @@ def run_killed(command: list[str], store: Path, seconds: float) -> None:
     before = store.with_suffix(".before")
     for attempt in range(12):
         shutil.copytree(store, before, symlinks=True)
-        if run(*command, kill_after=seconds * 0.7**attempt):
+        if killed(command, store, seconds * 0.7**attempt):
             shutil.rmtree(before)
             return
         shutil.rmtree(store)
@@ -67,32 +74,32 @@ def run_killed(command: list[str], store: Path, seconds: float) -> None:
 
 @pytest.mark.slow
 def test_killing_ingest_and_close_and_running_them_again_gives_the_same_books(files: Path) -> None:
-    random = Random(20251121)
-    until = fleets.iso(WORLD.until)
-
-    def commands(store: str) -> list[list[str]]:
-        steps = [["ingest", "samples", str(files / "samples.parquet")], ["close", "--until", until]]
-        return [[*step, "--store", store] for step in steps]
-
-    undisturbed, disturbed = (f"chdb://{files}/{name}" for name in ("undisturbed", "disturbed"))
+    random, until = Random(keep_seed()), WORLD.until
+    steps: list[tuple[list[str], Callable[[Store], object]]] = [
+        (["ingest", "samples", str(files / "samples.parquet")],
+         lambda store: ingest_file(store, SAMPLES, files / "samples.parquet")),
+        (["close", "--until", fleets.iso(until)], lambda store: close(store, at(until))),
+    ]  # fmt: skip
     with fresh_store(files / "undisturbed") as store:
         apply_rate_card(store, parse_rate_card(WORLD.rate_card), "me", "", datetime.now(UTC))
         for kind in (DEVICES, EVENTS):
             ingest_file(store, kind, files / f"{kind.name}.parquet")
     shutil.copytree(files / "undisturbed", files / "disturbed", symlinks=True)
     seconds = []
-    for command in commands(undisturbed):
-        began = time.monotonic()
-        run(*command)
-        seconds.append(time.monotonic() - began)
-    for command, took in zip(commands(disturbed), seconds, strict=True):
-        for _ in range(KILLS):
-            run_killed(command, files / "disturbed", took * random.uniform(0.3, 0.95))
-        run(*command)
-
-    with open_store(undisturbed) as store:
+    with open_store(f"chdb://{files}/undisturbed") as store:
+        for _, step in steps:
+            began = time.monotonic()
+            step(store)
+            seconds.append(time.monotonic() - began)
         expected, samples = contents(store), store.value("SELECT count() AS n FROM samples FINAL")
-    with open_store(disturbed) as store:
+    kills = [KILLS, KILLS] if KILLS else random.choice([[1, 0], [0, 1]])
+    for (command, step), took, times in zip(steps, seconds, kills, strict=True):
+        url = f"chdb://{files}/disturbed"
+        for _ in range(times):
+            run_killed([*command, "--store", url], files / "disturbed", took * random.uniform(0.05, 0.95))
+        with open_store(url) as store:
+            step(store)
+    with open_store(url) as store:
         assert store.value("SELECT count() AS n FROM samples FINAL") == samples
         assert contents(store) == expected
     assert expected

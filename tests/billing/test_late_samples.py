@@ -6,13 +6,13 @@ import random
 from collections.abc import Iterable
 from itertools import pairwise
 
-import pytest
-
 from billing.close import close
 from tests.billing.test_close import HOUR, at, device, event, put
+from tests.draws import keep_seed
 from warehouse.store import Store
 
 HOURS = 5
+PUSHES = 5
 Said = tuple[int, int, float]
 """When a sample ends, its interval, both in ms of the day, and its utilization."""
 
@@ -32,12 +32,11 @@ def hand_hours(samples: Iterable[Said]) -> list[tuple[float, float]]:
     return found
 
 
-def a_history(seed: int) -> list[list[Said]]:
+def a_history(chance: random.Random) -> list[list[Said]]:
     """Pushes of one or two samples, near the hours' ends more often than not, some at an instant that is known."""
-    chance = random.Random(seed)
     known: list[int] = []
     pushes = []
-    for _ in range(8):
+    for _ in range(PUSHES):
         push = []
         for _ in range(chance.choice([1, 1, 2])):
             near = chance.randrange(1, HOURS) * HOUR + chance.choice([-1, 0, 1, 600_000, 1_800_000, -1_200_000])
@@ -52,33 +51,36 @@ CUT = [[(HOUR + 1_800_000, HOUR, 1.0)], [(HOUR + 600_000, 60_000, 0.5)]]
 REPLACED = [[(HOUR + 1_800_000, HOUR, 0.5)], [(HOUR + 1_800_000, 1_800_000, 1.0)]]
 
 
-@pytest.mark.parametrize("pushes", [CUT, REPLACED, None], ids=["cut", "replaced", "random"])
-def test_the_books_are_those_of_all_samples_whatever_was_closed_before(
-    store: Store, pushes: list[list[Said]] | None
-) -> None:
-    if pushes is None:
-        seed = random.SystemRandom().randrange(1_000_000)
-        print(f"seed {seed}")
-        pushes = a_history(seed)
-    put(store, "devices", [device("d")])
-    put(store, "events", [event(0, "a", "started", device_id="d")])
-    said: list[Said] = []
-    for batch, push in enumerate(pushes, start=2):
-        rows = [
-            {
-                "ts": end / HOUR,
-                "interval_seconds": interval / 1000,
-                "device_id": "d",
-                "state": "ok",
-                "utilization": rate,
-            }
-            for end, interval, rate in push
-        ]
-        put(store, "samples", rows, batch)
-        said += push
-        close(store, at(HOURS))
-        booked = store.rows(
-            "SELECT hour, toFloat64(sum(used_unit_ms)) AS used, toFloat64(sum(unmetered_unit_ms)) AS unmetered "
-            "FROM ledger WHERE tenant = 't' GROUP BY hour ORDER BY hour"
-        )
-        assert [(row["used"], row["unmetered"]) for row in booked] == hand_hours(said), said
+def test_the_books_are_those_of_all_samples_whatever_was_closed_before(store: Store) -> None:
+    """Each history is of a device and of hours of its own, so that none reopens what another one should."""
+    chance = random.Random(keep_seed())
+    histories = [CUT, REPLACED, a_history(chance), a_history(chance)]
+    begins = [n * (HOURS + 1) for n in range(len(histories))]
+    put(store, "devices", [device(f"d{n}", hour=begin) for n, begin in enumerate(begins)])
+    put(store, "events", [event(begin, f"a{n}", "started", device_id=f"d{n}") for n, begin in enumerate(begins)])
+    said: list[list[Said]] = [[] for _ in histories]
+    for batch in range(PUSHES):
+        rows = []
+        for n, (history, begin) in enumerate(zip(histories, begins, strict=True)):
+            push = history[batch] if batch < len(history) else []
+            said[n] += push
+            rows += [
+                {
+                    "ts": begin + end / HOUR,
+                    "interval_seconds": interval / 1000,
+                    "device_id": f"d{n}",
+                    "state": "ok",
+                    "utilization": rate,
+                }
+                for end, interval, rate in push
+            ]
+        put(store, "samples", rows, batch + 2)
+        close(store, at(begins[-1] + HOURS))
+        for n, begin in enumerate(begins):
+            booked = store.rows(
+                "SELECT toFloat64(sum(used_unit_ms)) AS used, toFloat64(sum(unmetered_unit_ms)) AS unmetered "
+                "FROM ledger WHERE device_id = {device:String} AND hour >= {start:DateTime64(3, 'UTC')} "
+                "AND hour < {end:DateTime64(3, 'UTC')} GROUP BY hour ORDER BY hour",
+                {"device": f"d{n}", "start": at(begin), "end": at(begin + HOURS)},
+            )
+            assert [(row["used"], row["unmetered"]) for row in booked] == hand_hours(said[n]), said[n]

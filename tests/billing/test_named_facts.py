@@ -48,6 +48,10 @@ def fleet(store: Store) -> None:
     put(store, "samples", drawn)
 
 
+def closed_fleet(store: Store) -> None:
+    close(store, OCTOBER.end, ISSUED_AT)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with fresh_store(tmp_path, fleet) as opened:
@@ -112,7 +116,6 @@ def test_a_half_written_batch_does_not_count_until_it_is_completed(store: Store,
     assert store.rows(hours) == [{"used": 1.25, "devices": 2}]
     before = issue_all(store, OCTOBER, ISSUED_AT)
     assert [one.tenant for one in before] == ["chem", "phys"]
-    assert rederive(store, before[1].number or "").differences == ()
     assert verify(store).balanced
     for record, rows in late.items():
         put(store, record, rows)
@@ -158,17 +161,17 @@ def test_what_is_written_while_a_close_runs_is_read_whole_or_not_at_all(
 
 
 def test_a_month_is_not_issued_with_lines_of_before_and_after_a_close(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    close(store, OCTOBER.end, ISSUED_AT)
+    with fresh_store(tmp_path, fleet, closed_fleet) as store:
 
-    def closed_again() -> None:
-        put(store, "samples", samples("g1", "2026-10-31 20:30", range(60)))
-        close(store, OCTOBER.end, ISSUED_AT)
+        def closed_again() -> None:
+            put(store, "samples", samples("g1", "2026-10-31 20:30", range(60)))
+            close(store, OCTOBER.end, ISSUED_AT)
 
-    drafted = {"DISTINCT tenant FROM grants": closed_again}
-    refused = pytest.raises(InvoiceError, match="closed again meanwhile")
-    with between(store, drafted, monkeypatch) as left, refused:
-        issue_all(store, OCTOBER, ISSUED_AT)
-    assert (left, invoices.issued(store)) == ([], [])
-    assert issue_all(store, OCTOBER, ISSUED_AT)
+        drafted = {"DISTINCT tenant FROM grants": closed_again}
+        refused = pytest.raises(InvoiceError, match="closed again meanwhile")
+        with between(store, drafted, monkeypatch) as left, refused:
+            issue_all(store, OCTOBER, ISSUED_AT)
+        assert (left, invoices.issued(store)) == ([], [])
+        assert issue_all(store, OCTOBER, ISSUED_AT)
