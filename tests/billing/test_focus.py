@@ -275,10 +275,10 @@ def test_hours_days_and_months_sum_to_the_same(october: Store, tmp_path: Path) -
     fill(october, [Row(at("2026-10-05 13:00"), "physics", "qcd", used=str(HOUR_MS))], run=7)
     fill(october, [Row(at("2026-10-06 00:00"), "physics", "qcd", used=str(HOUR_MS))], run=7)
     issue_all(october, OCTOBER, NOW)
-    wanted = (("1.2", "hour"), ("1.2", "day"), ("1.2", "month"), ("1.3", "day"), ("1.3", "month"))
+    wanted = (("1.2", "hour"), ("1.2", "month"), ("1.3", "day"))
     files = [exported(october, tmp_path, version=version, grain=grain)[0] for version, grain in wanted]
     counts = [len([row for row in of(rows, "usage") if row["x_Project"] == "qcd"]) for rows in files]
-    assert counts == [3, 2, 1, 2, 1]
+    assert counts == [3, 1, 2]
     for column in ("BilledCost", "ListCost", "ConsumedQuantity", "x_GpuUsedSeconds"):
         assert len({total(rows, column) for rows in files}) == 1
 
@@ -357,7 +357,6 @@ def test_one_row_that_breaks_a_rule_is_seen(exports: Exports, books: Store, tmp_
     bsm = next(row for row in exports.invoiced if row["x_Project"] == "bsm")
     rows = [*exports.invoiced, *({**bsm, **change(bsm)} for change in BREAKS.values())]
     found = [str(one) for one in check_focus(books, written(tmp_path / "focus.csv", rows))]
-    print(found)
     assert {rule: sum(rule in one and "times" not in one for one in found) for rule in BREAKS} == dict.fromkeys(
         BREAKS, 1
     )
