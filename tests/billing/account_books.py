@@ -19,10 +19,8 @@ NO_PRICES = [{"sku": "other", "match": {"model": "none"}, "price_per_gpu_hour": 
 """Rates of a card that fit nothing."""
 
 
-def emptied(books: Store, timezone: str = "UTC", currency: str = "EUR") -> Store:
-    """The shared store with empty accounts and a card that prices nothing; ledgers typed by hand bring their prices."""
-    for table in ("credits", "grants", "budgets", "audit", "quarantine", "voided_invoices", "rate_cards", "invoices"):
-        books.command(f"TRUNCATE TABLE {table}")
+def without_prices(books: Store, timezone: str = "UTC", currency: str = "EUR") -> Store:
+    """Empty books with a card that prices nothing; ledgers typed by hand bring their prices."""
     card = parse_rate_card({"currency": currency, "timezone": timezone, "rates": NO_PRICES})
     apply_rate_card(books, card, "me", "", at("2026-01-01 00:00"))
     return books

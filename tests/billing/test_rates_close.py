@@ -96,32 +96,24 @@ def test_a_window_that_opens_within_an_hour_utc_splits_the_charge_there(store: S
     assert cost(store) == 0.5 * 1 + 12 * 3 + 0.5 * 1
 
 
-@pytest.mark.parametrize(
-    ("since", "until", "night", "day"),
-    [
-        # The clocks go forward on 29 March 2026: a day of 23 hours, of which the window's 12 are all there.
-        ("2026-03-28 23:00", "2026-03-29 22:00", 11, 12),
-        # They go back on 25 October 2026: a day of 25 hours.
-        ("2026-10-24 22:00", "2026-10-25 23:00", 13, 12),
-    ],
-)
-def test_a_day_on_which_the_clocks_change_has_its_windows_where_the_clock_shows_them(
-    store: Store, since: str, until: str, night: int, day: int
-) -> None:
-    held(store, since, until)
-    closed(store, card(rule("l4", "1.00"), rule("l4-day", "3.00", DAY), timezone="Europe/Berlin"), until)
-    assert cost(store) == night * 1 + day * 3
+def test_a_day_of_23_hours_has_its_window_where_the_clock_shows_it(store: Store) -> None:
+    # The clocks go forward on 29 March 2026: the window's 12 hours are all there.
+    held(store, "2026-03-28 23:00", "2026-03-29 22:00")
+    closed(store, card(rule("l4", "1.00"), rule("l4-day", "3.00", DAY), timezone="Europe/Berlin"), "2026-03-29 22:00")
+    assert cost(store) == 11 * 1 + 12 * 3
 
 
-def test_a_window_over_the_hour_that_is_shown_twice_holds_twice(store: Store) -> None:
-    # 02:15 to 02:45 is shown twice on 25 October: at 00:15Z (summer time) and again at 01:15Z.
-    held(store, "2026-10-25 00:00", "2026-10-25 02:00")
+def test_a_day_of_25_hours_has_its_window_and_what_is_shown_twice_holds_twice(store: Store) -> None:
+    # The clocks go back on 25 October 2026. 02:15 to 02:45 is shown at 00:15Z (summer time) and again at 01:15Z.
+    held(store, "2026-10-24 22:00", "2026-10-25 23:00")
+    held(store, "2026-10-25 00:00", "2026-10-25 02:00", "twice", "GPU-1", queue="x")
     window = {"from": "02:15", "to": "02:45", "days": ["sun"]}
-    closed(store, card(rule("l4", "1.00"), rule("x", "3.00", window), timezone="Europe/Berlin"), "2026-10-25 03:00")
-    assert [row[:3] for row in charges(store) if row[2] == "x"] == [
+    rules = (rule("l4", "1.00"), rule("l4-day", "3.00", DAY), rule("x", "3.00", window, queue="x"))
+    closed(store, card(*rules, timezone="Europe/Berlin"), "2026-10-25 23:00")
+    assert [row[:3] for row in charges(store, "twice") if row[2] == "x"] == [
         ("25 00:15", "25 00:45", "x"), ("25 01:15", "25 01:45", "x"),
     ]  # fmt: skip
-    assert cost(store) == 1 * 1 + 1 * 3
+    assert cost(store) == (13 * 1 + 12 * 3) + (1 * 1 + 1 * 3)
 
 
 def test_queue_priority_and_preemption_have_prices_of_their_own(store: Store) -> None:
@@ -163,6 +155,7 @@ def test_a_new_price_closes_again_only_the_hours_in_which_somebody_pays_it(store
     assert close(store, until=datetime(2026, 10, 1, 8, tzinfo=UTC), now=NOW).checked == 1
 
 
+@pytest.mark.usefixtures("engine_stays")
 def test_the_commands(tmp_path: Path) -> None:
     url = f"chdb://{tmp_path}/store"
     with fresh_store(tmp_path / "store") as store:
