@@ -25,7 +25,7 @@ from tests.stores import fresh_store
 from warehouse.store import Store
 
 NOON, NOW = at("2026-10-05 12:00"), at("2026-11-02 09:00")
-PLAN = FleetPlan(seed=3, start=datetime(2026, 10, 5, tzinfo=UTC), days=1, scale=0.2, interval_seconds=600)
+PLAN = FleetPlan(seed=3, start=datetime(2026, 10, 5, tzinfo=UTC), days=2, scale=0.2, interval_seconds=600)
 
 
 ZONE = "Europe/Berlin"
@@ -45,7 +45,7 @@ def renamed(table: pa.Table) -> pa.Table:
 
 @pytest.fixture
 def fleet(store: Store) -> Store:
-    """A day of a small simulated fleet, October closed and invoiced, with every kind of line a card can make."""
+    """Two days of a small simulated fleet, October closed and invoiced, with every kind of line a card can make."""
     for record, table in simulate(PLAN):
         ingest_tables(store, record, "simulated", [renamed(table)])
     content = yaml.safe_load(rate_card(PLAN))
@@ -68,7 +68,7 @@ def test_an_export_of_a_fleet_keeps_the_foundations_rules(fleet: Store, tmp_path
     for name in ("focus.csv", "focus.parquet"):
         report = export_focus(fleet, period, tmp_path / name, FocusOptions(which="invoiced"))
         assert [str(one) for one in check_focus(fleet, report.path, report)] == []
-    assert report.rows > 500
+    assert report.rows > 1000
     assert report.by_line == []
     if not ENVIRONMENT.is_dir():
         pytest.skip("the FOCUS validator is not installed: make focus-validator (needs Python 3.12)")

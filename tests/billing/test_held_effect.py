@@ -28,7 +28,7 @@ from warehouse.store import Store
 
 ZONE = "Europe/Berlin"
 FEBRUARY, MARCH = (parse_month(month, ZONE) for month in ("2026-02", "2026-03"))
-CLOSED, NOW = at("2026-04-02 00:00"), at("2026-04-05 00:00")
+CLOSED, NOW = MARCH.end, at("2026-04-05 00:00")
 YESES = int(os.environ.get("GPULEDGER_YESES", "1"))
 """Random held pushes; ad hoc many more."""
 SEED = os.environ.get("GPULEDGER_SEED") or str(secrets.randbits(32))
