@@ -91,7 +91,7 @@ LATER: dict[str, Rows] = {"samples": []}
 
 
 def case(gpus: dict[str, dict[str, Any]], events: Rows, samples: Rows, hours: tuple[float, float] = (0, 3)) -> None:
-    """Devices that are there in these hours, as long as they are not said to be."""
+    """Tells of devices that are there during these hours, of the jobs on them, and of samples."""
     for name, more in gpus.items():
         CASES["devices"] += [
             {"cluster": "", "pool": "", **device(name, hour=hours[0], **more)},

@@ -339,7 +339,7 @@ def test_the_sum_over_tenants_is_the_same_whatever_the_mapping(store: Store) -> 
         held = [sum(row[name] for name in sums) for row in (mapped[0], whole[0])]
         assert held[0] == held[1]
         assert store.rows(by_job) == jobs
-        assert verify(store).balanced
+    assert verify(store).balanced
 
 
 # --- applied ---------------------------------------------------------------------------------------------------------
