@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from billing.periods import parse_month
-from billing.rates import apply_rate_card, parse_rate_card
+from billing.rates import parse_rate_card
 from tests.billing.hand_ledger import HOUR_MS, Row, at
 from warehouse.store import Store
 
@@ -19,12 +19,16 @@ NO_PRICES = [{"sku": "other", "match": {"model": "none"}, "price_per_gpu_hour": 
 """Rates of a card that fit nothing."""
 
 
-def emptied(books: Store, timezone: str = "UTC", currency: str = "EUR") -> Store:
-    """The shared store with empty accounts and a card that prices nothing; ledgers typed by hand bring their prices."""
-    for table in ("credits", "grants", "budgets", "audit", "quarantine", "voided_invoices", "rate_cards", "invoices"):
-        books.command(f"TRUNCATE TABLE {table}")
+def without_prices(books: Store, timezone: str = "UTC", currency: str = "EUR") -> Store:
+    """Empty books with a card that prices nothing, typed by hand as well; ledgers typed by hand bring their prices."""
     card = parse_rate_card({"currency": currency, "timezone": timezone, "rates": NO_PRICES})
-    apply_rate_card(books, card, "me", "", at("2026-01-01 00:00"))
+    columns = {
+        "version": pa.array([card.version], pa.string()),
+        "sequence": pa.array([1], pa.uint64()),
+        "applied_at": _time(at("2026-01-01 00:00")),
+        "card": pa.array([card.canonical()], pa.string()),
+    }
+    books.insert("rate_cards", pa.table(columns))
     return books
 
 

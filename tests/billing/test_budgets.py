@@ -24,7 +24,7 @@ from billing.accounts.forecast import (
     per_day,
 )
 from billing.periods import parse_month
-from tests.billing.account_books import emptied, hours
+from tests.billing.account_books import hours, without_prices
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from warehouse.store import Store
 
@@ -35,7 +35,7 @@ NOW = at("2026-10-06 06:30")
 
 @pytest.fixture
 def accounts(books: Store) -> Store:
-    return emptied(books)
+    return without_prices(books)
 
 
 def budgets(store: Store, *rules: dict[str, Any], **keys: Any) -> None:
@@ -95,7 +95,7 @@ def test_exactly_the_budget_is_not_over_it(accounts: Store) -> None:
 
 
 def test_the_month_is_cut_in_the_billing_zone(books: Store) -> None:
-    store = emptied(books, "Asia/Kolkata")
+    store = without_prices(books, "Asia/Kolkata")
     half = {"used": str(HOUR_MS // 2)}
     fill(
         store,
@@ -134,7 +134,7 @@ def test_what_has_no_price_is_unknown_and_not_zero(accounts: Store) -> None:
 
 
 def test_a_constant_month_is_forecast_without_error_also_where_clocks_change(books: Store) -> None:
-    store = emptied(books, "Europe/Berlin")
+    store = without_prices(books, "Europe/Berlin")
     first, now = at("2026-08-31 22:00"), at("2026-11-16 12:00")
     fill(store, hours("2026-08-31 22:00", int((now - first) / timedelta(hours=1))))
     budgets(store, {"tenant": "physics", "amount": "1439.99"})

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from billing.documents.cjk import CHARACTERS
@@ -286,14 +286,12 @@ print(hashlib.sha256(as_pdf(every_kind())).hexdigest())
 def test_the_same_document_is_the_same_bytes_in_another_process_zone_and_year() -> None:
     root = Path(__file__).parents[2]
     hashes = {hashlib.sha256(as_pdf(every_kind())).hexdigest()}
-    for seed, zone, epoch in (("1", "Asia/Shanghai", "1"), ("2", "America/Lima", "1900000000")):
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "SOURCE_DATE_EPOCH": epoch}
-        environment["PYTHONPATH"] = str(root)
-        done = subprocess.run(
-            [sys.executable, "-c", PRINT_HASH], cwd=root, env=environment, capture_output=True, text=True, check=True
-        )
-        hashes.add(done.stdout.strip())
-    assert len(hashes) == 1
+    other = {"PYTHONHASHSEED": "1", "TZ": "Asia/Shanghai", "SOURCE_DATE_EPOCH": "1900000000", "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, "-c", PRINT_HASH],
+        cwd=root, env={**os.environ, **other}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert hashes == {done.stdout.strip()}
 
 
 def test_the_pdf_is_dated_with_the_day_of_issue_and_a_draft_is_not_dated() -> None:
@@ -363,12 +361,12 @@ def test_a_logo_that_cannot_be_drawn_is_replaced(logo: str, caplog: pytest.LogCa
 
 @pytest.mark.parametrize(
     "invoice",
-    [many_lines(200), every_kind(), every_kind(parties=PARTIES), credit_note(), every_kind(status="void", void=VOID)],
-    ids=["200 lines with long names", "every kind", "with parties", "credit note", "void"],
+    [many_lines(120), every_kind(), every_kind(parties=PARTIES), credit_note(), every_kind(status="void", void=VOID)],
+    ids=["120 lines with long names", "every kind", "with parties", "credit note", "void"],
 )
 def test_nothing_leaves_the_printed_area(invoice: Invoice) -> None:
     pages = rendered(page_of(invoice))
-    assert (len(pages) > 5) == (len(invoice.lines) == 200)
+    assert (len(pages) > 5) == (len(invoice.lines) == 120)
     for width, height, pixels in pages:
         margin = width * 14 // 210  # 14 of the 16 mm
         for row in range(height):
@@ -432,6 +430,7 @@ def test_files_are_written_over_and_say_the_same(tmp_path: Path) -> None:
     assert len(list((tmp_path / "out").iterdir())) == 4
 
 
+@settings(max_examples=40)
 @given(st.text(max_size=80), st.text(max_size=80))
 def test_file_names_stay_in_their_folder_and_differ_for_different_tenants(one: str, other: str) -> None:
     stems = [

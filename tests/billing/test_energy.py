@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from collections import defaultdict
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-import typer
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from billing.audit import history
-from billing.close import close
+from billing.close import CloseReport, close
 from billing.energy.components import component_lines
 from billing.energy.report import EnergyReport, energy_report
 from billing.energy.settings import (
@@ -29,37 +28,22 @@ from billing.energy.settings import (
     load_energy_settings,
     parse_energy_settings,
 )
+from billing.invoicing.lines import Line
 from billing.periods import Period, parse_period
 from billing.rates import RateCard, apply_rate_card, parse_rate_card
 from billing.verify import verify
-from tests.billing.test_close import at, device, event, put
-from tests.stores import emptied
-from warehouse.chain import adopt
+from gpuledger.cli import build
+from tests.billing.test_close import START, at, device, event, put
+from tests.stores import fresh_store
 from warehouse.store import Store
 
-NOW = at(48)
-MINUTE = 1 / 60
+NOW = at(49)
 GIB = 1 << 30
 OCTOBER = parse_period("2026-10", "UTC")
+UNTIL = 60
+"""The hour until which the cases' books are closed."""
 
-
-TABLES = (
-    "samples", "events", "devices", "touched_hours", "stream_hours", "ledger_entries", "energy_entries",
-    "closed_hours", "close_runs",
-    "rate_cards", "energy_settings", "audit", "chain_heads",
-)  # fmt: skip
-
-
-def empty(store: Store) -> None:
-    for table in TABLES:
-        store.command(f"TRUNCATE TABLE {table}")
-    adopt(store)  # the chains begin anew
-
-
-@pytest.fixture
-def store(shared_store: Store) -> Store:
-    """A store of this module, emptied."""
-    return emptied(shared_store)
+Rows = list[dict[str, Any]]
 
 
 def reading(hour: float, name: str, workload: str = "", minutes: float = 60, **more: Any) -> dict[str, Any]:
@@ -80,203 +64,529 @@ def reading(hour: float, name: str, workload: str = "", minutes: float = 60, **m
     }
 
 
-def hold(name: str, start: float, end: float, gpu: str, units: int | None = None, **more: Any) -> list[dict[str, Any]]:
-    said = {"units": units, "project": "", "queue": "", "partition_id": "", **more}
+def hold(name: str, start: float, end: float, gpu: str, units: int | None = None, **more: Any) -> Rows:
+    said = {"units": units, "project": "", "queue": "", "partition_id": "", "preemptible": None, **more}
     return [
         event(start, name, "started", device_id=gpu, **said),
         event(end, name, "finished", device_id="", **{**said, "units": None}),
     ]
 
 
-def whose(store: Store) -> dict[tuple[int, str, str], float | None]:
-    """Joules by hour of the day, device and allocation ('' = the platform)."""
-    rows = store.rows("SELECT toHour(hour) AS at, device_id, allocation_id, energy_millijoules AS mj FROM energy")
-    assert len({(row["at"], row["device_id"], row["allocation_id"]) for row in rows}) == len(rows)
-    return {
-        (row["at"], row["device_id"], row["allocation_id"]): None if row["mj"] is None else row["mj"] / 1000
-        for row in rows
-    }
-
-
-def shared_device(store: Store, **power: Any) -> None:
-    """Two hold five of ten units each for an hour; they use 35 % and 15 % of the device: 70 to 30."""
-    put(store, "devices", [device("GPU-0", units=10)])
-    put(store, "events", hold("a", 0, 1, "GPU-0", 5) + hold("b", 0, 1, "GPU-0", 5))
-    samples = [
-        reading(1, "GPU-0", "w-a", utilization=0.35),
-        reading(1, "GPU-0", "w-b", utilization=0.15),
-        reading(1, "GPU-0", utilization=0.5, **power),
-    ]
-    put(store, "samples", samples)
-
-
 def settle(store: Store, **content: Any) -> str:
     return apply_energy_settings(store, parse_energy_settings(content), "jo", "because", NOW)
+
+
+def card(*components: dict[str, Any], **keys: Any) -> RateCard:
+    return parse_rate_card(
+        {"currency": "EUR", "rates": [{"sku": "l4", "price_per_gpu_hour": "1"}], "components": components, **keys}
+    )
+
+
+# --- the cases: each has devices, jobs and mostly hours of its own, and all are closed at once ------------------------
+
+CASES: dict[str, Rows] = {"devices": [], "events": [], "samples": []}
+"""What is told before the first close."""
+LATER: dict[str, Rows] = {"samples": []}
+"""What is told between the first and the second."""
+
+
+def case(gpus: dict[str, dict[str, Any]], events: Rows, samples: Rows, hours: tuple[float, float] = (0, 3)) -> None:
+    """Tells of devices that are there during these hours, of the jobs on them, and of samples."""
+    for name, more in gpus.items():
+        CASES["devices"] += [
+            {"cluster": "", "pool": "", **device(name, hour=hours[0], **more)},
+            {"cluster": "", "pool": "", **device(name, hour=hours[1], **{**more, "state": "removed"})},
+        ]
+    CASES["events"] += [{"cluster": "", **one} for one in events]
+    CASES["samples"] += [{"cluster": "", **one} for one in samples]
+
+
+@dataclass(frozen=True)
+class Books:
+    """What the books say after a close: `energy` and `ledger` as they are published, an hour's runs (whose entries are
+    in force, which looked at it last)."""
+
+    report: CloseReport
+    energy: Rows
+    ledger: Rows
+    hours: dict[int, tuple[int, int]]
+
+    def whose(self, device: str) -> dict[tuple[int, str], float | None]:
+        """Joules of the device by hour and allocation ('' = the platform)."""
+        rows = [row for row in self.energy if row["device_id"] == device]
+        found = {(row["at"], row["allocation_id"]): None if row["mj"] is None else row["mj"] / 1000 for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+    def of(self, hour: int) -> tuple[Rows, Rows]:
+        """Energy and ledger of the hour."""
+        return [row for row in self.energy if row["at"] == hour], [row for row in self.ledger if row["at"] == hour]
+
+    def checked(self) -> dict[int, bool]:
+        """The hours that this close looked at, and whether it changed them."""
+        run = self.report.run
+        return {hour: entries == run for hour, (entries, by) in self.hours.items() if by == run}
+
+
+def closed(store: Store) -> Books:
+    report = close(store, until=at(UNTIL))
+    hour = f"intDiv(toUnixTimestamp(hour), 3600) - {START // 3_600_000} AS at"
+    hours = store.rows(
+        f"SELECT {hour}, argMax(run, checked_by) AS run, max(checked_by) AS by FROM closed_hours GROUP BY hour"
+    )
+    return Books(
+        report,
+        store.rows(
+            f"SELECT {hour}, * EXCEPT (hour, energy_millijoules), energy_millijoules AS mj FROM energy ORDER BY ALL"
+        ),
+        store.rows(f"SELECT {hour}, * EXCEPT (hour, run) FROM ledger ORDER BY ALL"),
+        {row["at"]: (row["run"], row["by"]) for row in hours},
+    )
+
+
+@dataclass(frozen=True)
+class Closes:
+    """The books close after close, what was reported of them, and where they are.
+
+    first: all cases.   later: what came late or again, with other idle powers.   again: nothing came.
+    """
+
+    store: str
+    first: Books
+    later: Books
+    again: Books
+    balanced: bool
+    nothing: EnergyReport
+    gap: EnergyReport
+    lines: list[Line]
+    lines_of_one: list[Line]
+    lines_by_sku: list[Line]
+    at_noon: EnergyReport
+    hourly: EnergyReport
+    exact: list[EnergyReport]
+
+
+def between(first: int, last: int) -> Period:
+    return Period(at(first), at(last))
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory) -> Closes:
+    folder = tmp_path_factory.mktemp("energy")
+    with fresh_store(folder) as store:
+        nothing = energy_report(store, None, ["tenant"])
+        assert energy_report(store, Period(at(0), at(1)), []).rows == ()
+        for table, rows in CASES.items():
+            put(store, table, rows)
+        apply_rate_card(store, card(), "", "", NOW)
+        settle(store, idle_power=[{"model": "H*", "watts": "99"}, {"model": "S*", "watts": "70"}])
+        first = closed(store)
+        for table, rows in LATER.items():
+            put(store, table, rows, batch=2)
+        idle = [{"model": "H*", "watts": "99"}, {"model": "S4", "watts": "70"}, {"model": "T*", "watts": "100"}]
+        settle(store, idle_power=idle, **AT_NOON)
+        later, again = closed(store), closed(store)
+        balanced = verify(store).balanced
+        gap = energy_report(store, between(*GAP), ["device"])
+        lines = component_lines(store, PRICED, OCTOBER, "2026-10")
+        of_one = component_lines(store, PRICED, OCTOBER, "2026-10", "component")
+        by_sku = component_lines(store, PRICED_BY_SKU, OCTOBER, "2026-10", "by-sku")
+        at_noon = energy_report(store, between(*DAY), ["workload", "device", "day"])
+        apply_rate_card(store, card({"sku": "power", "kind": "energy", "price": "1", "pue": "1.1"}), "", "", NOW)
+        settle(store, **HOURLY)
+        hourly = energy_report(store, between(DAY[0], DAY[0] + 4), ["cluster"])
+        settle(store, intensity=[{"grams_per_kwh": "333.333333333", "pue": "1.111111111", "source": "s"}])
+        exact = [energy_report(store, between(*EXACT), [by]) for by in ("tenant", "hour", "pool")]
+    return Closes(
+        f"chdb://{folder}", first, later, again, balanced, nothing, gap, lines, of_one, by_sku, at_noon,
+        hourly, exact,
+    )  # fmt: skip
+
+
+def test_the_books_of_all_cases_balance(books: Closes) -> None:
+    assert books.balanced
 
 
 # --- whose energy it was ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("power", [{"power_watts": 300.0}, {"energy_joules": 1_080_000.0}])
-def test_two_holders_of_a_device_share_its_energy_by_use_whether_counted_or_metered(
-    store: Store, power: dict[str, float]
-) -> None:
-    shared_device(store, **power)
-    close(store, until=at(1))
+def shared(name: str, hour: int = 1, **power: Any) -> Rows:
+    """Two hold five of ten units each for an hour; they use 35 % and 15 % of the device: 70 to 30."""
+    holds = hold(f"{name}-a", hour - 1, hour, name, 5) + hold(f"{name}-b", hour - 1, hour, name, 5)
+    samples = [
+        reading(hour, name, f"w-{name}-a", utilization=0.35),
+        reading(hour, name, f"w-{name}-b", utilization=0.15),
+        reading(hour, name, utilization=0.5, **power),
+    ]
+    case({name: {"units": 10}}, holds, samples, (hour - 1, hour))
+    return samples
+
+
+shared("metered", power_watts=300.0)
+shared("counted", energy_joules=1_080_000.0)
+
+
+@pytest.mark.parametrize("name", ["metered", "counted"])
+def test_two_holders_of_a_device_share_its_energy_by_use_whether_counted_or_metered(books: Closes, name: str) -> None:
     # 300 W for an hour = 1,080,000 J; 70 % and 30 % of it.
-    assert whose(store) == {(0, "GPU-0", "a"): 756_000, (0, "GPU-0", "b"): 324_000}
+    assert books.first.whose(name) == {(0, f"{name}-a"): 756_000, (0, f"{name}-b"): 324_000}
 
 
-def test_with_idle_power_the_floor_goes_by_what_is_held_and_the_rest_by_what_is_used(store: Store) -> None:
-    put(store, "devices", [device("GPU-0", units=10)])
-    put(store, "events", hold("a", 0, 1, "GPU-0", 2) + hold("b", 0, 1, "GPU-0", 3))
-    samples = [
-        reading(1, "GPU-0", "w-a", utilization=0.1),
-        reading(1, "GPU-0", "w-b", utilization=0.3),
-        reading(1, "GPU-0", utilization=0.4, power_watts=300.0),
-    ]
-    put(store, "samples", samples)
-    close(store, until=at(1))
+case(
+    {"idling": {"units": 10, "model": "T4"}},
+    hold("idling-a", 0, 1, "idling", 2) + hold("idling-b", 0, 1, "idling", 3),
+    [
+        reading(1, "idling", "w-idling-a", utilization=0.1),
+        reading(1, "idling", "w-idling-b", utilization=0.3),
+        reading(1, "idling", utilization=0.4, power_watts=300.0),
+    ],
+)
+
+
+def test_with_idle_power_the_floor_goes_by_what_is_held_and_the_rest_by_what_is_used(books: Closes) -> None:
     # Without idle power: 1:3, nothing for the five units that nobody holds.
-    assert whose(store) == {(0, "GPU-0", "a"): 270_000, (0, "GPU-0", "b"): 810_000, (0, "GPU-0", ""): 0}
-    settle(store, idle_power=[{"model": "H*", "watts": "99"}, {"model": "L*", "watts": "100"}])
-    assert close(store, until=at(1)).changed == 1
+    assert books.first.whose("idling") == {(0, "idling-a"): 270_000, (0, "idling-b"): 810_000, (0, ""): 0}
     # 360,000 J idle by 2:3:5 units held, 720,000 J by 1:3 used.
-    assert whose(store) == {(0, "GPU-0", "a"): 252_000, (0, "GPU-0", "b"): 648_000, (0, "GPU-0", ""): 180_000}
-    settle(store, idle_power=[{"watts": "100"}], intensity=[{"grams_per_kwh": "1", "source": "s"}])
-    report = close(store, until=at(1))
-    assert report.changed == 0  # the same figure by another rule
+    assert books.later.whose("idling") == {(0, "idling-a"): 252_000, (0, "idling-b"): 648_000, (0, ""): 180_000}
+    assert books.later.checked()[0] is True
 
 
-def test_the_energy_of_an_allocated_device_that_does_nothing_goes_by_what_is_held(store: Store) -> None:
-    put(store, "devices", [device("GPU-0", units=4)])
-    put(store, "events", hold("a", 0, 1, "GPU-0", 1) + hold("b", 0, 1, "GPU-0", 2))
-    workloads = [reading(1, "GPU-0", name, state="idle", utilization=0.0) for name in ("w-a", "w-b")]
-    put(store, "samples", [*workloads, reading(1, "GPU-0", state="idle", utilization=0.0, power_watts=60.0)])
-    close(store, until=at(1))
+case(
+    {"same": {"units": 2, "model": "S4"}},
+    hold("same-a", 11, 12, "same", 1),
+    [reading(12, "same", "w-same-a", utilization=0.1), reading(12, "same", power_watts=100.0)],
+    (11, 12),
+)
+
+
+def test_the_same_idle_power_by_another_rule_changes_nothing(books: Closes) -> None:
+    # 252,000 J idle by 1:1 units, 108,000 J to the only one who used it.
+    assert books.first.whose("same") == {(11, "same-a"): 234_000, (11, ""): 126_000}
+    assert books.later.checked()[11] is False
+    assert books.later.of(11) == books.first.of(11)
+
+
+case(
+    {"quiet": {"units": 4}},
+    hold("quiet-a", 0, 1, "quiet", 1) + hold("quiet-b", 0, 1, "quiet", 2),
+    [
+        reading(1, "quiet", "w-quiet-a", state="idle", utilization=0.0),
+        reading(1, "quiet", "w-quiet-b", state="idle", utilization=0.0),
+        reading(1, "quiet", state="idle", utilization=0.0, power_watts=60.0),
+    ],
+)
+
+
+def test_the_energy_of_an_allocated_device_that_does_nothing_goes_by_what_is_held(books: Closes) -> None:
     # 216,000 J: a quarter, a half, and a quarter that nobody holds.
-    assert whose(store) == {(0, "GPU-0", "a"): 54_000, (0, "GPU-0", "b"): 108_000, (0, "GPU-0", ""): 54_000}
+    assert books.first.whose("quiet") == {(0, "quiet-a"): 54_000, (0, "quiet-b"): 108_000, (0, ""): 54_000}
 
 
-def test_use_that_is_not_known_is_not_counted_as_none(store: Store) -> None:
-    put(store, "devices", [device("GPU-0", units=4)])
-    put(store, "events", hold("a", 0, 1, "GPU-0", 1) + hold("b", 0, 1, "GPU-0", 3))
-    put(store, "samples", [reading(1, "GPU-0", "w-a", utilization=0.2), reading(1, "GPU-0", power_watts=100.0)])
-    close(store, until=at(1))
-    # Nobody knows what b did: 360,000 J by 1:3 held, not all to a.
-    assert whose(store) == {(0, "GPU-0", "a"): 90_000, (0, "GPU-0", "b"): 270_000}
+case(
+    {"half-known": {"units": 4}},
+    hold("known", 0, 1, "half-known", 1) + hold("unknown", 0, 1, "half-known", 3),
+    [reading(1, "half-known", "w-known", utilization=0.2), reading(1, "half-known", power_watts=100.0)],
+)
 
 
-def test_energy_of_unallocated_and_unavailable_time_is_the_platforms(store: Store) -> None:
-    put(store, "devices", [device("GPU-0"), device("GPU-0", hour=1.5, state="unavailable")])
-    put(store, "events", hold("a", 0.25, 1.75, "GPU-0"))
-    samples = [
-        reading((n + 1) / 4, "GPU-0", minutes=15, utilization=0.5, power_watts=100.0 * (n + 1)) for n in range(8)
-    ]
-    put(store, "samples", samples)
-    close(store, until=at(2))
-    # Quarters of an hour at 100, 200, ... 800 W, 900 s each; a holds the 2nd to 6th, then the device is down.
-    assert whose(store) == {
-        (0, "GPU-0", ""): 90_000,
-        (0, "GPU-0", "a"): 900 * (200 + 300 + 400),
-        (1, "GPU-0", "a"): 900 * (500 + 600),
-        (1, "GPU-0", ""): 900 * (700 + 800),
+def test_use_that_is_not_known_is_not_counted_as_none(books: Closes) -> None:
+    # Nobody knows what the other did: 360,000 J by 1:3 held, not all to the one that is known.
+    assert books.first.whose("half-known") == {(0, "known"): 90_000, (0, "unknown"): 270_000}
+
+
+case(
+    {"quarters": {}},
+    hold("quarters-a", 0.25, 1.75, "quarters"),
+    [reading((n + 1) / 4, "quarters", minutes=15, utilization=0.5, power_watts=100.0 * (n + 1)) for n in range(8)],
+)
+CASES["devices"].append({"cluster": "", "pool": "", **device("quarters", hour=1.5, state="unavailable")})
+
+
+def test_energy_of_unallocated_and_unavailable_time_is_the_platforms(books: Closes) -> None:
+    # Quarters of an hour at 100, 200, ... 800 W, 900 s each; a job holds the 2nd to 6th, then the device is down.
+    assert books.first.whose("quarters") == {
+        (0, ""): 90_000,
+        (0, "quarters-a"): 900 * (200 + 300 + 400),
+        (1, "quarters-a"): 900 * (500 + 600),
+        (1, ""): 900 * (700 + 800),
     }
-    assert verify(store).balanced
 
 
-def test_a_sample_covers_what_lies_since_the_one_before_and_is_cut_at_the_hour(store: Store) -> None:
-    put(store, "devices", [device("GPU-0")])
-    samples = [
-        reading(0.5, "GPU-0", minutes=30, utilization=0.5, power_watts=100.0),
+case(
+    {"overlap": {}},
+    [],
+    [
+        reading(0.5, "overlap", minutes=30, utilization=0.5, power_watts=100.0),
         # Says 60 minutes, of which the first 15 are said already: 75 % of its 180,000 J, a third of that in hour 0.
-        reading(1.25, "GPU-0", utilization=0.5, energy_joules=180_000.0),
-    ]
-    put(store, "samples", samples)
-    close(store, until=at(2))
+        reading(1.25, "overlap", utilization=0.5, energy_joules=180_000.0),
+    ],
+)
+
+
+def test_a_sample_covers_what_lies_since_the_one_before_and_is_cut_at_the_hour(books: Closes) -> None:
     # 50 W from 00:30 to 01:15; the interval begins at 00:15, but 00:30 is known already.
-    assert whose(store) == {(0, "GPU-0", ""): 180_000 + 90_000, (1, "GPU-0", ""): 45_000}
-    measured = store.rows("SELECT toHour(hour) AS at, measured_unit_ms AS ms FROM energy ORDER BY at")
-    assert measured == [{"at": 0, "ms": 3_600_000}, {"at": 1, "ms": 900_000}]
+    assert books.first.whose("overlap") == {(0, ""): 180_000 + 90_000, (1, ""): 45_000}
+    rows = [row for row in books.first.energy if row["device_id"] == "overlap"]
+    assert {row["at"]: row["measured_unit_ms"] for row in rows} == {0: 3_600_000, 1: 900_000}
 
 
-def test_a_gap_is_unmeasured_and_not_zero(store: Store) -> None:
-    put(store, "devices", [device("GPU-0"), device("GPU-1")])
-    put(store, "events", hold("a", 0, 2, "GPU-0") + hold("b", 0, 2, "GPU-1"))
-    samples = [
-        reading(0.5, "GPU-0", minutes=30, utilization=0.5, power_watts=100.0),
-        reading(1.0, "GPU-0", minutes=30, state="blank", power_watts=100.0),
-        reading(1.5, "GPU-0", minutes=30, state="stale", power_watts=100.0),
-        reading(2.0, "GPU-0", minutes=30, utilization=0.5, power_watts=float("nan")),
-        reading(2.0, "GPU-1", minutes=120, power_watts=0.0),
+GAP = (4, 6)
+case(
+    {"gap": {}, "none": {}},
+    hold("gap-a", 4, 6, "gap") + hold("none-a", 4, 6, "none"),
+    [
+        reading(4.5, "gap", minutes=30, utilization=0.5, power_watts=100.0),
+        reading(5.0, "gap", minutes=30, state="blank", power_watts=100.0),
+        reading(5.5, "gap", minutes=30, state="stale", power_watts=100.0),
+        reading(6.0, "gap", minutes=30, utilization=0.5, power_watts=float("nan")),
+        reading(6.0, "none", minutes=120, power_watts=0.0),
+    ],
+    GAP,
+)
+
+
+def test_a_gap_is_unmeasured_and_not_zero(books: Closes) -> None:
+    assert books.first.whose("gap") == {(4, "gap-a"): 180_000}
+    assert books.first.whose("none") == {}
+    assert [(row["device"], row["kwh"], row["coverage"]) for row in books.gap.rows] == [
+        ("gap", Decimal("0.05"), Decimal("0.25")),
+        ("none", None, 0),
     ]
-    put(store, "samples", samples)
-    close(store, until=at(2))
-    assert whose(store) == {(0, "GPU-0", "a"): 180_000}
-    report = energy_report(store, None, ["device"])
-    assert [(row["device"], row["kwh"], row["coverage"]) for row in report.rows] == [
-        ("GPU-0", Decimal("0.05"), Decimal("0.25")),
-        ("GPU-1", None, 0),
-    ]
-    assert report.unmeasured_gpu_hours == Decimal("3.5")
-    assert "3.50 device-hours are unmeasured" in report.notes[0]
+    assert books.gap.unmeasured_gpu_hours == Decimal("3.5")
+    assert "3.50 device-hours are unmeasured" in books.gap.notes[0]
 
 
-def test_the_workloads_own_row_tells_the_devices_power_where_it_is_alone(store: Store) -> None:
-    put(store, "devices", [device("GPU-0"), device("GPU-1", units=2)])
-    put(store, "events", hold("a", 0.25, 1, "GPU-0") + hold("b", 0, 1, "GPU-1", 1) + hold("c", 0, 1, "GPU-1", 1))
-    samples = [
-        reading(0.25, "GPU-0", minutes=15, utilization=0.0, power_watts=40.0),
-        reading(1.0, "GPU-0", "w-a", minutes=45, utilization=0.5, power_watts=400.0),
+case(
+    {"alone": {}, "pair": {"units": 2}},
+    hold("alone-a", 10.25, 11, "alone") + hold("pair-a", 10, 11, "pair", 1) + hold("pair-b", 10, 11, "pair", 1),
+    [
+        reading(10.25, "alone", minutes=15, utilization=0.0, power_watts=40.0),
+        reading(11.0, "alone", "w-alone-a", minutes=45, utilization=0.5, power_watts=400.0),
         # A row for each of two that share a device may tell the whole device's power twice: no use for it.
-        reading(1.0, "GPU-1", "w-b", utilization=0.5, power_watts=400.0),
-        reading(1.0, "GPU-1", "w-c", utilization=0.5, power_watts=400.0),
-    ]
-    put(store, "samples", samples)
-    close(store, until=at(1))
-    assert whose(store) == {(0, "GPU-0", ""): 900 * 40, (0, "GPU-0", "a"): 2700 * 400}
-    put(store, "samples", [reading(1.0, "GPU-0", minutes=45, utilization=0.5, power_watts=400.0)], batch=2)
-    close(store, until=at(1))
-    assert whose(store) == {(0, "GPU-0", ""): 900 * 40, (0, "GPU-0", "a"): 2700 * 400}  # told twice, counted once
+        reading(11.0, "pair", "w-pair-a", utilization=0.5, power_watts=400.0),
+        reading(11.0, "pair", "w-pair-b", utilization=0.5, power_watts=400.0),
+    ],
+    (10, 11),
+)
+LATER["samples"].append(reading(11.0, "alone", minutes=45, utilization=0.5, power_watts=400.0))
 
 
-def test_millijoules_that_do_not_divide_are_dealt_out_and_none_is_lost(store: Store) -> None:
-    put(store, "devices", [device("GPU-0", units=3)])
-    put(store, "events", [row for name in "abc" for row in hold(name, 0, 1, "GPU-0", 1)])
-    put(store, "samples", [reading(1, "GPU-0", energy_joules=0.004)])
-    close(store, until=at(1))
-    assert sorted(joules or 0 for joules in whose(store).values()) == [0.001, 0.001, 0.002]
+def test_the_workloads_own_row_tells_the_devices_power_where_it_is_alone(books: Closes) -> None:
+    found = {(10, ""): 900 * 40, (10, "alone-a"): 2700 * 400}
+    assert books.first.whose("alone") == found
+    assert books.first.whose("pair") == {}
+    assert 10 in books.later.checked()
+    assert books.later.whose("alone") == found  # told twice, counted once
+
+
+case(
+    {"thirds": {"units": 3}},
+    [row for name in "abc" for row in hold(f"thirds-{name}", 0, 1, "thirds", 1)],
+    [reading(1, "thirds", energy_joules=0.004)],
+)
+
+
+def test_millijoules_that_do_not_divide_are_dealt_out_and_none_is_lost(books: Closes) -> None:
+    assert sorted(joules or 0 for joules in books.first.whose("thirds").values()) == [0.001, 0.001, 0.002]
 
 
 # --- re-sent, late, again --------------------------------------------------------------------------------------------
 
+LATER["samples"] += shared("resent", 9, power_watts=300.0)
 
-def test_samples_that_come_again_change_nothing(store: Store) -> None:
-    shared_device(store, power_watts=300.0)
-    close(store, until=at(1))
-    before = store.rows("SELECT * FROM energy ORDER BY allocation_id")
-    again = [
-        reading(1, "GPU-0", "w-a", utilization=0.35),
-        reading(1, "GPU-0", "w-b", utilization=0.15),
-        reading(1, "GPU-0", utilization=0.5, power_watts=300.0),
+
+def test_samples_that_come_again_change_nothing(books: Closes) -> None:
+    assert books.later.checked()[8] is False
+    assert books.later.of(8) == books.first.of(8)
+
+
+shared("late", 10)
+LATER["samples"] += [
+    reading(9 + (n + 1) / 2, "late", minutes=30, state="unsupported", power_watts=300.0) for n in range(2)
+]
+
+
+def test_power_that_comes_late_is_published_though_the_ledger_stays_as_it_was(books: Closes) -> None:
+    assert books.first.whose("late") == {}
+    assert books.later.checked()[9] is True
+    assert books.later.of(9)[1] == books.first.of(9)[1] != []
+    assert sum(joules or 0 for joules in books.later.whose("late").values()) == 1_080_000
+
+
+def test_only_hours_with_other_energy_are_changed_and_once(books: Closes) -> None:
+    assert {hour for hour, changed in books.later.checked().items() if changed} == {0, 9}
+    assert books.later.report.changed == 2
+    assert books.again.report.checked == 0
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+case(
+    {"memory-0": {"units": 2}, "memory-1": {}},
+    hold("memory-a", 0, 1, "memory-0", 1)
+    + hold("memory-b", 0, 1, "memory-0", 1)
+    + hold("memory-c", 0.5, 1, "memory-1"),
+    [
+        reading(1, "memory-0", "w-memory-a", utilization=0.1, memory_used_bytes=10 * GIB),
+        reading(1, "memory-0", utilization=0.1, memory_used_bytes=15 * GIB),  # whose it is nobody knows: not b's
+        reading(1, "memory-1", utilization=0.1, memory_used_bytes=40 * GIB),
+    ],
+)
+
+
+def test_memory_is_what_the_best_stream_says_of_the_holder(books: Closes) -> None:
+    rows = [row for row in books.first.energy if row["device_id"].startswith("memory")]
+    assert sorted((row["allocation_id"], row["memory_byte_ms"], row["mj"]) for row in rows) == [
+        ("memory-a", 10 * GIB * 3_600_000, None),
+        ("memory-c", 40 * GIB * 1_800_000, None),
     ]
-    put(store, "samples", again, batch=2)
-    report = close(store, until=at(1))
-    assert (report.checked, report.changed) == (1, 0)
-    assert store.rows("SELECT * FROM energy ORDER BY allocation_id") == before
 
 
-def test_power_that_comes_late_is_published_though_the_ledger_stays_as_it_was(store: Store) -> None:
-    shared_device(store)
-    close(store, until=at(1))
-    ledger = store.rows("SELECT * EXCEPT run FROM ledger ORDER BY allocation_id")
-    assert whose(store) == {}
-    late = [reading((n + 1) / 2, "GPU-0", minutes=30, state="unsupported", power_watts=300.0) for n in range(2)]
-    put(store, "samples", late, batch=2)
-    assert close(store, until=at(1)).changed == 1
-    assert store.rows("SELECT * EXCEPT run FROM ledger ORDER BY allocation_id") == ledger
-    assert sum(joules or 0 for joules in whose(store).values()) == 1_080_000
-    assert close(store, until=at(1)).checked == 0
+# --- money -----------------------------------------------------------------------------------------------------------
+
+PRICED = card(
+    {"sku": "power", "kind": "energy", "price": "0.30", "pue": "1.25", "match": {"tenant": "component*"}},
+    {"sku": "hbm", "kind": "memory", "price": "0.01", "match": {"project": "p1"}},
+    {"sku": "later", "kind": "energy", "price": "9", "effective_from": "2026-11"},
+)
+case(
+    {"component-0": {}, "component-1": {}},
+    hold("c0", 0, 2, "component-0", tenant="component", project="p1")
+    + hold("c1", 0, 2, "component-1", tenant="component", project="p2")
+    + hold("c2", 2, 3, "component-1", tenant="component-other"),
+    [
+        reading(1, "component-0", utilization=0.5, power_watts=500.0, memory_used_bytes=20 * GIB),
+        reading(1.5, "component-0", minutes=30, utilization=0.5, power_watts=600.0),
+    ],
+)
+
+
+def test_components_price_what_was_measured_and_say_what_was_not(books: Closes) -> None:
+    lines = books.lines_of_one
+    assert [(line.sku, line.tenant, line.project, line.quantity, line.unit, line.cost) for line in lines] == [
+        # 0.5 + 0.3 = 0.8 kWh x 1.25 = 1 kWh
+        ("power", "component", "p1", Fraction(1), "kWh", Fraction(3, 10)),
+        ("power", "component", "p2", None, "kWh", Fraction(0)),
+        ("hbm", "component", "p1", Fraction(20), "GiB-hours", Fraction(1, 5)),
+    ]
+    assert [line.description for line in lines] == [
+        "0.800 kWh x PUE 1.25, measured in 1.50 of 2.00 allocated GPU-hours (75.0 %); "
+        "0.50 GPU-hours unmeasured and not charged",
+        "measured in 0.00 of 2.00 allocated GPU-hours (0.0 %); 2.00 GPU-hours unmeasured and not charged",
+        "20.000 GiB-hours, measured in 1.00 of 2.00 allocated GPU-hours (50.0 %); "
+        "1.00 GPU-hours unmeasured and not charged",
+    ]
+    for line in lines:
+        assert line.contracted_unit_price is not None
+        assert line.quantity is None or line.quantity * Fraction(line.contracted_unit_price) == line.cost
+    assert {line.tenant for line in books.lines} == {"component", "component-other"}
+
+
+PRICED_BY_SKU = card(
+    {"sku": "spot", "kind": "energy", "price": "1", "match": {"preemptible": True, "sku": "l4"}},
+    {"sku": "none", "kind": "energy", "price": "1", "match": {"sku": "h100"}},
+    rates=[
+        {"sku": "l4", "price_per_gpu_hour": "1"},
+        {"sku": "h100", "match": {"model": "H100"}, "price_per_gpu_hour": "1"},
+    ],
+)
+case(
+    {"spot-0": {}, "spot-1": {}},
+    hold("s0", 0, 1, "spot-0", tenant="by-sku", preemptible=True)
+    + hold("s1", 0, 1, "spot-1", tenant="by-sku", preemptible=False),
+    [reading(1, name, utilization=0.5, power_watts=1000.0) for name in ("spot-0", "spot-1")],
+)
+
+
+def test_a_component_is_for_those_whose_sku_and_preemptibility_fit(books: Closes) -> None:
+    assert [(line.rule, line.quantity) for line in books.lines_by_sku] == [("spot", Fraction(1))]
+
+
+# --- carbon ----------------------------------------------------------------------------------------------------------
+
+DAY = (24, 48)
+"""A day in which each of two devices draws one kilowatt."""
+case(
+    {"fra": {"cluster": "fra-1", "pool": "train"}, "osl": {"cluster": "osl-1", "pool": "x"}},
+    hold("in-fra", 24, 42, "fra", cluster="fra-1") + hold("in-osl", 24, 48, "osl", cluster="osl-1"),
+    [
+        reading(hour + 1, name, utilization=0.5, power_watts=1000.0, cluster=f"{name}-1")
+        for hour in range(*DAY)
+        for name in ("fra", "osl")
+    ],
+    DAY,
+)
+FRA = {"cluster": "fra*", "pool": "train", "source": "grid"}
+AT_NOON: dict[str, Any] = {
+    "timezone": "Europe/Berlin",  # 14:00 there is 12:00Z in October
+    "intensity": [
+        {**FRA, "grams_per_kwh": "400", "pue": "1.5", "effective_to": "2026-10-02T14:00"},
+        {**FRA, "grams_per_kwh": "100.5", "pue": "1.2", "effective_from": "2026-10-02T14:00"},
+    ],
+}
+HOURLY: dict[str, Any] = {
+    "intensity": [
+        {"hourly": ["100", "200", "300"], "effective_from": "2026-10-02T00:00Z", "source": "meter", "cluster": "fra*"},
+        {"grams_per_kwh": "50", "source": "yearly mean"},
+    ]
+}
+
+
+def test_an_intensity_that_changes_at_noon_counts_from_noon(books: Closes) -> None:
+    report = books.at_noon
+    shown = {(row["workload"], row["held_by"]): row for row in report.rows}
+    a, b, free = shown["w-in-fra", "tenant"], shown["w-in-osl", "tenant"], shown[None, "platform"]
+    assert (a["kwh"], a["kwh_with_pue"]) == (18, Decimal("25.2"))  # 12 x 1.5 + 6 x 1.2
+    assert a["kgco2e"] == Decimal("7.9236")  # 12 x 1.5 x 0.4 + 6 x 1.2 x 0.1005
+    assert (free["kwh"], free["kgco2e"]) == (6, Decimal("0.7236"))
+    assert (b["kwh"], b["kwh_with_pue"], b["kgco2e"], b["kwh_without_intensity"]) == (24, 24, None, 24)
+    assert (report.total["kwh"], report.total["kgco2e"]) == (48, Decimal("8.6472"))
+    assert report.platform["kwh"] == 6
+    assert report.platform == {name: free[name] for name in report.platform}  # it has one row
+    assert report.notes == (
+        "24.000 kWh have no carbon intensity and are in no kgCO2e.",
+        "24.000 kWh have no PUE and are counted with 1.",
+    )
+    assert [row["day"] for row in report.rows] == ["2026-10-02"] * 3
+
+
+def test_intensity_by_the_hour_and_the_pue_of_the_card_where_no_place_has_one(books: Closes) -> None:
+    assert [(row["cluster"], row["kwh_with_pue"], row["kgco2e"]) for row in books.hourly.rows] == [
+        ("fra-1", Decimal("4.4"), Decimal("0.715")),  # 1.1 x (0.1 + 0.2 + 0.3 + 0.05)
+        ("osl-1", Decimal("4.4"), Decimal("0.22")),
+    ]
+    assert books.hourly.notes == ()
+
+
+EXACT = (12, 13)
+case(
+    {f"exact-{n}": {"units": 3} for n in range(3)},
+    [
+        row
+        for n in range(3)
+        for share in "ab"
+        for row in hold(f"exact-{n}{share}", 12.1, 12.9, f"exact-{n}", 1, tenant=f"{n}{share}")
+    ],
+    [reading(13, f"exact-{n}", energy_joules=1.0 + n) for n in range(3)],
+    EXACT,
+)
+
+
+def test_rows_sum_to_the_total_to_the_last_digit_by_any_dimension(books: Closes) -> None:
+    for report in books.exact:
+        for name in ("kwh", "kwh_with_pue", "kgco2e"):
+            assert sum(row[name] for row in report.rows) == report.total[name]
+        assert report.total["kwh"] == Decimal("0.000001667")  # 6 J
+    for report in (books.gap, books.at_noon):  # by device, workload and day
+        assert sum(row["kwh"] or 0 for row in report.rows) == report.total["kwh"]
+
+
+def test_nothing_closed_is_an_empty_report(books: Closes) -> None:
+    report = books.nothing
+    assert (report.period, report.rows, report.total["kwh"], report.notes) == (None, (), None, ())
+
+
+# --- what always holds -----------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -288,53 +598,46 @@ class Told:
     watts: int | None
 
 
-fleets = st.lists(
-    st.tuples(
-        st.integers(1, 4),
-        st.lists(st.tuples(st.integers(0, 170), st.integers(1, 90), st.integers(1, 4)), max_size=4),
-        st.lists(
-            st.builds(Told, st.integers(1, 180), st.integers(1, 60), st.none() | st.integers(0, 700)),
-            max_size=8,
-            unique_by=lambda told: told.end,
-        ),
-    ),
-    min_size=1,
-    max_size=3,
-)
-
-
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(fleet=fleets, idle=st.none() | st.integers(1, 200))
-def test_the_parts_of_a_device_and_hour_sum_to_what_its_samples_say(store: Store, fleet: Any, idle: int | None) -> None:
-    emptied(store)
-    rows: list[dict[str, Any]] = []
-    events: list[dict[str, Any]] = []
-    for number, (units, holds, samples) in enumerate(fleet):
-        for place, (start, minutes, share) in enumerate(holds):
-            end = min(180, start + minutes) / 60
-            events += hold(f"{number}-{place}", start / 60, end, f"GPU-{number}", min(share, units))
-            share_used = place / 8
-            rows += [reading(hour, f"GPU-{number}", f"w-{number}-{place}", utilization=share_used) for hour in (1, 2)]
-        rows += [
-            reading(told.end / 60, f"GPU-{number}", minutes=told.length, utilization=0.5, power_watts=told.watts)
-            for told in samples
+def test_the_parts_of_a_device_and_hour_sum_to_what_its_samples_say(store: Store) -> None:
+    """Twelve random devices, each of a model of its own, half of which have an idle power."""
+    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    print(f"GPULEDGER_SEED={seed}")
+    dice = Random(f"energy {seed}")
+    rows: Rows = []
+    events: Rows = []
+    gpus: dict[str, list[Told]] = {}
+    idle: Rows = []
+    for number in range(12):
+        name, units = f"GPU-{number}", dice.randint(1, 4)
+        for place in range(dice.randint(0, 4)):
+            start = dice.randint(0, 170)
+            end = min(180, start + dice.randint(1, 90)) / 60
+            events += hold(f"{number}-{place}", start / 60, end, name, dice.randint(1, units))
+            rows += [reading(hour, name, f"w-{number}-{place}", utilization=place / 8) for hour in (1, 2)]
+        gpus[name] = [
+            Told(end, dice.randint(1, 60), dice.choice((None, 0, dice.randint(0, 700))))
+            for end in dice.sample(range(1, 181), dice.randint(0, 8))
         ]
-    put(store, "devices", [device(f"GPU-{number}", units=units) for number, (units, _, _) in enumerate(fleet)])
-    if events:
-        put(store, "events", events)
-    if rows:
-        for row in rows:
-            row["power_watts"] = None if row["power_watts"] is None else float(row["power_watts"])
-        put(store, "samples", rows)
-    if idle:
-        settle(store, idle_power=[{"watts": str(idle)}])
+        rows += [
+            reading(
+                told.end / 60, name, minutes=told.length, utilization=0.5,
+                power_watts=None if told.watts is None else float(told.watts),
+            )
+            for told in gpus[name]
+        ]  # fmt: skip
+        if number % 2:
+            idle.append({"model": f"M{number}", "watts": str(dice.randint(1, 200))})
+        put(store, "devices", [device(name, units=units, model=f"M{number}")])
+    put(store, "events", events)
+    put(store, "samples", rows)
+    settle(store, idle_power=idle)
     close(store, until=at(3))
     expected: dict[tuple[int, str], int] = {}
-    for number, (_, _, samples) in enumerate(fleet):
+    for name, samples in gpus.items():
         for hour in range(3):
             energy, measured = _by_the_minute(samples, hour)
             if measured:
-                expected[hour, f"GPU-{number}"] = energy * 60_000
+                expected[hour, name] = energy * 60_000
     found: dict[tuple[int, str], int] = defaultdict(int)
     for row in store.rows("SELECT toHour(hour) AS at, device_id, energy_millijoules AS mj FROM energy"):
         if row["mj"] is not None:
@@ -351,168 +654,6 @@ def _by_the_minute(samples: list[Told], hour: int) -> tuple[int, int]:
         if told and told.watts is not None and told.end - told.length <= minute:
             energy, measured = energy + told.watts, measured + 1
     return energy, measured
-
-
-# --- memory ----------------------------------------------------------------------------------------------------------
-
-
-def test_memory_is_what_the_best_stream_says_of_the_holder(store: Store) -> None:
-    put(store, "devices", [device("GPU-0", units=2), device("GPU-1")])
-    put(store, "events", hold("a", 0, 1, "GPU-0", 1) + hold("b", 0, 1, "GPU-0", 1) + hold("c", 0.5, 1, "GPU-1"))
-    samples = [
-        reading(1, "GPU-0", "w-a", utilization=0.1, memory_used_bytes=10 * GIB),
-        reading(1, "GPU-0", utilization=0.1, memory_used_bytes=15 * GIB),  # whose it is nobody knows: not b's
-        reading(1, "GPU-1", utilization=0.1, memory_used_bytes=40 * GIB),
-    ]
-    put(store, "samples", samples)
-    close(store, until=at(1))
-    rows = store.rows(
-        "SELECT allocation_id AS who, memory_byte_ms AS held, energy_millijoules AS mj FROM energy ORDER BY 1"
-    )
-    assert rows == [
-        {"who": "a", "held": 10 * GIB * 3_600_000, "mj": None},
-        {"who": "c", "held": 40 * GIB * 1_800_000, "mj": None},
-    ]
-
-
-# --- money -----------------------------------------------------------------------------------------------------------
-
-
-def card(*components: dict[str, Any], **keys: Any) -> RateCard:
-    return parse_rate_card(
-        {"currency": "EUR", "rates": [{"sku": "l4", "price_per_gpu_hour": "1"}], "components": components, **keys}
-    )
-
-
-def test_components_price_what_was_measured_and_say_what_was_not(store: Store) -> None:
-    put(store, "devices", [device("GPU-0"), device("GPU-1")])
-    events = hold("a", 0, 2, "GPU-0", project="p1") + hold("b", 0, 2, "GPU-1", project="p2")
-    put(store, "events", events + hold("c", 2, 3, "GPU-1", tenant="other"))
-    samples = [
-        reading(1, "GPU-0", utilization=0.5, power_watts=500.0, memory_used_bytes=20 * GIB),
-        reading(1.5, "GPU-0", minutes=30, utilization=0.5, power_watts=600.0),
-    ]
-    put(store, "samples", samples)
-    priced = card(
-        {"sku": "power", "kind": "energy", "price": "0.30", "pue": "1.25"},
-        {"sku": "hbm", "kind": "memory", "price": "0.01", "match": {"project": "p1"}},
-        {"sku": "later", "kind": "energy", "price": "9", "effective_from": "2026-11"},
-    )
-    apply_rate_card(store, priced, "", "", NOW)
-    close(store, until=at(3))
-    lines = component_lines(store, priced, OCTOBER, "2026-10", "t")
-    assert [(line.sku, line.tenant, line.project, line.quantity, line.unit, line.cost) for line in lines] == [
-        # 0.5 + 0.3 = 0.8 kWh x 1.25 = 1 kWh
-        ("power", "t", "p1", Fraction(1), "kWh", Fraction(3, 10)),
-        ("power", "t", "p2", None, "kWh", Fraction(0)),
-        ("hbm", "t", "p1", Fraction(20), "GiB-hours", Fraction(1, 5)),
-    ]
-    assert [line.description for line in lines] == [
-        "0.800 kWh x PUE 1.25, measured in 1.50 of 2.00 allocated GPU-hours (75.0 %); "
-        "0.50 GPU-hours unmeasured and not charged",
-        "measured in 0.00 of 2.00 allocated GPU-hours (0.0 %); 2.00 GPU-hours unmeasured and not charged",
-        "20.000 GiB-hours, measured in 1.00 of 2.00 allocated GPU-hours (50.0 %); "
-        "1.00 GPU-hours unmeasured and not charged",
-    ]
-    for line in lines:
-        assert line.contracted_unit_price is not None
-        assert line.quantity is None or line.quantity * Fraction(line.contracted_unit_price) == line.cost
-    assert {line.tenant for line in component_lines(store, priced, OCTOBER, "2026-10")} == {"t", "other"}
-
-
-def test_a_component_is_for_those_whose_sku_and_preemptibility_fit(store: Store) -> None:
-    put(store, "devices", [device("GPU-0"), device("GPU-1")])
-    put(store, "events", hold("a", 0, 1, "GPU-0", preemptible=True) + hold("b", 0, 1, "GPU-1", preemptible=False))
-    put(store, "samples", [reading(1, name, utilization=0.5, power_watts=1000.0) for name in ("GPU-0", "GPU-1")])
-    priced = card(
-        {"sku": "spot", "kind": "energy", "price": "1", "match": {"preemptible": True, "sku": "l4"}},
-        {"sku": "none", "kind": "energy", "price": "1", "match": {"sku": "h100"}},
-        rates=[
-            {"sku": "l4", "price_per_gpu_hour": "1"},
-            {"sku": "h100", "match": {"model": "H100"}, "price_per_gpu_hour": "1"},
-        ],
-    )
-    apply_rate_card(store, priced, "", "", NOW)
-    close(store, until=at(1))
-    assert [(line.rule, line.quantity) for line in component_lines(store, priced, OCTOBER, "2026-10")] == [
-        ("spot", Fraction(1))
-    ]
-
-
-# --- carbon ----------------------------------------------------------------------------------------------------------
-
-
-def day_of_one_kilowatt(store: Store) -> None:
-    put(store, "devices", [device("GPU-0", cluster="fra-1", pool="train"), device("GPU-1", cluster="osl-1", pool="x")])
-    put(store, "events", hold("a", 0, 18, "GPU-0", cluster="fra-1") + hold("b", 0, 24, "GPU-1", cluster="osl-1"))
-    samples = [
-        reading(hour + 1, name, utilization=0.5, power_watts=1000.0, cluster=cluster)
-        for hour in range(24)
-        for name, cluster in (("GPU-0", "fra-1"), ("GPU-1", "osl-1"))
-    ]
-    put(store, "samples", samples)
-    close(store, until=at(24))
-
-
-def test_an_intensity_that_changes_at_noon_counts_from_noon(store: Store) -> None:
-    day_of_one_kilowatt(store)
-    fra = {"cluster": "fra*", "pool": "train", "source": "grid"}
-    settle(
-        store,
-        timezone="Europe/Berlin",  # 14:00 there is 12:00Z in October
-        intensity=[
-            {**fra, "grams_per_kwh": "400", "pue": "1.5", "effective_to": "2026-10-01T14:00"},
-            {**fra, "grams_per_kwh": "100.5", "pue": "1.2", "effective_from": "2026-10-01T14:00"},
-        ],
-    )
-    report = energy_report(store, None, ["workload", "device", "day"])
-    shown = {(row["workload"], row["held_by"]): row for row in report.rows}
-    a, b, free = shown["w-a", "tenant"], shown["w-b", "tenant"], shown[None, "platform"]
-    assert (a["kwh"], a["kwh_with_pue"]) == (18, Decimal("25.2"))  # 12 x 1.5 + 6 x 1.2
-    assert a["kgco2e"] == Decimal("7.9236")  # 12 x 1.5 x 0.4 + 6 x 1.2 x 0.1005
-    assert (free["kwh"], free["kgco2e"]) == (6, Decimal("0.7236"))
-    assert (b["kwh"], b["kwh_with_pue"], b["kgco2e"], b["kwh_without_intensity"]) == (24, 24, None, 24)
-    assert (report.total["kwh"], report.total["kgco2e"]) == (48, Decimal("8.6472"))
-    assert report.platform["kwh"] == 6
-    assert report.platform == {name: free[name] for name in report.platform}  # it has one row
-    assert report.notes == (
-        "24.000 kWh have no carbon intensity and are in no kgCO2e.",
-        "24.000 kWh have no PUE and are counted with 1.",
-    )
-    assert [row["day"] for row in report.rows] == ["2026-10-01"] * 3
-
-
-def test_intensity_by_the_hour_and_the_pue_of_the_card_where_no_place_has_one(store: Store) -> None:
-    day_of_one_kilowatt(store)
-    apply_rate_card(store, card({"sku": "power", "kind": "energy", "price": "1", "pue": "1.1"}), "", "", NOW)
-    hourly = {"hourly": ["100", "200", "300"], "effective_from": "2026-10-01T00:00Z", "source": "meter"}
-    settle(store, intensity=[{**hourly, "cluster": "fra*"}, {"grams_per_kwh": "50", "source": "yearly mean"}])
-    report = energy_report(store, parse_period("2026-10-01T00:00Z..2026-10-01T04:00Z", "UTC"), ["cluster"])
-    assert [(row["cluster"], row["kwh_with_pue"], row["kgco2e"]) for row in report.rows] == [
-        ("fra-1", Decimal("4.4"), Decimal("0.715")),  # 1.1 x (0.1 + 0.2 + 0.3 + 0.05)
-        ("osl-1", Decimal("4.4"), Decimal("0.22")),
-    ]
-    assert report.notes == ()
-
-
-def test_rows_sum_to_the_total_to_the_last_digit_by_any_dimension(store: Store) -> None:
-    put(store, "devices", [device(f"GPU-{n}", units=3) for n in range(3)])
-    names = [f"{n}{share}" for n in range(3) for share in "ab"]
-    put(store, "events", [row for name in names for row in hold(name, 0.1, 0.9, f"GPU-{name[0]}", 1, tenant=name)])
-    put(store, "samples", [reading(1, f"GPU-{n}", energy_joules=1.0 + n) for n in range(3)])
-    settle(store, intensity=[{"grams_per_kwh": "333.333333333", "pue": "1.111111111", "source": "s"}])
-    close(store, until=at(1))
-    for by in ("tenant", "device", "workload", "day", "hour", "pool"):
-        report = energy_report(store, None, [by])
-        for name in ("kwh", "kwh_with_pue", "kgco2e"):
-            assert sum(row[name] for row in report.rows) == report.total[name]
-        assert report.total["kwh"] == Decimal("0.000001667")  # 6 J
-
-
-def test_nothing_closed_is_an_empty_report(store: Store) -> None:
-    report: EnergyReport = energy_report(store, None, ["tenant"])
-    assert (report.period, report.rows, report.total["kwh"], report.notes) == (None, (), None, ())
-    assert energy_report(store, Period(at(0), at(1)), []).rows == ()
 
 
 # --- what people state -----------------------------------------------------------------------------------------------
@@ -578,35 +719,28 @@ def test_hours_beyond_an_hourly_series_have_no_figure_of_it() -> None:
 # --- the command line ------------------------------------------------------------------------------------------------
 
 
-def test_the_command_prints_the_report_and_takes_settings(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import gpuledger.commands.energy as command
+@pytest.mark.usefixtures("engine_stays")
+def test_the_command_prints_the_report_and_takes_settings(books: Closes, tmp_path: Path) -> None:
+    app = build()
 
-    monkeypatch.setattr(command, "open_store", lambda _: nullcontext(store))  # this process holds one store
-    app = typer.Typer()
-    command.register(app)
-    app.command("other")(lambda: None)
-
-    def run(*arguments: str) -> str:
-        result = CliRunner().invoke(app, ["energy", *arguments])
+    def run(*arguments: str, store: str = books.store) -> str:
+        result = CliRunner().invoke(app, ["energy", *arguments, "--store", store])
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert "nothing is closed yet" in run()
-    shared_device(store, power_watts=300.0)
-    close(store, until=at(1))
+    assert "nothing is closed yet" in run(store="chdb://memory")
     grid = tmp_path / "grid.yaml"
     grid.write_text('intensity: [{region: DE, grams_per_kwh: "400", pue: "1.5", source: mean}]')
     assert "are in force: 1 intensity, 0 idle power. Next: gpuledger energy" in run("intensity", "apply", str(grid))
     assert "are in force already" in run("intensity", "apply", str(grid))
     assert run("intensity", "list", "--format", "csv").splitlines()[1].startswith("intensity,DE,*,*,,400,,1.5,,,,mean,")
-    document = json.loads(run("--period", "2026-10", "--by", "workload", "--format", "json"))
+    hour = ("--period", "2026-10-01T08:00Z..2026-10-01T09:00Z")
+    document = json.loads(run(*hour, "--by", "workload", "--format", "json"))
     assert [(row["workload"], row["kwh"], row["kwh_with_pue"], row["kgco2e"]) for row in document["rows"]] == [
-        ("w-a", "0.210000000", "0.315000000", "0.126000000"),
-        ("w-b", "0.090000000", "0.135000000", "0.054000000"),
+        ("w-resent-a", "0.210000000", "0.315000000", "0.126000000"),
+        ("w-resent-b", "0.090000000", "0.135000000", "0.054000000"),
     ]
     assert document["total"]["kgco2e"] == "0.180000000"
     columns = "tenant,held_by,kwh,kwh_with_pue,kgco2e,kwh_without_intensity,gpu_hours,measured_gpu_hours,coverage"
     assert run("--format", "csv").splitlines()[0] == columns
-    assert "0.300" in run()
+    assert "0.300" in run(*hour)

@@ -75,6 +75,7 @@ def test_an_export_of_a_fleet_keeps_the_foundations_rules(fleet: Store, tmp_path
     assert failing_rules(tmp_path / "focus.csv") == {"InvoiceId-C-004-C"}
 
 
+@pytest.mark.usefixtures("engine_stays")
 def test_the_command_writes_checks_and_says_no(tmp_path: Path) -> None:
     url, out = f"chdb://{tmp_path}/books", tmp_path / "focus.csv"
     with fresh_store(tmp_path / "books") as opened:

@@ -92,7 +92,7 @@ NAMES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(NAMES, min_size=2, max_size=2, unique=True))
 @example(["%E7%A0%94", "研"])
 @example(["a b", "a\tb"])
@@ -111,12 +111,13 @@ def test_ids_are_ascii_and_never_shared_and_names_are_ascii_and_never_empty(name
 RUNS = itertools.count(11)
 
 
-@settings(max_examples=3, deadline=None, phases=[Phase.generate])
-@given(st.lists(NAMES.filter(str.strip), min_size=40, max_size=40, unique=True))
+# The first example is the least one: letters and digits.
+@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@given(st.lists(NAMES.filter(str.strip), min_size=60, max_size=60, unique=True))
 def test_a_file_with_any_names_of_tenants_keeps_the_rules(
     book: Store, tmp_path_factory: pytest.TempPathFactory, names: list[str]
 ) -> None:
-    """One export of forty tenants: a row each, whose account can be read back."""
+    """One export of sixty tenants: a row each, whose account can be read back."""
     january = Period(at("2027-01-01 00:00"), at("2027-01-02 00:00"))
     noon = at("2027-01-01 12:00")
     rows = [Row(noon, name, name, device=f"gpu-{number}", used=str(HOUR_MS), workload=name)

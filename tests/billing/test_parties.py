@@ -88,7 +88,8 @@ def text_of(invoice: Invoice) -> str:
 
 def test_an_invoice_says_who_pays_whom_how_much_by_when_and_how(october: Store) -> None:
     apply_parties(october, details(), "me", "", at("2026-10-02 09:00"))
-    invoice = of(issue_all(october, OCTOBER, ISSUED), "研发")
+    issued_now = issue_all(october, OCTOBER, ISSUED)
+    invoice = of(issued_now, "研发")
     said = text_of(invoice)
     # 2.00 + 2.50 + 1.50 and 19 %; 14 days after the 3rd of November in Berlin
     for words in (
@@ -101,12 +102,11 @@ def test_an_invoice_says_who_pays_whom_how_much_by_when_and_how(october: Store) 
     ):
         assert words in said, said
     assert as_pdf(invoice).startswith(b"%PDF")
-    assert as_pdf(invoice) == as_pdf(invoice)
     row = next(csv.DictReader(io.StringIO(as_csv(invoice))))
     assert (row["due_date"], row["buyer"], row["purchase_order"]) == ("2026-11-17", "研发一部 有限公司", "PO-7")
     assert json.loads(as_json(invoice))["parties"]["seller"]["bank"]["iban"] == "DE89370400440532013000"
     # who has no details of its own gets the seller's terms, and its tenant's name
-    other = of(issue_all(october, OCTOBER, ISSUED), "physics")
+    other = of(issued_now, "physics")
     assert other.document["parties"]["due_date"] == "2026-12-03"
     assert "Billed to physics Issued" in text_of(other)
 
@@ -153,8 +153,8 @@ def test_details_are_those_of_the_day_of_issue(october: Store) -> None:
     ]
     apply_parties(october, details(seller=sellers), "me", "", at("2026-10-02 09:00"))
     assert of(issue_all(october, OCTOBER, ISSUED, "研发"), "研发").document["parties"]["seller"]["name"] == "New"
-    assert of(draft_all(october, OCTOBER), "physics").document["parties"]["seller"]["name"] == "Old"  # 1 November
-    assert of(draft_all(october, OCTOBER), "physics").document["parties"]["due_date"] is None
+    draft = of(draft_all(october, OCTOBER), "physics").document
+    assert (draft["parties"]["seller"]["name"], draft["parties"]["due_date"]) == ("Old", None)  # 1 November
 
 
 def test_where_nothing_is_due_nothing_is_to_be_paid(october: Store) -> None:

@@ -1,4 +1,5 @@
-"""What each check of `verify` finds by itself, whatever the chains say."""
+"""What each check of `verify` finds by itself, whatever the chains say. That it finds nothing in books that fit:
+test_tampering.py, of the same books."""
 
 from __future__ import annotations
 
@@ -118,7 +119,6 @@ def test_a_table_that_does_not_fit_is_found(
     with replaced(books, table, chosen, which):
         failures = list(check(books))
         assert any(re.search(found, one.what) for one in failures), [str(one) for one in failures]
-    assert list(check(books)) == []
 
 
 def test_a_range_is_checked_alone(books: Store) -> None:

@@ -281,13 +281,13 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here to make a certificate with")
 def delivered(metrics: str | None) -> bool:
     found = re.search(r"^\w*agent_delivered_batches_total\S* (\S+)$", metrics or "", re.MULTILINE)
     return found is not None and float(found[1]) > 0
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here to make a certificate with")
 def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_probes(here: Node) -> None:
     rendered = render(())
     server, agent, watch = (

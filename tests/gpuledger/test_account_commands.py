@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from gpuledger.commands import budget, credits
-from tests.billing.account_books import emptied, hours
+from tests.billing.account_books import hours, without_prices
 from tests.billing.hand_ledger import at, close, fill
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
@@ -44,7 +44,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def four_hours(store: Store) -> None:
-    emptied(store)
+    without_prices(store)
     fill(store, hours("2026-09-05 10:00", 4), closed=[at("2026-10-31 23:00")])
     close(store, [at("2026-09-01 00:00")])
 

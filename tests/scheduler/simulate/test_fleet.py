@@ -84,9 +84,11 @@ def test_slurms_nodes_are_not_its_own() -> None:
 
 
 def test_the_same_plan_is_decided_alike() -> None:
-    fleet = build(PLAN)
-    wanted = jobs(PLAN, Counter(slot.kind for slot in slots(PLAN, fleet)))
-    again = place(PLAN, fleet, wanted, FleetScheduler(PLAN, fleet))
-    assert [(e.ts_ms, e.event, e.message) for e in again.events] == [
-        (e.ts_ms, e.event, e.message) for e in placed()[1].events
-    ]
+    """The rows are of another run than what was placed."""
+    rows = Counter((row["ts"], row["event"], row["allocation_id"], row["message"]) for row in events())
+    found = Counter(
+        (datetime.fromtimestamp(e.ts_ms / 1000, UTC), e.event, e.allocation.allocation_id, e.message)
+        for e in placed()[1].events
+    )
+    assert len(found) > 1000
+    assert set(rows) == set(found), list((rows - found).items())[:3] + list((found - rows).items())[:3]

@@ -181,6 +181,7 @@ def test_the_fewest_nodes_that_keep_the_bound(folder: Path) -> None:
     assert {row["nodes"]: row["keeps_bound"] for row in json.loads(text)}[1] is False
 
 
+@pytest.mark.usefixtures("engine_stays")
 def test_the_same_run_goes_into_a_store(folder: Path) -> None:
     for _ in range(2):
         run(folder / "jobs.csv", "--config", folder / "one.yaml", "--into-store", "--store", f"chdb://{folder}/store")
