@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
 from dashboards.access.opening import open_access
 from dashboards.access.settings import AccessSettings
-from gpuledger.commands import COMMANDS
 from tests.dashboards.site import BUDGETS, CARD, fill, serving, site, token_of
+from tests.gpuledger.running import listed, refused, run
 from tests.stores import fresh_store
-from warehouse.errors import LedgerError
 from warehouse.store import open_store
 
 pytestmark = pytest.mark.usefixtures("engine_stays")
@@ -28,31 +23,6 @@ READS = (
     "ledger --by tenant,day", "savings", "verify", "audit", "invoice draft --period 2026-10",
     "invoice explain 1 --number GL-2026-00001", "alerts list", "slo status --at 2026-11-05T00:00Z",
 )  # fmt: skip
-
-
-@functools.cache
-def whole() -> typer.Typer:
-    """The app with all commands, without those that other tests gave it."""
-    app = typer.Typer()
-    for module in COMMANDS:
-        importlib.import_module(f"gpuledger.commands.{module}").register(app)
-    return app
-
-
-def listed(command: str, url: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(run(command, "--store", url, "--format", "json").stdout)
-    return found
-
-
-def refused(command: str, *more: str) -> str:
-    done = run(command, *more)
-    assert isinstance(done.exception, LedgerError), done.output
-    assert "\n" not in str(done.exception)
-    return str(done.exception)
-
-
-def run(command: str, *more: str) -> Result:
-    return CliRunner().invoke(whole(), [*command.split(), *more])
 
 
 @contextlib.contextmanager
