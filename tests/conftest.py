@@ -16,6 +16,7 @@ from hypothesis import settings
 
 import warehouse.store
 from gpuledger.serve import collect_seldom
+from tests.draws import ALL, SEED, keep_seed
 from tests.stores import Reused, engine_that_stays, fresh_store, keep_stores
 from warehouse.store import Store
 
@@ -40,6 +41,7 @@ typer.testing._get_command = functools.cache(typer.testing._get_command)
 warehouse.store.NOT_COMPILED += f", {warehouse.store.NOT_SYNCED}"
 
 keep_stores()
+keep_seed()
 
 # How long an example takes is the machine's business; what it finds is ours.
 settings.register_profile("gpuledger", deadline=None)
@@ -48,6 +50,12 @@ settings.load_profile("gpuledger")
 REPO = Path(__file__).resolve().parent.parent
 SHARED = REPO.parent / "shared"
 """Where the contracts' worked examples and the traces lie, if this checkout has them beside it."""
+
+
+def pytest_report_header() -> str:
+    if os.environ.get(ALL):
+        return f"{ALL}: every case of lists that are drawn from"
+    return f"cases drawn with {SEED}={keep_seed()} ({ALL}=1: every case)"
 
 
 def pytest_collection_finish() -> None:

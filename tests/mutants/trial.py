@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from tests.draws import SEED
 from tests.mutants.areas import asked
 from tests.mutants.fault import Fault
 
@@ -97,7 +98,7 @@ class Copy:
     def run(self, tests: Sequence[str], limits: Limits, *options: str) -> tuple[int | Verdict, str]:
         """pytest's exit status, or the verdict of a limit, and what it said."""
         self._scratch.mkdir()
-        environment = {**os.environ, "PYTHONPATH": str(self.root), "TMPDIR": str(self._scratch)}
+        environment = {**os.environ, "PYTHONPATH": str(self.root), "TMPDIR": str(self._scratch), SEED: "0"}
         output = self._scratch / "output"
         command = [sys.executable, *PYTEST, *options, *tests]
         try:

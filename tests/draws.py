@@ -1,0 +1,29 @@
+"""Long lists of cases that go nearly the same way: a run takes some of them, others each time."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+SEED = "GPULEDGER_DRAW"
+"""What a run draws with: the process that starts first chooses it, and tells its workers."""
+ALL = "GPULEDGER_ALL"
+"""Set, every case is taken."""
+
+
+def keep_seed() -> str:
+    return os.environ.setdefault(SEED, str(secrets.randbits(32)))
+
+
+def drawn(cases: Sequence[T], share: float) -> list[T]:
+    """That share of the cases, at least one, in their order; the same in every worker of a run."""
+    if os.environ.get(ALL):
+        return list(cases)
+    some = max(1, round(len(cases) * share))
+    places = random.Random(f"{keep_seed()} of {len(cases)}").sample(range(len(cases)), some)
+    return [cases[place] for place in sorted(places)]
