@@ -41,6 +41,7 @@ def test_held_pushes_are_listed_shown_and_decided_over_a_store_and_its_server(
         hold(opened, "n1", RECORD_TYPES["devices"], "push:n1", {hash_of(row): (row, doubt) for row in rows.values()})
     waits = {one["subject"]: one for one in listed("held list", store)}
     assert set(waits) == {"c1/GPU-a", "c1/GPU-b"}
+    before = listed("ledger --by tenant", store)
     computed: dict[str, Effect] = {}
 
     def kept(store: Store, push: HeldPush) -> Effect:
@@ -51,6 +52,8 @@ def test_held_pushes_are_listed_shown_and_decided_over_a_store_and_its_server(
         patch.setattr(held, "effect", kept)
         shown = json.loads(run(f"held show {waits['c1/GPU-a']['id']}", "--store", store, "--format", "json").stdout)
     (change,) = [one for one in shown["changes"] if one["tenant"] == "vision"]
+    assert change["issued"].startswith("GL-2026-")
+    assert listed("ledger --by tenant", store) == before, "looking changes nothing"
     assert (change["month"], Decimal(change["cost_after"]) < Decimal(change["cost_before"])) == ("2026-10", True)
     with monkeypatch.context() as patch:  # what was computed before, at length
         patch.setattr(held, "effect", lambda store, push: computed[push.id])
