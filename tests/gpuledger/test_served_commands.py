@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from dashboards.access.opening import open_access
 from dashboards.access.settings import AccessSettings
-from tests.dashboards.site import BUDGETS, CARD, fill, serving, site, token_of
+from tests.dashboards.site import BUDGETS, CARD, fill, serving, token_of
 from tests.gpuledger.running import listed, refused, run
 from tests.stores import fresh_store
 from warehouse.store import open_store
@@ -26,12 +26,12 @@ READS = (
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The address of a server that holds a filled store, and what each command said of the store before."""
+def held(folder: Path, reads: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The address of a server that holds a filled store, and what each of these commands said of the store before."""
     with fresh_store(folder / "store", fill) as opened, open_access(opened) as people:
         token = token_of(people, "admin")
     own = {}
-    for command in READS:
+    for command in reads:
         done = run(command, "--store", f"chdb://{folder / 'store'}", "--format", "json")
         assert done.exit_code == 0, (command, done.output, done.exception)
         own[command] = json.loads(done.stdout)
@@ -45,7 +45,7 @@ def held(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_a_command_that_reads_says_the_same_of_a_store_that_a_server_holds(tmp_path: Path) -> None:
-    with held(tmp_path) as (url, own):
+    with held(tmp_path, READS) as (url, own):
         for command in READS:
             done = run(command, "--store", url, "--format", "json")
             assert done.exit_code == 0, (command, done.output, done.exception)
@@ -56,9 +56,8 @@ def test_a_command_that_reads_says_the_same_of_a_store_that_a_server_holds(tmp_p
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with site(tmp_path_factory.mktemp("served")) as found, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPULEDGER_TOKEN", found.tokens["admin"])
-        yield found.url
+    with held(tmp_path_factory.mktemp("served")) as (found, _):
+        yield found
 
 
 def test_files_are_compared_and_applied_by_the_server_as_the_token_s_owner(url: str, tmp_path: Path) -> None:

@@ -64,11 +64,9 @@ def test_rows_of_parquet_that_are_not_utf8_go_to_quarantine_and_the_others_are_r
     assert store.value("SELECT arraySort(groupArray(row)) FROM quarantine") == [2, 3, 4]
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
-def test_a_file_of_nothing_but_bad_rows_is_given_up(store: Store, tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"x{suffix}"
-    text = HEADER + b"x\n" * 120_000
-    path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
+def test_a_file_of_nothing_but_bad_rows_is_given_up(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv.gz"
+    path.write_bytes(gzip.compress(HEADER + b"x\n" * 120_000))
     with pytest.raises(IngestError, match="more than 100,000 rows on end do not split"):
         ingest_file(store, RECORD_TYPES["samples"], path)
     assert store.value("SELECT count() FROM quarantine") == 0
