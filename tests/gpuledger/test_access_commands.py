@@ -1,47 +1,27 @@
-"""`gpuledger sql`, `users` and `tokens`: on a store, and over --url against a server process that holds one."""
+"""`gpuledger sql`, `users` and `tokens`: on a store, and over --url against a server that holds one."""
 
 from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
 
-from alerts.rule_files import SHIPPED
-from gpuledger.cli import app
-from gpuledger.commands import queries, sql, tokens, users
+from dashboards.access.settings import AccessSettings
 from tests.alerts.test_prometheus import PROMTOOL, promtool
-from tests.conftest import REPO
-from tests.dashboards.site import fill
+from tests.dashboards.site import fill, serving
+from tests.gpuledger.running import refused, run
 from tests.stores import fresh_store
-from warehouse.errors import LedgerError
+from warehouse.store import open_store
+
+pytestmark = pytest.mark.usefixtures("engine_stays")
 
 PASSWORD = "correct horse battery"
 BY_TENANT = "SELECT tenant, sum(consumed_quantity) AS gpu_hours FROM v_charges GROUP BY tenant ORDER BY tenant"
-
-
-def run(*arguments: str, typed: str | None = None) -> Result:
-    for module in (sql, queries, tokens, users):
-        if module.__name__.rpartition(".")[2] not in {
-            one.name for one in (*app.registered_groups, *app.registered_commands)
-        }:
-            module.register(app)
-    return CliRunner().invoke(app, arguments, input=typed)
-
-
-def refused(*arguments: str, typed: str | None = None) -> str:
-    done = run(*arguments, typed=typed)
-    assert isinstance(done.exception, LedgerError), done.output
-    assert "\n" not in str(done.exception)
-    return str(done.exception)
 
 
 @pytest.fixture(scope="module")
@@ -52,38 +32,26 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def token(store: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with an admin's token."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """The address of a server that asks for sign-in, and a file with an admin's token."""
+    folder = tmp_path_factory.mktemp("server")
+    fresh_store(folder / "store", fill).close()
+    where = f"chdb://{folder / 'store'}"
     scopes = ("--scope", "read", "--scope", "write", "--scope", "sql")
-    made = run("tokens", "create", "all", "--role", "admin", *scopes, "--store", store, "--author", "root")
-    path = tmp_path_factory.mktemp("token") / "token"
-    path.write_text(made.stdout)
-    return path
+    made = run("tokens", "create", "all", "--role", "admin", *scopes, "--store", where, "--author", "root")
+    (folder / "token").write_text(made.stdout)
+    with open_store(where) as opened, serving(opened, AccessSettings(sign_in=True)) as url:
+        yield url, folder / "token"
 
 
-@pytest.fixture(scope="module")
-def url(store: str, token: Path) -> Iterator[str]:
-    """`gpuledger up` as a process that asks for sign-in. It holds the store: tests by --store come before those that
-    ask for it."""
-    (token.parent / "sign-in.yaml").write_text("session_hours: 1\n")
-    rules = token.parent / "rules"  # without alerts, which are not asked for here
-    rules.mkdir()
-    for path in SHIPPED.glob("*.yaml"):
-        (rules / path.name).write_text(f"name: {path.stem}\nextends: true\nenabled: false\n")
-    command = (sys.executable, "-m", "gpuledger", "up", "--store", store, "--port", "0", "--rules", str(rules))
-    process = subprocess.Popen(
-        [*command, "--sign-in", str(token.parent / "sign-in.yaml")], cwd=REPO, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "Dashboard" in line:
-            break
-    else:
-        raise AssertionError(f"it ended with {process.wait()}")
-    yield line.split()[1]
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 0, said
+@pytest.fixture
+def url(server: tuple[str, Path]) -> str:
+    return server[0]
+
+
+@pytest.fixture
+def token(server: tuple[str, Path]) -> Path:
+    return server[1]
 
 
 def test_sql_answers_in_every_format(store: str, tmp_path: Path) -> None:
@@ -229,13 +197,8 @@ def test_a_server_tells_who_may_not_why(token: Path, url: str) -> None:
     assert "cannot be reached" in refused("sql", "SELECT 1", "--url", "http://127.0.0.1:9")
 
 
-def test_the_server_believes_no_proxy_that_it_was_not_told_of(url: str) -> None:
-    answer = httpx.get(f"{url}sign-in", headers={"X-Forwarded-Proto": "https", "X-Forwarded-For": "6.6.6.6"})
-    assert "strict-transport-security" not in answer.headers
-
-
 def test_the_server_shows_its_metrics_to_a_token(token: Path, url: str) -> None:
-    answer = httpx.get(f"{url}metrics", headers={"Authorization": f"Bearer {token.read_text().strip()}"}, timeout=60)
+    answer = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {token.read_text().strip()}"}, timeout=60)
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert "gpuledger_closed_until_timestamp_seconds 1793" in answer.text
     assert "gpuledger_quarantined_rows 1\n" in answer.text

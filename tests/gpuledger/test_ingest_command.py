@@ -9,6 +9,7 @@ import pytest
 
 from gpuledger.cli import main
 from tests.ingest.rows import HEADER, samples, save
+from tests.stores import fresh_store
 
 pytestmark = pytest.mark.usefixtures("engine_stays")
 
@@ -22,12 +23,14 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
+    fresh_store(tmp_path / "store").close()
     return f"chdb://{tmp_path}/store"
 
 
 def test_several_files_end_in_one_line_and_a_second_run_writes_nothing(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, url: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    url = f"chdb://{tmp_path}/new"
     one = save(samples(1500), tmp_path / "one.parquet")
     two = save(samples(1500, first=1400), tmp_path / "two.csv.gz")
     command = ("ingest", "samples", str(one), str(two), "--store", url)
@@ -75,8 +78,8 @@ def test_an_unusable_file_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[s
     )
 
 
-def test_doctor_on_an_empty_store_says_what_comes_next(capsys: pytest.CaptureFixture[str], url: str) -> None:
-    code, out, _ = run(capsys, "doctor", "--store", url)
+def test_doctor_on_an_empty_store_says_what_comes_next(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = run(capsys, "doctor", "--store", f"chdb://{tmp_path}/new")
     assert code == 0
     assert "next: gpuledger init" in out
     assert "filter of system calls" in out

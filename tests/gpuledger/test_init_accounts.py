@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from gpuledger.cli import build
+from tests.stores import fresh_store
 from tests.warehouse.engine_over_http import AccountsServer, served, serving
 from warehouse.accounts.statements import statements
 from warehouse.errors import LedgerError
@@ -69,6 +70,7 @@ def test_it_makes_accounts_and_says_what_changed_and_never_a_password(tmp_path: 
 
 
 def test_who_may_not_manage_accounts_is_told_so_in_one_line(tmp_path: Path) -> None:
+    fresh_store(tmp_path / "store").close()
     with served(tmp_path / "store") as url:
         done = run("--store", url, "--accounts")
     assert isinstance(done.exception, LedgerError)
@@ -100,6 +102,7 @@ def test_a_password_file_that_is_none_is_refused(
     tmp_path: Path, passwords: Path, name: str, content: str, why: str
 ) -> None:
     (passwords / name).write_text(content)
+    fresh_store(tmp_path / "store").close()
     with serving(tmp_path / "store", AccountsServer) as (url, server):
         options = ("--store", url, "--accounts", "--passwords", str(passwords), "--tenant", "vera=vision")
         done = run(*options)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
 from dashboards.access.opening import open_access
 from dashboards.access.settings import AccessSettings
-from gpuledger.commands import COMMANDS
-from tests.dashboards.site import BUDGETS, CARD, fill, serving, site, token_of
+from tests.dashboards.site import BUDGETS, CARD, fill, serving, token_of
+from tests.gpuledger.running import listed, refused, run
 from tests.stores import fresh_store
-from warehouse.errors import LedgerError
 from warehouse.store import open_store
 
 pytestmark = pytest.mark.usefixtures("engine_stays")
@@ -30,38 +25,13 @@ READS = (
 )  # fmt: skip
 
 
-@functools.cache
-def whole() -> typer.Typer:
-    """The app with all commands, without those that other tests gave it."""
-    app = typer.Typer()
-    for module in COMMANDS:
-        importlib.import_module(f"gpuledger.commands.{module}").register(app)
-    return app
-
-
-def listed(command: str, url: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(run(command, "--store", url, "--format", "json").stdout)
-    return found
-
-
-def refused(command: str, *more: str) -> str:
-    done = run(command, *more)
-    assert isinstance(done.exception, LedgerError), done.output
-    assert "\n" not in str(done.exception)
-    return str(done.exception)
-
-
-def run(command: str, *more: str) -> Result:
-    return CliRunner().invoke(whole(), [*command.split(), *more])
-
-
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The address of a server that holds a filled store, and what each command said of the store before."""
+def held(folder: Path, reads: Sequence[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The address of a server that holds a filled store, and what each of these commands said of the store before."""
     with fresh_store(folder / "store", fill) as opened, open_access(opened) as people:
         token = token_of(people, "admin")
     own = {}
-    for command in READS:
+    for command in reads:
         done = run(command, "--store", f"chdb://{folder / 'store'}", "--format", "json")
         assert done.exit_code == 0, (command, done.output, done.exception)
         own[command] = json.loads(done.stdout)
@@ -75,7 +45,7 @@ def held(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_a_command_that_reads_says_the_same_of_a_store_that_a_server_holds(tmp_path: Path) -> None:
-    with held(tmp_path) as (url, own):
+    with held(tmp_path, READS) as (url, own):
         for command in READS:
             done = run(command, "--store", url, "--format", "json")
             assert done.exit_code == 0, (command, done.output, done.exception)
@@ -86,9 +56,8 @@ def test_a_command_that_reads_says_the_same_of_a_store_that_a_server_holds(tmp_p
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with site(tmp_path_factory.mktemp("served")) as found, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPULEDGER_TOKEN", found.tokens["admin"])
-        yield found.url
+    with held(tmp_path_factory.mktemp("served")) as (found, _):
+        yield found
 
 
 def test_files_are_compared_and_applied_by_the_server_as_the_token_s_owner(url: str, tmp_path: Path) -> None:

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from billing import held
+from billing.held import Effect, effect
 from dashboards.access.opening import open_access
 from dashboards.access.settings import AccessSettings
-from ingest.held import hash_of, hold
+from ingest.held import HeldPush, hash_of, hold
 from ingest.place import Doubt
 from tests.dashboards.site import fill, serving, token_of
-from tests.gpuledger.test_served_commands import listed, refused, run
+from tests.gpuledger.running import listed, refused, run
 from tests.stores import fresh_store
 from warehouse.records import RECORD_TYPES
-from warehouse.store import open_store
+from warehouse.store import Store, open_store
 
 pytestmark = pytest.mark.usefixtures("engine_stays")
 
@@ -39,10 +41,23 @@ def test_held_pushes_are_listed_shown_and_decided_over_a_store_and_its_server(
         hold(opened, "n1", RECORD_TYPES["devices"], "push:n1", {hash_of(row): (row, doubt) for row in rows.values()})
     waits = {one["subject"]: one for one in listed("held list", store)}
     assert set(waits) == {"c1/GPU-a", "c1/GPU-b"}
-    shown = json.loads(run(f"held show {waits['c1/GPU-a']['id']}", "--store", store, "--format", "json").stdout)
+    before = listed("ledger --by tenant", store)
+    computed: dict[str, Effect] = {}
+
+    def kept(store: Store, push: HeldPush) -> Effect:
+        computed[push.id] = effect(store, push)
+        return computed[push.id]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(held, "effect", kept)
+        shown = json.loads(run(f"held show {waits['c1/GPU-a']['id']}", "--store", store, "--format", "json").stdout)
     (change,) = [one for one in shown["changes"] if one["tenant"] == "vision"]
+    assert change["issued"].startswith("GL-2026-")
+    assert listed("ledger --by tenant", store) == before, "looking changes nothing"
     assert (change["month"], Decimal(change["cost_after"]) < Decimal(change["cost_before"])) == ("2026-10", True)
-    text = run(f"held show {waits['c1/GPU-a']['id']}", "--store", store)
+    with monkeypatch.context() as patch:  # what was computed before, at length
+        patch.setattr(held, "effect", lambda store, push: computed[push.id])
+        text = run(f"held show {waits['c1/GPU-a']['id']}", "--store", store)
     assert "A yes would change" in text.stdout
     assert "issued_month: reaches into 2026-10" in text.stderr
     with (

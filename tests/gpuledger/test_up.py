@@ -10,31 +10,34 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 from rich.console import Console
 
+from billing.periods import parse_month
 from collectors.simulated import FleetPlan
 from gpuledger import demo
 from gpuledger.serve import is_loopback, listen
 from gpuledger.steps import Steps, Stopped, in_worker
+from tests.gpuledger.running import refused, run
+from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store, open_store
 
 UP = [sys.executable, "-c", "from gpuledger.cli import main; main()", "up"]
 
 
-def up(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*UP, *arguments], capture_output=True, text=True, timeout=120, check=False)
-
-
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """A server on a store of its own: the process, its address, the store's URL."""
-    store = f"chdb://{tmp_path}/held"
-    with subprocess.Popen([*UP, "--store", store, "--port", "0"], stderr=subprocess.PIPE, text=True) as process:
+    """A server that asks for sign-in, on a store of its own: the process, its address, the store's URL."""
+    store, sign_in = f"chdb://{tmp_path}/held", tmp_path / "sign-in.yaml"
+    sign_in.write_text("session_hours: 1\n")
+    command = [*UP, "--store", store, "--port", "0", "--sign-in", str(sign_in)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         address = next(line.split()[1] for line in process.stderr if "Dashboard" in line)
         _wait_for(address)
@@ -53,29 +56,23 @@ def _wait_for(address: str) -> None:
     raise TimeoutError(address)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_server_and_frees_the_store(
-    running: tuple[subprocess.Popen[str], str, str], number: signal.Signals
-) -> None:
+def test_a_signal_ends_the_server_and_frees_the_store(running: tuple[subprocess.Popen[str], str, str]) -> None:
     process, address, store = running
-    assert "gpuledger" in httpx.get(address).text
-    second = up("--store", store, "--no-serve")
-    assert second.returncode == 2
-    assert f"held by process {process.pid}" in second.stderr
-    assert len(second.stderr.splitlines()) == 1
-
-    process.send_signal(number)
+    assert httpx.get(f"{address}api/v1/ledger").status_code == 401
+    said = refused("up", "--store", store, "--no-serve")
+    assert f"held by process {process.pid}" in said
+    process.send_signal(signal.SIGTERM)  # The server command's is told by SIGINT.
     assert process.wait(30) == 0
     with open_store(store) as opened:
         assert opened.value("SELECT count() FROM closed_hours") == 0
 
 
-def test_an_address_that_others_reach_needs_to_be_asked_for() -> None:
-    refused = up("--store", "chdb://memory", "--host", "0.0.0.0")
-    assert refused.returncode == 2
-    assert "--insecure-no-sign-in" in refused.stderr
-    warned = up("--store", "chdb://memory", "--host", "0.0.0.0", "--insecure-no-sign-in", "--no-serve")
-    assert warned.returncode == 0
+def test_an_address_that_others_reach_needs_to_be_asked_for(tmp_path: Path) -> None:
+    fresh_store(tmp_path / "store").close()
+    where = ("--store", f"chdb://{tmp_path / 'store'}", "--host", "0.0.0.0")
+    assert "--insecure-no-sign-in" in refused("up", *where)
+    warned = run("up", *where, "--insecure-no-sign-in", "--no-serve")
+    assert warned.exit_code == 0
     assert "warning: no sign-in" in warned.stderr
 
 
@@ -116,8 +113,14 @@ def test_work_stops_at_its_next_word_of_progress() -> None:
 def test_the_demo_balances_and_a_second_run_changes_nothing(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of the last two days of its month, and what the fleet does after it."""
+    month = parse_month(demo.MONTH, "Europe/Berlin")
+    assert (month.start, month.end) == (demo.START, demo.END)
+    whole = demo.fleet_plan(7)
+    assert (whole.start, whole.start + timedelta(days=whole.days) > demo.END) == (demo.START, True)
+
     def small(seed: int) -> FleetPlan:
-        return FleetPlan(seed=seed, start=demo.START, days=demo.DAYS, scale=0.2, interval_seconds=600)
+        return replace(whole, seed=seed, start=demo.END - timedelta(days=2), days=3, scale=0.2, interval_seconds=600)
 
     monkeypatch.setattr(demo, "fleet_plan", small)
     said = io.StringIO()
@@ -128,7 +131,9 @@ def test_the_demo_balances_and_a_second_run_changes_nothing(
     assert first.report.document() == again.report.document()
     assert [invoice.document for invoice in first.invoices] == [invoice.document for invoice in again.invoices]
     assert len(list((tmp_path / "invoices").iterdir())) == 4 * len(first.invoices) > 0
-    assert store.value("SELECT count() FROM closed_hours FINAL") == 745
+    assert store.value("SELECT count() FROM closed_hours FINAL") == 48
+    for record in ("samples", "events", "devices"):
+        assert store.value(f"SELECT max(ts) > {{end:DateTime64(3, 'UTC')}} FROM {record}", {"end": demo.END}) == 0
     assert said.getvalue().count("Ingest") == 1
     with pytest.raises(LedgerError, match="seed 7"):
         demo.build(store, 8, tmp_path / "invoices", steps)

@@ -63,13 +63,14 @@ def issue_october(store: Store) -> None:
 def closed_fleet(store: Store) -> None:
     """The same, and October is not issued yet."""
     apply_rate_card(store, parse_rate_card(CARD), "me", "", at("2026-10-01 00:00"))
-    for node, names in {
+    since, place = "2026-10-01 00:00", {"cluster": "c1", "pool": "train"}
+    nodes = {
         "n1": ("g1", "g1b"), "n2": ("g2",), "n3": ("g3",), "n4": ("g4", "g5"), "n5": ("g6",), "n6": ("g7", "g8"),
         "n7": ("g9",), "n8": ("g10", "g11"),
-    }.items():  # fmt: skip
-        put(store, "devices", devices("2026-10-01 00:00", *names, node=node, cluster="c1", pool="train"))
-    put(store, "devices", devices("2026-10-01 00:00", "m1", node="n9", cluster="c1", pool="train", units=7))
-    put(store, "devices", devices("2026-10-01 00:00", "x1", node="k1", cluster="c2", pool="train"))
+    }  # fmt: skip
+    told = [row for node, names in nodes.items() for row in devices(since, *names, node=node, **place)]
+    told += devices(since, "m1", node="n9", **place, units=7)
+    put(store, "devices", [*told, *devices(since, "x1", node="k1", **{**place, "cluster": "c2"})])
     put(store, "events", list(events()))
     put(store, "samples", list(samples()))
     close(store, NOW - timedelta(hours=2), NOW)

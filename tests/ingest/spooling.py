@@ -83,7 +83,7 @@ def run(folder: Path, url: str, count: int) -> None:
             batch = pack("samples", [sample(number) for number in range(first, first + SAMPLES)])
             spool.append([batch, pack("findings", [finding])], now)
             os.write(journal["kept"], f"{first}\n".encode())
-            stop.wait(0.01)
+            stop.wait(0.03)
         while spool.state().batches:
             stop.wait(0.005)
         stop.set()

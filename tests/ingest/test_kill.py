@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -10,39 +11,42 @@ from pathlib import Path
 
 import pytest
 
-from ingest import ingest_tables
+from ingest import batches, ingest_file, ingest_tables
 from tests.conftest import REPO
+from tests.draws import keep_seed
 from tests.ingest.rows import NOW, content, facts, samples, save
 from tests.stores import fresh_store
 from warehouse.records import SAMPLES
 from warehouse.store import Store, open_store
 
-KILLS = 3
+KILLS = int(os.environ.get("GPULEDGER_KILLS", "2"))
+"""Ad hoc many more."""
+ROWS, BATCH_ROWS = 16_000, 2000
 CHILD = """
 import sys
 from pathlib import Path
 from ingest import batches, ingest_file
+from tests.draws import keep_seed
 from tests.ingest.rows import NOW
 from warehouse.records import SAMPLES
 from warehouse.store import open_store
-batches.BATCH_ROWS = 4000
+batches.BATCH_ROWS = int(sys.argv[3])
 with open_store(sys.argv[1]) as store:
     print("open", flush=True)
     ingest_file(store, SAMPLES, Path(sys.argv[2]), lambda rows: print(rows, flush=True), now=NOW)
 """
 
 
-def ingest_in_a_process(url: str, path: Path, batches: int | None = None, seconds: float = 0.0) -> None:
-    """Runs it to the end, or kills it so long after so many batches were acknowledged."""
+def ingest_and_kill(url: str, path: Path, batches: int, seconds: float) -> None:
+    """So long after so many batches were acknowledged."""
     process = subprocess.Popen(
-        [sys.executable, "-c", CHILD, url, str(path)], cwd=REPO, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", CHILD, url, str(path), str(BATCH_ROWS)],
+        cwd=REPO,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     assert process.stdout is not None
     with process.stdout:
-        if batches is None:
-            process.communicate(timeout=120)
-            assert process.returncode == 0
-            return
         for _ in range(batches + 1):
             process.stdout.readline()
         time.sleep(seconds)
@@ -51,26 +55,27 @@ def ingest_in_a_process(url: str, path: Path, batches: int | None = None, second
 
 
 @pytest.mark.slow
-def test_an_ingest_that_was_killed_and_run_again_leaves_the_same_store(tmp_path: Path) -> None:
-    chance = random.Random(7)
-    # Shuffled over a week, so that a batch goes to many partitions and a kill can leave a part of it.
-    order = chance.sample(range(40_000), 40_000)
-    path = save(samples(40_000, devices=4).take(order), tmp_path / "samples.csv")
+def test_an_ingest_that_was_killed_and_run_again_leaves_the_same_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(f"{keep_seed()} kills of an ingest")
+    # Shuffled over days, so that a batch goes to many partitions and a kill can leave a part of it.
+    table = samples(ROWS, devices=2)
+    path = save(table.take(chance.sample(range(ROWS), ROWS)), tmp_path / "samples.csv")
     with path.open("a") as file:
         file.write("bad\n" * 10)
-    for name in ("whole", "killed"):
-        fresh_store(tmp_path / name).close()
-    ingest_in_a_process(f"chdb://{tmp_path}/whole", path)
-    for _ in range(KILLS):
-        ingest_in_a_process(f"chdb://{tmp_path}/killed", path, chance.randrange(4), chance.uniform(0.0, 0.1))
-    ingest_in_a_process(f"chdb://{tmp_path}/killed", path)
-
-    with open_store(f"chdb://{tmp_path}/whole") as store:
+    monkeypatch.setattr(batches, "BATCH_ROWS", BATCH_ROWS)
+    with fresh_store(tmp_path / "whole") as store:
+        ingest_file(store, SAMPLES, path, now=NOW)
         whole, expected = content(store), facts(store)
+    fresh_store(tmp_path / "killed").close()
+    for _ in range(KILLS):
+        ingest_and_kill(f"chdb://{tmp_path}/killed", path, chance.randrange(4), chance.uniform(0.0, 0.1))
     with open_store(f"chdb://{tmp_path}/killed") as store:
+        ingest_file(store, SAMPLES, path, now=NOW)
         assert content(store) == whole
         assert facts(store) == expected
-    assert whole[0]["n"] == 40_000
+    assert whole[0]["n"] == ROWS
 
 
 @pytest.mark.parametrize("lost", ["samples", "touched_hours"])

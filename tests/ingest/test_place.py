@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -30,6 +31,8 @@ from warehouse.store import Store
 
 NOW = at("2026-11-20 12:00")
 STANDS = {"d1": ("c1", "n1", "H100"), "d2": ("c1", "n2", "H100"), "d3": ("c2", "n1", "H100")}
+PUSHES = int(os.environ.get("GPULEDGER_PUSHES", "60"))
+"""Random pushes; ad hoc many more."""
 REQUIRED: dict[str, dict[str, Any]] = {
     "samples": {"interval_seconds": 60.0, "state": "ok", "utilization": 0.5},
     "metrics": {"interval_seconds": 60.0, "state": "ok", "metric": "m", "value": 1.0},
@@ -66,7 +69,7 @@ places = st.builds(
 def pushes(draw: st.DrawFn) -> tuple[str, list[dict[str, Any]]]:
     record = draw(st.sampled_from(sorted(REQUIRED)))
     rows = []
-    for _ in range(draw(st.integers(1, 5))):
+    for _ in range(draw(st.integers(1, 12))):
         age = draw(st.sampled_from([timedelta(minutes=5), timedelta(days=1), timedelta(days=20), timedelta(days=9000)]))
         row: dict[str, Any] = {**REQUIRED[record], "ts": NOW - age, "cluster": "c1"}
         if record == "service_levels":
@@ -106,7 +109,7 @@ def fate(place: Place, record: str, row: dict[str, Any]) -> str:
     return "device_changed" if record == "devices" and row["model"] != model else ""
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=PUSHES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=places, push=pushes())
 def test_what_becomes_of_a_row_is_what_the_model_says(
     judge: Judge, place: Place, push: tuple[str, list[dict[str, Any]]]

@@ -121,11 +121,11 @@ def test_many_small_batches_become_few_inserts_each_answered_for_itself(store: S
                 rows.append(sample(9, device_id="GPU-7", utilization=7))
             return push(served, rows, **{"Gpuledger-Node": f"n{number}"}).json()
 
-        with ThreadPoolExecutor(30) as pool:
-            answers = list(pool.map(agent, range(30)))
-        assert sorted(answer["read"] for answer in answers) == [5] * 29 + [6]
-        assert served.coalescer.inserts <= 6
-    assert store.value("SELECT count() FROM samples") == 150
+        with ThreadPoolExecutor(15) as pool:
+            answers = list(pool.map(agent, range(15)))
+        assert sorted(answer["read"] for answer in answers) == [5] * 14 + [6]
+        assert served.coalescer.inserts <= 4
+    assert store.value("SELECT count() FROM samples") == 75
     assert store.value("SELECT source FROM quarantine") == "push:agents /n7"
 
 
@@ -212,8 +212,8 @@ def test_a_body_that_is_too_large_is_not_read_to_its_end(served: Served, monkeyp
 
 
 def test_a_bomb_is_not_unpacked(served: Served) -> None:
-    bomb = gzip.compress(b"\n" * (160 << 20))
-    assert len(bomb) < 200_000
+    bomb = gzip.compress(b"\n" * (160 << 20), 1)
+    assert len(bomb) < 1_000_000
     assert post(served, "samples", bomb, **{"Content-Encoding": "gzip"}).status_code == 413
     with pytest.raises(TooLargeError):
         decompressed(gzip.compress(b"x" * 600) * 2, "gzip", 1000)
@@ -303,7 +303,7 @@ def test_what_waits_at_the_end_is_written(store: Store, tmp_path: Path) -> None:
 
 # Small bodies that would become much.
 def gzipped(text: bytes) -> dict[str, Any]:
-    return {"content": gzip.compress(text), "Content-Encoding": "gzip"}
+    return {"content": gzip.compress(text, 1), "Content-Encoding": "gzip"}
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO
+from tests.draws import keep_seed
 from tests.ingest.receiving import receiver_process, tokens_file
 from tests.ingest.spooling import SAMPLES, numbers
+from tests.stores import fresh_store
 from warehouse.store import open_store
 
-KILLS = int(os.environ.get("GPULEDGER_KILLS", "30"))
-RECEIVER_EVERY = 20
+KILLS = int(os.environ.get("GPULEDGER_KILLS", "15"))
+RECEIVER_EVERY = 10
 """Kills of the agent to one of the receiver."""
 
 
@@ -66,10 +68,11 @@ def gone(pid: int, seconds: float) -> bool:
 
 @pytest.mark.slow
 def test_every_spooled_sample_is_in_the_store_once_whatever_is_killed_when(agents: Agents, tmp_path: Path) -> None:
-    chance = random.Random(11)
+    chance = random.Random(f"{keep_seed()} kills of an agent")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     store, tokens, url = f"chdb://{tmp_path}/store", tokens_file(tmp_path), f"http://127.0.0.1:{port}"
+    fresh_store(tmp_path / "store").close()
     receiver = receiver_process(store, tokens, port)
     try:
         for kill in range(1, KILLS + 1):

@@ -14,7 +14,7 @@ import pytest
 from billing.audit import history
 from billing.close import close
 from billing.held import accept, refuse
-from billing.invoicing.invoices import issue_all, issued, void
+from billing.invoicing.invoices import issue_all
 from ingest.errors import IngestError
 from ingest.held import HeldPush, held_pushes
 from tests.billing.hand_ledger import at
@@ -31,10 +31,7 @@ from warehouse.store import Store, open_store
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Store]]:
     """October is closed, and not issued."""
     folder = tmp_path_factory.mktemp("server")
-    with fresh_store(folder) as store:
-        issued_fleet.closed_fleet(store)
-        for one in issued(store, OCTOBER):
-            void(store, one.number or "", NOW, "ada", "for the next test")
+    fresh_store(folder, issued_fleet.closed_fleet).close()
     with served(folder) as url, open_store(url) as first, open_store(url) as second:
         yield first, second
 
