@@ -3,3 +3,4 @@
 SELECT rate_card AS card, min(hour) AS first, max(hour) + INTERVAL 1 HOUR AS last
 FROM ($priced_hours)
 GROUP BY card
+ORDER BY card

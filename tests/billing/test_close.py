@@ -181,19 +181,20 @@ def test_the_present_instant_can_be_closed_until_and_a_close_with_nothing_to_do_
         close(store, until=at(2) + timedelta(milliseconds=1), now=at(2))
 
 
-def test_gpus_that_a_start_leaves_out_are_the_most_that_the_allocation_names(store: Store) -> None:
+def test_gpus_and_priority_that_a_start_leaves_out_are_the_most_that_the_allocation_names(store: Store) -> None:
     put(store, "devices", [device("GPU-0"), device("GPU-1"), device("GPU-2")])
     put(
         store,
         "events",
         [
-            event(0, "a", "submitted", gpus=1.0),
+            event(0, "a", "submitted", gpus=1.0, priority=10),
             event(1, "a", "started", node="n1", gpus=None),
-            event(2, "a", "finished", gpus=2.0),
+            event(2, "a", "finished", gpus=2.0, priority=5),
         ],
     )
     close(store, until=at(3))
     assert sum(held(store).values()) == 2
+    assert store.value("SELECT groupUniqArray(priority) AS priorities FROM ledger WHERE allocation_id = 'a'") == [10]
 
 
 def test_nothing_to_close_is_no_error(store: Store) -> None:

@@ -121,6 +121,20 @@ def test_a_table_that_does_not_fit_is_found(
         assert any(re.search(found, one.what) for one in failures), [str(one) for one in failures]
 
 
+def test_prices_of_one_card_are_checked_though_another_is_gone(books: Store) -> None:
+    """The first of them, as they come."""
+    first = "run = (SELECT min(run) FROM close_runs)"
+    gone = f"if({first}, run + 1000000000, run) AS run, if({first}, '000000000000', rate_card) AS rate_card"
+    dear = f"if({HELD}, 1.5, list_unit_price) AS list_unit_price"
+    with (
+        replaced(books, "ledger_entries", f"* EXCEPT (row_hash) REPLACE ({dear})"),
+        replaced(books, "close_runs", f"* EXCEPT (row_hash) REPLACE ({gone})"),
+    ):
+        found = [one.what for one in rated(books)]
+    assert any("it is not there" in what for what in found), found
+    assert any("its price for" in what for what in found), found
+
+
 def test_a_range_is_checked_alone(books: Store) -> None:
     hour = at("2026-03-10 08:00")
     with replaced(
