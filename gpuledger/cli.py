@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import io
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -54,10 +56,21 @@ def main(arguments: list[str] | None = None) -> None:
     run(build(), arguments)
 
 
+def _forget_output() -> None:
+    """What could not be written would be tried again when the interpreter ends, with a traceback."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
-    """Runs the app; an error of ours or a broken pipe is one line and an exit status, never a traceback."""
+    """Runs the app; an error of ours, or of what it writes to, is one line and an exit status, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the locale cannot write
     try:
-        command(args=arguments)
+        try:
+            command(args=arguments)
+        finally:
+            sys.stdout.flush()
     except LedgerError as error:
         complain(str(error))
         sys.exit(2)
@@ -70,6 +83,11 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        # A full disk, most of all: 1 would say that the answer is no.
+        complain(f"{error.filename or 'output'}: {error.strerror or error}. What is there is not whole")
+        _forget_output()
+        sys.exit(2)
     except KeyboardInterrupt:
         complain("interrupted; running the same command again carries on")
         sys.exit(130)

@@ -137,8 +137,6 @@ class _File(BaseModel):
 
     @model_validator(mode="after")
     def _distinct(self) -> _File:
-        if not self.senders and self.kubernetes is None:
-            raise ValueError("senders: nobody may send anything; name at least one, or kubernetes accounts")
         accounts = [] if self.kubernetes is None else [one.account for one in self.kubernetes.accounts]
         names = [*(one.name for one in self.senders), *accounts]
         for values, what in ((names, "name"), ([s.digest for s in self.senders], "token")):
@@ -160,7 +158,8 @@ Connect = Callable[[Kubernetes], Reviewer]
 
 
 class Senders:
-    """The senders of a file. A change that cannot be read leaves those in force that were.
+    """The senders of a file. A change that cannot be read, or understood, leaves those in force that were; a file that
+    names nobody, none.
 
     connect: asked where the file has a kubernetes section.
     Errors: IngestError if the file cannot be read at first.
@@ -170,7 +169,11 @@ class Senders:
         self._path, self._connect = path, connect
         self._lock = threading.Lock()
         self._stamp = _stamp(path)
-        self._take(_read(path))
+        file = _read(path)
+        if not file.senders and file.kubernetes is None:
+            what = "nobody may send anything; name at least one, or kubernetes accounts"
+            raise IngestError(str(path), f"senders: {what}", HINT)
+        self._take(file)
 
     def of(self, token: str) -> Sender | None:
         """Whose token it is, as far as that is known here. Takes as long for a wrong one as for a right one, wherever

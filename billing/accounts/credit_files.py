@@ -54,7 +54,10 @@ def import_credits(store: Store, path: Path, author: str, now: datetime) -> Impo
 
     Errors: CreditError if the file cannot be read as a table of credits at all.
     """
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CreditError(str(path), f"cannot be read ({error.strerror})", "A file of credits fits") from error
     currency = card_in_force(store).currency
     rows: list[tuple[int, str]] = []
     credits: list[Credit] = []

@@ -51,12 +51,12 @@ def creditable(invoice: Invoice, documents: Iterable[Invoice]) -> Creditable:
 
 
 def credit_note(invoice: Invoice, amount: Decimal, reason: str, left: Creditable) -> dict[str, Any]:
-    """The document, without its number: `amount` (net) less, and each tax in proportion to what is left, so that the
-    last credit gives back the last cent of tax."""
+    """The document, without its number: `amount` (net, with all decimals of the currency) less, and each tax in
+    proportion to what is left, so that the last credit gives back the last cent of tax."""
     digits = minor_digits(invoice.currency)
     reference = {"invoice": invoice.number or "", "month": invoice.month}
     lines = [_line(1, "credit", f"Credit on {invoice.number}: {reason}", -amount, "credit note", reference)]
-    tax = Decimal(0)
+    tax = rounded(Fraction(0), digits)
     for rule, asked in left.taxes.items():
         part = rounded(-Fraction(asked) * Fraction(amount) / Fraction(left.net), digits)
         lines.append(_line(len(lines) + 1, "tax", rule, part, rule, reference))
@@ -75,7 +75,7 @@ def credit_note(invoice: Invoice, amount: Decimal, reason: str, left: Creditable
             **{name: "0.000000000" for name in invoice.totals if name.endswith(("_hours", "_cost"))},
             "coverage": None,
             "net": text(-amount),
-            "tax": text(tax.quantize(amount)),
+            "tax": text(tax),
             "amount": text(due),
             "prepaid": text(0 * amount),
             "due": text(due),

@@ -10,10 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from billing import audit
 from billing.close import stale_hours
+from billing.exact import rounded
 from billing.invoicing.credit_notes import credit_note, creditable
 from billing.invoicing.documents import Invoice, InvoiceError, instant, is_correction, with_parties
 from billing.invoicing.drafts import Books, books_of, draft_all, drafts_of, span, whom
@@ -147,6 +149,7 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
     digits = minor_digits(invoice.currency)
     if amount <= 0 or amount != round(amount, digits):
         raise InvoiceError("--amount", f"found {amount}", f"An amount of {invoice.currency} above zero fits")
+    amount = rounded(Fraction(amount), digits)  # 20 is 20.00
     left = creditable(invoice, standing(store, None, invoice.tenant))
     if amount > left.net:
         raise InvoiceError(

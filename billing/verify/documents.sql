@@ -1,5 +1,5 @@
--- One row: an issued document that does not add up, or whose row says something else than its document; in the order of
--- their numbers.
+-- One row: an issued document that does not add up (and is not void), or whose row says something else than its document;
+-- in the order of their numbers.
 -- Units:   money as on the document, whole minor units.
 -- Params:  most = rows.
 WITH
@@ -35,6 +35,7 @@ FROM
             NOT endsWith(number, concat('-', toString(year), '-', leftPad(toString(sequence), 5, '0'))), 'its number is not that of its place',
             NOT is_its_row, 'its row says something else than its document',
             total != amount, concat('its row says ', toString(total), ', its document ', toString(amount)),
+            number IN (SELECT number FROM voided_invoices), '',  -- nothing is owed on it
             net != lines_net, concat('its lines come to ', toString(lines_net), ' net, its total says ', toString(net)),
             tax != lines_tax, concat('its taxes come to ', toString(lines_tax), ', its total says ', toString(tax)),
             amount != net + tax, concat('net and tax come to ', toString(net + tax), ', its total says ', toString(amount)),

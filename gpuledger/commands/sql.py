@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,7 +77,7 @@ def _saved(store: str, sign_in: Path | None, name: str, owner: str) -> str:
         return saved_query(access, local_admin(""), name, owner).text
 
 
-def _embedded(store: Store, text: str, wanted: str) -> Iterator[bytes]:
+def _embedded(store: Store, text: str, wanted: str) -> Generator[bytes, None, None]:
     """Whoever can open the store has all of it anyway; the limits are there so that a slip does not fill the memory."""
     from dashboards.access.principal import ANYBODY
     from dashboards.sql.engine import Engine, Question
@@ -87,7 +88,7 @@ def _embedded(store: Store, text: str, wanted: str) -> Iterator[bytes]:
         yield from pieces
 
 
-def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> Iterator[bytes]:
+def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> Generator[bytes, None, None]:
     import httpx
 
     token = remote.token(token_file)
@@ -115,12 +116,14 @@ def _refused(url: str, answer: httpx.Response) -> LedgerError:
     return LedgerError("sql", answer.text.strip()[:2000] or f"answers {answer.status_code}")
 
 
-def _write(pieces: Iterator[bytes], out: Path | None) -> None:
-    if out is None:
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
-        return
-    with whole_file(out) as file:
-        for piece in pieces:
-            file.write(piece)
+def _write(pieces: Generator[bytes, None, None], out: Path | None) -> None:
+    """The statement ends with it, also where it cannot be written."""
+    with contextlib.closing(pieces):
+        if out is None:
+            for piece in pieces:
+                sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+            return
+        with whole_file(out) as file:
+            for piece in pieces:
+                file.write(piece)

@@ -15,6 +15,7 @@ from billing.invoicing.drafts import books_of
 from billing.invoicing.invoices import Invoice, InvoiceError, credit, draft_all, issue_all, issued, void
 from billing.invoicing.month_states import month_states
 from billing.periods import Period, parse_period
+from billing.verify.run import documents
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
 from tests.billing.test_adjustments import allocate, apply, hours, lines
 from tests.draws import drawn
@@ -325,6 +326,24 @@ def test_a_credit_note_gives_its_taxes_back_never_more_than_was_asked_and_its_in
     close(books, LATER, 8)
     (november,) = draft_all(books, NOVEMBER)
     assert corrections(november, "kind", "amount") == [["usage", "-2.00"], ["tax", "-0.38"]]
+
+
+def test_a_credit_is_money_however_its_amount_is_typed(books: Store) -> None:
+    apply(books, taxes=[{"name": "VAT", "percent": "19"}])
+    fill(books, hours("chem", 50), closed=LAST)
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    notes = [
+        credit(books, "GL-2026-00001", Decimal(typed), IN_NOVEMBER, "ada", "x")
+        for typed in ("20", "5.5", "1E+1", "7.0000")
+    ]
+    parts = [[note.totals[name] for name in ("net", "tax", "amount", "prepaid", "due")] for note in notes]
+    assert parts == [
+        ["-20.00", "-3.80", "-23.80", "0.00", "-23.80"],
+        ["-5.50", "-1.04", "-6.54", "0.00", "-6.54"],  # 1.045, half to even
+        ["-10.00", "-1.90", "-11.90", "0.00", "-11.90"],
+        ["-7.00", "-1.33", "-8.33", "0.00", "-8.33"],
+    ]
+    assert not list(documents(books))
 
 
 def test_a_credit_note_gives_back_no_more_than_the_corrections_left_and_the_last_one_the_last_cent_of_tax(

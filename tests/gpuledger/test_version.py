@@ -1,6 +1,10 @@
-"""What the whole program answers without a command."""
+"""What the whole program answers without a command, and where it cannot write its answer."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,3 +18,17 @@ def test_the_version_is_one_line_and_needs_no_command(capsys: pytest.CaptureFixt
         main(arguments)
     said = capsys.readouterr()
     assert (int(done.value.code or 0), said.out, said.err) == (0, f"{__version__}\n", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["sql", "SELECT 1 AS one", "--format", "json"], ["sql", "SELECT 1"]]
+)
+def test_an_answer_that_cannot_be_written_is_no_no(tmp_path: Path, arguments: list[str]) -> None:
+    """1 would say that the answer is no."""
+    store = ["--store", f"chdb://{tmp_path}/store"] if arguments[0] == "sql" else []
+    with Path("/dev/full").open("w") as full:
+        asked = [sys.executable, "-m", "gpuledger", *arguments, *store]
+        done = subprocess.run(asked, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr == "gpuledger: output: No space left on device. What is there is not whole\n"

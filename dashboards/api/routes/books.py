@@ -18,9 +18,9 @@ from billing.ledger_report import closed_period
 from billing.verify import verify
 from dashboards.access.principal import ForbiddenError
 from dashboards.api import documents
-from dashboards.api.bodies import StrictRoute
 from dashboards.api.caller import Close, MonthText, See, SeeAudit, SeeFleet, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
+from dashboards.api.strict import StrictRoute
 from warehouse.records import RECORD_TYPES
 from warehouse.store import identifier, read_sql
 

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from dashboards import stated
 from dashboards.api import documents
-from dashboards.api.bodies import Body, StrictRoute
 from dashboards.api.caller import Caller, SetBudgets, SetPrices
+from dashboards.api.strict import Body, StrictRoute
 from dashboards.api.values import plain
 
 router = APIRouter(route_class=StrictRoute)

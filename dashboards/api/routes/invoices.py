@@ -16,10 +16,10 @@ from billing.invoicing.drafts import draft_all, platform_costs
 from billing.invoicing.explain import explain
 from billing.invoicing.month_states import month_states
 from dashboards.api import documents
-from dashboards.api.bodies import Body, StrictRoute
 from dashboards.api.caller import Caller, Issue, MonthText, See, SeeFleet, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
+from dashboards.api.strict import Body, StrictRoute
 from dashboards.api.values import plain
 
 router = APIRouter(tags=["invoices"], route_class=StrictRoute)

@@ -16,9 +16,9 @@ from billing.insights.savings import savings
 from billing.ledger_report import ledger_report
 from billing.periods import Period
 from dashboards.api import documents
-from dashboards.api.bodies import StrictRoute
 from dashboards.api.caller import By, PeriodText, See, Tenant, dimensions
 from dashboards.api.paging import Limit, Offset, next_page, part
+from dashboards.api.strict import StrictRoute
 from dashboards.api.values import plain
 
 router = APIRouter(tags=["ledger"], route_class=StrictRoute)

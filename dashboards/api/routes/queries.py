@@ -10,10 +10,10 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 
 from dashboards.api import documents
-from dashboards.api.bodies import Body, StrictRoute
 from dashboards.api.caller import AskSql, SaveQueries
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
+from dashboards.api.strict import Body, StrictRoute
 from dashboards.sql import saved
 from dashboards.sql.limits import Limits
 

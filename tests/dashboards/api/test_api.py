@@ -261,6 +261,19 @@ def test_a_body_that_is_no_plain_json_is_refused_by_every_route(served_site: Sit
             assert said in answer.json()["detail"], route.path
 
 
+def test_a_parameter_that_a_route_does_not_have_is_refused_by_every_route(served_site: Site) -> None:
+    """It would answer another question than was asked."""
+    routes = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+    with served_site.client("admin") as client:
+        for route in routes:
+            path = f"{PREFIX}{re.sub(r'{[^}]+}', 'nothing', route.path)}"
+            answer = client.request(min(route.methods), path, params={"perod": "2026-10"})
+            assert answer.status_code == 422, (route.path, answer.text)
+            assert answer.json()["detail"].startswith("query.perod: no parameter here"), route.path
+        twice = client.get(f"{PREFIX}/ledger?period=2026-10&period=2026-09")
+        assert (twice.status_code, twice.json()["detail"]) == (422, "query.period: given twice")
+
+
 def test_a_field_that_a_body_does_not_have_is_refused(served_site: Site) -> None:
     with served_site.client("finance") as client:
         described = client.get(f"{PREFIX}/openapi.json").json()
