@@ -21,7 +21,7 @@ from warehouse.lanes import Lane
 
 CALLBACK = "/sign-in/oidc/callback"
 PASSWORDS_AT_ONCE = 2
-"""Each takes 32 MiB and some 100 ms of a processor."""
+"""Each takes 32 MiB and some 150 ms of a processor."""
 PASSWORDS_WAITING = 30
 PASSWORDS_PER_ADDRESS = 8
 PROVIDER_AT_ONCE = 8

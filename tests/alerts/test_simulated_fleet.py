@@ -1,6 +1,6 @@
 """The shipped rules say of a simulated fleet exactly what the simulator knows, and nothing of a clean one.
 
-The whole month is `python -m bench.alerting`; here it is a tenth of the fleet for a day, at every third hour.
+The whole month is `python -m bench.alerting`; here it is a tenth of the fleet for a day, at every fourth hour.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def scores(folder: Path, plan: FleetPlan, hours: int) -> dict[str, Score]:
 
 @pytest.mark.slow
 def test_what_fires_is_what_the_simulator_knows_and_nothing_else(tmp_path: Path) -> None:
-    found = scores(tmp_path, FleetPlan(days=2, scale=0.1), 3)
+    found = scores(tmp_path, FleetPlan(days=2, scale=0.1), 4)
     wrong = {name: score.wrong for name, score in found.items() if score.differ}
     assert wrong == {}
     assert all(score.exact for score in found.values())
@@ -40,7 +40,7 @@ def test_what_fires_is_what_the_simulator_knows_and_nothing_else(tmp_path: Path)
 
 
 def test_nothing_fires_on_a_clean_fleet(tmp_path: Path) -> None:
-    found = scores(tmp_path, FleetPlan(days=2, scale=0.1, clean=True), 6)
+    found = scores(tmp_path, FleetPlan(days=2, scale=0.1, clean=True), 12)
     assert {name: score.wrong for name, score in found.items() if score.found or score.expected} == {}
 
 

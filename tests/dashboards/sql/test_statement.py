@@ -4,6 +4,7 @@ plain connection that would let everything through."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -29,11 +30,12 @@ from tests.conftest import REPO
 from tests.dashboards.sql import attacks
 from tests.dashboards.sql.attacks import ATTACKS, CANARIES, CLASSES
 from tests.dashboards.sql.honest import CLIENTS, HONEST, PARAMS, SETUP
+from tests.draws import ALL
 from tests.stores import fresh_store
 from warehouse.store import Store, split_statements
 
 ANALYST = Principal("ann", frozenset({Role.analyst}))
-MANY = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=1000 if ALL in os.environ else 80, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @dataclass(frozen=True)
