@@ -409,6 +409,14 @@ SILENT = {
         ),
         {"a": (27.0, False)},
     ),
+    "one whose device fell silent an hour after it is still held": Case(
+        Facts(
+            [device("00:00", "GPU-0")],
+            [event("09:00", "a", "started", device_id="GPU-0")],
+            [measured("10:30", "GPU-0", "a"), sample("11:30", "GPU-0", 0.0)],
+        ),
+        {"a": (27.0, False)},
+    ),
 }
 
 
