@@ -104,12 +104,14 @@ def _facts(store: Store, month: str) -> None:
             rows += [{**about, "ts": at(start), "state": "available"}, {**about, "ts": at(end), "state": "removed"}]
     put(store, "devices", [{**row, "cluster": ""} for row in rows])
     day = f"2026-{month}-10"
+    events = []
     for name, tenant, device, start, end, project in (
         ("a", "chem", "g0", "08:00", "09:20", "a"), ("b", "phys", "g1", "08:30", "09:45", "b"),
         ("k", "kyoto", "g2", "08:00", "10:10", "a"), ("x", "kyoto", "g0", "08:10", "08:50", "a"),
         ("s", "chem", "g0", "10:00:00", "10:00:20", "a"),
     ):  # fmt: skip
         more = {"project": project, "queue": "q", "priority": 5, "units": 1}
-        put(store, "events", job(f"{name}{month}", tenant, device, f"{day} {start}", f"{day} {end}", **more))
+        events += job(f"{name}{month}", tenant, device, f"{day} {start}", f"{day} {end}", **more)
+    put(store, "events", events)
     measured = samples("g0", f"{day} 08:00", range(60)) + samples("g1", f"{day} 08:30", range(30), 0.25)
     put(store, "samples", [{**one, "power_watts": 300.0, "memory_used_bytes": 2**30} for one in measured])

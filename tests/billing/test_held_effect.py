@@ -20,7 +20,7 @@ from billing.periods import parse_month
 from billing.rates import apply_rate_card, parse_rate_card
 from ingest.held import HeldPush, hash_of, held_pushes, hold
 from ingest.place import Doubt
-from tests.billing.facts import SAMPLE, job, put, samples
+from tests.billing.facts import SAMPLE, Facts, job, put_all, samples
 from tests.billing.hand_ledger import at
 from tests.stores import fresh_store
 from warehouse.records import RECORD_TYPES
@@ -61,20 +61,22 @@ DAYS = ("2026-02-10", "2026-02-28", "2026-03-10")
 def fleet(store: Store) -> None:
     """Three hours of three devices on three days; February is issued, March is closed."""
     apply_rate_card(store, parse_rate_card(CARD), "ann", "first", at("2026-01-01 00:00"))
+    facts: Facts = {"devices": [], "events": [], "samples": []}
     for day in DAYS:
         for device, model in DEVICES.items():
             about = {"device_id": device, "model": model, "units": 1, "node": "n1", "pool": "p", "cluster": "c1"}
             spans = ((f"{day} 08:00", "available"), (f"{day} 11:00", "removed"))
-            put(store, "devices", [{**about, "ts": at(start), "state": state} for start, state in spans])
+            facts["devices"] += [{**about, "ts": at(start), "state": state} for start, state in spans]
         for name, tenant, device, start, end in (
             ("a", "chem", "g0", "08:00", "09:20"), ("b", "phys", "g1", "08:30", "10:45"),
             ("k", "kyoto", "g2", "08:00", "10:10"), ("s", "chem", "g0", "10:00", "10:02"),
         ):  # fmt: skip
-            rows = job(f"{name}{day}", tenant, device, f"{day} {start}", f"{day} {end}", project="p", cluster="c1")
-            put(store, "events", rows)
+            span = (f"{day} {start}", f"{day} {end}")
+            facts["events"] += job(f"{name}{day}", tenant, device, *span, project="p", cluster="c1")
         told = samples("g0", f"{day} 08:00", range(60)) + samples("g1", f"{day} 08:30", range(30), 0.25)
         drawn = {"energy_joules": 36e3, "memory_used_bytes": 2**33, "cluster": "c1"}
-        put(store, "samples", [{**one, **drawn} for one in told])
+        facts["samples"] += [{**one, **drawn} for one in told]
+    put_all(store, facts)
     close(store, CLOSED, NOW)
     issue_all(store, FEBRUARY, at("2026-03-05 00:00"))
 
