@@ -73,6 +73,10 @@ def closed_fleet(store: Store) -> None:
     put(store, "devices", [*told, *devices(since, "x1", node="k1", **{**place, "cluster": "c2"})])
     put(store, "events", list(events()))
     put(store, "samples", list(samples()))
+    closed(store)
+
+
+def closed(store: Store) -> None:
     close(store, NOW - timedelta(hours=2), NOW)
 
 
@@ -277,3 +281,10 @@ def honest() -> Iterable[Forged]:
     part = event("beside", "started", LIVE, tenant="bio", node="n9", device_id="m1", partition_id="p2", units=4)
     yield Forged("", WATCH, "events", [part])
     yield Forged("", WATCH, "devices", [device("g2", "n2", LIVE, state="unavailable")])
+
+
+def late_rows(number: int) -> list[Forged]:
+    """Each moves October if it gets in: the first use of an hour, and ever earlier ends of what goes on."""
+    used = sample("g1", "n1", at("2026-10-06 02:00") + timedelta(minutes=number), "whole", 1.0, interval_seconds=60.0)
+    ended = event("unseen", "finished", at("2026-10-31 00:00") - timedelta(minutes=number))
+    return [Forged("", ANYBODY, "samples", [used]), Forged("", ANYBODY, "events", [ended])]

@@ -24,10 +24,10 @@ from ingest import ingest_tables
 from ingest.coalesce import Coalescer
 from ingest.receive import Receiver
 from ingest.senders import Connect, Senders
-from tests.conftest import REPO
 from warehouse.records import FINDINGS
 from warehouse.store import Store, migrate, open_store
 
+REPO = Path(__file__).resolve().parents[2]
 TOKEN = "a token of the tests"
 ANYTHING = "records: all, clusters: all, nodes: all, back: all, inventory: true"
 

@@ -13,7 +13,6 @@ from decimal import Decimal
 import pytest
 
 from billing import audit
-from billing.close import close
 from billing.held import accept, refuse
 from billing.invoicing.invoices import draft_all, issued, void
 from billing.ledger_report import ledger_report
@@ -34,6 +33,7 @@ from tests.ingest.issued_fleet import (
     REFUSED,
     WATCH,
     Forged,
+    closed,
     device,
     event,
     forged,
@@ -64,10 +64,6 @@ def served(fleet: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 def costs(store: Store) -> dict[str, Decimal]:
     return {row["tenant"]: row["billed_cost"] for row in ledger_report(store, OCTOBER, ("tenant",)).rows}
-
-
-def closed(store: Store) -> None:
-    close(store, NOW - timedelta(hours=2), NOW)
 
 
 def only(store: Store, subject: str, reason: str = "issued_month") -> HeldPush:

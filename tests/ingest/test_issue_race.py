@@ -8,19 +8,16 @@ import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from billing.close import close
 from billing.invoicing.invoices import InvoiceError, draft_all, issue_all, issued
 from billing.periods import parse_period
-from tests.billing.hand_ledger import at
 from tests.draws import keep_seed
 from tests.ingest import issued_fleet
-from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged, event, sample
+from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged, closed, late_rows, sample
 from tests.ingest.pushing import ledger, push
 from tests.ingest.receiving import Served, receiving
 from tests.stores import fresh_store
@@ -43,17 +40,6 @@ def open_month(tmp_path: Path) -> Iterator[Store]:
     """October is closed, and not issued."""
     with fresh_store(tmp_path / "store", issued_fleet.closed_fleet) as store:
         yield store
-
-
-def closed(store: Store) -> None:
-    close(store, NOW - timedelta(hours=2), NOW)
-
-
-def late_rows(number: int) -> list[Forged]:
-    """Each moves October if it gets in: the first use of an hour, and ever earlier ends of what goes on."""
-    used = sample("g1", "n1", at("2026-10-06 02:00") + timedelta(minutes=number), "whole", 1.0, interval_seconds=60.0)
-    ended = event("unseen", "finished", at("2026-10-31 00:00") - timedelta(minutes=number))
-    return [Forged("", ANYBODY, "samples", [used]), Forged("", ANYBODY, "events", [ended])]
 
 
 def test_pushes_judged_before_and_written_after_the_issue_are_held(open_month: Store, tokens: Path) -> None:

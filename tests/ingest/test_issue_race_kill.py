@@ -1,7 +1,4 @@
-"""kill -9 while rows are pushed and a month is issued: afterwards it is issued or not, and what comes again waits.
-
-python -m tests.ingest.test_issue_race_kill STORE TOKENS: pushes and issues until it is killed.
-"""
+"""kill -9 while rows are pushed and a month is issued: afterwards it is issued or not, and what comes again waits."""
 
 from __future__ import annotations
 
@@ -9,31 +6,26 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
-from datetime import timedelta
-from itertools import count
 from pathlib import Path
 
 import pytest
 
-from billing.close import close
-from billing.invoicing.invoices import InvoiceError, draft_all, issue_all, issued
+from billing.invoicing.invoices import draft_all, issue_all, issued
 from billing.periods import parse_period
 from billing.verify import verify
 from tests.conftest import REPO
 from tests.draws import keep_seed
 from tests.ingest import issued_fleet
-from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged
+from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged, closed, late_rows
+from tests.ingest.issuing import ROWS
 from tests.ingest.pushing import ledger, push
-from tests.ingest.receiving import Served, receiving
-from tests.ingest.test_issue_race import closed, late_rows
+from tests.ingest.receiving import receiving
 from tests.stores import fresh_store
 from warehouse.store import open_store
 
 KILLS = int(os.environ.get("GPULEDGER_KILLS", "1"))
 """Ad hoc many more."""
-ROWS = 10
 
 
 @pytest.mark.slow
@@ -44,7 +36,7 @@ def test_after_a_kill_while_a_month_is_issued_nothing_moves_it(tmp_path: Path, n
     tokens.write_text(issued_fleet.SENDERS)
     store = fresh_store(tmp_path / "store", issued_fleet.closed_fleet)
     store.close()
-    command = [sys.executable, "-m", "tests.ingest.test_issue_race_kill", store.url, str(tokens)]
+    command = [sys.executable, "-m", "tests.ingest.issuing", store.url, str(tokens)]
     process = subprocess.Popen(command, cwd=REPO, stdout=subprocess.PIPE)
     assert process.stdout is not None
     with process.stdout:
@@ -66,28 +58,3 @@ def test_after_a_kill_while_a_month_is_issued_nothing_moves_it(tmp_path: Path, n
         drafts = draft_all(store, parse_period("2026-11", "UTC"))
         corrections = [line for one in drafts for line in one.lines if line["charge_class"] == "Correction"]
         assert not corrections, f"kill {number}, issued before the kill: {was_issued}"
-
-
-def main() -> None:
-    url, tokens = sys.argv[1:]
-    with open_store(url) as store, receiving(store, Path(tokens), 0.01, now=lambda: NOW) as served:
-        print("open", flush=True)
-        threading.Thread(target=_pushing, args=(served,), daemon=True).start()
-        while True:
-            close(store, NOW - timedelta(hours=2), NOW)
-            try:
-                issue_all(store, OCTOBER, ISSUED_AT)
-            except InvoiceError:
-                continue
-            time.sleep(60)
-
-
-def _pushing(served: Served) -> None:
-    for n in count():
-        for one in late_rows(n % ROWS):
-            push(served, one)
-        time.sleep(0.3)
-
-
-if __name__ == "__main__":
-    main()

@@ -22,7 +22,7 @@ from tests.ingest.spooling import SAMPLES, numbers
 from tests.stores import fresh_store
 from warehouse.store import open_store
 
-KILLS = int(os.environ.get("GPULEDGER_KILLS", "15"))
+KILLS = int(os.environ.get("GPULEDGER_KILLS", "12"))
 RECEIVER_EVERY = 10
 """Kills of the agent to one of the receiver."""
 
