@@ -84,9 +84,12 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
-        # A full disk, most of all: 1 would say that the answer is no.
-        complain(f"{error.filename or 'output'}: {error.strerror or error}. What is there is not whole")
-        _forget_output()
+        # 1 would say that the answer is no.
+        if error.filename:
+            complain(f"{error.filename}: {error.strerror}")
+        else:
+            complain(f"output: {error.strerror or error}. What is there is not whole")
+            _forget_output()
         sys.exit(2)
     except KeyboardInterrupt:
         complain("interrupted; running the same command again carries on")

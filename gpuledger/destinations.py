@@ -114,6 +114,7 @@ def _delivering(cluster: str, source: str, url: str, token_file: Path | None, ca
     from ingest.targets import Sender, target
 
     with Spool(_home() / f"watch-{source}-{_mark(cluster, url)}-spool") as spool:
+        spool.take_up_again()
         outbox = Outbox(spool, cluster, "")
         deliverer = Deliverer(spool, target(url, Sender(cluster, f"watch-{source}"), token_file, ca_file), 1.0)
         stop = threading.Event()

@@ -146,6 +146,22 @@ class Spool:
             self._changed(work)
             self._forget(group.numbers)
 
+    def take_up_again(self) -> int:
+        """Lets what was set aside wait once more: what refused it may be mended. Answers how many batches."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            found = connection.execute("SELECT record, rows, at_ms, body FROM set_aside ORDER BY seq").fetchall()
+            kept = [Held(0, WireBatch(record, rows, body), at_ms) for record, rows, at_ms, body in found]
+            self._insert(connection, [(held, batch_id(held.batch.record, held.batch.body)) for held in kept])
+            connection.execute("DELETE FROM set_aside")
+
+        with self._lock:
+            aside = self.state().set_aside
+            if not aside or not self._changed(work):
+                return 0
+        log.info("spool: %d batches that the store refused are sent once more", aside)
+        return aside
+
     def unsaid(self) -> list[Loss]:
         """Losses that no finding tells of yet."""
         with self._lock:

@@ -91,6 +91,7 @@ def run(
     with contextlib.ExitStack() as stack:
         kept = settings.spool
         spool = stack.enter_context(Spool(kept.folder, kept.max_bytes, kept.memory_bytes, kept.synced))
+        spool.take_up_again()
         deliverer = _deliverer(settings, spool)
         outbox = Outbox(spool, settings.cluster, settings.node)
         privileges = look(settings)

@@ -17,6 +17,7 @@ from dashboards.access.principal import ForbiddenError, Principal
 from dashboards.access.roles import Action
 from dashboards.access.scope import Stores
 from dashboards.access.store import AccessStore
+from dashboards.api.strict import refuse_unknown
 from warehouse.store import Store
 
 WRITING = threading.Lock()
@@ -62,7 +63,7 @@ class Caller:
 
 
 class Asks:
-    """A dependency: the caller, if they may do this."""
+    """A dependency: the caller, if they may do this and ask nothing that the route does not know."""
 
     def __init__(self, action: Action) -> None:
         self.action = action
@@ -70,6 +71,7 @@ class Asks:
     def __call__(self, request: Request) -> Iterator[Caller]:
         principal: Principal = request.state.principal
         principal.require(self.action)
+        refuse_unknown(request)
         stores: Stores = request.app.state.stores
         with stores.lend(principal) as store:
             yield Caller(principal, store, datetime.now(UTC), stores, request.app.state.access)

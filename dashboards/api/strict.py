@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -24,30 +25,38 @@ class Body(BaseModel):
 
 
 class StrictRoute(APIRoute):
-    """Reads JSON as files are read: no key twice, no number that is none, not too deep. Takes the parameters that it
-    describes, and those that are no list once: of a mistyped one the answer would be to another question."""
+    """Reads JSON as files are read: no key twice, no number that is none, not too deep."""
+
+    @functools.cached_property
+    def parameters(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The names of its query parameters, and of those of them that are lists."""
+        fields = [field for field in get_flat_params(self.dependant) if isinstance(field.field_info, Query)]
+        lists = [field for field in fields if get_origin(field.field_info.annotation) in (list, set, tuple)]
+        return frozenset(field.alias for field in fields), frozenset(field.alias for field in lists)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        fields = [field for field in get_flat_params(self.dependant) if isinstance(field.field_info, Query)]
-        known = {field.alias for field in fields}
-        lists = {field.alias for field in fields if get_origin(field.field_info.annotation) in (list, set, tuple)}
 
         async def handler(request: Request) -> Response:
-            given = Counter(name for name, _ in request.query_params.multi_items())
-            for name, times in given.items():
-                if name not in known:
-                    fit = ", ".join(sorted(known)) or "none"
-                    raise _refused(name, f"no parameter here; these are: {fit}")
-                if times > 1 and name not in lists:
-                    raise _refused(name, "given twice")
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return handler
 
 
-def _refused(name: str, what: str) -> RequestValidationError:
-    return RequestValidationError([{"type": "parameter", "loc": ("query", name[:60]), "msg": what}])
+def refuse_unknown(request: Request) -> None:
+    """A parameter that the route does not describe, or one that is no list and is there twice: the answer would be to
+    another question. To be asked once it is known that they may ask at all."""
+    route = request.scope["route"]
+    assert isinstance(route, StrictRoute)
+    known, lists = route.parameters
+    for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
+        what = ""
+        if name not in known:
+            what = f"no parameter here; these are: {', '.join(sorted(known)) or 'none'}"
+        elif times > 1 and name not in lists:
+            what = "given twice"
+        if what:
+            raise RequestValidationError([{"type": "parameter", "loc": ("query", name[:60]), "msg": what}])
 
 
 class _StrictRequest(Request):

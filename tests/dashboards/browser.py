@@ -21,7 +21,7 @@ QUIET = (
 )  # fmt: skip
 MARKS = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (apt-get install chromium)"),
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (apt-get install chromium-headless-shell)"),
 ]
 PATIENCE_MS = 40_000
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"

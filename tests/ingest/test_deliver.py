@@ -138,6 +138,22 @@ def test_one_batch_that_is_refused_is_set_aside_and_its_neighbours_are_delivered
         assert (loss.reason, loss.rows) == ("refused", 1)
 
 
+def test_what_was_set_aside_is_delivered_after_a_start_once_nothing_refuses_it(tmp_path: Path) -> None:
+    refuses = Told(lambda group: Answer(Outcome.REFUSED, "no") if group.rows else TAKEN)
+    with Spool(tmp_path) as spool:
+        fill(spool, 3)
+        steps(Deliverer(spool, refuses))
+        assert (spool.state().batches, spool.state().set_aside) == (0, 3)
+    takes = Told(lambda group: TAKEN)
+    with Spool(tmp_path) as spool:
+        fill(spool, 1, first=3)
+        assert spool.take_up_again() == 3
+        assert (spool.state().batches, spool.state().set_aside) == (4, 0)
+        steps(Deliverer(spool, takes))
+        assert sorted(number for group in takes.sent for number in numbers(group)) == [0, 1, 2, 3]
+        assert spool.take_up_again() == 0
+
+
 def test_a_group_that_is_too_large_is_halved_until_it_fits(tmp_path: Path) -> None:
     to = Told(lambda group: Answer(Outcome.SMALLER, "413") if group.rows > 2 else TAKEN)
     with Spool(tmp_path) as spool:

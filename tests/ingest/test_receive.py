@@ -161,6 +161,8 @@ def test_a_token_that_is_changed_in_the_file_holds_from_then_on(tmp_path: Path) 
     assert senders.of("another token of the tests")
     path.write_text("senders: [")
     assert senders.of("another token of the tests"), "a broken file changes nothing"
+    path.write_text("senders: []")
+    assert senders.of("another token of the tests") is None, "nobody may any more"
 
 
 @pytest.mark.parametrize(
