@@ -47,7 +47,9 @@ def write(
             keys, known = _counted(store, record, batch, staged)
             known = 0 if anew else known
             written = keys - known
-            if not known:
+            if anew:
+                _insert_anew(store, record, batch, staged)
+            elif not known:
                 _write(store, record, batch, staged, keys)
         if known and (fresh := _fresh(store, record, batch)):
             with store.staged(fresh.table) as staged:
@@ -103,6 +105,11 @@ def _complete(store: Store, record: RecordType, batch: Batch, staged: str, keys:
     # Fewer rows also if the engine collapsed equal ones, within the batch or with another's: then the keys are there.
     if noted and store.value(_filled("known_keys", names), {**_where(batch), "own": True}) == keys:
         return
+    _insert_anew(store, record, batch, staged)
+
+
+def _insert_anew(store: Store, record: RecordType, batch: Batch, staged: str) -> None:
+    """Takes out what there is of the batch, and writes it under a token that the engine has not seen."""
     for table in (record.name, *(["touched_hours"] if record.name == "samples" else [])):
         store.command(_filled("forget_batch", {"table": identifier(table)}), {"batch": batch.id})
     _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}-{uuid.uuid4().hex}")

@@ -76,8 +76,9 @@ def closed_fleet(store: Store) -> None:
     closed(store)
 
 
-def closed(store: Store) -> None:
-    close(store, NOW - timedelta(hours=2), NOW)
+def closed(store: Store) -> int:
+    """How many rows the close took back."""
+    return close(store, NOW - timedelta(hours=2), NOW).held
 
 
 def events() -> Iterator[Row]:

@@ -39,7 +39,7 @@ TABLES = (
     *("closed_hours", "close_runs", "rate_cards", "invoices", "allocations", "refused_claims", "held_rows", "audit"),
 )
 SEEDS: list[int | None] = [int(seed) for seed in os.environ.get("GPULEDGER_HISTORIES", "").split()] or [None]
-CLUSTERS = int(os.environ.get("GPULEDGER_CLUSTERS", "4"))
+CLUSTERS = int(os.environ.get("GPULEDGER_CLUSTERS", "2"))
 """Seeds of random histories (without, a new one each run; what fails says which), and how many of each are in one
 store, a cluster each; ad hoc many more."""
 
