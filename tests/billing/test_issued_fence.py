@@ -174,18 +174,13 @@ def test_killed_anywhere_while_it_takes_rows_back_no_row_is_lost_or_counted_twic
             patch.setattr(store, "command", counted(store.command))
             with contextlib.suppress(Killed):
                 takes_back(store)
-        kept = {row["device_id"] for row in store.rows(read)} | {
-            push.subject.removeprefix("c1/") for push in held_pushes(store)
-        }
+        held = {push.subject.removeprefix("c1/") for push in held_pushes(store)}
+        kept = {row["device_id"] for row in store.rows(read)} | held
         assert kept == {"g0", "g1"}, dies_after
         for _ in range(3):
             takes_back(store)
         assert store.rows(read) == []
-        assert sorted((push.subject, push.rows) for push in held_pushes(store)) == [
-            ("c1/g0", 1),
-            ("c1/g1", 1),
-            ("c1/g2", 1),
-        ]
+        assert {push.subject: push.rows for push in held_pushes(store)} == {"c1/g0": 1, "c1/g1": 1}
         if left[0]:
             return
 
