@@ -62,16 +62,20 @@ def reset_peak() -> None:
         return
 
 
-def run_apart(function: Callable[..., dict[str, Any]], most_bytes: int, **arguments: Any) -> dict[str, Any] | None:
+def run_apart(
+    function: Callable[..., dict[str, Any]], most_bytes: int, of: Path = ROOT, /, **arguments: Any
+) -> dict[str, Any] | None:
     """What the function answers in a process of its own; None if it needs more memory than `most_bytes`.
 
-    Arguments and answer travel as JSON. Errors: BenchError if the process fails in another way.
+    of: another checkout, with a .venv in it, whose function of that name is meant. Arguments and answer travel as JSON.
+    Errors: BenchError if the process fails in another way.
     """
     name = f"{function.__module__}:{function.__qualname__}"
     with tempfile.TemporaryDirectory(prefix="gpuledger-bench-") as folder:
         answer = Path(folder) / "answer.json"
-        command = [sys.executable, "-m", "bench.child", name, str(answer), json.dumps(arguments)]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr)
+        python = sys.executable if of == ROOT else str(of / ".venv" / "bin" / "python")
+        command = [python, "-m", "bench.child", name, str(answer), json.dumps(arguments)]
+        process = subprocess.Popen(command, cwd=of, stdout=sys.stderr)
         too_large = _wait(process, most_bytes)
         if too_large or process.returncode == -signal.SIGKILL:
             return None

@@ -238,9 +238,12 @@ def main(
     """What people's SQL costs everybody else, and itself."""
     with tempfile.TemporaryDirectory(prefix="gpuledger-bench-") as name:
         progress.print(f"making {days} days of {devices:,} GPUs")
-        needed(run_apart(make_fleet, MOST_BYTES, folder=name, devices=devices, days=days, parquet=False), "the fleet")
-        needed(run_apart(bench_pages.closed_month, MOST_BYTES, folder=name, devices=devices, days=days), "the close")
-        measure(Path(name), None if beside is None else beside.resolve(), turns)
+        # The older schema: ours is upgraded when its server starts.
+        of = ROOT if beside is None else beside.resolve()
+        fleet = {"folder": name, "devices": devices, "days": days}
+        needed(run_apart(make_fleet, MOST_BYTES, of, parquet=False, **fleet), "the fleet")
+        needed(run_apart(bench_pages.closed_month, MOST_BYTES, of, **fleet), "the close")
+        measure(Path(name), None if beside is None else of, turns)
 
 
 if __name__ == "__main__":
