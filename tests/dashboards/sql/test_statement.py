@@ -238,7 +238,7 @@ def _same(ground: Ground, text: str, params: dict[str, str] = PARAMS) -> Stateme
     assert ground.agrees(text, statement), statement.asked
     assert checked(statement.asked, ground.allowed) == statement
     answer = ground.ask(statement.text, params, statement.format or "TSVWithNamesAndTypes")
-    assert answer == ground.ask(text, params)
+    assert _rows(answer) == _rows(ground.ask(text, params)), "rows that an order leaves alike come in any"
     return statement
 
 
