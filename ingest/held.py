@@ -23,7 +23,7 @@ from ingest.json_files import lines_piece
 from ingest.normalise import normalise
 from ingest.place import Doubt
 from ingest.wire import plain
-from ingest.write import write
+from ingest.write import unacknowledge, write
 from warehouse.records import RECORD_TYPES, RecordType
 from warehouse.store import Store, identifier, read_sql
 
@@ -183,10 +183,7 @@ def take_back(store: Store, batches: Mapping[int, str], reason: str) -> int:
             for rows in subjects.values():
                 hold(store, about["sender"], record, about["source"], {hash_of(row): (row, doubt) for row in rows})
                 waits += len(rows)
-        # From here on it is a batch that nobody finished: no close reads it, and sent again it is judged again.
-        for name in ("ingest_batches", record.name, *(("touched_hours",) if record.name == "samples" else ())):
-            forget = Template(read_sql(__file__, "forget_batch")).substitute(table=identifier(name))
-            store.command(forget, {"batch": batch})
+        unacknowledge(store, record, batch)
     return waits
 
 

@@ -61,6 +61,12 @@ def books_version(store: Store) -> BooksVersion:
     return BooksVersion(**row)
 
 
+def issued_months(store: Store) -> tuple[Span, ...]:
+    """Those for which invoices stand, in order."""
+    rows = store.rows(read_sql(__file__, "issued_months"))
+    return tuple((_ms(row["period_start"]), _ms(row["period_end"])) for row in rows)
+
+
 @dataclass
 class Issued:
     """version: of the books that say so.   months: that are issued.   until: where the last of them ends, ms.
@@ -159,8 +165,7 @@ class Past:
             return self._issued
 
     def _read(self, version: BooksVersion) -> Issued:
-        rows = self._store.rows(read_sql(__file__, "issued_months"))
-        issued = Issued(version, tuple((_ms(row["period_start"]), _ms(row["period_end"])) for row in rows))
+        issued = Issued(version, issued_months(self._store))
         if issued.months:
             for row in self._asked("undecided", issued):
                 issued.undecided[row["cluster"], row["node"], row["device_id"]] = row["decided_ms"]

@@ -110,9 +110,20 @@ def _complete(store: Store, record: RecordType, batch: Batch, staged: str, keys:
 
 def _insert_anew(store: Store, record: RecordType, batch: Batch, staged: str) -> None:
     """Takes out what there is of the batch, and writes it under a token that the engine has not seen."""
-    for table in (record.name, *(["touched_hours"] if record.name == "samples" else [])):
-        store.command(_filled("forget_batch", {"table": identifier(table)}), {"batch": batch.id})
+    forget(store, record, batch.id)
     _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}-{uuid.uuid4().hex}")
+
+
+def forget(store: Store, record: RecordType, batch: int) -> None:
+    """Takes what there is of a batch out of its table, and of what follows from it."""
+    for table in (record.name, *(["touched_hours"] if record.name == "samples" else [])):
+        store.command(_filled("forget_batch", {"table": identifier(table)}), {"batch": batch})
+
+
+def unacknowledge(store: Store, record: RecordType, batch: int) -> None:
+    """Makes it a batch that nobody finished, no close reads, and sent again is written; and takes its rows out."""
+    store.command(_filled("forget_batch", {"table": "ingest_batches"}), {"batch": batch})
+    forget(store, record, batch)
 
 
 def _names(record: RecordType, staged: str) -> dict[str, str]:

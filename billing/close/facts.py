@@ -15,24 +15,23 @@ from warehouse.store import Params, Store, read_sql
 
 def stage_facts(store: Store, stage: Stage) -> None:
     """Fills the working tables `batches` with what this close reads, and `fresh` with what no close before it read."""
-    known = batches_read(store, _last(store, stage)) or _NONE
-    params = {**stage.names("fresh"), **known}
+    params = {**stage.names("fresh"), **_read_before(store, stage)}
     store.command("CREATE TABLE {fresh:Identifier} (batch UInt64) ENGINE = Memory", params)
-    store.command(read_sql(__file__, "fresh"), params)
+    store.command(read_sql(__file__, "fresh").replace("{read}", _READ), params)
     _stage(store, stage, f"{_READ} UNION ALL SELECT batch FROM {{fresh:Identifier}}", params)
 
 
 def stage_facts_without(store: Store, stage: Stage, whole: Stage, without: Collection[int]) -> None:
     """Fills the working table `batches` with what another stage's close reads, but for some of what is new."""
-    params = {**whole.names("fresh"), **(batches_read(store, _last(store, stage)) or _NONE), "without": sorted(without)}
+    params = {**whole.names("fresh"), **_read_before(store, stage), "without": sorted(without)}
     fresh = "SELECT batch FROM {fresh:Identifier} WHERE batch NOT IN {without:Array(UInt64)}"
     _stage(store, stage, f"{_READ} UNION ALL {fresh}", params)
 
 
 def name_facts(store: Store, stage: Stage) -> None:
     """Names what this close reads, for whoever computes it again."""
-    names = {"run": stage.run, "follows": _last(store, stage), **stage.names("fresh")}
-    store.command(read_sql(__file__, "name_batches"), names)
+    follows = _last(store, stage)
+    store.command(read_sql(__file__, "name_batches"), {"run": stage.run, "follows": follows, **stage.names("fresh")})
 
 
 def present_facts(store: Store, stage: Stage) -> None:
@@ -45,10 +44,14 @@ def _last(store: Store, stage: Stage) -> int:
     return int(store.value("SELECT max(run) AS last FROM close_batches WHERE run < {run:UInt64}", {"run": stage.run}))
 
 
+def _read_before(store: Store, stage: Stage) -> Params:
+    """Parameters of READ_BY for the close that this one follows; of none for the first."""
+    return batches_read(store, _last(store, stage)) or {"last": 0, "others": []}
+
+
 READ_BY = "run <= {last:UInt64} AND run NOT IN {others:Array(UInt64)}"
 """The rows of close_batches that tell together what a close read, by the parameters of `batches_read`."""
 _READ = f"SELECT arrayJoin(batches) FROM close_batches WHERE {READ_BY}"
-_NONE: Params = {"last": 0, "others": []}
 
 
 def batches_read(store: Store, run: int) -> Params | None:

@@ -28,9 +28,11 @@ from billing.close.hours import (
     portions,
     stage_claims_and_prices,
 )
+from billing.close.resolve import FOREVER
 from billing.rates import AppliedCard
 from billing.tenants import AppliedMapping
 from ingest import held
+from ingest.past import issued_months
 from ingest.place import ISSUED_MONTH
 from warehouse.store import Store, read_sql
 
@@ -63,17 +65,21 @@ class IssuedMonths:
 
     def has(self, hour: int) -> bool:
         """Whether some of an hour (since the epoch) lies in one of them."""
-        return any(hour * HOUR_MS < end and (hour + 1) * HOUR_MS > start for start, end in self.spans)
+        return any(_lies_in(hour, span) for span in self.spans)
 
     def names(self, hours: Collection[int]) -> str:
         """Those that some of the hours lie in, as 2026-10; all if none does."""
-        of_hours = [span for span in self.spans if any(IssuedMonths((span,), 0).has(hour) for hour in hours)]
+        of_hours = [span for span in self.spans if any(_lies_in(hour, span) for hour in hours)]
         middles = [datetime.fromtimestamp((start + end) / 2000, UTC) for start, end in of_hours or self.spans]
         return ", ".join(f"{middle:%Y-%m}" for middle in middles)
 
     @property
     def params(self) -> Mapping[str, list[int]]:
         return {"starts_ms": [start for start, _ in self.spans], "ends_ms": [end for _, end in self.spans]}
+
+
+def _lies_in(hour: int, span: tuple[int, int]) -> bool:
+    return hour * HOUR_MS < span[1] and (hour + 1) * HOUR_MS > span[0]
 
 
 def take_back(
@@ -90,8 +96,8 @@ def take_back(
 
     stage: of a close that has named no facts yet.   dirty: the hours (since the epoch) that it would compute again.
     """
-    months = _issued_months(store, card.card.longest_minimum_seconds if card else 0)
-    if months is None:
+    months = IssuedMonths(issued_months(store), 1000 * card.card.longest_minimum_seconds if card else 0)
+    if not months.spans:
         return None
     if not any(map(months.has, dirty)) and _sessions(store, months, stage) == _sessions(store, months, None):
         return None
@@ -168,20 +174,21 @@ class _Look:
         return {hour: said for hour in hours if (said := view.said.get(hour, 0))}
 
 
-def _issued_months(store: Store, minimum_seconds: int) -> IssuedMonths | None:
-    """Those for which invoices stand; None: there are none."""
-    spans = tuple((row["start_ms"], row["end_ms"]) for row in store.rows(read_sql(__file__, "issued_months")))
-    return IssuedMonths(spans, 1000 * minimum_seconds) if spans else None
-
-
 def _sessions(store: Store, months: IssuedMonths, stage: Stage | None) -> int:
     """Fingerprint of the short sessions that ended in the months. stage: by whose claims; None: by the last close's."""
     if not months.minimum_ms:
         return 0
-    params = {**months.params, "minimum_ms": months.minimum_ms}
-    if stage is None:
-        return int(store.value(read_sql(__file__, "published_sessions"), params))
-    return int(store.value(read_sql(__file__, "issued_sessions"), {**params, **stage.names("settled")}))
+    statement = read_sql(__file__, "issued_sessions").replace("{claims}", PUBLISHED if stage is None else SETTLED)
+    names = {} if stage is None else stage.names("settled")
+    return int(store.value(statement, {**names, **months.params, "minimum_ms": months.minimum_ms, "forever": FOREVER}))
+
+
+SETTLED = "SELECT cluster, allocation_id, start_ms, end_ms FROM {settled:Identifier}"
+PUBLISHED = """
+    SELECT cluster, allocation_id, toUnixTimestamp64Milli(start_at) AS start_ms,
+        ifNull(toUnixTimestamp64Milli(end_at), {forever:Int64}) AS end_ms
+    FROM allocations"""
+"""The claims of a close, and those that the last one published."""
 
 
 def movers(batches: Sequence[Pushed], moves: Callable[[Collection[int]], bool]) -> list[int]:

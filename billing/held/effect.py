@@ -115,8 +115,13 @@ def _closed(store: Store, more: Store, books: Books, check: Check) -> Iterator[t
             scratch.command(statement)
         check()
         last = scratch.value("SELECT max(checked_by) AS last FROM closed_hours")
-        progress = lambda what, done, total: check()  # noqa: E731
-        close(scratch, books.closed_until, books.closed_until, on_progress=progress, takes_back=False)
+        close(
+            scratch,
+            books.closed_until,
+            books.closed_until,
+            on_progress=lambda what, done, total: check(),
+            takes_back=False,
+        )
         (row,) = scratch.rows(read_sql(__file__, "changed_hours"), {"run": int(last)})
         changed = None if row["first"] is None else Period(row["first"], row["last"] + timedelta(hours=1))
         yield scratch, changed
