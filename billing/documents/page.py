@@ -186,7 +186,7 @@ def page_of(invoice: Invoice) -> Page:
         adjustments=[replace(group, title=_title(group.title)) for group in _grouped(others, _kind, zone)],
         corrections=_grouped(corrections, _corrected, zone),
         payment=_payment(invoice, due) if look == "issued" and not credit else [],
-        notes=list(document.get("notes") or ()),
+        notes=[*(document.get("notes") or ()), *(_change(one, zone) for one in document.get("changes") or ())],
         small_print=f"{PRINCIPLE} Period {period['start']} to {period['end']} (exclusive); "
         f"ledger run {document['run'] if document.get('run') not in (None, '', '0') else DASH}.",
     )
@@ -463,6 +463,18 @@ def validity(line: Mapping[str, Any], timezone: str) -> str:
         )
         said.append(", ".join(filter(None, (days, one["only"]))))
     return f"price {' and '.join(dict.fromkeys(filter(None, said)))}" if any(said) else ""
+
+
+def _change(change: Mapping[str, Any], timezone: str) -> str:
+    """Why a month is corrected: which of its hours were closed again, when, and what they were about."""
+    hours_of = [f"{one['allocation']} ({Decimal(one['gpu_hours']):+,.2f} GPU-hours)" for one in change["first"]]
+    more = change["allocations"] - len(hours_of)
+    again = f" on {since_in_words(change['closed_at'], timezone)}" if change["closed_at"] else ""
+    return (
+        f"Why {month_in_words(change['month'])} is corrected: hours from {since_in_words(change['from'], timezone)} to "
+        f"{since_in_words(change['to'], timezone)} were closed again{again}, with other facts or prices of "
+        f"{', '.join(hours_of)}{f' and {more:,} more' if more else ''}."
+    )
 
 
 def _price_since(line: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from billing.invoicing.adjustments import (
     minimum_key,
     minimum_lines,
 )
+from billing.invoicing.changes import with_changes
 from billing.invoicing.documents import Invoice, InvoiceError, instant, text, with_parties
 from billing.invoicing.lines import KINDS, Line
 from billing.invoicing.shared import PoolCost, pool_costs, shared_lines
@@ -102,7 +103,7 @@ def draft_all(store: Store, period: Period, tenant: str | None = None) -> list[I
     """
     books, parties = books_of(store), current_parties(store)
     day = period.end.astimezone(ZoneInfo(books.timezone)).date()
-    drafts = drafts_of(store, period, tenant, books)
+    drafts = with_changes(store, drafts_of(store, period, tenant, books))
     return [replace(draft, document=with_parties(draft.document, parties, day)) for draft in drafts]
 
 

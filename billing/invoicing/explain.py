@@ -9,8 +9,10 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from billing.exact import Scale, rounded
+from billing.exact import Scale, price_nano, rounded
+from billing.invoicing.changes import changed_entries
 from billing.invoicing.documents import Invoice, InvoiceError
+from billing.invoicing.invoices import issued
 from billing.rates import RateCard, rate_card_of
 from billing.sums import KINDS, LedgerSum
 from warehouse.store import Store, read_sql
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 class Explanation:
     """A line, the rules of the card that made it (as the card has them), and what they were applied to.
 
-    `rows` are entries of the ledger for usage (by allocation, or by hour), else the lines of the same invoice that the
-    rule worked on. `formula` says in words how the amount follows.
+    `rows` are entries of the ledger for usage (by allocation, or by hour; of a correction those that changed), else the
+    lines of the same invoice that the rule worked on. `formula` says in words how the amount follows.
     """
 
     line: Mapping[str, Any]
@@ -48,7 +50,7 @@ def explain(store: Store, invoice: Invoice, number: int, by_hour: bool = False) 
     card = applied.card if applied else None
     kind = line.get("kind", "usage")
     if line.get("charge_class") == "Correction":
-        rows: Sequence[Mapping[str, Any]] = [line]
+        rows: Sequence[Mapping[str, Any]] = _changes(store, invoice, line, by_hour) if kind == "usage" else [line]
         formula = "what the month costs now, less what was billed for it so far"
     elif kind == "usage":
         rows = _entries(store, invoice, line, by_hour)
@@ -108,6 +110,35 @@ def _entries(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: b
             }
         )
     return rows
+
+
+def _changes(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: bool) -> Sequence[Mapping[str, Any]]:
+    """The allocations that were billed for another time than they held, as far as the books tell it; else the line."""
+    if "as_of_run" not in invoice.document:
+        return [line]
+    names = ("project", "sku", "list_unit_price", "contracted_unit_price")
+    asked = [line[name] if name in names[:2] else line[name] and Decimal(line[name]) for name in names]
+    entries = changed_entries(store, invoice, line["reference"]["month"], issued(store), by_hour)
+    found = [row for row in entries if [row[name] for name in names] == asked]
+    scale = Scale.of(row["device_units"] for row in found)
+    rows: list[Mapping[str, Any]] = []
+    for row in found:
+        was, now = (scale.quantity(row[f"{name}_micro_ms"], row["device_units"]) for name in ("was", "now"))
+        price = row["contracted_unit_price"]
+        rows.append(
+            {
+                **({"hour": row["in_hour"], "device": row["device"]} if by_hour else {}),
+                "cluster": row["cluster"],
+                "allocation": row["allocation_id"],
+                "workload": row["workload_id"],
+                "from": row["from_at"],
+                "to": row["to_at"],
+                "billed_gpu_hours": scale.hours(was),
+                "due_gpu_hours": scale.hours(now),
+                "cost": None if price is None else rounded(scale.money((now - was) * price_nano(price))),
+            }
+        )
+    return rows or [line]
 
 
 _SHOWN = ("allocated_gpu_hours", "used_gpu_hours", "idle_gpu_hours", "unmetered_gpu_hours", "coverage")

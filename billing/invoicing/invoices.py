@@ -16,6 +16,7 @@ from typing import Any
 from billing import audit
 from billing.close import stale_hours
 from billing.exact import rounded
+from billing.invoicing.changes import with_changes
 from billing.invoicing.credit_notes import credit_note, creditable
 from billing.invoicing.documents import Invoice, InvoiceError, instant, is_correction, with_parties
 from billing.invoicing.drafts import Books, books_of, draft_all, drafts_of, span, whom
@@ -94,6 +95,7 @@ def issue_all(store: Store, period: Period, now: datetime, tenant: str | None = 
         for draft in drafts_of(store, period, tenant, books)
         if draft.tenant and draft.tenant not in done and draft.tenant not in later
     ]
+    drafts = with_changes(store, drafts)
     if drafts:
         _refuse_unknown_prices(drafts)
         _refuse_unknown_exchange_rates(drafts)

@@ -218,8 +218,8 @@ def _instant(at: datetime) -> str:
 
 
 def _comparable(invoice: Invoice) -> dict[str, Any]:
-    """The document without what only the act of issuing gives it, and without the numbers of runs."""
-    own = ("number", "status", "issued_at", "void", "parties", *RUNS)
+    """The document without what only the act of issuing gives it, and without what tells of runs."""
+    own = ("number", "status", "issued_at", "void", "parties", "changes", *RUNS)
     return {name: value for name, value in invoice.document.items() if name not in own}
 
 

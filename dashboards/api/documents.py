@@ -217,6 +217,7 @@ class InvoiceDocument(Document):
     books_run: str | None = None
     as_of_run: str | None = None
     corrected_months: tuple[str, ...] = ()
+    changes: tuple[dict[str, Any], ...] = ()
     run: str | None = None
     rate_card: str | None = None
     references: str | None = None

@@ -229,11 +229,22 @@ def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     """An entry of the ledger, or a line of the invoice, as narrow as a terminal."""
     if "allocation" not in row:
         return {name: row.get(name) for name in ("line", "kind", "project", "sku", "description", "amount")}
-    hours = {name: round(row[f"{name}_gpu_hours"], 2) for name in ("used", "idle", "unmetered")}
-    return {
+    of = {
         "from": f"{row['from']:%m-%d %H:%M}",
         "to": f"{row['to']:%m-%d %H:%M}",
         "workload": row["workload"],
+    }
+    if "due_gpu_hours" in row:
+        return {
+            **of,
+            **({"device": row["device"]} if "device" in row else {"allocation": row["allocation"]}),
+            "billed GPU-h": round(row["billed_gpu_hours"], 2),
+            "due GPU-h": round(row["due_gpu_hours"], 2),
+            "cost": None if row["cost"] is None else round(row["cost"], 2),
+        }
+    hours = {name: round(row[f"{name}_gpu_hours"], 2) for name in ("used", "idle", "unmetered")}
+    return {
+        **of,
         **({"device": row["device"]} if "device" in row else {"GPUs": row["devices"]}),
         "GPU-h": round(row["allocated_gpu_hours"], 2),
         **hours,

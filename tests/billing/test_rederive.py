@@ -10,6 +10,8 @@ import pytest
 
 from billing.accounts.prepaid import Grant, add_grant, revoke_grant
 from billing.close import close
+from billing.documents.page import page_of
+from billing.invoicing.documents import Invoice, instant
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import InvoiceError, issue_all, issued
 from billing.invoicing.rederive import rederive
@@ -87,6 +89,24 @@ def test_an_invoice_follows_from_the_facts_of_its_time_and_one_that_was_tampered
     assert [row["name"] for row in store.rows("SHOW DATABASES") if row["name"].startswith("scratch")] == []
 
 
+def why(store: Store, invoice: Invoice) -> list[tuple[str, str, str, Decimal, Decimal, Decimal]]:
+    """What made the correction of its usage: allocation, hours, GPU-hours that were billed and that are due, cost."""
+    (number,) = [
+        line["line"] for line in invoice.lines if line["charge_class"] == "Correction" and line["kind"] == "usage"
+    ]
+    return [
+        (
+            row["allocation"],
+            f"{row['from']:%Y-%m-%dT%H:%M}",
+            f"{row['to']:%Y-%m-%dT%H:%M}",
+            row["billed_gpu_hours"],
+            row["due_gpu_hours"],
+            row["cost"],
+        )
+        for row in explain(store, invoice, number).rows
+    ]
+
+
 def test_facts_and_closes_that_came_later_change_nothing_of_the_answer(store: Store) -> None:
     """November is closed, then late jobs of October come and are billed with it; then more, of both months."""
     november, december = (parse_period(month, "UTC") for month in ("2026-11", "2026-12"))
@@ -99,6 +119,13 @@ def test_facts_and_closes_that_came_later_change_nothing_of_the_answer(store: St
     assert (bio.tenant, bio.totals["net"], chem.totals["net"]) == ("bio", "3.60", "5.40")
     assert [line["charge_class"] for line in chem.lines].count("Correction") == 3
     assert chem.document["corrected_months"] == ["2026-10"]
+    assert why(store, chem) == [("its-own", "2026-10-08T10:00", "2026-10-08T12:00", 0, 2, 4)]
+    assert why(store, bio) == [("late", "2026-10-07T10:00", "2026-10-07T12:00", 0, 2, 4)]
+    (said,) = [note for note in page_of(bio).notes if note.startswith("Why October 2026 is corrected")]
+    seen = store.value("SELECT max(ingest_cutoff) AS at FROM close_runs")
+    assert [change["closed_at"] for change in bio.document["changes"]] == [instant(seen)]
+    assert "from 7 October 2026, 10:00 to 7 October 2026, 12:00 were closed again on" in said
+    assert said.endswith("late (+2.00 GPU-hours).")
     put(store, "events", job("open", "chem", "g1", "2026-11-07 10:00", "2026-11-07 12:00"))
     put(store, "events", job("later", "chem", "g1", "2026-10-09 10:00", "2026-10-09 12:00"))
     close(store, december.end, at("2027-01-02 00:00"))

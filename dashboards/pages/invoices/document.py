@@ -149,10 +149,18 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
     found = explain(store, one, number, by_hour)
     kind = "correction" if found.line.get("charge_class") == "Correction" else found.line.get("kind", "usage")
     is_usage = kind == "usage"
-    rows = [_shown(row, filters, words) if is_usage else _of_line(row, words) for row in found.rows[:MOST]]
-    columns = _usage_columns(by_hour, words) if is_usage else _line_columns(words)
+    is_change = "due_gpu_hours" in (found.rows[0] if found.rows else ())
+    shown = _changed if is_change else _shown if is_usage else _of_line
+    rows = [shown(row, filters, words) for row in found.rows[:MOST]]
+    columns = (
+        _change_columns(by_hour, words)
+        if is_change
+        else _usage_columns(by_hour, words)
+        if is_usage
+        else _line_columns(words)
+    )
     said = words("invoices.why_is", card=found.rate_card, shown=f"{len(rows):,}", all=f"{len(found.rows):,}")
-    choices = [("", "allocation"), ("hour", "hour")] if is_usage else []
+    choices = [("", "allocation"), ("hour", "hour")] if is_usage or is_change else []
     chooser = html.Ul(
         [
             html.Li(
@@ -185,33 +193,62 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
 
 
 def _usage_columns(by_hour: bool, words: Language) -> list[grids.Column]:
-    times = (
-        [grids.moment("hour", words("workload.hour")), grids.text("device", words("fleet.device"))]
-        if by_hour
-        else [grids.number("devices", words("workload.devices"), shape=",d", minimum=70),
-              grids.moment("from", words("fleet.from")), grids.moment("to", words("fleet.until"))]
-    )  # fmt: skip
+    devices = [] if by_hour else [grids.number("devices", words("workload.devices"), shape=",d", minimum=70)]
     return [
-        grids.link("workload", words("workload.name"), minimum=150),
-        grids.text("allocation", words("invoices.allocation"), minimum=110),
-        *times,
+        *_whose(by_hour, words),
+        *devices,
         grids.use_bar(words("tenants.use_bar"), words("tenants.use_bar_is")),
         grids.number("allocated", words("workload.quantity"), shape=",.2f"),
         grids.number("billed_cost", words("tenants.billed"), words("tenants.billed_is"), ",.2f"),
     ]
 
 
+def _change_columns(by_hour: bool, words: Language) -> list[grids.Column]:
+    return [
+        *_whose(by_hour, words),
+        grids.number("billed", words("invoices.was_billed"), shape=",.2f"),
+        grids.number("due", words("invoices.is_due"), shape=",.2f"),
+        grids.number("cost", words("invoices.amount"), shape=",.2f"),
+    ]
+
+
+def _whose(by_hour: bool, words: Language) -> list[grids.Column]:
+    """The columns that say which workload's entries a row is of, and when."""
+    times = (
+        [grids.moment("hour", words("workload.hour")), grids.text("device", words("fleet.device"))]
+        if by_hour
+        else [grids.moment("from", words("fleet.from")), grids.moment("to", words("fleet.until"))]
+    )
+    return [
+        grids.link("workload", words("workload.name"), minimum=150),
+        grids.text("allocation", words("invoices.allocation"), minimum=110),
+        *times,
+    ]
+
+
+def _changed(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str, Any]:
+    amounts = {"billed": row["billed_gpu_hours"], "due": row["due_gpu_hours"], "cost": row["cost"]}
+    return {**_of_workload(row, filters), **{name: _number(value) for name, value in amounts.items()}}
+
+
 def _shown(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str, Any]:
+    hours = {name: float(row[f"{name}_gpu_hours"]) for name in ("allocated", "used", "idle", "unmetered")}
+    return {
+        **_of_workload(row, filters),
+        **{name: row[name] for name in ("devices", "billed_cost") if name in row},
+        **hours,
+        "use": hours["used"] / hours["allocated"] if hours["allocated"] else None,
+    }
+
+
+def _of_workload(row: Mapping[str, Any], filters: Filters) -> dict[str, Any]:
     at = {name: row[name] for name in ("from", "to")}
     if "hour" in row:
         at["hour"] = datetime.fromisoformat(row["hour"]).replace(tzinfo=UTC)
-    hours = {name: float(row[f"{name}_gpu_hours"]) for name in ("allocated", "used", "idle", "unmetered")}
     return {
-        **{name: row[name] for name in ("workload", "allocation", "device", "devices", "billed_cost") if name in row},
+        **{name: row[name] for name in ("workload", "allocation", "device") if name in row},
         "href": filters.href("/workload", workload=row["workload"], period=None),
         **{name: filters.local(moment) for name, moment in at.items()},
-        **hours,
-        "use": hours["used"] / hours["allocated"] if hours["allocated"] else None,
     }
 
 
@@ -223,7 +260,7 @@ def _line_columns(words: Language) -> list[grids.Column]:
     ]
 
 
-def _of_line(row: Mapping[str, Any], words: Language) -> dict[str, Any]:
+def _of_line(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str, Any]:
     kind = row.get("kind", "usage")
     what = row["description"] or row["sku"] or row["rule"]
     return {"what": f"{row['line']}. {what}", "kind": words.of(f"line.{kind}", kind), "amount": _number(row["amount"])}

@@ -1,0 +1,98 @@
+"""What made a correction: the allocations of which a later close said something else than the one that was billed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from billing.exact import Scale
+from billing.invoicing.documents import Invoice, instant, is_correction, text
+from billing.periods import parse_month
+from warehouse.store import Store, read_sql
+
+NAMED = 3
+"""How many allocations a document names, of each month that it corrects."""
+
+
+def with_changes(store: Store, drafts: Sequence[Invoice]) -> list[Invoice]:
+    """The drafts, each with `changes`: by month that it corrects, what of its hours was closed again, and when."""
+    from billing.invoicing.invoices import issued
+
+    if not any(is_correction(line) for draft in drafts for line in draft.lines):
+        return list(drafts)
+    documents = issued(store)
+    return [
+        replace(draft, document={**draft.document, "changes": _changes(store, draft, documents)}) for draft in drafts
+    ]
+
+
+def changed_entries(
+    store: Store, invoice: Invoice, month: str, documents: Sequence[Invoice], by_hour: bool = False
+) -> list[dict[str, Any]]:
+    """The rows of changes.sql: between what was billed to its tenant for the month before it, and what it says.
+
+    documents: all that were issued.
+    """
+    period = parse_month(month, invoice.document["period"]["timezone"])
+    params = {
+        "before": _billed_by(documents, invoice, month),
+        "after": int(invoice.document["as_of_run"]),
+        "start": period.start,
+        "end": period.end,
+        "tenant": invoice.tenant,
+        "by_hour": int(by_hour),
+    }
+    return store.rows(read_sql(__file__, "changes"), params)
+
+
+def _changes(store: Store, draft: Invoice, documents: Sequence[Invoice]) -> list[dict[str, Any]]:
+    months = sorted({line["reference"]["month"] for line in draft.lines if is_correction(line)})
+    found = ((month, changed_entries(store, draft, month, documents)) for month in months)
+    return [_change(store, month, rows) for month, rows in found if rows]
+
+
+def _change(store: Store, month: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    scale = Scale.of(row["device_units"] for row in rows)
+    allocations: dict[str, int] = {}
+    for row in rows:
+        more = scale.quantity(row["now_micro_ms"] - row["was_micro_ms"], row["device_units"])
+        allocations[row["allocation_id"]] = allocations.get(row["allocation_id"], 0) + more
+    first = sorted(allocations, key=lambda name: (-abs(allocations[name]), name))[:NAMED]
+    closed_at = store.value(_CLOSED_AT, {"run": max(row["again"] for row in rows)})
+    return {
+        "month": month,
+        "from": instant(min(row["from_at"] for row in rows)),
+        "to": instant(max(row["to_at"] for row in rows)),
+        "closed_at": closed_at and instant(closed_at),
+        "allocations": len(allocations),
+        "first": [{"allocation": name, "gpu_hours": text(scale.hours(allocations[name]))} for name in first],
+    }
+
+
+_CLOSED_AT = "SELECT minOrNull(ingest_cutoff) AS at FROM close_runs WHERE run >= {run:UInt64}"
+"""Of the close that finished what a run wrote."""
+
+
+def _billed_by(documents: Iterable[Invoice], invoice: Invoice, month: str) -> int:
+    """The close that the last document about the month saw: the tenant's; else the first of anybody's."""
+    before = [one for one in documents if not one.is_credit_note and _is_before(one, invoice)]
+    about = [one for one in before if one.tenant == invoice.tenant and not one.is_void and _is_about(one, month)]
+    if about:
+        return max(map(_run, about))
+    return min((_run(one) for one in before if one.month == month), default=0)
+
+
+def _is_before(one: Invoice, invoice: Invoice) -> bool:
+    if invoice.number is None:
+        return True
+    return datetime.fromisoformat(one.document["issued_at"]) < datetime.fromisoformat(invoice.document["issued_at"])
+
+
+def _is_about(one: Invoice, month: str) -> bool:
+    return one.month == month or any(line["reference"]["month"] == month for line in one.lines if is_correction(line))
+
+
+def _run(one: Invoice) -> int:
+    return int(one.document.get("as_of_run") or one.document.get("books_run") or 0)
