@@ -7,9 +7,10 @@ Quantities and costs are exact sums, rounded once, to nine digits, half to even.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from billing.closed import Closed, closed_part, period_document
 from billing.exact import Scale
 from billing.periods import Period
 from billing.rates import current_rate_card
@@ -38,9 +39,10 @@ known part and `unpriced_gpu_hours` says how much is missing. `coverage` is the 
 
 @dataclass(frozen=True)
 class LedgerReport:
-    """The answer. `period` is None when nothing was ever closed; `rows` are one for each value of `by` that held."""
+    """The answer. `closed` is None when nothing was ever closed; `rows` are one for each value of `by` that held. Where
+    nothing of the period is closed, the sums are None."""
 
-    period: Period | None
+    closed: Closed | None
     by: tuple[str, ...]
     currency: str | None
     rows: tuple[Mapping[str, Any], ...]
@@ -54,7 +56,7 @@ class LedgerReport:
 
     def document(self) -> dict[str, Any]:
         """The answer in the shape that the command line prints as JSON."""
-        period = {"start": self.period and self.period.start, "end": self.period and self.period.end}
+        period = period_document(self.closed)
         return {"period": period, "rows": list(self.rows), "platform": self.platform, "capacity": self.capacity}
 
 
@@ -62,12 +64,6 @@ def billing_timezone(store: Store) -> str:
     """The zone in which days and months are cut: the rate card's, UTC before there is one."""
     current = current_rate_card(store)
     return current.card.timezone if current else "UTC"
-
-
-def closed_period(store: Store) -> Period | None:
-    """From the first to the last closed hour."""
-    (row,) = store.rows(read_sql(__file__, "closed_range"))
-    return Period(row["start"], row["end"]) if row["hours"] else None
 
 
 def check_dimensions(by: Iterable[str]) -> tuple[str, ...]:
@@ -85,13 +81,8 @@ def ledger_report(store: Store, period: Period | None, by: Sequence[str]) -> Led
     Errors: LedgerError if `by` names no dimension, or if amounts of two currencies would be added.
     """
     dimensions = check_dimensions(by)
-    period = period or closed_period(store)
-    found: list[dict[str, Any]] = []
-    if period is not None:
-        params = {
-            "start": period.start, "end": period.end, "by": list(dimensions), "timezone": billing_timezone(store),
-        }  # fmt: skip
-        found = store.rows(read_sql(__file__, "ledger_report"), params)
+    closed = closed_part(store, period)
+    found = entries_by(store, closed, dimensions)
     currency = one_currency(found)
     scale = Scale.of(row["device_units"] for row in found)
     columns = [f"by_{name}" for name in dimensions]
@@ -111,8 +102,8 @@ def ledger_report(store: Store, period: Period | None, by: Sequence[str]) -> Led
         total.merge(holder)
     for part in (total, unallocated, unavailable):
         capacity.merge(part)
-    return LedgerReport(
-        period=period,
+    report = LedgerReport(
+        closed=closed,
         by=dimensions,
         currency=currency,
         rows=tuple(
@@ -131,3 +122,20 @@ def ledger_report(store: Store, period: Period | None, by: Sequence[str]) -> Led
             "unpriced_gpu_hours": scale.hours(capacity.unpriced),
         },
     )
+    if closed and closed.closed_hours:
+        return report
+    return replace(
+        report,
+        total=dict.fromkeys(report.total),
+        platform=dict.fromkeys(report.platform),
+        capacity=dict.fromkeys(report.capacity),
+    )
+
+
+def entries_by(store: Store, closed: Closed | None, dimensions: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of ledger_report.sql."""
+    if closed is None:
+        return []
+    period = {"start": closed.period.start, "end": closed.period.end}
+    params = {**period, "by": list(dimensions), "timezone": billing_timezone(store)}
+    return store.rows(read_sql(__file__, "ledger_report"), params)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +16,10 @@ from rich.text import Text
 
 from gpuledger.options import Format
 from warehouse.csv_cells import write_csv
+
+if TYPE_CHECKING:
+    from billing.closed import Closed
+    from billing.periods import Period
 
 _PIPE_WIDTH = 240
 """Columns of a table that no terminal shows: a pipe has no width, and folded cells are of no use to grep."""
@@ -38,6 +42,16 @@ def complain(line: str) -> None:
 def say(line: str) -> None:
     """A line for people, on stderr, so that a pipe gets the data alone."""
     errors.print(line, markup=False, soft_wrap=True)
+
+
+def figures_of(closed: Closed | None) -> Period | None:
+    """The period that has figures, after what is not closed of it was said; None: nothing of it is."""
+    if closed is None:
+        say("nothing is closed yet. Next: gpuledger close")
+        return None
+    if note := closed.note():
+        say(note)
+    return closed.period if closed.closed_hours else None
 
 
 def plain(value: Any) -> Any:

@@ -27,8 +27,9 @@ from billing.accounts.forecast import (
     midnight,
     per_day,
 )
+from billing.closed import closed_period
 from billing.exact import rounded
-from billing.ledger_report import billing_timezone, closed_period
+from billing.ledger_report import billing_timezone
 from billing.money import minor_digits
 from billing.periods import Period, parse_month
 from warehouse.store import Store

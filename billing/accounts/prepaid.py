@@ -23,8 +23,9 @@ from billing import audit
 from billing.accounts.costs import Span, Target, cost_of_spans, reached
 from billing.accounts.credits import CreditError, card_in_force, following
 from billing.accounts.drawing import Grant, accrued, draw, in_order, left_at, pieces
+from billing.closed import closed_period
 from billing.exact import rounded
-from billing.ledger_report import billing_timezone, closed_period
+from billing.ledger_report import billing_timezone
 from billing.money import largest_remainder, minor_digits
 from billing.periods import parse_month
 from warehouse.chain import Head, append, head

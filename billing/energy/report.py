@@ -11,16 +11,17 @@ import contextlib
 import math
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from billing.closed import Closed, closed_part, period_document
 from billing.energy.components import HOUR_MS, MILLIJOULES_PER_KWH
 from billing.energy.settings import EnergySettings, current_energy_settings
 from billing.exact import DIGITS, NANO, quotient, rounded
-from billing.ledger_report import billing_timezone, check_dimensions, closed_period
+from billing.ledger_report import billing_timezone, check_dimensions
 from billing.money import largest_remainder
 from billing.periods import Period
 from billing.rates import current_rate_card
@@ -84,19 +85,19 @@ class _Sum:
 
 @dataclass(frozen=True)
 class EnergyReport:
-    """The answer. `period` is None when nothing was ever closed.
+    """The answer. `closed` is None when nothing was ever closed. Sums are None where nothing of the period is closed.
 
     rows:      one for each value of `by`; those of the platform (`held_by` = platform) have None for what is about
                holders. Shown figures of the rows sum to those of `total`, to the last digit.
     unmeasured_gpu_hours: held or not, in which no usable sample told the device's power.
     """
 
-    period: Period | None
+    closed: Closed | None
     by: tuple[str, ...]
     rows: tuple[Mapping[str, Any], ...]
     platform: Mapping[str, Any]
     total: Mapping[str, Any]
-    unmeasured_gpu_hours: Decimal
+    unmeasured_gpu_hours: Decimal | None
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -106,7 +107,7 @@ class EnergyReport:
     def document(self) -> dict[str, Any]:
         """The answer in the shape that the command line prints as JSON."""
         return {
-            "period": {"start": self.period and self.period.start, "end": self.period and self.period.end},
+            "period": period_document(self.closed),
             "rows": list(self.rows),
             "platform": self.platform,
             "total": self.total,
@@ -121,10 +122,10 @@ def energy_report(store: Store, period: Period | None, by: Sequence[str]) -> Ene
     Errors: LedgerError if `by` names no dimension.
     """
     dimensions = check_dimensions(by)
-    period = period or closed_period(store)
+    closed = closed_part(store, period)
     found: list[dict[str, Any]] = []
-    if period is not None:
-        params = {"start": period.start, "end": period.end, "timezone": billing_timezone(store)}
+    if closed is not None:
+        params = {"start": closed.period.start, "end": closed.period.end, "timezone": billing_timezone(store)}
         with _staged(store, params) as tables:
             found = store.rows(read_sql(__file__, "report"), {**params, **tables, "by": list(dimensions)})
     scale = math.lcm(*(row["device_units"] for row in found)) if found else 1
@@ -137,14 +138,22 @@ def energy_report(store: Store, period: Period | None, by: Sequence[str]) -> Ene
         if not row["held"]:
             platform.add(row)
     figures = _figures(list(sums.values()))
-    return EnergyReport(
-        period=period,
+    report = EnergyReport(
+        closed=closed,
         by=dimensions,
         rows=tuple({**_words(key, dimensions), **shown} for key, shown in zip(sums, figures, strict=True)),
         platform=_platform(sums, figures, platform),
         total=_total(figures, total),
         unmeasured_gpu_hours=quotient(total.held - total.measured, scale * HOUR_MS),
         notes=tuple(_notes(total)),
+    )
+    if closed and closed.closed_hours:
+        return report
+    return replace(
+        report,
+        platform=dict.fromkeys(report.platform),
+        total=dict.fromkeys(report.total),
+        unmeasured_gpu_hours=None,
     )
 
 

@@ -195,7 +195,7 @@ def _owed(store: Store, period: Period, check: Check) -> dict[str | None, _Owed]
         row["tenant"]: (row["billed_cost"], row["allocated_gpu_hours"], row["used_gpu_hours"]) for row in report.rows
     }
     found: dict[str | None, _Owed] = {
-        None: _Owed(report.platform["unallocated_cost"], report.platform["unallocated_gpu_hours"])
+        None: _Owed(report.platform["unallocated_cost"], report.platform["unallocated_gpu_hours"] or Decimal(0))
     }
     if books.card is None:
         return found | {tenant: _Owed(*row) for tenant, row in used.items()}

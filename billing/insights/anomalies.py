@@ -21,8 +21,9 @@ from statistics import median
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from billing.closed import Closed, closed_part, period_document
 from billing.exact import Scale, rounded
-from billing.ledger_report import billing_timezone, closed_period
+from billing.ledger_report import billing_timezone
 from billing.periods import Period, parse_period
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
@@ -121,9 +122,9 @@ class NotJudged:
 
 @dataclass(frozen=True)
 class AnomalyReport:
-    """The answer, in the order of days. `judged` counts days of a subject; `period` is None if nothing is closed."""
+    """The answer, in the order of days. `judged` counts days of a subject; `closed` is None if nothing is closed."""
 
-    period: Period | None
+    closed: Closed | None
     timezone: str
     currency: str | None
     threshold: Decimal
@@ -138,7 +139,7 @@ class AnomalyReport:
     def document(self) -> dict[str, Any]:
         """The answer in the shape that the command line prints as JSON."""
         return {
-            "period": {"start": self.period and self.period.start, "end": self.period and self.period.end},
+            "period": period_document(self.closed),
             "timezone": self.timezone,
             "currency": self.currency,
             "threshold": self.threshold,
@@ -154,10 +155,10 @@ def anomalies(store: Store, period: Period | None = None, threshold: Decimal = T
     Errors: LedgerError if costs of two currencies would be compared.
     """
     zone = billing_timezone(store)
-    closed = closed_period(store)
+    closed = closed_part(store, period)
     if closed is None:
         return AnomalyReport(None, zone, None, threshold, 0, (), ())
-    period = period or closed
+    period = closed.period
     first, last = (moment.astimezone(ZoneInfo(zone)).date() for moment in (period.start, period.end - _MOMENT))
     whole = Period(_day(first - timedelta(weeks=WEEKS), zone).start, _day(last, zone).end)
     costs, currency = daily_costs(store, whole)
@@ -180,7 +181,7 @@ def anomalies(store: Store, period: Period | None = None, threshold: Decimal = T
     flagged.sort(key=lambda one: (one.day, -abs(one.cost - one.expected), one.subject, one.tenant))
     not_judged.sort(key=lambda one: (one.day, one.subject, one.tenant))
     explained = _with_contributors(store, flagged, whole, zone)
-    return AnomalyReport(period, zone, currency, threshold, judged, explained, tuple(not_judged))
+    return AnomalyReport(closed, zone, currency, threshold, judged, explained, tuple(not_judged))
 
 
 def daily_costs(store: Store, period: Period) -> tuple[list[DayCost], str | None]:

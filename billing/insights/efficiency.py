@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from billing import ledger_report
+from billing.closed import Closed, closed_part, period_document
 from billing.exact import Scale, quotient
-from billing.ledger_report import billing_timezone, check_dimensions, closed_period
+from billing.ledger_report import check_dimensions, entries_by
 from billing.periods import Period
 from billing.sums import KINDS, LedgerSum, one_currency
-from warehouse.store import Store, read_sql
+from warehouse.store import Store
 
 MEASURES = (
     "allocated_gpu_hours",
@@ -38,10 +38,10 @@ IN_ORDER_OF_TIME = {"day", "hour"}
 
 @dataclass(frozen=True)
 class EfficiencyReport:
-    """The answer. `period` is None when nothing was ever closed; rows: the costliest idleness first, but by day or
-    hour in the order of time."""
+    """The answer. `closed` is None when nothing was ever closed; rows: the costliest idleness first, but by day or
+    hour in the order of time. Where nothing of the period is closed, the sums are None."""
 
-    period: Period | None
+    closed: Closed | None
     by: tuple[str, ...]
     currency: str | None
     rows: tuple[Mapping[str, Any], ...]
@@ -53,8 +53,7 @@ class EfficiencyReport:
 
     def document(self) -> dict[str, Any]:
         """The answer in the shape that the command line prints as JSON."""
-        period = {"start": self.period and self.period.start, "end": self.period and self.period.end}
-        return {"period": period, "rows": list(self.rows), "total": self.total}
+        return {"period": period_document(self.closed), "rows": list(self.rows), "total": self.total}
 
 
 class _Held:
@@ -86,14 +85,8 @@ def efficiency(store: Store, period: Period | None, by: Sequence[str]) -> Effici
     Errors: LedgerError if `by` names no dimension, or if amounts of two currencies would be added.
     """
     dimensions = check_dimensions(by)
-    period = period or closed_period(store)
-    found: list[dict[str, Any]] = []
-    if period is not None:
-        params = {
-            "start": period.start, "end": period.end, "by": list(dimensions), "timezone": billing_timezone(store),
-        }  # fmt: skip
-        rows = store.rows(read_sql(ledger_report.__file__, "ledger_report"), params)
-        found = [row for row in rows if row["held"]]
+    closed = closed_part(store, period)
+    found = [row for row in entries_by(store, closed, dimensions) if row["held"]]
     currency = one_currency(found)
     scale = Scale.of(row["device_units"] for row in found)
     holders: dict[tuple[str, ...], _Held] = {}
@@ -105,4 +98,6 @@ def efficiency(store: Store, period: Period | None, by: Sequence[str]) -> Effici
     measured = [{**dict(zip(dimensions, key, strict=True)), **held.measures(currency)} for key, held in holders.items()]
     if not IN_ORDER_OF_TIME & {*dimensions}:
         measured.sort(key=lambda row: (-(row["idle_cost"] or 0), -row["idle_gpu_hours"]))
-    return EfficiencyReport(period, dimensions, currency, tuple(measured), total.measures(currency))
+    sums = total.measures(currency)
+    known = closed is not None and closed.closed_hours
+    return EfficiencyReport(closed, dimensions, currency, tuple(measured), sums if known else dict.fromkeys(sums))

@@ -18,6 +18,7 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
+from billing.closed import Closed, closed_part, period_document
 from billing.exact import quotient, rounded
 from billing.insights.holders import HOUR_MS, MICRO, Holder, Rules, read_holders
 from billing.insights.proposals import (
@@ -32,7 +33,6 @@ from billing.insights.proposals import (
     time_slicing,
 )
 from billing.insights.said import Said
-from billing.ledger_report import closed_period
 from billing.money import minor_digits
 from billing.periods import Period
 from billing.rates import RateCard, current_rate_card
@@ -147,9 +147,9 @@ class TenantSavings:
 
 @dataclass(frozen=True)
 class SavingsReport:
-    """The answer: the greatest monthly amount first, unknown amounts last. `period` is None if nothing is closed."""
+    """The answer: the greatest monthly amount first, unknown amounts last. `closed` is None if nothing is closed."""
 
-    period: Period | None
+    closed: Closed | None
     currency: str | None
     rules: Rules
     recommendations: tuple[Recommendation, ...]
@@ -159,7 +159,7 @@ class SavingsReport:
     def document(self) -> dict[str, Any]:
         """The answer in the shape that the command line prints as JSON."""
         return {
-            "period": {"start": self.period and self.period.start, "end": self.period and self.period.end},
+            "period": period_document(self.closed),
             "currency": self.currency,
             "rules": vars(self.rules),
             "recommendations": [one.document() for one in self.recommendations],
@@ -177,14 +177,11 @@ def savings(
     same as they are answered among all.
     Errors: LedgerError if prices of two currencies would be added.
     """
-    closed = closed_period(store)
-    if closed is None:
-        return SavingsReport(None, None, rules, (), (), ())
-    if period is None:
-        period = closed
-    period = Period(max(period.start, closed.start), min(period.end, closed.end))
-    if period.end <= period.start:
-        return SavingsReport(period, None, rules, (), (), ())
+    closed = closed_part(store, period)
+    if closed is None or not closed.closed_hours:
+        return SavingsReport(closed, None, rules, (), (), ())
+    asked, books = closed.period, closed.books
+    period = Period(max(asked.start, books.start), min(asked.end, books.end))
     holders, currencies = read_holders(store, period, rules, tenant, workload)
     if workload and any(_may_move(allocation, rules) for allocation in _allocations(holders)):
         # Somebody else of its tenant may be the better half of what it could do.
@@ -193,11 +190,17 @@ def savings(
     if len(currencies) > 1:
         what = f"holds prices in {' and '.join(currencies)}, which do not add up"
         raise LedgerError("ledger", what, "Choose a --period with one of them")
-    return _report(store, holders, period, rules, currencies[0] if currencies else None, workload)
+    return _report(store, holders, closed, period, rules, currencies[0] if currencies else None, workload)
 
 
 def _report(
-    store: Store, holders: Sequence[Holder], period: Period, rules: Rules, currency: str | None, workload: str
+    store: Store,
+    holders: Sequence[Holder],
+    closed: Closed,
+    period: Period,
+    rules: Rules,
+    currency: str | None,
+    workload: str,
 ) -> SavingsReport:
     card = current_rate_card(store)
     price_of = _profile_prices(card.card if card else None, period)
@@ -221,7 +224,7 @@ def _report(
     )
     listed = [one for one in not_judged if not workload or one.workload == workload]
     listed.sort(key=lambda one: (-(one.cost or 0), -one.hours, one.allocation_id))
-    return SavingsReport(period, currency, rules, recommendations, _by_tenant(recommendations), tuple(listed))
+    return SavingsReport(closed, currency, rules, recommendations, _by_tenant(recommendations), tuple(listed))
 
 
 def _allocations(holders: Sequence[Holder]) -> list[tuple[Holder, ...]]:

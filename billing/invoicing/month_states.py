@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from billing.closed import closed_period
 from billing.invoicing.drafts import books_of
 from billing.invoicing.invoices import standing
-from billing.ledger_report import closed_period
 from billing.periods import Period, month_name, parse_month
 from warehouse.store import Store
 

@@ -17,6 +17,16 @@ class Span(Document):
     end: Instant | None
 
 
+class ClosedSpan(Span):
+    """The same, with the hours that it touches and how many of them are closed: figures are of those. closed_from,
+    closed_until: of all that is closed."""
+
+    hours: int | None
+    closed_hours: int | None
+    closed_from: Instant | None
+    closed_until: Instant | None
+
+
 class Dimensions(Document):
     """What a row is of, as far as it was asked for. A day is local to the billing zone, an hour UTC."""
 
@@ -34,11 +44,13 @@ class Dimensions(Document):
 
 
 class LedgerRow(Dimensions):
-    allocated_gpu_hours: Amount
-    used_gpu_hours: Amount
-    idle_gpu_hours: Amount
-    unmetered_gpu_hours: Amount
-    unpriced_gpu_hours: Amount
+    """Hours are null in the sum of a period of which nothing is closed."""
+
+    allocated_gpu_hours: Amount | None
+    used_gpu_hours: Amount | None
+    idle_gpu_hours: Amount | None
+    unmetered_gpu_hours: Amount | None
+    unpriced_gpu_hours: Amount | None
     list_cost: Amount | None
     billed_cost: Amount | None
     currency: str | None
@@ -46,22 +58,22 @@ class LedgerRow(Dimensions):
 
 
 class Platform(Document):
-    unallocated_gpu_hours: Amount
-    unavailable_gpu_hours: Amount
+    unallocated_gpu_hours: Amount | None
+    unavailable_gpu_hours: Amount | None
     unallocated_cost: Amount | None
     unavailable_cost: Amount | None
 
 
 class Capacity(Document):
-    gpu_hours: Amount
+    gpu_hours: Amount | None
     cost: Amount | None
-    unpriced_gpu_hours: Amount
+    unpriced_gpu_hours: Amount | None
 
 
 class Ledger(Document):
     """platform, capacity: null for those who see some tenants alone."""
 
-    period: Span
+    period: ClosedSpan
     by: list[str]
     rows: list[LedgerRow]
     rows_in_all: int
@@ -78,7 +90,7 @@ class EfficiencyRow(LedgerRow):
 
 
 class Efficiency(Document):
-    period: Span
+    period: ClosedSpan
     by: list[str]
     rows: list[EfficiencyRow]
     rows_in_all: int
@@ -92,15 +104,15 @@ class EnergyRow(Dimensions):
     kwh_with_pue: Amount | None
     kgco2e: Amount | None
     kwh_without_intensity: Amount | None
-    gpu_hours: Amount
-    measured_gpu_hours: Amount
+    gpu_hours: Amount | None
+    measured_gpu_hours: Amount | None
     coverage: Amount | None
 
 
 class Energy(Document):
     """platform: null for those who see some tenants alone."""
 
-    period: Span
+    period: ClosedSpan
     by: list[str]
     rows: list[EnergyRow]
     rows_in_all: int
@@ -150,7 +162,7 @@ class NotJudged(Document):
 
 
 class Savings(Document):
-    period: Span
+    period: ClosedSpan
     currency: str | None
     recommendations: list[Recommendation]
     by_tenant: list[TenantSavings]
@@ -181,7 +193,7 @@ class Anomaly(Document):
 class Anomalies(Document):
     """judged: days of a subject."""
 
-    period: Span
+    period: ClosedSpan
     timezone: str
     currency: str | None
     threshold: Amount

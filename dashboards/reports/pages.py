@@ -95,7 +95,9 @@ def _amount(value: Decimal | None, currency: str, words: Language) -> str:
 
 
 def _change(report: Report, words: Language) -> str:
-    """Against the period before, as far as both are known."""
+    """Against the period before, if both are known whole."""
+    if report.known != report.period:
+        return ""
     now, before = report.total["billed_cost"], report.before and report.before["billed_cost"]
     if now is None or not before:
         return ""

@@ -10,10 +10,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from billing.accounts.budgets import BudgetState, budget_states
+from billing.closed import closed_period
 from billing.documents.statement import days_of
 from billing.insights.efficiency import efficiency
 from billing.insights.savings import Recommendation, savings
-from billing.ledger_report import billing_timezone, closed_period
+from billing.ledger_report import billing_timezone
 from billing.periods import Period, month_name, parse_period
 from dashboards.access.principal import Principal
 from dashboards.access.roles import Role

@@ -22,7 +22,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from alerts.transports.email import Email
 from billing import audit
-from billing.ledger_report import billing_timezone, closed_period, ledger_report
+from billing.closed import closed_period
+from billing.ledger_report import billing_timezone, ledger_report
 from billing.periods import Period, parse_period
 from dashboards.languages import NAMES, language
 from dashboards.reports.mail import message

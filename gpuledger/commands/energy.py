@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
-from gpuledger.output import instant, print_json, print_rows, say
+from gpuledger.output import figures_of, instant, print_json, print_rows, say
 from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
+    from billing.closed import Closed
     from billing.energy.report import EnergyReport
+    from dashboards.api.documents import ClosedSpan
 
 energy = typer.Typer(invoke_without_command=True)
 intensity = typer.Typer(no_args_is_help=True)
@@ -82,7 +84,6 @@ def report(
 def _asked(server: str, period: str, by: list[str]) -> EnergyReport:
     """The same of the server's API: the report stages tables, which its SQL does not."""
     from billing.energy.report import EnergyReport
-    from billing.periods import Period
 
     with remote.client(server) as client:
         told = client.energy(period, by)
@@ -90,11 +91,21 @@ def _asked(server: str, period: str, by: list[str]) -> EnergyReport:
         {name: value for name, value in row if name in row.model_fields_set}
         for row in (*told.rows, told.platform or told.total, told.total)
     )
-    start, end = told.period.start, told.period.end
+    held, measured = told.total.gpu_hours, told.total.measured_gpu_hours
     return EnergyReport(
-        Period(start, end) if start and end else None, tuple(told.by), tuple(rows), platform, total,
-        told.total.gpu_hours - told.total.measured_gpu_hours, tuple(told.notes),
+        _closed(told.period), tuple(told.by), tuple(rows), platform, total,
+        None if held is None or measured is None else held - measured, tuple(told.notes),
     )  # fmt: skip
+
+
+def _closed(told: ClosedSpan) -> Closed | None:
+    from billing.closed import Closed
+    from billing.periods import Period
+
+    if not (told.start and told.end and told.closed_from and told.closed_until):
+        return None
+    books = Period(told.closed_from, told.closed_until)
+    return Closed(Period(told.start, told.end), told.hours or 0, told.closed_hours or 0, books)
 
 
 @intensity.command("apply")
@@ -150,10 +161,9 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
 
 
 def _print_table(found: EnergyReport) -> None:
-    if found.period is None:
-        say("nothing is closed yet. Next: gpuledger close")
+    if (period := figures_of(found.closed)) is None:
         return
-    title = f"{instant(found.period.start)} to {instant(found.period.end)}"
+    title = f"{instant(period.start)} to {instant(period.end)}"
     total = {**dict.fromkeys(found.by[:1], "total"), **found.total}
     rows = [_for_people(row) for row in (*found.rows, total)]
     print_rows(rows, (*found.by, *HEADINGS.values()), options.Format.table, title)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
-from gpuledger.output import instant, print_json, print_rows, say
+from gpuledger.output import figures_of, instant, print_json, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
 
@@ -133,17 +133,12 @@ def _positive(name: str, text: str) -> Decimal:
     return value
 
 
-def _nothing_closed() -> None:
-    say("nothing is closed yet. Next: gpuledger close")
-
-
 def _title(period: Period, what: str) -> str:
     return f"{instant(period.start)} to {instant(period.end)}, {what}"
 
 
 def _print_efficiency(report: EfficiencyReport) -> None:
-    if report.period is None:
-        _nothing_closed()
+    if (period := figures_of(report.closed)) is None:
         return
     names = {
         "allocated_gpu_hours": "allocated",
@@ -163,15 +158,14 @@ def _print_efficiency(report: EfficiencyReport) -> None:
         }
         for row in ((*report.rows, total) if report.by else (total,))
     ]
-    title = _title(report.period, f"GPU-hours and {report.currency or 'no price'}")
+    title = _title(period, f"GPU-hours and {report.currency or 'no price'}")
     print_rows(rows, (*report.by, *names.values()), options.Format.table, title)
     if report.total["unpriced_gpu_hours"]:
         say(f"{_two(report.total['unpriced_gpu_hours'])} allocated GPU-hours have no price and are in no cost above")
 
 
 def _print_savings(report: SavingsReport) -> None:
-    if report.period is None:
-        _nothing_closed()
+    if (period := figures_of(report.closed)) is None:
         return
     rows = [
         {
@@ -188,7 +182,7 @@ def _print_savings(report: SavingsReport) -> None:
         for one in report.recommendations
     ]
     columns = ("id", "a month", "so far", "tenant", "project", "workload", "what", "metered", "confidence")
-    print_rows(rows, columns, options.Format.table, _title(report.period, report.currency or "no price"))
+    print_rows(rows, columns, options.Format.table, _title(period, report.currency or "no price"))
     sums = [
         {"tenant": one.tenant, "a month": one.monthly_amount, "so far": one.past_amount, "n": one.recommendations}
         for one in report.by_tenant
@@ -205,8 +199,7 @@ def _print_savings(report: SavingsReport) -> None:
 
 
 def _print_anomalies(report: AnomalyReport) -> None:
-    if report.period is None:
-        _nothing_closed()
+    if (period := figures_of(report.closed)) is None:
         return
     rows = [
         {
@@ -222,7 +215,7 @@ def _print_anomalies(report: AnomalyReport) -> None:
         for one in report.flagged
     ]
     columns = ("day", "who", "cost", "expected", "from", "to", "score", "most of it")
-    print_rows(rows, columns, options.Format.table, _title(report.period, report.currency or "no price"))
+    print_rows(rows, columns, options.Format.table, _title(period, report.currency or "no price"))
     say(f"{report.judged} days of a tenant or the platform judged, {len(report.flagged)} flagged")
     for reason, count in report.reasons().items():
         say(f"not judged: {count} ({reason})")

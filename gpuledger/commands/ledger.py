@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
-from gpuledger.output import instant, print_json, print_rows, say
+from gpuledger.output import figures_of, instant, print_json, print_rows, say
 from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
@@ -62,11 +62,9 @@ def ledger(
 
 
 def _print_table(report: LedgerReport) -> None:
-    if report.period is None:
-        say("nothing is closed yet. Next: gpuledger close")
+    if (period := figures_of(report.closed)) is None:
         return
-    currency = report.currency or "no price"
-    title = f"{instant(report.period.start)} to {instant(report.period.end)}, GPU-hours and {currency}"
+    title = f"{instant(period.start)} to {instant(period.end)}, GPU-hours and {report.currency or 'no price'}"
     total = {report.by[0]: "total", **report.total} if report.by else report.total
     rows = [_for_people(row) for row in ((*report.rows, total) if report.by else (total,))]
     print_rows(rows, (*report.by, *HEADINGS.values()), options.Format.table, title)

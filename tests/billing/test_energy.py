@@ -583,7 +583,7 @@ def test_rows_sum_to_the_total_to_the_last_digit_by_any_dimension(books: Closes)
 
 def test_nothing_closed_is_an_empty_report(books: Closes) -> None:
     report = books.nothing
-    assert (report.period, report.rows, report.total["kwh"], report.notes) == (None, (), None, ())
+    assert (report.closed, report.rows, report.total["kwh"], report.notes) == (None, (), None, ())
 
 
 # --- what always holds -----------------------------------------------------------------------------------------------

@@ -40,7 +40,29 @@ def shell(tmp_path: Path) -> Callable[..., Any]:
 def test_an_empty_store_says_what_is_next(shell: Callable[..., Any]) -> None:
     for command in ("efficiency", "savings", "anomalies"):
         assert "gpuledger close" in shell(command).stderr
-        assert json.loads(shell(command, "--format", "json").stdout)["period"] == {"start": None, "end": None}
+        assert set(json.loads(shell(command, "--format", "json").stdout)["period"].values()) == {None}
+
+
+def test_a_period_of_which_nothing_or_only_a_part_is_closed_says_so_and_is_never_zero(
+    shell: Callable[..., Any],
+) -> None:
+    with open_store(shell.url) as store:  # type: ignore[attr-defined]
+        run(store, [Job("train", use=busy_then_idle)], hours=40)
+    for command in ("ledger", "efficiency", "energy", "savings", "anomalies"):
+        of_none = shell(command, "--period", "2027-01")
+        assert (of_none.exit_code, of_none.stdout) == (0, "")
+        assert "nothing from 2027-01-01 00:00Z to 2027-02-01 00:00Z is closed: the books are closed from" in (
+            of_none.stderr
+        )
+        document = json.loads(shell(command, "--period", "2027-01", "--format", "json").stdout)
+        assert (document["period"]["hours"], document["period"]["closed_hours"]) == (31 * 24, 0)
+        for sums in ("total", "platform", "capacity"):
+            assert set(document.get(sums, {"none": None}).values()) == {None}
+        of_part = shell(command, "--period", "2026-10")
+        assert "only 40 of 744 hours are closed, and the figures are of those" in of_part.stderr
+        assert of_part.stdout
+        whole = shell(command)
+        assert "hours are closed" not in whole.stderr
 
 
 def test_the_commands_print_tables_json_and_csv(shell: Callable[..., Any]) -> None:

@@ -34,7 +34,14 @@ def test_hours_and_costs_by_tenant(books: Store) -> None:
     fill(books, TWO_TENANTS_AND_A_PLATFORM)
     report = plain(ledger_report(books, None, ["tenant"]).document())
     assert report == {
-        "period": {"start": "2026-10-05T12:00:00.000Z", "end": "2026-10-05T14:00:00.000Z"},
+        "period": {
+            "start": "2026-10-05T12:00:00.000Z",
+            "end": "2026-10-05T14:00:00.000Z",
+            "hours": 2,
+            "closed_hours": 2,
+            "closed_from": "2026-10-05T12:00:00.000Z",
+            "closed_until": "2026-10-05T14:00:00.000Z",
+        },
         "rows": [
             {
                 "tenant": "o'brien",
@@ -124,8 +131,9 @@ def test_an_unknown_price_is_not_zero(books: Store) -> None:
 
 def test_nothing_closed_is_no_period(books: Store) -> None:
     report = ledger_report(books, None, ["tenant"])
-    assert report.document()["period"] == {"start": None, "end": None}
+    assert set(report.document()["period"].values()) == {None}
     assert report.rows == ()
+    assert {*report.total.values(), *report.platform.values(), *report.capacity.values()} == {None}
 
 
 def test_only_closed_hours_and_the_run_in_force_count(books: Store) -> None:

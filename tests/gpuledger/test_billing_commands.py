@@ -62,7 +62,10 @@ def october(store: Store) -> None:
 def test_the_ledger_prints_json_csv_and_a_table(shell: Shell) -> None:
     asked = ("ledger", "--period", "2026-10", "--by", "tenant,project")
     document = json.loads(shell(*asked, "--format", "json").stdout)
-    assert document["period"] == {"start": "2026-10-01T00:00:00.000Z", "end": "2026-11-01T00:00:00.000Z"}
+    assert document["period"] == {
+        "start": "2026-10-01T00:00:00.000Z", "end": "2026-11-01T00:00:00.000Z", "hours": 744, "closed_hours": 1,
+        "closed_from": "2026-10-05T12:00:00.000Z", "closed_until": "2026-11-01T01:00:00.000Z",
+    }  # fmt: skip
     assert [row["project"] for row in document["rows"]] == ["研发一部", "bsm", "qcd"]
     lines = shell(*asked, "--format", "csv").stdout.splitlines()
     assert lines[0].startswith("tenant,project,allocated_gpu_hours,used_gpu_hours,")

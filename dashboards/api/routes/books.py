@@ -13,8 +13,8 @@ from starlette.responses import FileResponse
 
 from billing import audit
 from billing.close import close
+from billing.closed import closed_period
 from billing.exports.focus import FocusOptions, export_focus
-from billing.ledger_report import closed_period
 from billing.verify import verify
 from dashboards.access.principal import ForbiddenError
 from dashboards.api import documents

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
+from billing.closed import Closed, period_document
 from billing.energy.report import energy_report
 from billing.insights.anomalies import THRESHOLD, anomalies
 from billing.insights.efficiency import efficiency
 from billing.insights.holders import Rules
 from billing.insights.savings import savings
 from billing.ledger_report import ledger_report
-from billing.periods import Period
 from dashboards.api import documents
 from dashboards.api.caller import By, PeriodText, See, Tenant, dimensions
 from dashboards.api.paging import Limit, Offset, next_page, part
@@ -33,7 +33,7 @@ def ledger(
     total = documents.LedgerRow(**report.total)
     sees_all = caller.principal.sees_all
     return documents.Ledger(
-        period=_span(report.period),
+        period=_span(report.closed),
         by=list(report.by),
         rows=[documents.LedgerRow(**row) for row in part(report.rows, limit, offset)],
         rows_in_all=len(report.rows),
@@ -51,7 +51,7 @@ def efficiency_(
     """How well what was held was used, and what idle and unmetered time cost."""
     report = efficiency(caller.store, caller.period(period), dimensions(by))
     return documents.Efficiency(
-        period=_span(report.period),
+        period=_span(report.closed),
         by=list(report.by),
         rows=[documents.EfficiencyRow(**row) for row in part(report.rows, limit, offset)],
         rows_in_all=len(report.rows),
@@ -67,7 +67,7 @@ def energy(
     """Energy of the devices (kWh), with PUE, and what it emitted (kgCO2e)."""
     report = energy_report(caller.store, caller.period(period), dimensions(by))
     return documents.Energy(
-        period=_span(report.period),
+        period=_span(report.closed),
         by=list(report.by),
         rows=[documents.EnergyRow(**row) for row in part(report.rows, limit, offset)],
         rows_in_all=len(report.rows),
@@ -94,7 +94,7 @@ def savings_(
     rules = Rules(min_coverage=min_coverage, idle_hours=idle_hours)
     report = savings(caller.store, caller.period(period), rules, tenant or "", workload)
     return documents.Savings(
-        period=_span(report.period),
+        period=_span(report.closed),
         currency=report.currency,
         recommendations=[
             documents.Recommendation(**{**one.document(), "evidence": plain(dict(one.evidence))})
@@ -117,7 +117,7 @@ def anomalies_(
     report = anomalies(caller.store, caller.period(period), score)
     seen = [one for one in _of(report.flagged, tenant) if caller.principal.sees_all or one.subject == "tenant"]
     return documents.Anomalies(
-        period=_span(report.period),
+        period=_span(report.closed),
         timezone=report.timezone,
         currency=report.currency,
         threshold=report.threshold,
@@ -131,5 +131,5 @@ def _of(found: Sequence[Any], tenant: str | None) -> list[Any]:
     return [one for one in found if tenant is None or one.tenant == tenant]
 
 
-def _span(period: Period | None) -> documents.Span:
-    return documents.Span(start=period and period.start, end=period and period.end)
+def _span(closed: Closed | None) -> documents.ClosedSpan:
+    return documents.ClosedSpan(**period_document(closed))

@@ -1,0 +1,71 @@
+"""How much of a period is closed: what is not is unknown, which is not zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from billing.periods import Period, whole_hour
+from warehouse.store import Store, read_sql
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A period, the hours (UTC) that it touches, and how many of them are closed. books: first to last closed hour."""
+
+    period: Period
+    hours: int
+    closed_hours: int
+    books: Period
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "start": self.period.start,
+            "end": self.period.end,
+            "hours": self.hours,
+            "closed_hours": self.closed_hours,
+            "closed_from": self.books.start,
+            "closed_until": self.books.end,
+        }
+
+    def note(self) -> str:
+        """What a reader of the period's figures must know; empty where all of it is closed."""
+        if self.closed_hours == self.hours:
+            return ""
+        books = f"the books are closed from {_instant(self.books.start)} to {_instant(self.books.end)}"
+        if not self.closed_hours:
+            return f"nothing from {_instant(self.period.start)} to {_instant(self.period.end)} is closed: {books}"
+        return f"only {self.closed_hours:,} of {self.hours:,} hours are closed, and the figures are of those: {books}"
+
+
+_NEVER = ("start", "end", "hours", "closed_hours", "closed_from", "closed_until")
+
+
+def closed_period(store: Store) -> Period | None:
+    """From the first to the last closed hour."""
+    (row,) = store.rows(read_sql(__file__, "closed_range"))
+    return Period(row["start"], row["end"]) if row["hours"] else None
+
+
+def closed_part(store: Store, period: Period | None) -> Closed | None:
+    """How much of a period (None: of all from the first to the last closed hour) is closed; None: nothing ever was."""
+    books = closed_period(store)
+    if books is None:
+        return None
+    of = period or books
+    first = of.start.replace(minute=0, second=0, microsecond=0)
+    last = whole_hour(of.end)
+    closed = store.value(read_sql(__file__, "closed_count"), {"start": first, "end": last})
+    return Closed(of, (last - first) // HOUR, int(closed), books)
+
+
+def period_document(closed: Closed | None) -> dict[str, Any]:
+    """The period as reports print it; of None all is None."""
+    return closed.document() if closed else dict.fromkeys(_NEVER)
+
+
+def _instant(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M}Z"

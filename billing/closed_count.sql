@@ -1,0 +1,5 @@
+-- One row: how many hours of a period are closed.
+-- Params:  start, end = [start, end), whole hours.
+SELECT uniqExact(hour) AS closed
+FROM closed_hours
+WHERE hour >= {start:DateTime64(3, 'UTC')} AND hour < {end:DateTime64(3, 'UTC')}
