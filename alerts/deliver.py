@@ -7,11 +7,12 @@ sending and writing sends the same again, under the same fingerprint.
 from __future__ import annotations
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from alerts.routing import Attempt, Delivery, Log, Routing, Told, deliveries, next_attempt
@@ -61,12 +62,14 @@ def told_alerts(store: Store, now: datetime) -> list[Told]:
 
 
 def deliver(store: Store, routing: Routing, now: datetime, memory: Memory | None = None) -> list[Outcome]:
-    """Sends what is due at `now` and answers what became of it. A target that fails keeps no other waiting.
+    """Sends what is due at `now` and answers what became of it. A target that fails keeps no other waiting, and what
+    is said of the time is reckoned from the moment of sending.
 
     Errors: StoreError alone; what a target says is an outcome.
     """
     if not routing.routes:
         return []
+    clock = _Clock(now)
     alerts = told_alerts(store, now)
     if not alerts:
         return []
@@ -83,28 +86,39 @@ def deliver(store: Store, routing: Routing, now: datetime, memory: Memory | None
         return []
     with ThreadPoolExecutor(min(16, len(by_target)), "alert-delivery") as pool:
         results = [
-            outcome for part in pool.map(lambda one: _send_all(one, now), by_target.values()) for outcome in part
+            outcome for part in pool.map(lambda one: _send_all(one, clock), by_target.values()) for outcome in part
         ]
     known = {(key[0], key[1]) for key in log}
     _write(store, [one for one in results if not _is_reminder(one)], now)
     for one in results:
         key = one.delivery.target, one.delivery.alert.fingerprint
         if _is_reminder(one) and key in known:
-            memory.sent[key] = Attempt(now, one.delivery.alert.active_at, one.delivery.alert.kind, 1, "sent")
+            alert = one.delivery.alert
+            memory.sent[key] = Attempt(now, alert.active_at, alert.kind, 1, "sent", told=True)
     return results
+
+
+class _Clock:
+    """Whole seconds that go on from an instant."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now, self._started = now, time.monotonic()
+
+    def now(self) -> datetime:
+        return self._now + timedelta(seconds=int(time.monotonic() - self._started))
 
 
 def _is_reminder(outcome: Outcome) -> bool:
     return outcome.delivery.again and outcome.outcome == "sent" and outcome.delivery.transport.keeps_alive
 
 
-def _send_all(due: Sequence[Delivery], now: datetime) -> list[Outcome]:
+def _send_all(due: Sequence[Delivery], clock: _Clock) -> list[Outcome]:
     """Sends to one target, as many alerts in a call as it takes."""
     transport = due[0].transport
     found: list[Outcome] = []
     for start in range(0, len(due), transport.most):
         part = due[start : start + transport.most]
-        outcome, detail = _send(part, now)
+        outcome, detail = _send(part, clock.now())
         found += [Outcome(delivery, outcome, detail) for delivery in part]
         if outcome == "failed":  # it would fail for the rest as well, each after its timeout
             found += [Outcome(delivery, outcome, detail) for delivery in due[start + transport.most :]]
@@ -131,6 +145,7 @@ def _log(store: Store, since: datetime) -> Log:
             attempt=row["attempt"],
             outcome=row["outcome"],
             next_attempt_at=row["next_attempt_at"],
+            told=row["told_active_at"] == row["active_at"],
         )
         for row in store.rows(read_sql(__file__, "last_deliveries"), {"since": since})
     }

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -139,6 +139,7 @@ class _Engine:
         self.alerts: dict[str, dict[str, Alert]] = {}
         self.number = 0
         self.changed: list[Transition] = []
+        self.going: dict[tuple[str, str], tuple[Instance, datetime]] = {}
         self.counts = Counter({"evaluations": 0, "failed": 0, "instances": 0})
         self.told: Counter[str] = Counter()
 
@@ -197,6 +198,8 @@ class _Engine:
                 self.step_one(rule, gone(alert), at)
         for one in seen.changing:
             self.step_one(rule, one, at)
+        for one in seen.going:
+            self.going[rule.name, one.fingerprint] = one, at
 
     def step_own(
         self, name: str, identity: dict[str, str], holds: bool, at: datetime, evidence: dict[str, Any]
@@ -214,6 +217,8 @@ class _Engine:
         before = states.get(seen.fingerprint)
         after = step(before, seen, rule.name, at, rule.for_, rule.keep_firing_for)
         if after is before or after is None:
+            if before is not None and before.state is State.firing and seen.holds:
+                self.going[rule.name, seen.fingerprint] = seen, at
             return
         if after.state in (State.pending, State.firing):
             states[seen.fingerprint] = after
@@ -240,11 +245,11 @@ class _Engine:
         """What the clock tells, not the data: the newest fact of all is older than the rule allows, so that no other
         rule can say anything; or the rules' files are of no use."""
         before = len(self.changed)
-        if rule := self.rules.get(STOPPED):
-            age = None if newest is None else (self.now - newest).total_seconds()
-            told = {"newest": "never" if newest is None else f"{newest:%F %T}Z", "age_seconds": age}
-            stopped = age is None or bool(rule.holds(age, {}))
-            self.step_own(STOPPED, {"store": "facts"}, stopped, self.now, told)
+        rule = self.rules.get(STOPPED)
+        if rule is not None and newest is not None:  # what never began has not stopped
+            age = (self.now - newest).total_seconds()
+            told = {"newest": f"{newest:%F %T}Z", "age_seconds": age}
+            self.step_own(STOPPED, {"store": "facts"}, bool(rule.holds(age, {})), self.now, told)
         self.step_own(FAILED, {"rule": "(rule files)"}, bool(broken), self.now, {"problem": broken or "over"})
         if len(self.changed) > before:
             self.commit(self.report.until or journal.NOTHING_YET)
@@ -260,10 +265,24 @@ class _Engine:
             rules=self.version,
             **counts,
         )
-        journal.write(self.store, run, self.changed)
+        journal.write(self.store, run, self.changed, self.said_anew())
         self.report.transitions += self.changed
         self.report.until = until
         self.changed, self.told = [], Counter(self.counts)
+
+    def said_anew(self) -> list[Transition]:
+        """What goes on firing and has other evidence now; a firing alert tells what is, not what was when it began."""
+        found = []
+        for (name, key), (seen, at) in self.going.items():
+            before = self.alerts.get(name, {}).get(key)
+            if before is None or before.state is not State.firing or before.at >= at:
+                continue
+            now = replace(before, value=seen.value, evidence=seen.evidence)
+            if not journal.same_evidence(before, now):
+                self.alerts[name][key] = now
+                found.append(_transition(self.rules[name], replace(now, at=at)))
+        self.going.clear()
+        return found
 
 
 def instants(rules: Sequence[Rule], since: datetime | None, until: datetime) -> Iterator[tuple[datetime, list[Rule]]]:
@@ -368,10 +387,12 @@ def _own(rule: Rule) -> str:
 
 @dataclass
 class _Seen:
-    """What a query's rows say. all: fingerprints; changing: the instances whose state may change."""
+    """What a query's rows say. all: fingerprints; changing: the instances whose state may change; going: those that go
+    on firing."""
 
     all: set[str] = field(default_factory=set)
     changing: list[Instance] = field(default_factory=list)
+    going: list[Instance] = field(default_factory=list)
 
 
 def _seen(rule: Rule, rows: Rows, before: Mapping[str, Alert]) -> tuple[_Seen, str]:
@@ -400,6 +421,9 @@ def _seen(rule: Rule, rows: Rows, before: Mapping[str, Alert]) -> tuple[_Seen, s
             labels = {name: _text(row[name]) for name in names}
             evidence = {name: text for name, text in row.items() if name not in known}
             seen.changing.append(Instance(key, holds, value, labels, evidence))
+        elif holds:
+            evidence = {name: text for name, text in row.items() if name not in known}
+            seen.going.append(Instance(key, holds, value, {}, evidence))
     return seen, ""
 
 

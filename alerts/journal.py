@@ -62,6 +62,11 @@ def active_alerts(store: Store) -> dict[str, dict[str, Alert]]:
     return found
 
 
+def same_evidence(one: Alert, other: Alert) -> bool:
+    """Whether both say the same, as they are written."""
+    return (one.value, _json(one.evidence)) == (other.value, _json(other.evidence))
+
+
 def alert_of(row: Mapping[str, Any]) -> Alert:
     """A row of `alerts` or `alert_history` as an Alert."""
     return Alert(
@@ -79,8 +84,8 @@ def alert_of(row: Mapping[str, Any]) -> Alert:
     )
 
 
-def write(store: Store, run: Run, transitions: Sequence[Transition]) -> None:
-    """Makes a run's transitions visible, all or none."""
+def write(store: Store, run: Run, transitions: Sequence[Transition], anew: Sequence[Transition] = ()) -> None:
+    """Makes a run's transitions visible, all or none. anew: alerts that go on firing, as they are at their `at`."""
     if transitions:
         store.insert("alert_transitions", _table(run.run, transitions))
     row = {**vars(run), "transitions": len(transitions)}
@@ -91,6 +96,9 @@ def write(store: Store, run: Run, transitions: Sequence[Transition]) -> None:
         "{failed:UInt32}, {instances:UInt64}, {transitions:UInt32}, {rules:String})",
         row,
     )
+    if anew:
+        names = ("rule", "fingerprint", "active_at", "at", "value", "labels", "evidence", "annotations")
+        store.insert("alert_evidence", _table(run.run, anew).select(names))
 
 
 def _table(run: int, transitions: Sequence[Transition]) -> pa.Table:

@@ -1,4 +1,5 @@
-"""The server's part: rules are evaluated and alerts delivered every minute, for as long as it serves.
+"""The server's part: rules are evaluated every minute and alerts delivered every quarter of one, for as long as it
+serves. Neither waits for the other: an Alertmanager takes for over what it was not told of for a while.
 
     with alerting(store, AlertSettings(rules=Path("alerts.d"), routing=Path("routing.yaml"))):
         ...
@@ -55,15 +56,17 @@ class Alerting:
         self._broken = ""
         self._measured_at: datetime | None = None
 
-    def tick(self, store: Store, now: datetime, stop: threading.Event | None = None) -> tuple[Report, list[Outcome]]:
-        """Evaluates what is due and delivers what is due. Errors: StoreError."""
+    def look(self, store: Store, now: datetime, stop: threading.Event | None = None) -> Report:
+        """Evaluates what is due. Errors: StoreError."""
         self._read_again()
         self._measure(store, now)
         report = evaluate(store, self._rules, now, stop=stop, broken=self._broken)
         for name, problem in report.problems.items():
             log.error("rule %s cannot be evaluated: %s", name, problem)
-        if stop is not None and stop.is_set():
-            return report, []
+        return report
+
+    def tell(self, store: Store, now: datetime) -> list[Outcome]:
+        """Delivers what is due. Errors: StoreError."""
         outcomes = deliver(store, self._routing, now, self._memory)
         for one in outcomes:
             if one.outcome != "sent":
@@ -71,7 +74,7 @@ class Alerting:
                 log.warning(
                     "%s was not told of %s %s: %s", one.delivery.target, told.rule, told.fingerprint, one.detail
                 )
-        return report, outcomes
+        return outcomes
 
     def _measure(self, store: Store, now: datetime) -> None:
         """The objectives, before rules look at them; one that cannot be measured keeps no rule from being evaluated."""
@@ -110,7 +113,7 @@ class Alerting:
 
 @contextlib.contextmanager
 def alerting(store: Store, settings: AlertSettings, every_seconds: int = EVERY_SECONDS) -> Iterator[None]:
-    """Looks now and then every so many seconds.
+    """Looks now and then every so many seconds, and tells four times as often.
 
     Errors: AlertError if the files are of no use at the start.
     """
@@ -118,9 +121,18 @@ def alerting(store: Store, settings: AlertSettings, every_seconds: int = EVERY_S
 
     def look(own: Store, stop: threading.Event) -> None:
         try:
-            looks.tick(own, datetime.now(UTC), stop)
+            looks.look(own, datetime.now(UTC), stop)
         except LedgerError as error:
             log.error("alerts could not be evaluated: %s", error)
 
-    with repeating(store, look, seconds=every_seconds):
+    def tell(own: Store, stop: threading.Event) -> None:
+        try:
+            looks.tell(own, datetime.now(UTC))
+        except LedgerError as error:
+            log.error("alerts could not be delivered: %s", error)
+
+    with (
+        repeating(store, look, seconds=every_seconds),
+        repeating(store, tell, seconds=max(1, every_seconds // 4)),
+    ):
         yield

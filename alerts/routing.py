@@ -45,11 +45,6 @@ FALLBACK_ATTEMPTS = 3
 """After so many failures in a row, or one refusal, the fallback is told too."""
 
 
-UNTOLD_FOR = timedelta(hours=24)
-"""So long after its end somebody is told of an alert of which they were never told. The end of one that they know is
-told whenever it can be."""
-
-
 class Receiver(Part):
     """Somebody who can be told, by one transport or several."""
 
@@ -182,7 +177,8 @@ class Told:
 
 @dataclass(frozen=True)
 class Attempt:
-    """The last attempt to tell a target of an alert. attempt: how many it were since the last that was sent."""
+    """The last attempt to tell a target of an alert. attempt: how many it were since the last that was sent.
+    told: whether the target knows that this occurrence fires."""
 
     at: datetime
     active_at: datetime
@@ -190,6 +186,7 @@ class Attempt:
     attempt: int
     outcome: Literal["sent", "failed", "refused"]
     next_attempt_at: datetime | None = None
+    told: bool = False
 
 
 @dataclass(frozen=True)
@@ -258,18 +255,19 @@ def deliveries(
     quiet = held_back(alerts, routing, silences, now)
     found: dict[tuple[str, str], Delivery] = {}
     for alert in alerts:
-        for route in _routes(alert, routing, now):
+        for route, is_open in _routes(alert, routing, now):
             names = list(route.receivers)
             if any(_unreachable(name, routing, alert, log) for name in names):
                 names += [name for name in route.fallback if name not in names]
             for name in names:
                 for way, transport in routing.receivers[name].transports().items():
+                    if not is_open and not (transport.keeps_alive and alert.kind == "firing"):
+                        continue
                     target = f"{name}/{way}"
                     last = log.get((target, alert.fingerprint))
                     resend = min(span(route.resend), transport.resend or span(route.resend))
-                    delivery = _due(
-                        Delivery(target, transport, alert, 1), last, alert.fingerprint in quiet, resend, now
-                    )
+                    is_quiet = alert.fingerprint in quiet or not is_open
+                    delivery = _due(Delivery(target, transport, alert, 1), last, is_quiet, resend, now)
                     if delivery is not None:
                         found.setdefault((target, alert.fingerprint), delivery)
     return list(found.values())
@@ -281,11 +279,11 @@ def next_attempt(now: datetime, attempt: int, refused: bool, luck: float | None 
     return now + wait * (0.9 + 0.2 * (random.random() if luck is None else luck))  # noqa: S311 (spreads retries)
 
 
-def _routes(alert: Told, routing: Routing, now: datetime) -> Iterable[Route]:
+def _routes(alert: Told, routing: Routing, now: datetime) -> Iterable[tuple[Route, bool]]:
+    """The alert's routes, and whether their hours are open."""
     for route in routing.routes:
         if fits(route.match, alert.labels):
-            if not route.hours or routing.hours[route.hours].open_at(now):
-                yield route
+            yield route, not route.hours or routing.hours[route.hours].open_at(now)
             if not route.continue_:
                 return
 
@@ -293,20 +291,18 @@ def _routes(alert: Told, routing: Routing, now: datetime) -> Iterable[Route]:
 def _due(fresh: Delivery, last: Attempt | None, quiet: bool, resend: timedelta, now: datetime) -> Delivery | None:
     alert = fresh.alert
     same = last is not None and last.active_at == alert.active_at
-    if last is None or not same:
-        # One that came and went between two looks is told as resolved: no alert is lost. A target that is new is not
-        # told of all that was over long before.
-        return None if quiet or (alert.kind == "resolved" and now - alert.run_at > UNTOLD_FOR) else fresh
-    if last.kind == alert.kind:
-        if last.outcome != "sent":
-            due = last.next_attempt_at is None or now >= last.next_attempt_at
-            return replace(fresh, attempt=last.attempt + 1) if due and not quiet else None
-        if alert.kind == "firing" and not quiet and now - last.at >= resend:
-            return replace(fresh, again=True)
-        return None
-    if alert.kind == "resolved" and last.outcome == "sent":
-        return fresh  # whoever was told of it is told of its end, silenced or not
-    return None if quiet else fresh
+    if alert.kind == "resolved":
+        # Whoever was told that it fires is told of its end, silenced or not; nobody else is.
+        if not (last and same and last.told):
+            return None
+    elif quiet and not (fresh.transport.keeps_alive and last and same and last.told):
+        return None  # who takes what is not told for over is told of what it knows as long as it fires
+    if last is None or not same or last.kind != alert.kind:
+        return fresh
+    if last.outcome != "sent":
+        due = last.next_attempt_at is None or now >= last.next_attempt_at
+        return replace(fresh, attempt=last.attempt + 1) if due else None
+    return replace(fresh, again=True) if alert.kind == "firing" and now - last.at >= resend else None
 
 
 def _unreachable(name: str, routing: Routing, alert: Told, log: Log) -> bool:

@@ -47,7 +47,8 @@ class Alert:
     fired_at:     when it began to fire; None: it has not.
     quiet_since:  it fires only because of keep_firing_for, since then.
     resolved_at:  None but in `resolved`.
-    labels, value, evidence: as of the start of the occurrence, or of its firing.
+    labels:       as of the start of the occurrence.
+    value, evidence: as of the transition; of an alert that fires, of the last evaluation.
     """
 
     rule: str

@@ -45,7 +45,8 @@ NOT_VOUCHED: Mapping[str, str] = {
     ),
     **dict.fromkeys(("slo_files", "alert_silences"), _SETTING),
     **dict.fromkeys(
-        ("alert_transitions", "alert_runs", "alert_deliveries"), "the history of alerts, which are no money"
+        ("alert_transitions", "alert_evidence", "alert_runs", "alert_deliveries"),
+        "the history of alerts, which are no money",
     ),
     "close_batches": "which facts each close read: invoice verify computes invoices again from these",
     "ledger_days": "sums for pages, which no document is computed from; gpuledger ledger and invoices read the ledger",

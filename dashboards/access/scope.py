@@ -44,11 +44,13 @@ _NOT_OTHERS = f"(workload_id = '' OR (cluster, workload_id) IN ({_RUN}))"
 _RUN_BY_OTHERS = f"SELECT cluster, workload_id FROM {_ALL} WHERE NOT ({_MINE})"
 _TOLD_AS = "if(told_tenant = '', tenant, told_tenant)"
 _TOLD_AS_MINE = f"({_MINE} OR tenant IN (SELECT {_TOLD_AS} FROM allocations WHERE {_MINE}))"
+_NAMED = "JSONExtractString(labels, 'tenant') IN ({tenants})"
 FILTERS: Mapping[str, str] = {
     "samples": f"(cluster, device_id) IN ({_HELD}) AND {_NOT_OTHERS}",
     "metrics": f"(cluster, device_id) IN ({_HELD}) AND {_NOT_OTHERS}",
     "events": f"(cluster, allocation_id) IN ({_PAID}) OR ({_MINE} AND (cluster, allocation_id) NOT IN ({_OTHERS}))",
-    "alert_transitions": "JSONExtractString(labels, 'tenant') IN ({tenants})",
+    "alert_transitions": _NAMED,
+    "alert_evidence": _NAMED,
     "interference_samples":
         f"{_TOLD_AS_MINE} AND "
         f"((cluster, workload_id) IN ({_RUN}) OR (cluster, workload_id) NOT IN ({_RUN_BY_OTHERS}))",

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from alerts import periodic
-from alerts.evaluate import DELAY
-from alerts.periodic import Alerting, AlertSettings
+from alerts.evaluate import DELAY, Report
+from alerts.periodic import Alerting, AlertSettings, alerting
 from alerts.reading import alerts
 from tests.alerts.facts import NOON, ago, put, served
+from tests.alerts.receivers import Received, http_receiver
+from tests.alerts.rules import look, tell
 from tests.alerts.slo.promises import ERRORS, promise
 from warehouse.errors import StoreError
 from warehouse.store import Store
@@ -25,8 +30,9 @@ def burning(store: Store) -> None:
 
 def test_a_look_measures_the_objectives_before_it_evaluates(facts: Store) -> None:
     burning(facts)
-    report, told = Alerting(AlertSettings()).tick(facts, NOON + DELAY)
-    assert told == []
+    looks = Alerting(AlertSettings())
+    report = looks.look(facts, NOON + DELAY)
+    assert looks.tell(facts, NOON + DELAY) == []
     assert "slo-burning" not in report.problems
     (found,) = [row for row in alerts(facts, NOON) if row["rule"] == "slo-burning"]
     assert (found["state"], found["labels"]["objective"]) == ("firing", "errors")
@@ -41,8 +47,43 @@ def test_objectives_that_cannot_be_measured_keep_no_rule_from_being_evaluated(
     burning(facts)
     monkeypatch.setattr(periodic, "measure", broken)
     looks = Alerting(AlertSettings())
-    report, _ = looks.tick(facts, ago(1))
+    report = looks.look(facts, ago(1))
     assert report.until is not None
-    looks.tick(facts, ago(1) + timedelta(minutes=1))
+    looks.look(facts, ago(1) + timedelta(minutes=1))
     said = [line for line in caplog.messages if "objectives cannot be measured" in line]
     assert said == ["objectives cannot be measured: objectives: no disk space"], "and not every minute"
+
+
+def received(receiver: Received, requests: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(receiver.requests) < requests:
+        assert time.monotonic() < deadline, f"{len(receiver.requests)} requests of {requests} came"
+        time.sleep(0.05)
+
+
+def test_what_fires_is_told_on_while_an_evaluation_takes_its_time(
+    facts: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An Alertmanager that is told nothing for four times its `resend_every` takes the alert for over."""
+    over, begun = threading.Event(), threading.Event()
+
+    def slow(*_: object, **__: object) -> Report:
+        begun.set()
+        over.wait(60)
+        return Report()
+
+    tell(facts, 9, 11.0)
+    look(facts, 9)
+    monkeypatch.setattr(periodic, "evaluate", slow)
+    with http_receiver() as receiver:
+        routing = tmp_path / "routing.yaml"
+        routing.write_text(
+            f"receivers: {{am: {{alertmanager: {{urls: [{receiver.url}], resend_every: 1s}}}}}}\n"
+            "routes: [{receivers: [am]}]\n"
+        )
+        with alerting(facts, AlertSettings(routing=routing), every_seconds=4):
+            assert begun.wait(60)
+            received(receiver, 4)
+            over.set()
+        ends = [document["endsAt"] for (document,) in receiver.documents()]
+    assert sorted(set(ends)) == ends, "each later than the one before"

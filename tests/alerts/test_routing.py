@@ -46,6 +46,7 @@ def due(alerts: list[Told], route: Routing, log: Log | None = None, now: Any = N
 
 
 def attempt(minutes: float, kind: str = "firing", outcome: str = "sent", number: int = 1, **more: Any) -> Attempt:
+    more = {"told": outcome == "sent", **more}
     return Attempt(ago(minutes), more.pop("active_at", ago(10)), kind, number, outcome, **more)  # type: ignore[arg-type]
 
 
@@ -93,8 +94,31 @@ def test_the_end_is_told_once_to_whom_the_beginning_was() -> None:
     assert due([over], route, {("hook/webhook", "f"): attempt(1, "resolved")}) == []
 
 
-def test_an_alert_that_came_and_went_between_two_looks_is_told_of() -> None:
-    assert due([alert(state="resolved")], routing({"receivers": ["hook"]})) == ["hook/webhook f resolved"]
+def test_nobody_is_told_of_the_end_of_what_they_were_never_told_of() -> None:
+    """It came and went between two looks, was silenced or inhibited until its end, or could not be delivered."""
+    route, over = routing({"receivers": ["hook"]}), alert(state="resolved")
+    assert due([over], route) == []
+    failed = attempt(5, outcome="failed", number=3, next_attempt_at=ago(1))
+    assert due([over], route, {("hook/webhook", "f"): failed}) == []
+    assert due([over], route, {("hook/webhook", "f"): attempt(20, active_at=ago(60))}) == []
+    reminder = attempt(5, outcome="failed", number=2, told=True)
+    assert due([over], route, {("hook/webhook", "f"): reminder}) == ["hook/webhook f resolved"]
+
+
+def test_an_end_that_could_not_be_told_is_told_again_though_silenced() -> None:
+    route, over = routing({"receivers": ["hook"]}), alert(state="resolved", node="n1")
+    log = {("hook/webhook", "f"): attempt(5, "resolved", "failed", told=True, next_attempt_at=NOON)}
+    assert due([over], route, log, silences=[silence(node="n1")]) == ["hook/webhook f resolved attempt 2"]
+
+
+def test_an_alertmanager_keeps_what_it_knows_while_it_is_silenced_or_its_route_is_closed() -> None:
+    """What it is not told of for a while it takes for over, and says so."""
+    office = {"from": "09:00", "to": "10:00"}
+    log = {("am/alertmanager/0", "f"): attempt(2)}
+    again = ["am/alertmanager/0 f firing again"]
+    assert due([alert(node="n1")], routing({"receivers": ["am"]}), log, silences=[silence(node="n1")]) == again
+    closed = routing({"receivers": ["am", "hook"], "hours": "office"}, hours={"office": office})
+    assert due([alert()], closed, {**log, ("hook/webhook", "f"): attempt(9000)}) == again
 
 
 def test_a_second_occurrence_is_told_anew() -> None:

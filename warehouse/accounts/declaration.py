@@ -29,7 +29,7 @@ OTHERS = (
     "slo_status", "stream_hours", "summed_days", "tenant_mappings", "touched_hours", "waiters",
 )  # fmt: skip
 """What else analysts read; it may change (docs/sql.md)."""
-ALERTS = ("alerts", "alert_history", "alert_transitions", "alert_runs")
+ALERTS = ("alerts", "alert_evidence", "alert_history", "alert_transitions", "alert_runs")
 """What Grafana's panels ask beside those views."""
 READABLE = VIEWS + BENEATH + ALERTS + OTHERS
 AUDIT = ("audit", "parties")

@@ -37,6 +37,7 @@ COLUMNS = {
     "metrics": ("cluster", "device_id", "workload_id"),
     "events": ("cluster", "allocation_id", "tenant"),
     "alert_transitions": ("labels",),
+    "alert_evidence": ("labels",),
     "interference_samples": ("cluster", "workload_id", "tenant"),
     "slo_points": ("definition", "tenant"),
     "slo_definitions": ("definition", "tenant"),
@@ -47,10 +48,11 @@ TIMES = {
     "metrics": {"ts": AT, "interval_seconds": "60"},
     "events": {"ts": AT},
     "alert_transitions": {"at": AT},
+    "alert_evidence": {"at": AT},
     "interference_samples": {"hour": AT, "at": AT},
     "slo_points": {"hour": AT, "at": AT},
 }
-KEYS = {"alert_transitions": "fingerprint", "slo_definitions": "name"}
+KEYS = {"alert_transitions": "fingerprint", "alert_evidence": "fingerprint", "slo_definitions": "name"}
 """What tells rows apart that have the same of all else."""
 ON_DEVICES = {
     "c1 GPU-a -": True,
@@ -61,6 +63,7 @@ ON_DEVICES = {
     "c2 GPU-a -": False,
     "c1 GPU-a w-x": False,
 }
+OF_ALERTS = {'{"tenant":"vision"}': True, '{"tenant":"speech"}': False, '{"job":"vision"}': False}
 ROWS: dict[str, dict[str, bool]] = {
     "samples": ON_DEVICES,
     "metrics": ON_DEVICES,
@@ -74,7 +77,8 @@ ROWS: dict[str, dict[str, bool]] = {
         "c3 a-s vision": True,
         "c1 a-far vision": True,
     },
-    "alert_transitions": {'{"tenant":"vision"}': True, '{"tenant":"speech"}': False, '{"job":"vision"}': False},
+    "alert_transitions": OF_ALERTS,
+    "alert_evidence": OF_ALERTS,
     "interference_samples": {
         "c1 w-v vision": True,
         "c1 w-given lab": True,
@@ -104,6 +108,8 @@ ROWS: dict[str, dict[str, bool]] = {
     },
 }
 """Of each table its rows, and whether a viewer of vision and of fresh, which has held nothing yet, sees them."""
+HALVES_OF_ALERTS = [("JSONExtractString(labels, 'tenant') IN ({tenants})", EVERYTHING),
+                    ("JSONExtractString(labels, 'tenant')", "JSONExtractString(labels, 'job')")]  # fmt: skip
 HALVES: dict[str, list[tuple[str, str]]] = {
     "samples": [
         (f"(cluster, device_id) IN ({HELD}) AND {NOT_OTHERS}", NOT_OTHERS),
@@ -125,8 +131,8 @@ HALVES: dict[str, list[tuple[str, str]]] = {
         (f"(cluster, allocation_id) NOT IN ({OTHERS})", f"allocation_id NOT IN ({OTHERS.replace('cluster, ', '')})"),
         (ALL, "allocations"),
     ],
-    "alert_transitions": [("JSONExtractString(labels, 'tenant') IN ({tenants})", EVERYTHING),
-                          ("JSONExtractString(labels, 'tenant')", "JSONExtractString(labels, 'job')")],
+    "alert_transitions": HALVES_OF_ALERTS,
+    "alert_evidence": HALVES_OF_ALERTS,
     "interference_samples": [
         (f"{TOLD_AS_MINE} AND ", ""),
         (f"({MINE} OR ", "("),
