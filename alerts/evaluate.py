@@ -25,6 +25,7 @@ from alerts.rule_files import version_of
 from alerts.sources import ENGINE, SOURCES
 from alerts.state import Alert, Instance, State, fingerprint, goes_on, gone, step
 from alerts.templates import render
+from billing.ledger_report import billing_timezone
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 
@@ -136,6 +137,7 @@ class _Engine:
         self.store, self.now, self.report, self.queries = store, now, report, queries
         self.rules = {rule.name: rule for rule in rules}
         self.version = version_of(rules)
+        self.zone = billing_timezone(store)
         self.alerts: dict[str, dict[str, Alert]] = {}
         self.number = 0
         self.changed: list[Transition] = []
@@ -224,7 +226,7 @@ class _Engine:
             states[seen.fingerprint] = after
         else:
             del states[seen.fingerprint]
-        self.changed.append(_transition(rule, after))
+        self.changed.append(_transition(rule, after, self.zone))
 
     def drop_removed_rules(self, at: datetime) -> None:
         """What a rule that is no more left pending or firing is over."""
@@ -248,7 +250,7 @@ class _Engine:
         rule = self.rules.get(STOPPED)
         if rule is not None and newest is not None:  # what never began has not stopped
             age = (self.now - newest).total_seconds()
-            told = {"newest": f"{newest:%F %T}Z", "age_seconds": age}
+            told = {"newest": newest, "age_seconds": age}
             self.step_own(STOPPED, {"store": "facts"}, bool(rule.holds(age, {})), self.now, told)
         self.step_own(FAILED, {"rule": "(rule files)"}, bool(broken), self.now, {"problem": broken or "over"})
         if len(self.changed) > before:
@@ -280,7 +282,7 @@ class _Engine:
             now = replace(before, value=seen.value, evidence=seen.evidence)
             if not journal.same_evidence(before, now):
                 self.alerts[name][key] = now
-                found.append(_transition(self.rules[name], replace(now, at=at)))
+                found.append(_transition(self.rules[name], replace(now, at=at), self.zone))
         self.going.clear()
         return found
 
@@ -303,7 +305,7 @@ def instants(rules: Sequence[Rule], since: datetime | None, until: datetime) -> 
         yield datetime.fromtimestamp(second, UTC), due[second]
 
 
-def _transition(rule: Rule, alert: Alert) -> Transition:
+def _transition(rule: Rule, alert: Alert, zone: str) -> Transition:
     """The alert with its words; labels without a value are left out."""
     names = (*rule.identity, *rule.labels)
     facts = {
@@ -314,6 +316,7 @@ def _transition(rule: Rule, alert: Alert) -> Transition:
         "threshold": rule.threshold(alert.labels),
         "at": alert.at,
         "active_at": alert.active_at,
+        "zone": zone,
     }
     owner, *texts = render((rule.owner, rule.summary, rule.description, rule.action), facts)
     labels = {"alertname": rule.name, "severity": rule.severity, **rule.tags, **alert.labels, "owner": owner}

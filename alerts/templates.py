@@ -1,4 +1,5 @@
-"""Texts of alerts: jinja2 in its sandbox, over `labels`, `value`, `evidence`, `rule` and `threshold`.
+"""Texts of alerts: jinja2 in its sandbox, over `labels`, `value`, `evidence`, `rule` and `threshold`. Instants are
+written in the books' time zone.
 
 A rule comes from a file that a site may edit, its values from anybody's workload: neither may run code here.
 """
@@ -7,13 +8,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2 import StrictUndefined, Template, TemplateError, pass_context
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from alerts.durations import say_duration
 from alerts.xid_advice import advice
+from billing.money import minor_digits
 
 
 def _bytes(value: float) -> str:
@@ -25,12 +31,34 @@ def _percent(value: float) -> str:
     return f"{value * 100:.0f} %"
 
 
-def _number(value: float) -> str:
+def _number(value: float | Decimal) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-_ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
-_ENVIRONMENT.filters.update(duration=say_duration, bytes=_bytes, percent=_percent, number=_number)
+def _gpus(value: float | None) -> str:
+    """`8 GPUs`, `1 GPU`, `0.25 GPU`."""
+    return "an unknown number of GPUs" if value is None else f"{_number(value)} GPU{'s' if value > 1 else ''}"
+
+
+def _money(value: Decimal | None, currency: str | None) -> str:
+    """In whole minor units, with the currency; None is not known."""
+    if value is None:
+        return "an unknown amount"
+    return f"{round(Decimal(value), minor_digits(currency or '')):,} {currency or ''}".strip()
+
+
+@pass_context
+def _in_words(context: Context, value: Any) -> Any:
+    """An instant as the clock on the wall shows it in the zone."""
+    if isinstance(value, datetime):
+        return f"{value.astimezone(ZoneInfo(context.get('zone') or 'UTC')):%Y-%m-%d %H:%M %Z}"
+    return value
+
+
+_ENVIRONMENT = ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False, finalize=_in_words)
+_ENVIRONMENT.filters.update(
+    duration=say_duration, bytes=_bytes, percent=_percent, number=_number, gpus=_gpus, money=_money
+)
 _ENVIRONMENT.globals.clear()
 _KNOWN: Mapping[str, Any] = {"xid_advice": advice}
 _BETWEEN = "\x1f"

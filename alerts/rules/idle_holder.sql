@@ -7,6 +7,7 @@
 -- Params:  at; window_seconds, grace_seconds; idle_below, min_coverage = parts of 1.
 WITH
     toUnixTimestamp64Milli({at:DateTime64(3, 'UTC')}) / 1000 AS now,
+    devices AS (SELECT cluster, device_id, greatest(1, ifNull(units, 1)) AS units FROM devices_at(at = {at:DateTime64(3, 'UTC')})),
     told AS
     (
         SELECT cluster, workload_id, max(ts) AS active_at
@@ -28,6 +29,7 @@ WITH
         SELECT
             h.cluster AS cluster, h.node AS node, h.device_id AS device_id, h.allocation_id AS allocation_id,
             h.workload_id AS workload_id, h.tenant AS tenant, h.project AS project, h.queue AS queue, h.gpus AS gpus,
+            least(1, ifNull(h.units, greatest(1, d.units)) / greatest(1, d.units)) AS share,
             h.start_at AS start_at,
             toUnixTimestamp64Milli(h.start_at) / 1000 AS start,
             arrayFilter(one -> one.3 AND one.1 > h.start_at, h.samples) AS usable,
@@ -50,6 +52,7 @@ WITH
                 AND (is_confirmed OR no_engine_active OR is_power_flat)) AS is_known,
             arrayMax(arrayMap(one -> one.8, quiet)) AS memory_bytes
         FROM held_streams(at = {at:DateTime64(3, 'UTC')}, window_seconds = {window_seconds:UInt32}) AS h
+        LEFT JOIN devices AS d ON h.cluster = d.cluster AND h.device_id = d.device_id
         LEFT JOIN told ON h.cluster = told.cluster AND h.workload_id = told.workload_id
         LEFT JOIN kernels ON h.cluster = kernels.cluster AND h.device_id = kernels.device_id
     )
@@ -58,6 +61,7 @@ SELECT
     any(workload_id) AS workload_id, any(tenant) AS tenant, any(project) AS project, any(queue) AS queue,
     arrayStringConcat(arraySort(groupUniqArray(node)), ' ') AS nodes,
     uniqExact(device_id) AS devices,
+    round(sum(share), 4) AS held_gpus,
     max(gpus) AS gpus,
     if(countIf(NOT is_known) = 0 OR countIf(is_known AND idle_seconds < 60) > 0, minIf(idle_seconds, is_known), NULL) AS value,
     fromUnixTimestamp64Milli(toInt64(max(idle_since) * 1000), 'UTC') AS idle_since,

@@ -39,6 +39,7 @@ SELECT
     cluster, allocation_id,
     any(workload_id) AS workload_id, any(tenant) AS tenant, any(project) AS project, any(queue) AS queue,
     uniqExact(device_id) AS devices,
+    round(sum(held), 4) AS held_gpus,
     max(gpus) AS gpus,
     if(min(covered_seconds) >= {min_coverage:Float64} * {window_seconds:UInt32},
        sum(used_seconds) / sum(held * covered_seconds), NULL) AS value,

@@ -1,0 +1,36 @@
+"""Words of alerts: amounts as people pay them, GPUs as people count them, instants as the clock on the wall shows them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from alerts.templates import render
+
+MIDNIGHT = datetime(2026, 10, 24, 22, tzinfo=UTC)
+"""In Berlin."""
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "said"),
+    [
+        ("{{ value | gpus }}", 8, "8 GPUs"),
+        ("{{ value | gpus }}", 1.0, "1 GPU"),
+        ("{{ value | gpus }}", 0.25, "0.25 GPU"),
+        ("{{ value | gpus }}", None, "an unknown number of GPUs"),
+        ("{{ value | money('USD') }}", Decimal("1526.403428610"), "1,526.40 USD"),
+        ("{{ value | money('JPY') }}", Decimal("1526.403428610"), "1,526 JPY"),
+        ("{{ value | money('EUR') }}", None, "an unknown amount"),
+        ("since {{ value }}", MIDNIGHT, "since 2026-10-25 00:00 CEST"),
+        ("since {{ value }}", MIDNIGHT.replace(day=25), "since 2026-10-25 23:00 CET"),
+    ],
+)
+def test_values_are_said_as_people_say_them(text: str, value: Any, said: str) -> None:
+    assert render((text,), {"value": value, "zone": "Europe/Berlin"}) == [said]
+
+
+def test_without_books_instants_are_utc() -> None:
+    assert render(("{{ value }}",), {"value": MIDNIGHT}) == ["2026-10-24 22:00 UTC"]
