@@ -466,13 +466,15 @@ def validity(line: Mapping[str, Any], timezone: str) -> str:
 
 
 def _change(change: Mapping[str, Any], timezone: str) -> str:
-    """Why a month is corrected: which of its hours were closed again, when, and what they were about."""
+    """Why a month is corrected: whose entries are others than what was billed, of which hours, and since when."""
     hours_of = [f"{one['allocation']} ({Decimal(one['gpu_hours']):+,.2f} GPU-hours)" for one in change["first"]]
     more = change["allocations"] - len(hours_of)
-    again = f" on {since_in_words(change['closed_at'], timezone)}" if change["closed_at"] else ""
+    closed = (
+        f", closed with the facts until {since_in_words(change['closed_at'], timezone)}" if change["closed_at"] else ""
+    )
     return (
         f"Why {month_in_words(change['month'])} is corrected: hours from {since_in_words(change['from'], timezone)} to "
-        f"{since_in_words(change['to'], timezone)} were closed again{again}, with other facts or prices of "
+        f"{since_in_words(change['to'], timezone)}{closed}, say other than was billed of "
         f"{', '.join(hours_of)}{f' and {more:,} more' if more else ''}."
     )
 

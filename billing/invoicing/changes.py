@@ -17,7 +17,7 @@ NAMED = 3
 
 
 def with_changes(store: Store, drafts: Sequence[Invoice]) -> list[Invoice]:
-    """The drafts, each with `changes`: by month that it corrects, what of its hours was closed again, and when."""
+    """The drafts, each with `changes`: by month that it corrects, which of its entries are others, and since when."""
     from billing.invoicing.invoices import issued
 
     if not any(is_correction(line) for draft in drafts for line in draft.lines):
@@ -76,12 +76,9 @@ _CLOSED_AT = "SELECT minOrNull(ingest_cutoff) AS at FROM close_runs WHERE run >=
 
 
 def _billed_by(documents: Iterable[Invoice], invoice: Invoice, month: str) -> int:
-    """The close that the last document about the month saw: the tenant's; else the first of anybody's."""
-    before = [one for one in documents if not one.is_credit_note and _is_before(one, invoice)]
-    about = [one for one in before if one.tenant == invoice.tenant and not one.is_void and _is_about(one, month)]
-    if about:
-        return max(map(_run, about))
-    return min((_run(one) for one in before if one.month == month), default=0)
+    """The close that the tenant's last document about the month saw; 0: nothing was billed for it."""
+    mine = (one for one in documents if one.tenant == invoice.tenant and not one.is_credit_note and not one.is_void)
+    return max((_run(one) for one in mine if _is_before(one, invoice) and _is_about(one, month)), default=0)
 
 
 def _is_before(one: Invoice, invoice: Invoice) -> bool:
