@@ -101,6 +101,11 @@ class Client:
         """The same as a file's content."""
         return self._asked("GET", f"/invoices/{_segment(number)}/file", params={"format": format}).content
 
+    def report(self, tenant: str, period: str, format: Literal["text", "html"] = "text", language: str = "en") -> str:
+        """A tenant's week or month as it would be mailed."""
+        params = {"tenant": tenant, "period": period, "format": format, "language": language}
+        return self._asked("GET", "/report", params=params).text
+
     def explain(self, number: str, line: int, by_hour: bool = False) -> documents.Explanation:
         """Which rule made a line, and from what."""
         return self._get(

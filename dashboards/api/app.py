@@ -12,12 +12,24 @@ from dashboards.access.scope import Stores
 from dashboards.access.store import AccessStore
 from dashboards.api.problems import RESPONSES, add_handlers
 from dashboards.api.routes import access as people
-from dashboards.api.routes import alerts, books, files, held, invoices, ledger, objectives, queries, rules, views
+from dashboards.api.routes import (
+    alerts,
+    books,
+    files,
+    held,
+    invoices,
+    ledger,
+    objectives,
+    queries,
+    reports,
+    rules,
+    views,
+)
 
 PREFIX = "/api/v1"
 ROUTERS = tuple(
     module.router
-    for module in (ledger, invoices, rules, files, views, queries, books, held, alerts, objectives, people)
+    for module in (ledger, invoices, rules, files, views, queries, books, held, alerts, objectives, reports, people)
 )
 DESCRIPTION = """The books of a shared GPU fleet. Decimals are strings, instants UTC with milliseconds, unknown is null.
 Send `Authorization: Bearer TOKEN` (docs/access.md). Errors are application/problem+json (RFC 9457)."""

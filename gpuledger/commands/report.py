@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gpuledger import options
+from gpuledger import options, remote
 from gpuledger.output import say
 from warehouse.errors import LedgerError
 from warehouse.private_files import users_file
@@ -42,26 +42,40 @@ def preview(
     store: options.Store = "",
 ) -> None:
     """Show a report, and send it to nobody."""
-    from billing.ledger_report import billing_timezone
-    from billing.periods import parse_period
-    from dashboards.languages import NAMES, language
-    from dashboards.reports.pages import as_html, as_text, chart
-    from dashboards.reports.report import ReportError, tenant_report
+    from dashboards.languages import NAMES
+    from dashboards.reports.report import ReportError
 
     if code and code not in NAMES:
         raise ReportError(f"--language {code}", "not spoken here", f"There are: {', '.join(NAMES)}")
+    if server := remote.address(store):
+        with remote.client(server) as asked:
+            page = asked.report(tenant, period, "html" if out else "text", code or "en")
+    else:
+        page = _page(store, tenant, period, out is not None, code)
+    if out is None:
+        sys.stdout.write(page)
+        return
+    with open(out, "w", encoding="utf-8", opener=users_file) as file:
+        file.write(page)
+    say(f"{out}: {tenant}, {period}")
+
+
+def _page(store: str, tenant: str, period: str, as_page: bool, code: str) -> str:
+    """The report of a store that is opened here, as HTML with its chart in it or as text."""
+    from billing.ledger_report import billing_timezone
+    from billing.periods import parse_period
+    from dashboards.languages import language
+    from dashboards.reports.pages import as_html, as_text, chart
+    from dashboards.reports.report import tenant_report
+
     words = language(code)
     with open_store(store) as opened:
         migrate(opened)
         asked = parse_period(period, billing_timezone(opened))
         made = tenant_report(opened, tenant, asked, datetime.now(UTC))
-    if out is None:
-        sys.stdout.write(as_text(made, words))
-        return
-    image = base64.b64encode(chart(made, words)).decode()
-    with open(out, "w", encoding="utf-8", opener=users_file) as file:
-        file.write(as_html(made, words, f"data:image/png;base64,{image}"))
-    say(f"{out}: {made.tenant}, {made.title(words)}")
+    if not as_page:
+        return as_text(made, words)
+    return as_html(made, words, f"data:image/png;base64,{base64.b64encode(chart(made, words)).decode()}")
 
 
 @report.command("send")
@@ -86,6 +100,9 @@ def send(
     from dashboards.reports.periodic import send_due
 
     schedule, now = schedules.load_schedule(reports), datetime.now(UTC)
+    if remote.address(store):
+        what = "a server holds this store, and mails by itself"
+        raise LedgerError(f"--store {store}", what, "Start it with --reports; report preview shows what it mails")
     with open_store(store) as opened:
         migrate(opened)
         if not tenant:

@@ -1,4 +1,4 @@
-"""Words of alerts: amounts as people pay them, GPUs as people count them, instants as the clock on the wall shows them."""
+"""Words of alerts: amounts as people pay them, GPUs as people count them, instants as clocks on the wall show them."""
 
 from __future__ import annotations
 

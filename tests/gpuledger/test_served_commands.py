@@ -128,6 +128,18 @@ def test_queries_and_sql_go_to_the_same_address(url: str) -> None:
     assert run("sql --saved one --format csv", "--store", url).stdout == '"one"\n1\n'
 
 
+def test_a_report_is_made_by_the_server_and_mailed_by_nobody_else(url: str, tmp_path: Path) -> None:
+    asked = ("report preview --tenant vision --period 2026-10", "--store", url)
+    assert run(*asked).stdout.startswith("vision: October 2026\n")
+    assert run(*asked, "--out", str(tmp_path / "vision.html")).exit_code == 0
+    page = (tmp_path / "vision.html").read_text(encoding="utf-8")
+    assert "data:image/png;base64," in page
+    assert "nothing of it is closed" in refused("report preview --tenant vision --period 2027-10", "--store", url)
+    schedule = tmp_path / "reports.yaml"
+    schedule.write_text("smtp: {host: h, from: a@example.org}\nreports: [{tenant: vision, every: week, to: [b@example.org]}]\n")
+    assert "mails by itself" in refused("report send --reports", str(schedule), "--store", url)
+
+
 def test_what_a_server_does_not_take_is_refused_in_one_line(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "takes no such thing from here" in refused("invoice verify GL-2026-00002", "--store", url)
     assert "a server holds it already" in refused("up", "--store", url)
