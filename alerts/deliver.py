@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from alerts.routing import Attempt, Delivery, Log, Routing, Told, deliveries, next_attempt
+from alerts.routing import Attempt, Delivery, Log, Routing, Told, deliveries, linked, next_attempt
 from alerts.silences import silences
 from alerts.state import State
 from alerts.transports import SendError
@@ -78,7 +78,7 @@ def deliver(store: Store, routing: Routing, now: datetime, memory: Memory | None
     for key, attempt in memory.sent.items():
         if key not in log or attempt.at > log[key].at:
             log[key] = attempt
-    due = deliveries(alerts, routing, silences(store, now), log, now)
+    due = deliveries(linked(alerts, routing.address), routing, silences(store, now), log, now)
     by_target: dict[str, list[Delivery]] = defaultdict(list)
     for delivery in due:
         by_target[delivery.target].append(delivery)

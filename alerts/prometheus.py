@@ -10,6 +10,7 @@ import yaml
 
 from alerts.durations import say_duration
 from alerts.rule import PrometheusRule, Rule
+from alerts.runbooks import is_url
 
 HEADER = """\
 # Made by: gpuledger alerts rules --format prometheus
@@ -38,6 +39,10 @@ def _document(rule: Rule, part: PrometheusRule) -> dict[str, Any]:
     if part.keep_firing_for:
         found["keep_firing_for"] = say_duration(part.keep_firing_for)
     found["labels"] = {"severity": rule.severity, **rule.tags, "rule": rule.name}
-    notes = {"summary": part.summary, "description": part.description, "runbook_url": rule.runbook}
+    notes = {
+        "summary": part.summary,
+        "description": part.description,
+        "runbook_url": rule.runbook if is_url(rule.runbook) else "",
+    }
     found["annotations"] = {name: text for name, text in notes.items() if text}
     return found

@@ -1,5 +1,6 @@
 """The routing file: who is told of which alerts.
 
+address: https://gpuledger.example.org
 receivers:
   pager: {pagerduty: {routing_key: {env: PAGERDUTY_KEY}}}
   oncall: {alertmanager: {urls: ["http://am-1:9093", "http://am-2:9093"]}}
@@ -22,6 +23,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import quote
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -30,6 +32,7 @@ from alerts.errors import AlertError
 from alerts.hours import Hours
 from alerts.matchers import Match, fits
 from alerts.rule import Part
+from alerts.runbooks import is_url
 from alerts.state import State
 from alerts.transports import Transport
 from alerts.transports.alertmanager import Alertmanager
@@ -124,8 +127,9 @@ USUAL_INHIBITIONS = (
 
 
 class Routing(Part):
-    """A whole file."""
+    """A whole file. address: where people open gpuledger, for the links of alerts; empty: they have none."""
 
+    address: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     receivers: Mapping[str, Receiver] = Field(default_factory=dict)
     hours: Mapping[str, Hours] = Field(default_factory=dict)
     routes: tuple[Route, ...] = ()
@@ -158,7 +162,8 @@ def load_routing(path: Path) -> Routing:
 
 @dataclass(frozen=True)
 class Told:
-    """An alert as receivers see it: firing, or resolved. run_at: when the evaluation that said so began."""
+    """An alert as receivers see it: firing, or resolved. run_at: when the evaluation that said so began.   link: where
+    to read on; empty: nobody said where gpuledger is."""
 
     rule: str
     fingerprint: str
@@ -169,6 +174,7 @@ class Told:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     run_at: datetime
+    link: str = ""
 
     @property
     def kind(self) -> Kind:
@@ -217,6 +223,18 @@ class Delivery:
 
 Log = Mapping[tuple[str, str], Attempt]
 """By target and fingerprint."""
+
+
+def linked(alerts: Iterable[Told], address: str) -> list[Told]:
+    """The alerts with links that open: the page that shows them with their runbook, if that is no URL of its own."""
+    base = address.rstrip("/")
+    found = []
+    for alert in alerts:
+        link = f"{base}/alerts?rule={quote(alert.rule, safe='')}" if base else ""
+        runbook = alert.annotations.get("runbook", "")
+        notes = {**alert.annotations, "runbook": runbook if is_url(runbook) else link}
+        found.append(replace(alert, link=link, annotations={name: text for name, text in notes.items() if text}))
+    return found
 
 
 def held_back(alerts: Iterable[Told], routing: Routing, silences: Sequence[Silence], now: datetime) -> dict[str, str]:

@@ -20,7 +20,7 @@ from alerts.transports import AlertLike, post, rfc3339
 
 class Alertmanager(Part):
     """urls: one for each Alertmanager.   resend_every: how often what fires is sent again; it ends by itself after four
-    times that.   bearer, username, password: if it wants them.   generator_url: a link back, shown with every alert."""
+    times that.   bearer, username, password: if it wants them.   generator_url: instead of the alert's own link."""
 
     urls: Annotated[tuple[str, ...], Field(min_length=1)]
     resend_every: Annotated[Seconds, Field(ge=1)] = 60
@@ -59,5 +59,5 @@ class Alertmanager(Part):
             "annotations": annotations,
             "startsAt": rfc3339(min(alert.active_at, now)),
             "endsAt": rfc3339(ends_at),
-            "generatorURL": self.generator_url,
+            "generatorURL": self.generator_url or alert.link,
         }

@@ -42,6 +42,7 @@ def event(alert: AlertLike) -> dict[str, Any]:
     return {
         "event_action": "trigger",
         "dedup_key": alert.fingerprint,
+        **({"client": "gpuledger", "client_url": alert.link} if alert.link else {}),
         "payload": {
             "summary": words(alert)[:LONGEST_SUMMARY],
             "source": labels.get("node") or labels.get("cluster") or "gpuledger",

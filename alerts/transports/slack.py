@@ -48,6 +48,7 @@ def _attachment(alert: AlertLike) -> dict[str, Any]:
         "fallback": escaped(words(alert)),
         "title": escaped(words(alert)),
         "text": escaped(text),
+        **({"title_link": alert.link} if alert.link else {}),
         "footer": f"{alert.fingerprint} · owner {escaped(alert.labels.get('owner', 'nobody'))}",
         "ts": int(alert.active_at.timestamp()),
     }

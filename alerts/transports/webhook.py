@@ -63,4 +63,5 @@ def document(alert: AlertLike) -> dict[str, Any]:
         "value": alert.value,
         "labels": dict(alert.labels),
         "annotations": dict(alert.annotations),
+        "link": alert.link or None,
     }

@@ -14,7 +14,18 @@ from hypothesis import strategies as st
 from alerts.errors import AlertError
 from alerts.hours import Hours
 from alerts.matchers import fits
-from alerts.routing import Attempt, Log, Routing, Silence, Told, deliveries, held_back, load_routing, next_attempt
+from alerts.routing import (
+    Attempt,
+    Log,
+    Routing,
+    Silence,
+    Told,
+    deliveries,
+    held_back,
+    linked,
+    load_routing,
+    next_attempt,
+)
 from alerts.state import State
 from tests.alerts.facts import NOON, ago
 
@@ -271,3 +282,16 @@ def test_a_routing_file_that_is_of_no_use_is_refused_naming_the_key(text: str, s
         load_routing(path)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_links_open_where_gpuledger_is_and_a_runbook_is_a_url_or_there() -> None:
+    mine = alert()
+    section = replace(mine, annotations={"summary": "it is", "runbook": "long-queue"})
+    outside = replace(mine, annotations={"summary": "it is", "runbook": "https://wiki/rule"})
+    page = "https://gpuledger.example.org/alerts?rule=rule"
+    assert [(one.link, one.annotations.get("runbook")) for one in linked([mine, section, outside], page[:29] + "/")] == [
+        (page, page), (page, page), (page, "https://wiki/rule"),
+    ]  # fmt: skip
+    assert [(one.link, one.annotations.get("runbook")) for one in linked([section, outside], "")] == [
+        ("", None), ("", "https://wiki/rule"),
+    ]  # fmt: skip

@@ -136,7 +136,9 @@ def test_a_report_is_made_by_the_server_and_mailed_by_nobody_else(url: str, tmp_
     assert "data:image/png;base64," in page
     assert "nothing of it is closed" in refused("report preview --tenant vision --period 2027-10", "--store", url)
     schedule = tmp_path / "reports.yaml"
-    schedule.write_text("smtp: {host: h, from: a@example.org}\nreports: [{tenant: vision, every: week, to: [b@example.org]}]\n")
+    schedule.write_text(
+        "smtp: {host: h, from: a@example.org}\nreports: [{tenant: vision, every: week, to: [b@example.org]}]\n"
+    )
     assert "mails by itself" in refused("report send --reports", str(schedule), "--store", url)
 
 

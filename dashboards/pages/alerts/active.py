@@ -9,6 +9,7 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from alerts.runbooks import is_url, runbooks
 from dashboards import parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
@@ -100,6 +101,8 @@ def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> It
             className="gl-evidence",
             **{"aria-label": words("alerts.evidence")},
         )
+    if text := runbooks().get(notes.get("runbook", "")):
+        yield html.Details([html.Summary(words("alerts.runbook")), dcc.Markdown(text)], className="gl-runbook")
     if one["held_back"]:
         yield html.P(words("alerts.held_back_is", why=one["held_back"]), className="gl-reasons")
     yield html.Div(list(_links(one, filters, may_silence, words)), className="gl-alert-links")
@@ -111,10 +114,8 @@ def _links(one: Alert, filters: Filters, may_silence: bool, words: Language) -> 
         if value:
             yield dcc.Link(f"{words(f'alerts.to_{name}')} {value}", href=filters.href(path, **{name: value}))
     runbook = one["annotations"].get("runbook", "")
-    if runbook.startswith(("https://", "http://")):
+    if is_url(runbook):
         yield html.A(words("alerts.runbook"), href=runbook, target="_blank", rel="noreferrer")
-    elif runbook:
-        yield html.Span([words("alerts.runbook"), " ", html.Code(runbook)])
     yield dcc.Link(words("alerts.of_rule"), href=filters.href("/alerts", rule=one["rule"]))
     if may_silence:
         quiet = filters.href("/alerts", silence=one["fingerprint"])

@@ -26,7 +26,7 @@ def fires(store: Store) -> None:
     notes = {
         "summary": "the oldest of 2 in queue main has waited 12 h",
         "action": "Free or add capacity",
-        "runbook": "docs/alerts.md#long-queue",
+        "runbook": "long-queue",
     }
     texts = ", ".join(f"'{json.dumps(one)}'" for one in (labels, evidence, notes))
     store.command(
