@@ -30,7 +30,7 @@ from dashboards.sql.sandbox import isolation
 from dashboards.sql.workers import Workers
 from tests.dashboards.sql import attacks
 from tests.dashboards.sql.worker_attacks import ATTACKS
-from tests.draws import drawn
+from tests.draws import drawn, keep_seed
 from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
 from warehouse.store import EmbeddedStore, Store
@@ -363,10 +363,10 @@ def resident(pid: int) -> int:
 
 def test_a_statement_sees_what_was_written_before_it(house: House) -> None:
     """Whatever was done to the tables: rows, merges, dropped partitions, tables that traded places."""
-    store, chance = house.store, random.Random(5)
+    store, chance = house.store, random.Random(f"{keep_seed()} of what is written")
     counts = "SELECT (SELECT count() FROM quarantine), (SELECT count() FROM slo_hours)"
     store.create_like("spare", "slo_hours")
-    for _ in range(40):
+    for _ in range(25):
         step = chance.randrange(5)
         match step:
             case 0 | 1:
@@ -395,7 +395,7 @@ def test_copies_are_whole_while_parts_are_written_merged_and_removed(house: Hous
     churning = threading.Thread(target=churn)
     churning.start()
     try:
-        for _ in range(15):
+        for _ in range(10):
             assert house.ask("SELECT count(), countIf(cluster = 'c') FROM refused_claims") in (b"0\t0\n", b"10\t10\n")
     finally:
         stop.set()
@@ -403,7 +403,7 @@ def test_copies_are_whole_while_parts_are_written_merged_and_removed(house: Hous
         store.close()
 
 
-def test_a_hundred_statements_leave_nothing_behind(house: House) -> None:
+def test_thirty_statements_leave_nothing_behind(house: House) -> None:
     def there() -> tuple[list[str], int, int, int]:
         folders = list((house.folder / "store" / "sql").glob("workers/*"))
         copies = list((house.folder / "store" / "sql").glob("tables/*/*/*"))
@@ -412,8 +412,8 @@ def test_a_hundred_statements_leave_nothing_behind(house: House) -> None:
     for _ in range(3):
         house.ask("SELECT count() FROM quarantine")
     before, pids = there(), house.pids()
-    for number in range(100):
-        if number % 10 == 0:
+    for number in range(30):
+        if number % 5 == 0:
             push(house.store, 1)
         house.ask("SELECT count() FROM quarantine")
     assert there() == before

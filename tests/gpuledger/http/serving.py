@@ -43,7 +43,7 @@ class Served:
         until(lambda: self.server.guests.count == count, lambda: self.server.guests.count)
 
 
-def answer(one: socket.socket, patience: float = 2) -> bytes:
+def answer(one: socket.socket, patience: float = PATIENCE_SECONDS) -> bytes:
     """One answer with its length, or whatever comes until the end of the connection; nothing new for so many seconds
     ends the wait."""
     one.settimeout(patience)
@@ -91,6 +91,7 @@ def serving(
         return PlainTextResponse(str(len(body)))
 
     def held(request: Request) -> Response:
+        seen.append(dict(request.headers))
         hold.wait(PATIENCE_SECONDS)
         return PlainTextResponse("held")
 
