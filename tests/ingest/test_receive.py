@@ -303,6 +303,7 @@ def test_a_sender_that_hangs_up_and_sends_again_waits_for_the_same_rows(store: S
             first.close()
             again = pool.submit(httpx.post, url, content=packed, headers=headers)
             time.sleep(0.2)  # mostly it is there by then
+            assert served.coalescer.waiting_rows == 1
         assert again.result().json()["read"] == 1
         assert served.coalescer.inserts == 1
 
