@@ -58,9 +58,6 @@ secrets.SCRYPT_N = 16
 keep_stores()
 keep_seed()
 
-# Each worker loads two thousand modules: looking through them meanwhile is a seventh of that.
-collect_seldom()
-
 # How long an example takes is the machine's business; what it finds is ours.
 settings.register_profile("gpuledger", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gpuledger")
