@@ -10,15 +10,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx._config
 import httpx._transports.default
 import pytest
 import typer.testing
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import warehouse.store
 from dashboards.access import secrets
 from gpuledger.serve import collect_seldom
 from tests.draws import ALL, SEED, keep_seed
+from tests.patience import PATIENCE_SECONDS
 from tests.stores import Reused, engine_that_stays, fresh_store, keep_stores
 from warehouse.store import Store
 
@@ -42,6 +44,10 @@ typer.testing._get_command = functools.cache(typer.testing._get_command)
 # httpx reads the authorities, 0.03 CPU seconds, for every request that is made without a client of its own.
 httpx._transports.default.create_ssl_context = functools.cache(httpx._transports.default.create_ssl_context)
 
+# A request of a test that names no time waits 5 s: on a machine that is busy, an honest answer may take longer.
+for kind in ("connect", "read", "write", "pool"):
+    setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, kind, PATIENCE_SECONDS)
+
 # No test cuts the power: the engine need not wait for the disk with each table that it makes.
 warehouse.store.NOT_COMPILED += f", {warehouse.store.NOT_SYNCED}"
 
@@ -53,7 +59,7 @@ keep_stores()
 keep_seed()
 
 # How long an example takes is the machine's business; what it finds is ours.
-settings.register_profile("gpuledger", deadline=None)
+settings.register_profile("gpuledger", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gpuledger")
 
 REPO = Path(__file__).resolve().parent.parent

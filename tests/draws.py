@@ -20,6 +20,11 @@ def keep_seed() -> str:
     return os.environ.setdefault(SEED, str(secrets.randbits(32)))
 
 
+def one_run_in(runs: int, what: str) -> bool:
+    """Whether this run has a dear test: one in so many does."""
+    return ALL in os.environ or random.Random(f"{keep_seed()} of {what}").randrange(runs) == 0
+
+
 def drawn(cases: Sequence[T], share: float) -> list[T]:
     """That share of the cases, at least one, in their order; the same in every worker of a run."""
     if os.environ.get(ALL):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +24,7 @@ from alerts.rule_files import load_rules
 from tests.alerts.facts import put, served
 from tests.alerts.receivers import Received, _serving, http_receiver
 from tests.alerts.rules import rule
+from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import Store
 
 ALERTMANAGER, PROMETHEUS = shutil.which("prometheus-alertmanager"), shutil.which("prometheus")
@@ -31,7 +32,6 @@ pytestmark = pytest.mark.skipif(
     ALERTMANAGER is None or PROMETHEUS is None,
     reason="no Alertmanager or Prometheus here: on Debian, apt-get install prometheus prometheus-alertmanager",
 )
-PATIENCE_SECONDS = 60
 
 
 def free_port() -> int:
@@ -39,28 +39,26 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def until(what: Callable[[], Any], seconds: float = PATIENCE_SECONDS) -> Any:
+def comes(what: Callable[[], Any]) -> Any:
     """Asks again and again until the answer is something."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if found := what():
-                return found
-        except httpx.HTTPError:
-            pass  # it is not up yet
-        time.sleep(0.1)
-    raise AssertionError(f"nothing within {seconds} s")
+
+    def asked() -> Any:
+        with contextlib.suppress(httpx.HTTPError):  # it is not up yet
+            return what()
+        return None
+
+    return until(asked, every=0.1)
 
 
 def running(command: list[str], ready: str, folder: Path) -> Iterator[None]:
     with (folder / f"{Path(command[0]).name}.log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
         try:
-            until(lambda: httpx.get(ready, timeout=5).is_success)
+            comes(lambda: httpx.get(ready).is_success)
             yield
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -114,13 +112,13 @@ def test_a_rule_of_ours_reaches_the_receiver_behind_an_alertmanager_once_and_res
         return [one.outcome for one in deliver(facts, route, datetime.now(UTC))]
 
     assert minute(0, 11.0) == ["sent"]
-    (alert,) = until(lambda: told(behind, "too-high", "firing"))
+    (alert,) = comes(lambda: told(behind, "too-high", "firing"))
     assert alert["annotations"]["summary"] == "chat is at 11"
     (known,) = httpx.get(f"{alertmanager}/api/v2/alerts").json()
     assert known["startsAt"].startswith(f"{start:%Y-%m-%dT%H:%M:%S}")
     minute(1, 12.0)
     assert minute(2, 1.0) == ["sent"]
-    (resolved,) = until(lambda: told(behind, "too-high", "resolved"))
+    (resolved,) = comes(lambda: told(behind, "too-high", "resolved"))
     assert resolved["fingerprint"] == alert["fingerprint"]
     assert len(told(behind, "too-high", "firing")) == 1
     assert httpx.get(f"{alertmanager}/api/v2/alerts").json() == []
@@ -163,7 +161,7 @@ def test_a_rule_that_prometheus_evaluates_reaches_it_too_and_resolves(
             f"--web.listen-address=127.0.0.1:{port}",
         ]
         for _ in running(command, f"http://127.0.0.1:{port}/-/ready", tmp_path):
-            (alert, *_) = until(lambda: told(behind, "GpuOverheating", "firing"))
+            (alert, *_) = comes(lambda: told(behind, "GpuOverheating", "firing"))
             assert alert["annotations"]["summary"] == "GPU GPU-0 on n1 is at 90 °C"
             celsius[0] = 60.0
-            assert until(lambda: told(behind, "GpuOverheating", "resolved"))
+            assert comes(lambda: told(behind, "GpuOverheating", "resolved"))

@@ -392,30 +392,22 @@ ENDED = {
         {"b": "units_already_claimed"},
     ),
 }
+
+
+def fell_silent(job_at: str, device_at: str) -> Facts:
+    """A job without an end event. When the last samples of it and of its device came."""
+    return Facts(
+        [device("00:00", "GPU-0")],
+        [event("09:00", "a", "started", device_id="GPU-0")],
+        [measured(job_at, "GPU-0", "a"), sample(device_at, "GPU-0", 0.0)],
+    )
+
+
 SILENT = {
-    "one silent for a day ended at its last sample": Case(
-        Facts(
-            [device("00:00", "GPU-0")],
-            [event("09:00", "a", "started", device_id="GPU-0")],
-            [measured("10:30", "GPU-0", "a"), sample("35:00", "GPU-0", 0.0)],
-        ),
-        {"a": (1.5, True)},
-    ),
-    "one silent for less than a day is still held": Case(
-        Facts(
-            [device("00:00", "GPU-0")],
-            [event("09:00", "a", "started", device_id="GPU-0")],
-            [measured("11:30", "GPU-0", "a"), sample("35:00", "GPU-0", 0.0)],
-        ),
-        {"a": (27.0, False)},
-    ),
+    "one silent for a day ended at its last sample": Case(fell_silent("10:30", "35:00"), {"a": (1.5, True)}),
+    "one silent for less than a day is still held": Case(fell_silent("11:30", "35:00"), {"a": (27.0, False)}),
     "one whose device fell silent an hour after it is still held": Case(
-        Facts(
-            [device("00:00", "GPU-0")],
-            [event("09:00", "a", "started", device_id="GPU-0")],
-            [measured("10:30", "GPU-0", "a"), sample("11:30", "GPU-0", 0.0)],
-        ),
-        {"a": (27.0, False)},
+        fell_silent("10:30", "11:30"), {"a": (27.0, False)}
     ),
 }
 

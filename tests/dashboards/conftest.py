@@ -6,7 +6,6 @@ import contextlib
 import importlib.util
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ import uvicorn
 
 from dashboards.app import build_app
 from gpuledger.serve import listen, url_of
+from tests.patience import until
 from warehouse.store import Store
 
 
@@ -70,9 +70,7 @@ def serving(store: Store) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(build_app(store), log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    until = time.monotonic() + 40
-    while not server.started and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: server.started)
     yield url_of(listener)
     server.should_exit = True
     thread.join(20)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -40,6 +39,7 @@ from dashboards.app import DashboardSettings, build_app
 from gpuledger.http.limits import HttpLimits
 from gpuledger.http.server import Server
 from gpuledger.serve import listen, url_of
+from tests.patience import until
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -198,9 +198,7 @@ def running(app: ASGIApp) -> Iterator[str]:
     server = Server(app, HttpLimits())
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    until = time.monotonic() + 60
-    while not server.started and time.monotonic() < until:
-        time.sleep(0.05)
+    until(lambda: server.started)
     try:
         yield url_of(listener).rstrip("/")
     finally:

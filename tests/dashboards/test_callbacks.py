@@ -137,7 +137,9 @@ JSON_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_forged_parts_are_refused_or_are_what_the_callback_takes(app: Dash, data: st.DataObject) -> None:
     """Any part of an honest request replaced by anything: a refusal, or the callback's own outputs and elements."""

@@ -30,6 +30,7 @@ from tests.collectors.kubernetes.reviewing import Scripted, reviewing, user
 from tests.collectors.kubernetes.server import NODES, PODS, serving
 from tests.conftest import REPO
 from tests.deploy.kubernetes_schemas import schema_of
+from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import open_store
 
 FOLDER = REPO / "deploy" / "kubernetes"
@@ -249,7 +250,7 @@ class Node:
         for process in self.processes:
             process.terminate()
         for process in self.processes:
-            process.wait(30)
+            process.wait(PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -269,11 +270,12 @@ def kubeconfig(path: Path, url: str) -> Path:
     return path
 
 
-def until(true: Callable[[], bool], here: Node, name: str, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert all(one.poll() is None for one in here.processes) and time.monotonic() < end, here.said(name)
-        time.sleep(0.1)
+def comes(true: Callable[[], bool], here: Node, name: str) -> None:
+    def lives_and_does() -> bool:
+        assert all(one.poll() is None for one in here.processes), here.said(name)
+        return true()
+
+    until(lives_and_does, lambda: here.said(name), every=0.1)
 
 
 def free_port() -> int:
@@ -313,7 +315,7 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
     }
     here.start("server", server, KUBECONFIG=str(kubeconfig(here.folder / "reviews", reviews.url)))
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        until(functools.partial(here.passes, server, server[probe]), here, "server")
+        comes(functools.partial(here.passes, server, server[probe]), here, "server")
 
     for name, path in (("agent", "/etc/gpuledger-token"), ("watch", "/etc/gpuledger")):
         here.mounted(name, path).mkdir(parents=True)
@@ -331,9 +333,9 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
     try:
         here.start("agent", agent)
         for probe in ("livenessProbe", "readinessProbe"):
-            until(functools.partial(here.passes, agent, agent[probe]), here, "agent")
+            comes(functools.partial(here.passes, agent, agent[probe]), here, "agent")
         # It has said by itself that it finds no driver here.
-        until(lambda: delivered(here.page(agent, agent["livenessProbe"], "/metrics")), here, "agent")
+        comes(lambda: delivered(here.page(agent, agent["livenessProbe"], "/metrics")), here, "agent")
     finally:
         pod_resources.stop()
 
@@ -344,11 +346,11 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
         alive = [here.here("watch", watch, part) for part in watch["livenessProbe"]["exec"]["command"]]
         assert subprocess.run(alive, capture_output=True, check=False).returncode != 0
         process = here.start("watch", watch, KUBECONFIG=str(config))
-        until(lambda: subprocess.run(alive, capture_output=True, check=False).returncode == 0, here, "watch")
-        until(lambda: bool(api.watches()), here, "watch")
+        comes(lambda: subprocess.run(alive, capture_output=True, check=False).returncode == 0, here, "watch")
+        comes(lambda: bool(api.watches()), here, "watch")
         hour_ago = time.time() - 3600
         process.terminate()
-        assert process.wait(30) == 0, here.said("watch")
+        assert process.wait(PATIENCE_SECONDS) == 0, here.said("watch")
     for path in (here.mounted("watch", "/var/lib/gpuledger") / ".local/state/gpuledger").glob("watch-*"):
         os.utime(path, (hour_ago, hour_ago))
     assert subprocess.run(alive, capture_output=True, check=False).returncode != 0, "a watch that hangs is noticed"

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from tests.collectors.nvml.fake_nvml import busy_node, installed
 from tests.conftest import REPO
 from tests.dashboards.site import Site, site
 from tests.deploy.test_grafana import BOARDS
+from tests.patience import PATIENCE_SECONDS, until
 from tests.scheduler.live.living import Living
 
 COMPOSE = REPO / "deploy" / "compose"
@@ -48,25 +49,18 @@ pytestmark = [
 ]
 
 
-def until(what: Callable[[], object], log: Path, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, log.read_text()[-3000:]
-        time.sleep(0.2)
-
-
 @contextlib.contextmanager
 def program(folder: Path, *command: str, ready: str) -> Iterator[Path]:
     """Its log, once it is ready."""
     log = folder / f"{Path(command[0]).name}.log"
     with log.open("w") as to, subprocess.Popen(command, cwd=folder, stdout=to, stderr=to) as process:
         try:
-            until(lambda: answers(ready) or process.poll() is not None, log)
+            until(lambda: answers(ready) or process.poll() is not None, lambda: log.read_text()[-3000:], every=0.2)
             assert process.poll() is None, log.read_text()[-3000:]
             yield log
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(PATIENCE_SECONDS)
 
 
 def answers(url: str) -> bool:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typer.testing import CliRunner
 
 from gpuledger.commands import scheduler
 from scheduler.live.client import Client
+from tests.patience import PATIENCE_SECONDS, until
 from warehouse.errors import LedgerError
 
 RUN = """
@@ -76,13 +76,12 @@ class Running:
         self.wait(lambda: self.client.jobs() == [])
 
     def wait(self, found: Callable[[], bool]) -> None:
-        end = time.monotonic() + 120
-        while True:
+        def so() -> bool:
             with contextlib.suppress(LedgerError):
-                if found():
-                    return
-            assert time.monotonic() < end, (self.folder / "errors").read_text()
-            time.sleep(0.05)
+                return found()
+            return False
+
+        until(so, lambda: (self.folder / "errors").read_text(), every=0.05)
 
 
 @pytest.fixture
@@ -118,7 +117,7 @@ def test_a_scheduler_killed_in_the_middle_carries_on_where_it_was(running: Runni
     running.until("a", "finished")
     running.until("b", "finished")
     running.process.send_signal(signal.SIGTERM)
-    assert running.process.wait(30) == 0
+    assert running.process.wait(PATIENCE_SECONDS) == 0
     rows = [json.loads(line) for line in running.events.read_text().splitlines()]
     lives = [(row["allocation_id"], row["event"]) for row in rows if row["record"] == "events"]
     assert set(lives) == {(job, event) for job in ("a", "b") for event in ("submitted", "started", "finished")}

@@ -24,6 +24,7 @@ from tests.conftest import REPO
 from tests.gpuledger.running import refused
 from tests.ingest.receiving import ANYTHING, TOKEN, tokens_file
 from tests.ingest.test_deliver import certificate
+from tests.patience import PATIENCE_SECONDS
 from tests.stores import fresh_store
 from warehouse.store import open_store
 
@@ -68,7 +69,7 @@ def test_over_tls_without_a_dashboard(tmp_path: Path) -> None:
         assert httpx.get(f"{url}healthz", verify=trust).json()["status"] == "ok"
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
 
 
@@ -93,7 +94,7 @@ def test_a_certificate_of_no_use_is_one_line_and_exit_2(tmp_path: Path) -> None:
         cwd=REPO,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert process.returncode == 2
@@ -115,8 +116,10 @@ contexts: [{{name: a, context: {{cluster: a, user: a}}}}]
 clusters: [{{name: a, cluster: {{server: "{url}"}}}}]
 users: [{{name: a, user: {{token: ours}}}}]
 """
-PROBED_SECONDS = 3.0
-"""A liveness probe waits ten; a server of before took longer than those."""
+REVIEW_SECONDS = 4.0
+"""A token's review takes so long: those of the strangers' first tokens, one after the other, nearly three minutes."""
+PROBED_SECONDS = 25.0
+"""So long may a slow machine take for what has to wait for none of them."""
 
 
 def test_it_takes_records_shows_the_books_and_ends_with_all_of_them_in_the_store_whatever_strangers_do(
@@ -134,7 +137,7 @@ def test_it_takes_records_shows_the_books_and_ends_with_all_of_them_in_the_store
             asyncio.run(_flooded(url, api))
         finally:
             process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, said
     assert said.count("tokens not reviewed") <= 1, "what a stranger does again and again is logged once a while"
     with open_store(store) as opened:
@@ -145,16 +148,16 @@ def _used(url: str) -> None:
     event = {"ts": (datetime.now(UTC) - timedelta(hours=3)).isoformat(), "allocation_id": "a", "event": "submitted"}
     records = f"{url}api/v1/records/events"
     assert httpx.post(records, json=event).status_code == 401
-    answer = httpx.post(records, json=event, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
+    answer = httpx.post(records, json=event, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=PATIENCE_SECONDS)
     assert answer.json()["stored"] == 1
-    assert httpx.get(f"{url}healthz", timeout=60).json()["status"] == "ok"
-    assert "gpuledger" in httpx.get(url, timeout=60).text
+    assert httpx.get(f"{url}healthz", timeout=PATIENCE_SECONDS).json()["status"] == "ok"
+    assert "gpuledger" in httpx.get(url, timeout=PATIENCE_SECONDS).text
 
 
 async def _flooded(url: str, api: Scripted) -> None:
     """Behind a trusted proxy: a stranger's address is what it tells."""
     limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(timeout=60, limits=limits) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS, limits=limits) as client:
 
         async def push(token: str, address: str) -> httpx.Response:
             headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": address}
@@ -163,7 +166,7 @@ async def _flooded(url: str, api: Scripted) -> None:
         async def strange(number: int) -> None:
             for again in itertools.count():
                 answers[(await push(f"a{number}.b{again}.c", "192.0.2.66")).status_code] += 1
-                await asyncio.sleep(0.4)
+                await asyncio.sleep(1)
 
         async def quickly(asked: Awaitable[httpx.Response]) -> None:
             async with asyncio.timeout(PROBED_SECONDS):
@@ -171,7 +174,7 @@ async def _flooded(url: str, api: Scripted) -> None:
 
         answers: Counter[int] = Counter()
         assert (await push("good.one.1", "192.0.2.1")).status_code == 200
-        api.delay = 1.5
+        api.delay = REVIEW_SECONDS
         strangers = [asyncio.create_task(strange(number)) for number in range(40)]
         try:
             await asyncio.sleep(1)

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -24,6 +23,7 @@ from gpuledger import demo
 from gpuledger.serve import is_loopback, listen
 from gpuledger.steps import Steps, Stopped, in_worker
 from tests.gpuledger.running import refused, run
+from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store, open_store
@@ -46,14 +46,13 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
 
 
 def _wait_for(address: str) -> None:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+    def answers() -> bool:
         try:
-            if httpx.get(f"{address}healthz", timeout=5).status_code == 200:
-                return
+            return httpx.get(f"{address}healthz").status_code == 200
         except httpx.HTTPError:
-            time.sleep(0.1)
-    raise TimeoutError(address)
+            return False
+
+    until(answers, address, every=0.1)
 
 
 def test_a_signal_ends_the_server_and_frees_the_store(running: tuple[subprocess.Popen[str], str, str]) -> None:
@@ -62,7 +61,7 @@ def test_a_signal_ends_the_server_and_frees_the_store(running: tuple[subprocess.
     said = refused("up", "--store", store, "--no-serve")
     assert f"held by process {process.pid}" in said
     process.send_signal(signal.SIGTERM)  # The server command's is told by SIGINT.
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_SECONDS) == 0
     with open_store(store) as opened:
         assert opened.value("SELECT count() FROM closed_hours") == 0
 

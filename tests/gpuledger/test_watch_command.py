@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ from gpuledger.commands import watch
 from tests.collectors.kubernetes.make import admitted, bound, deleting, ended, node, pod, running
 from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
 from tests.ingest.receiving import TOKEN, receiving, tokens_file
+from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import Store, open_store
 
 RUN = "import typer, sys; from gpuledger.cli import run; from gpuledger.commands import watch\n" \
@@ -256,27 +256,28 @@ def test_a_watch_that_is_told_to_stop_remembers_where_it_was(
         arguments = [sys.executable, "-c", RUN, "watch", *options, "--out", str(out)]
         return subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE)
 
-    def until(count: int, process: subprocess.Popen[bytes]) -> None:
-        limit = time.monotonic() + 20
-        while not out.exists() or len(lines(out)) < count:
-            assert process.poll() is None and time.monotonic() < limit
-            time.sleep(0.02)
+    def written(count: int, process: subprocess.Popen[bytes]) -> None:
+        def there() -> bool:
+            assert process.poll() is None
+            return out.exists() and len(lines(out)) >= count
+
+        until(there)
 
     server.apply(NODES, node())
     server.apply(PODS, life()[0])
     first = start()
-    until(1, first)
+    written(1, first)
     server.apply(PODS, life()[-1])
-    until(2, first)
+    written(2, first)
     first.send_signal(signal.SIGTERM)
-    _, said = first.communicate(timeout=10)
+    _, said = first.communicate(timeout=PATIENCE_SECONDS)
     assert first.returncode == 0
     assert b"kubernetes: events 2" in said
     server.delete(PODS, ended(deleting(life()[-1], 50), 55, 143))
     second = start()
-    until(3, second)
+    written(3, second)
     second.send_signal(signal.SIGINT)
-    second.communicate(timeout=10)
+    second.communicate(timeout=PATIENCE_SECONDS)
     assert second.returncode == 0
     assert [row["event"] for row in lines(out)] == ["submitted", "started", "cancelled"]
     assert server.lists() == 1

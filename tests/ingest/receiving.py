@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from ingest import ingest_tables
 from ingest.coalesce import Coalescer
 from ingest.receive import Receiver
 from ingest.senders import Connect, Senders
+from tests.patience import PATIENCE_SECONDS, until
 from warehouse.records import FINDINGS
 from warehouse.store import Store, migrate, open_store
 
@@ -61,13 +61,12 @@ def receiving(
         server = _server(receiver)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        while not server.started:
-            time.sleep(0.01)
+        until(lambda: server.started)
         try:
             yield Served(f"http://127.0.0.1:{listener.getsockname()[1]}", receiver, coalescer)
         finally:
             server.should_exit = True
-            thread.join(10)
+            thread.join(PATIENCE_SECONDS)
             coalescer.close()
 
 

@@ -39,6 +39,7 @@ from ingest.targets import (
 )
 from ingest.wire import pack
 from tests.ingest.receiving import TOKEN, receiving, tokens_file
+from tests.patience import PATIENCE_SECONDS
 from warehouse.store import Store
 
 NOW = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
@@ -196,7 +197,7 @@ def test_delivery_stops_when_told(tmp_path: Path) -> None:
         thread = threading.Thread(target=Deliverer(spool, to, 0.01).run, args=(stop,))
         thread.start()
         stop.set()
-        thread.join(5)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
     assert to.closed
 

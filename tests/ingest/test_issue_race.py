@@ -20,6 +20,7 @@ from tests.ingest import issued_fleet
 from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged, closed, late_rows, sample
 from tests.ingest.pushing import ledger, push
 from tests.ingest.receiving import Served, receiving
+from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
 from warehouse.store import Store
 from warehouse.turns import Turns
@@ -45,14 +46,12 @@ def open_month(tmp_path: Path) -> Iterator[Store]:
 def test_pushes_judged_before_and_written_after_the_issue_are_held(open_month: Store, tokens: Path) -> None:
     with receiving(open_month, tokens, linger_seconds=600, now=lambda: NOW) as served, ThreadPoolExecutor(2) as pool:
         answers = [pool.submit(push, served, one) for one in late_rows(500)]
-        until = time.monotonic() + 60
-        while served.coalescer.waiting_rows < len(answers) and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: served.coalescer.waiting_rows >= len(answers))
         assert not any(answer.done() for answer in answers), "they are judged, and wait for their turn"
         assert issue_all(open_month, OCTOBER, ISSUED_AT)
         before = ledger(open_month)
         served.coalescer.close()
-        reports = [answer.result(60).json() for answer in answers]
+        reports = [answer.result(PATIENCE_SECONDS).json() for answer in answers]
     assert [(report["stored"], report["held"]) for report in reports] == [(0, {"issued_month": 1})] * 2
     closed(open_month)
     assert ledger(open_month) == before
@@ -63,12 +62,10 @@ def test_a_push_judged_before_and_written_after_a_close_is_stored(open_month: St
     one = late_rows(501)[0]
     with receiving(open_month, tokens, linger_seconds=600, now=lambda: NOW) as served, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(push, served, one)
-        until = time.monotonic() + 60
-        while not served.coalescer.waiting_rows and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: served.coalescer.waiting_rows)
         closed(open_month)
         served.coalescer.close()
-        assert answer.result(60).json()["stored"] == 1
+        assert answer.result(PATIENCE_SECONDS).json()["stored"] == 1
 
 
 def test_what_came_after_the_last_close_keeps_its_month_from_being_issued(open_month: Store, tokens: Path) -> None:
@@ -104,7 +101,7 @@ def test_pushes_while_a_month_is_issued_are_on_its_invoices_or_held(
             except InvoiceError:
                 closed(open_month)
         before = ledger(open_month)
-        reports = [answer.result(60) for answer in answers]
+        reports = [answer.result(PATIENCE_SECONDS) for answer in answers]
     assert [one for one in issued(open_month, OCTOBER) if not one.is_void]
     closed(open_month)
     assert ledger(open_month) == before, f"race {number}: {reports}"
@@ -129,9 +126,8 @@ def test_turns_are_taken_in_the_order_of_asking_and_one_at_a_time() -> None:
         tasks = []
         for number in range(6):
             tasks.append(pool.submit(take, number))
-            while len(turns._queues["it"]) < number + 2:
-                time.sleep(0.001)
+            until(lambda: len(turns._queues["it"]) == len(tasks) + 1, every=0.001)
         assert not order
     for task in tasks:
-        task.result(10)
+        task.result(PATIENCE_SECONDS)
     assert order == list(range(6))

@@ -109,7 +109,7 @@ def fate(place: Place, record: str, row: dict[str, Any]) -> str:
     return "device_changed" if record == "devices" and row["model"] != model else ""
 
 
-@settings(max_examples=PUSHES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=PUSHES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(place=places, push=pushes())
 def test_what_becomes_of_a_row_is_what_the_model_says(
     judge: Judge, place: Place, push: tuple[str, list[dict[str, Any]]]

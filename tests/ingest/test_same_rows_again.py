@@ -76,7 +76,9 @@ def test_a_file_that_spans_more_days_than_the_engine_takes_partitions_goes_in(st
     assert report.read == 600 and not report.quarantined
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(cuts=st.lists(st.integers(0, 500), max_size=6))
 def test_batches_do_not_depend_on_how_the_source_is_chunked(monkeypatch: pytest.MonkeyPatch, cuts: list[int]) -> None:
     monkeypatch.setattr(cutting, "BATCH_ROWS", 130)

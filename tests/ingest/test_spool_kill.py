@@ -19,6 +19,7 @@ from tests.conftest import REPO
 from tests.draws import keep_seed
 from tests.ingest.receiving import receiver_process, tokens_file
 from tests.ingest.spooling import SAMPLES, numbers
+from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
 from warehouse.store import open_store
 
@@ -51,19 +52,12 @@ def agents() -> Iterator[Agents]:
 def answered(folder: Path) -> None:
     """Waits until the receiver takes another group."""
     path = folder / "answered"
-    before, until = path.stat().st_size if path.exists() else 0, time.monotonic() + 30
-    while not path.exists() or path.stat().st_size == before:
-        assert time.monotonic() < until, "nothing is delivered"
-        time.sleep(0.001)
+    before = path.stat().st_size if path.exists() else 0
+    until(lambda: path.exists() and path.stat().st_size > before, "nothing is delivered", every=0.001)
 
 
-def gone(pid: int, seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while Path(f"/proc/{pid}").exists():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.002)
-    return True
+def ends(pid: int, missing: str) -> None:
+    until(lambda: not Path(f"/proc/{pid}").exists(), missing, every=0.002)
 
 
 @pytest.mark.slow
@@ -88,12 +82,12 @@ def test_every_spooled_sample_is_in_the_store_once_whatever_is_killed_when(agent
                 receiver.kill()
                 receiver.communicate()
             os.kill(agent, signal.SIGKILL)
-            assert gone(agent, 10)
+            ends(agent, "it was killed")
             if receiver.returncode is not None:
                 receiver = receiver_process(store, tokens, port)
-        assert gone(agents.start(tmp_path, url, 0), 60), "the rest was not delivered"
+        ends(agents.start(tmp_path, url, 0), "the rest was not delivered")
         receiver.send_signal(signal.SIGTERM)
-        receiver.communicate(timeout=60)
+        receiver.communicate(timeout=PATIENCE_SECONDS)
     finally:
         receiver.kill()
         receiver.communicate()

@@ -22,6 +22,7 @@ from tests.ingest import issued_fleet
 from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged, sample
 from tests.ingest.pushing import push
 from tests.ingest.receiving import receiving
+from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
 from tests.warehouse.engine_over_http import served
 from warehouse.store import Store, open_store
@@ -45,15 +46,13 @@ def test_a_push_judged_before_another_server_issues_the_month_is_held(two: tuple
     with receiving(writer, tokens, linger_seconds=600, now=lambda: NOW) as server, ThreadPoolExecutor(2) as pool:
         with writer.turn(together=True):
             answer = pool.submit(push, server, one)
-            until = time.monotonic() + 60
-            while not server.coalescer.waiting_rows and time.monotonic() < until:
-                time.sleep(0.01)
+            until(lambda: server.coalescer.waiting_rows)
             issue = pool.submit(issue_all, issuer, OCTOBER, ISSUED_AT)
             time.sleep(1)
             assert not issue.done(), "what the other server writes is waited for"
-        assert issue.result(60)
+        assert issue.result(PATIENCE_SECONDS)
         server.coalescer.close()
-        report = answer.result(60).json()
+        report = answer.result(PATIENCE_SECONDS).json()
     assert (report["stored"], report["held"]) == (0, {"issued_month": 1})
 
 
@@ -81,4 +80,4 @@ def test_a_second_server_closes_when_the_first_has(two: tuple[Store, Store]) -> 
             task = pool.submit(close, second, NOW - timedelta(hours=2), NOW)
             time.sleep(0.5)
             assert not task.done()
-        task.result(60)
+        task.result(PATIENCE_SECONDS)

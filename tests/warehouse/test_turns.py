@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.warehouse.engine_over_http import served
 from warehouse.errors import StoreError
 from warehouse.store import ServerStore, Store, migrate, open_store
@@ -72,7 +73,8 @@ def test_whoever_is_alone_is_alone_and_others_are_together(process: Callable[...
 def test_a_turn_goes_on_longer_than_its_lease_while_it_gives_signs_of_life(
     process: Callable[..., TurnsBetween],
 ) -> None:
-    first, second = process(0.4), process(0.4)
+    lease = 2.0
+    first, second = process(lease), process(lease)
     order = []
 
     def other() -> None:
@@ -82,9 +84,9 @@ def test_a_turn_goes_on_longer_than_its_lease_while_it_gives_signs_of_life(
     with ThreadPoolExecutor(1) as pool:
         with first.turn("long", together=True):
             task = pool.submit(other)
-            time.sleep(1.5)
+            time.sleep(2 * lease)
             order.append("first")
-        task.result(30)
+        task.result(PATIENCE_SECONDS)
     assert order == ["first", "second"]
 
 
@@ -103,7 +105,7 @@ def test_nobody_waits_long_for_a_turn_that_was_killed(
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"in\n"
         holder.kill()
-    with caplog.at_level(logging.WARNING), process(1.0).turn("writing"):
+    with caplog.at_level(logging.WARNING), process(3.0).turn("writing"):
         pass
     assert f"writing waits for process {holder.pid} on " in caplog.text
 

@@ -68,7 +68,7 @@ def minute_by_minute(work: list[Job], until: int) -> tuple[float, float]:
     return good, bad
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(jobs)
 def test_it_equals_a_count_of_every_minute(shared_store: Store, work: list[Job]) -> None:
     emptied(shared_store)

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from ingest.spool import Spool
 from tests.collectors.attribution.proc_tree import UID, add_process, host_proc, pod_cgroup
 from tests.collectors.nvml.fake_nvml import FakeDriver, busy_node, installed
 from tests.ingest.receiving import TOKEN, receiving, tokens_file
+from tests.patience import PATIENCE_SECONDS, until
 from tests.prometheus import check_metrics
 from warehouse.store import Store
 
@@ -73,7 +74,7 @@ def running(told: AgentSettings, sources: list[Planned] | None = None) -> Iterat
         yield url
     finally:
         stop.set()
-        thread.join(20)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
         assert not failures
 
@@ -83,13 +84,6 @@ def _answers(url: str) -> bool:
         return httpx.get(f"{url}/healthz").status_code in (200, 503)
     except httpx.HTTPError:
         return False
-
-
-def until(what: Callable[[], object], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not come to that"
-        time.sleep(0.05)
 
 
 class Still:
@@ -186,11 +180,11 @@ def test_an_agent_that_is_ended_while_a_source_hangs_ends(tmp_path: Path, monkey
     class Hanging(Still):
         def collect(self, now: datetime) -> Collected:
             asked.set()
-            free.wait(30)
+            free.wait(PATIENCE_SECONDS)
             return super().collect(now)
 
     with running(settings(tmp_path, None), [Planned("hanging", 1, Hanging())]):
-        assert asked.wait(10)
+        assert asked.wait(PATIENCE_SECONDS)
     free.set()
 
 
@@ -230,10 +224,9 @@ def test_a_driver_that_was_upgraded_ends_the_agent_so_that_a_new_one_starts(tmp_
     with installed(driver):
         thread = threading.Thread(target=work)
         thread.start()
-        until(lambda: driver.started)
-        time.sleep(1.1)
+        until(lambda: driver.calls["nvmlDeviceGetUtilizationRates"] > 1)
         driver.errors["nvmlDeviceGetCount_v2"] = MISMATCH
-        thread.join(20)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
     assert ended and "the driver was upgraded under this process" in ended[0]
     with Spool(tmp_path / "spool") as spool:

@@ -18,6 +18,7 @@ from collectors.agent.sources import Planned
 from collectors.errors import CollectorError
 from collectors.readings import Collected
 from ingest.spool import Spool
+from tests.patience import PATIENCE_SECONDS, until
 
 TICK = 1_790_812_810_000
 AT = "2026-10-01T00:00:10.000Z"
@@ -217,13 +218,12 @@ def test_a_slow_source_delays_no_other(tmp_path: Path) -> None:
     threads = [threading.Thread(target=cycle.run, args=(stop,)) for cycle in cycles]
     for thread in threads:
         thread.start()
-    while len(quick.asked) < 3:
-        stop.wait(0.02)
+    until(lambda: len(quick.asked) >= 3)
     assert len(slow.asked) == 1
     stop.set()
     free.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(PATIENCE_SECONDS)
         assert not thread.is_alive()
     spool.close()
 

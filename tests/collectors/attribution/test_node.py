@@ -20,6 +20,7 @@ from collectors.attribution.podresources.source import KubeletAllocations
 from collectors.attribution.processes import ProcessTable
 from collectors.readings import Collected, DeviceReading, ProcessReading, Reading
 from ingest.check_rows import check_rows
+from tests.patience import slowness
 from warehouse.records import RECORD_TYPES
 
 from .kubelet_server import PodResourcesServer, PodsServer, pod, pod_json, serving
@@ -90,7 +91,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
             ]
         )
         server.start()
-        client, kubelet = PodResources(server.socket, timeout_seconds=2), KubeletPods(pods.url, timeout_seconds=2)
+        client, kubelet = PodResources(server.socket, timeout_seconds=60), KubeletPods(pods.url, timeout_seconds=60)
         source = KubeletAllocations(client, kubelet)
         yield Node(proc, server, pods, NodeAttribution("east", "node-1", ProcessTable(proc), [source]))
         client.close()
@@ -194,6 +195,6 @@ def test_a_cycle_with_eighty_pods_on_eight_gpus_is_cheap(node: Node) -> None:
     ]  # fmt: skip
     began = time.process_time()
     collected = node.collect(readings=readings)
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 1.0 * slowness()
     assert len(collected.rows["samples"]) == 88
     assert "findings" not in collected.rows

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from google.protobuf import descriptor_pb2
 from collectors.attribution.podresources import podresources_pb2 as messages
 from collectors.attribution.podresources.client import ClaimedDevice, Container, GivenDevice, PodResources
 from collectors.errors import CollectorError
+from tests.patience import PATIENCE_SECONDS
 
 from .kubelet_server import PodResourcesServer, pod
 
@@ -37,7 +37,7 @@ def server(socket: Path) -> Iterator[PodResourcesServer]:
 
 @pytest.fixture
 def client(socket: Path) -> Iterator[PodResources]:
-    client = PodResources(socket, timeout_seconds=5.0)
+    client = PodResources(socket, timeout_seconds=60.0)
     yield client
     client.close()
 
@@ -198,13 +198,11 @@ def test_a_socket_that_nobody_serves_is_an_error_and_no_empty_list(
 
 def test_a_kubelet_that_hangs_is_given_up(socket: Path, server: PodResourcesServer) -> None:
     released = threading.Event()
-    server.on_list = lambda context: released.wait(10)
+    server.on_list = lambda context: released.wait(PATIENCE_SECONDS)
     server.start()
     client = PodResources(socket, timeout_seconds=0.2)
-    began = time.monotonic()
     with pytest.raises(CollectorError, match="List: deadline_exceeded"):
         client.snapshot()
-    assert time.monotonic() - began < 5
     released.set()
     client.close()
 

@@ -12,6 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as families
 
 from collectors.exporters.exposition import Series, names, parse
+from tests.patience import slowness
 
 BODY = """\
 # HELP ENERGY millijoules since the driver was loaded
@@ -145,4 +146,4 @@ def test_time_grows_with_the_lines_and_not_faster() -> None:
 def test_no_line_takes_long(evil: str) -> None:
     start = time.process_time()
     assert sum(parse(evil + "\n").dropped.values()) == 1
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < slowness()

@@ -6,7 +6,6 @@ import json
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,6 +24,7 @@ from collectors.exporters.scrape import Scrape
 from collectors.exporters.sightings import Holder, Reader
 from collectors.exporters.tracker import Tracker
 from tests.collectors.exporters.serving import Exporter, serving
+from tests.patience import PATIENCE_SECONDS, until
 
 NOW = datetime(2026, 10, 1, 12, tzinfo=UTC)
 AICR = "nvidia-dcgm-exporter/nvidia-aicr-eks-h100/prometheus_query_DCGM_FI_DEV_{}.json"
@@ -250,22 +250,23 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_SECONDS)
 
 
 def scraped(url: str, job: str, honor_labels: bool | None) -> Scrape:
     """What it has scraped; it needs a moment."""
-    deadline = time.monotonic() + 20
-    while True:
+
+    def enough() -> Scrape | None:
         collector = PrometheusCollector(
             url, profiles=["dcgm"], selector=f'job="{job}"', period_seconds=5, honor_labels=honor_labels
         )
         scrape = collector.collect(datetime.now(UTC))
         collector.close()
-        if scrape.up[url] and len({one.ts for one in scrape.observed}) >= 3:
-            return scrape
-        assert time.monotonic() < deadline, scrape
-        time.sleep(0.1)
+        return scrape if scrape.up[url] and len({one.ts for one in scrape.observed}) >= 3 else None
+
+    found = until(enough, every=0.1)
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("job", ["honor-true", "honor-false"])

@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.collectors.kubernetes.reviewing import AGENT, AUDIENCE, Scripted, rev
 from tests.conftest import SHARED
 from tests.ingest.issued_fleet import LIVE, NOW, device, sample
 from tests.ingest.receiving import receiving
+from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import Store
 
 JWT = "aaaa.bbbb.cccc"
@@ -119,7 +119,7 @@ class Told:
     def review(self, token: str) -> Account | None:
         self.asked.append(token)
         if "slow" in token:
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(2 * PATIENCE_SECONDS)
         if token.startswith("bad") or token.startswith("slow"):
             return None
         return Account("a/b" if token.startswith("good") else "not/ours", "n")
@@ -182,7 +182,7 @@ def test_while_too_many_are_asked_about_the_others_come_later() -> None:
 
         async def too_many(token: str, address: str) -> None:
             with pytest.raises(ReviewError, match="too many") as raised:
-                await asyncio.wait_for(known.of(token, address), 1)
+                await asyncio.wait_for(known.of(token, address), PATIENCE_SECONDS)
             assert raised.value.passes
 
         waiting = []
@@ -360,10 +360,7 @@ def test_a_real_api_server_says_whose_a_bound_token_is(store: Store, tmp_path: P
             assert push(served.url, "devices", [device("g2", "n2", LIVE)], watch).json()["stored"] == 1
             # A token lives as long as its pod.
             api.delete("/api/v1/namespaces/gpuledger/pods/a?gracePeriodSeconds=0")
-            until = time.monotonic() + 30
-            while (again := reviewed.review(agent)) is not None and again.node and time.monotonic() < until:
-                time.sleep(0.2)
-            assert again is None or again.node == ""
+            until(lambda: (again := reviewed.review(agent)) is None or not again.node, every=0.2)
             subprocess.run(
                 [SHARED / "kubernetes" / "stop", tmp_path / "k8s"], capture_output=True, check=True, timeout=60
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.collectors.kubernetes.make import admitted, bound, deleting, ended, n
 from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
 from tests.collectors.kubernetes.test_claims import GPU, claim, claiming, slice_
 from tests.collectors.kubernetes.test_cluster import undisturbed
+from tests.patience import PATIENCE_SECONDS, until
 
 HERE = Settings(cluster="c1")
 QUICK = Backoff(first=0.005, most=0.02)
@@ -50,7 +50,7 @@ class Watching:
 
     def __enter__(self) -> Watching:
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(PATIENCE_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -59,7 +59,7 @@ class Watching:
     def stop(self) -> None:
         if self._loop is not None and self._task is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -90,11 +90,8 @@ class Watching:
     def events(self) -> list[dict[str, Any]]:
         return [row for record, row in list(self.rows) if record == "events"]
 
-    def until(self, done: Callable[[], Any], seconds: float = 40.0) -> None:
-        limit = time.monotonic() + seconds
-        while not done():
-            assert time.monotonic() < limit, (self.error, self.said[-3:], [row["event"] for row in self.events()])
-            time.sleep(0.01)
+    def until(self, done: Callable[[], Any]) -> None:
+        until(done, lambda: (self.error, self.said[-3:], [row["event"] for row in self.events()]))
 
 
 @pytest.fixture
@@ -272,7 +269,7 @@ def test_bookmarks_carry_the_version_on_without_a_change(api: tuple[ApiServer, s
         for _ in range(50):
             server.apply(NODES, node())
         watching.until(lambda: any(query.get("resourceVersion") for _, query in server.requests))
-        time.sleep(1)
+        watching.until(lambda: any(int(query.get("resourceVersion") or 0) > 140 for _, query in server.requests))
     state = State(tmp_path / "state", "c1")
     assert int(state.version) > 140
     state.close()

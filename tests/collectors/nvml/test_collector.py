@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -34,6 +33,7 @@ from tests.collectors.nvml.fake_nvml import (
     installed,
     turing,
 )
+from tests.patience import until
 from warehouse.records import DEVICES, FINDINGS
 
 Boards = Any
@@ -554,12 +554,17 @@ def test_an_xid_is_a_finding_of_its_device_and_instance(driver: FakeDriver) -> N
     assert (whole(first, 1).readings["xid_last"].state, whole(first, 1).readings["xid_last"].value) == ("idle", 0.0)
     driver.raise_xid(board, 94, gi=8)
     driver.raise_xid(driver.gpus[1], 48)
-    rows: list[dict[str, Any]] = []
-    deadline = time.monotonic() + 30
-    while len(rows) < 2 and time.monotonic() < deadline:
-        time.sleep(0.005)
-        last = cycle(collector, driver)
-        rows += last.collected.rows.get("findings", [])
+    cycles = [first]
+
+    def found() -> list[dict[str, Any]]:
+        return [row for one in cycles[1:] for row in one.collected.rows.get("findings", [])]
+
+    def both() -> bool:
+        cycles.append(cycle(collector, driver))
+        return len(found()) == 2
+
+    until(both)
+    rows, last = found(), cycles[-1]
     collector.close()
     assert {(row["finding"], row["device_id"], row["partition_id"], row["severity"]) for row in rows} == {
         ("xid", board.uuid, board.migs[1].uuid, "warning"),

@@ -24,6 +24,7 @@ from tests.collectors.nvml.fake_nvml import (
     hopper,
     installed,
 )
+from tests.patience import until
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "telemetry"
 BOOTED = datetime(2027, 1, 1, tzinfo=UTC)
@@ -136,10 +137,12 @@ def watch(driver: FakeDriver) -> Iterator[XidWatch]:
 def arrived(watch: XidWatch, number: int) -> list[Xid]:
     """What came, once that many did."""
     found: list[Xid] = []
-    deadline = time.monotonic() + 30
-    while len(found) < number and time.monotonic() < deadline:
-        found += watch.drain()
-        time.sleep(0.002)
+
+    def enough() -> bool:
+        found.extend(watch.drain())
+        return len(found) >= number
+
+    until(enough)
     return found
 
 
@@ -187,15 +190,13 @@ def test_stopping_frees_the_set_and_ends_the_thread(driver: FakeDriver, watch: X
 def test_a_library_that_is_gone_ends_the_thread(driver: FakeDriver, watch: XidWatch) -> None:
     watch.start([(gpu.uuid, gpu.pointer) for gpu in driver.gpus])
     driver.errors["nvmlEventSetWait_v2"] = UNINITIALIZED
-    deadline = time.monotonic() + 30
-    while watch.running and time.monotonic() < deadline:
-        time.sleep(0.002)
-    assert not watch.running
+    until(lambda: not watch.running)
 
 
 def test_a_wait_that_fails_at_once_does_not_spin(driver: FakeDriver, watch: XidWatch) -> None:
     driver.errors["nvmlEventSetWait_v2"] = GPU_IS_LOST
     watch.start([(gpu.uuid, gpu.pointer) for gpu in driver.gpus])
+    until(lambda: driver.calls["nvmlEventSetWait_v2"])
     time.sleep(0.1)
     assert driver.calls["nvmlEventSetWait_v2"] == 1
     watch.stop()
@@ -209,7 +210,5 @@ def test_events_beyond_the_queue_are_counted(
     watch.start([(gpu.uuid, gpu.pointer) for gpu in driver.gpus])
     for _ in range(5):
         driver.raise_xid(driver.gpus[0], 13)
-    deadline = time.monotonic() + 30
-    while watch.lost < 2 and time.monotonic() < deadline:
-        time.sleep(0.002)
+    until(lambda: watch.lost >= 2)
     assert (len(watch.drain()), watch.lost) == (3, 2)

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +21,7 @@ from collectors.errors import CollectorError
 from collectors.progress import Progress
 from collectors.services.training import MOST_RUNS, Message, ProgressReceiver, TrainingProgress, message_of
 from ingest.check_rows import check_rows
+from tests.patience import until
 from warehouse.records import SERVICE_LEVELS
 
 NOW = datetime(2026, 10, 5, 12, tzinfo=UTC)
@@ -48,15 +49,6 @@ def receiver(socket_path: Path) -> Iterator[ProgressReceiver]:
     found.close()
 
 
-def eventually(collect: Callable[[], list[Any]]) -> list[Any]:
-    """What comes within a second: the socket is read by a thread."""
-    for _ in range(100):
-        if found := collect():
-            return found
-        time.sleep(0.01)
-    return []
-
-
 def client(path: Path, clock: Clock, **environment: str) -> Progress:
     return Progress(str(path), environment={"SLURM_JOB_ID": "4711"} | environment, clock=clock)
 
@@ -67,7 +59,7 @@ def test_steps_and_samples_become_rates_of_the_workload(receiver: ProgressReceiv
     for _ in range(41):
         progress.step(samples=64)
         clock.now += 0.5
-    rows = eventually(lambda: receiver.collect(NOW).rows.get("service_levels", []))
+    rows = until(lambda: receiver.collect(NOW).rows.get("service_levels", []))
     assert not check_rows(SERVICE_LEVELS, rows, NOW).bad
     assert progress.lost == 0
     found = {row["metric"]: row for row in rows}
@@ -93,7 +85,7 @@ def test_two_lines_in_a_process_of_its_own_are_enough(receiver: ProgressReceiver
         "GPULEDGER_SERVICE": "llama",
     }
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, cwd=Path(__file__).parents[3])
-    rows = eventually(lambda: receiver.collect(NOW).rows.get("service_levels", []))
+    rows = until(lambda: receiver.collect(NOW).rows.get("service_levels", []))
     assert {(row["service"], row["workload_id"], row["metric"], row["observations"]) for row in rows} == {
         ("llama", "pod-1", STEPS, 2),
         ("llama", "pod-1", SAMPLES, 16),
@@ -214,7 +206,7 @@ def test_whose_process_it_is_counts_more_than_what_it_says(socket_path: Path) ->
 
     receiver = ProgressReceiver(socket_path, lambda: NOW, workload_of=workload_of)
     Progress(str(socket_path), workload="another's", environment={}).rate(steps_per_second=3)
-    (row,) = eventually(lambda: receiver.collect(NOW).rows.get("service_levels", []))
+    (row,) = until(lambda: receiver.collect(NOW).rows.get("service_levels", []))
     assert (row["workload_id"], row["value"], seen) == ("the real one", 3, [os.getpid()])
     receiver.close()
     assert not socket_path.exists()
@@ -234,7 +226,7 @@ def test_anything_on_the_socket_is_counted_and_the_agent_goes_on(receiver: Progr
         dropped.append(collected.dropped["progress that is no message"])
         return collected.rows.get("service_levels", [])
 
-    assert eventually(collect)[0]["value"] == 4
+    assert until(collect)[0]["value"] == 4
     assert sum(dropped) == 7
 
 

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+
+from tests.patience import until
 
 PASSWORD = "a secret of the cluster"
 
@@ -67,14 +68,15 @@ def cluster(server: Path) -> Iterator[Cluster]:
         [server / "postgres", "-D", data, "-k", folder, *quick], stderr=subprocess.DEVNULL, cwd="/", **who
     )
     try:
-        until = time.monotonic() + 60
-        while True:
-            try:
+
+        def answers() -> bool:
+            assert process.poll() is None, "PostgreSQL does not start"
+            with contextlib.suppress(psycopg.OperationalError):
                 found.connection().close()
-                break
-            except psycopg.OperationalError:
-                assert process.poll() is None and time.monotonic() < until, "PostgreSQL does not start"
-                time.sleep(0.05)
+                return True
+            return False
+
+        until(answers, "PostgreSQL does not start", every=0.05)
         yield found
     finally:
         process.send_signal(signal.SIGQUIT)

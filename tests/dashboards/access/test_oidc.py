@@ -31,6 +31,7 @@ from dashboards.access.roles import AccessError
 from dashboards.access.settings import AccessSettings, Oidc, load_access
 from dashboards.api.app import PREFIX
 from tests.dashboards.site import NOW, Site, serving
+from tests.patience import PATIENCE_SECONDS
 
 CLIENT, SECRET, HOME = "gpuledger", "s3cret s3cret", "http://ledger.test"
 KEY, OTHER_KEY = (ECKey.generate_key("P-256", {"kid": kid}) for kid in ("one", "two"))
@@ -68,7 +69,7 @@ def idp() -> Iterator[Idp]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found.go_on.wait(30)
+            found.go_on.wait(2 * PATIENCE_SECONDS)
             documents = {
                 "/.well-known/openid-configuration": {
                     "issuer": found.url, "authorization_endpoint": f"{found.url}/authorize?a=1",
@@ -152,9 +153,9 @@ def test_a_provider_that_keeps_everybody_waiting_holds_up_sign_in_alone(served_s
     with browser(served_site, idp) as client, ThreadPoolExecutor(at_once) as pool:
         tries = [pool.submit(client.get, "/sign-in/oidc") for _ in range(at_once)]
         try:
-            for one in itertools.islice(as_completed(tries, timeout=30), at_once - PROVIDER_PER_ADDRESS):
+            for one in itertools.islice(as_completed(tries, timeout=PATIENCE_SECONDS), at_once - PROVIDER_PER_ADDRESS):
                 assert (one.result().status_code, int(one.result().headers["Retry-After"]) > 0) == (503, True)
-            assert client.get("/healthz", timeout=3).status_code == 200
+            assert client.get("/healthz").status_code == 200
         finally:
             idp.go_on.set()
         assert Counter(one.result().status_code for one in tries)[303] == PROVIDER_PER_ADDRESS

@@ -29,6 +29,7 @@ from dashboards.api.app import PREFIX
 from dashboards.app import DashboardSettings, build_app
 from tests.conftest import SCRYPT_N
 from tests.dashboards.site import PASSWORD, Site, serving
+from tests.patience import PATIENCE_SECONDS
 from warehouse.store import Store
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml", "Sec-Fetch-Site": "same-origin"}
@@ -176,11 +177,13 @@ def test_many_sign_ins_at_once_hold_up_themselves_alone(served_site: Site, monke
 
     def slow(*given: Any) -> bytes:
         hashing.release()
-        assert go_on.wait(30)
+        assert go_on.wait(2 * PATIENCE_SECONDS)
         return scrypt(*given)
 
     def tried(number: int) -> int:
-        with httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.9", verify=False), timeout=60) as client:
+        with httpx.Client(
+            transport=httpx.HTTPTransport(local_address="127.0.0.9", verify=False), timeout=2 * PATIENCE_SECONDS
+        ) as client:
             form = {"name": f"nobody {number}", "password": "guess"}
             return client.post(f"{served_site.url}/sign-in", data=form).status_code
 
@@ -189,10 +192,12 @@ def test_many_sign_ins_at_once_hold_up_themselves_alone(served_site: Site, monke
     with ThreadPoolExecutor(at_once) as pool:
         tries = [pool.submit(tried, number) for number in range(at_once)]
         try:
-            assert hashing.acquire(timeout=30)
-            refused = list(itertools.islice(as_completed(tries, timeout=30), at_once - PASSWORDS_PER_ADDRESS))
+            assert hashing.acquire(timeout=PATIENCE_SECONDS)
+            refused = list(
+                itertools.islice(as_completed(tries, timeout=PATIENCE_SECONDS), at_once - PASSWORDS_PER_ADDRESS)
+            )
             assert {one.result() for one in refused} == {503}
-            assert httpx.get(f"{served_site.url}/healthz", timeout=3).status_code == 200
+            assert httpx.get(f"{served_site.url}/healthz", timeout=PATIENCE_SECONDS).status_code == 200
         finally:
             go_on.set()
         assert Counter(one.result() for one in tries) == {503: len(refused), 401: PASSWORDS_PER_ADDRESS}

@@ -14,6 +14,7 @@ from dashboards.api.app import PREFIX
 from dashboards.app import build_app
 from tests.conftest import REPO
 from tests.dashboards.site import Site
+from tests.patience import PATIENCE_SECONDS
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 ODD_PATHS = (
@@ -92,7 +93,7 @@ def test_a_request_without_a_host_or_in_an_old_form_is_no_error_of_our_own(serve
     ):
         with socket.create_connection((at.hostname, at.port), 10) as one:
             one.sendall(f"{head}\r\nconnection: close\r\n\r\n".encode())
-            one.settimeout(5)
+            one.settimeout(PATIENCE_SECONDS)
             found = one.recv(65536).decode(errors="replace")
         assert " 500 " not in found.split("\r\n")[0], (head, found[:300])
         assert not leaks(found)

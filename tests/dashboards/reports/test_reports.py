@@ -6,8 +6,6 @@ import email
 import email.policy
 import shutil
 import socket
-import threading
-import time
 import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -30,6 +28,7 @@ from gpuledger.cli import app
 from gpuledger.commands import report as command
 from tests.alerts.receivers import Received, smtp_receiver
 from tests.dashboards.site import fill
+from tests.patience import until
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store, open_store
@@ -253,9 +252,7 @@ def test_the_server_sends_what_is_due_while_it_serves(store: Store, tmp_path: Pa
             "3600000, hour, hour + INTERVAL 1 HOUR FROM closed_hours WHERE hour >= '2026-11-01'"
         )
         with reporting(store, path):
-            until = time.monotonic() + 30
-            while not received.mails and time.monotonic() < until:
-                threading.Event().wait(0.05)
+            until(lambda: received.mails)
     (mail,) = received.mails
     assert parsed(mail)["To"] == "lead@site.org"
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import clickhouse_connect
 import httpx
 import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from dashboards.sql.process import Process
 from dashboards.sql.workers import Workers
 from tests.dashboards.site import Site
+from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import EmbeddedStore
 
 ROWS = 250_000
@@ -138,60 +141,75 @@ HEAVY = "SELECT sum(editDistance(concat(repeat('a',60000),toString(number)), rep
 ENDLESS = "SELECT count() FROM numbers(1000000000000) WHERE sipHash64(number) = 3"
 
 
+ENDS_SECONDS = 30
+"""By itself a statement goes on for sixty."""
+
+
+@contextlib.contextmanager
+def begun(site: Site, text: str, **params: str) -> Iterator[socket.socket]:
+    """A statement of an analyst's, whose answer nobody has read yet."""
+    at = urlsplit(site.url)
+    with socket.create_connection((at.hostname, at.port)) as client:
+        client.settimeout(PATIENCE_SECONDS)
+        client.sendall(
+            f"POST /sql?{urlencode(params)} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(text)}\r\n"
+            f"X-ClickHouse-Key: {site.tokens['analyst']}\r\n\r\n{text}".encode()
+        )
+        yield client
+
+
+def workers_of(site: Site) -> Workers:
+    assert isinstance(site.store, EmbeddedStore)
+    store = site.store
+    return store.beside(Workers, lambda: Workers(store, 4, 10.0))
+
+
+def at_work(workers: Workers) -> list[Process]:
+    return [one for one in workers._lent if one._is_asked]
+
+
 @pytest.mark.parametrize("text", [ENDLESS, HEAVY])
 def test_a_statement_ends_when_nobody_waits_for_it(served_site: Site, text: str) -> None:
-    assert isinstance(served_site.store, EmbeddedStore)
-    workers = served_site.store.beside(Workers, lambda: Workers(served_site.store, 4, 10.0))  # type: ignore[arg-type]
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{served_site.url}/", content=text, auth=("x", served_site.tokens["analyst"]), timeout=3)
-    until = time.monotonic() + 5
-    while time.monotonic() < until:
-        if not workers._lent and not workers._dead:
-            break
-        time.sleep(0.05)
-    assert not workers._lent
+    workers = workers_of(served_site)
+    with begun(served_site, text):
+        (one,) = until(lambda: at_work(workers))
+        until(lambda: computes(one.pid))
+    until(lambda: not workers._lent and not workers._dead, within=ENDS_SECONDS)
     assert workers.turns._slots.next_turns() == []
-    used = [cpu_seconds(worker.pid) for worker in workers._idle]
-    time.sleep(0.5)
-    assert sum(cpu_seconds(worker.pid) for worker in workers._idle) - sum(used) < 2  # one may just load the engine
+    until(lambda: not computes(one.pid), within=ENDS_SECONDS)
     assert post(served_site, "analyst", "SELECT 1").text == "1\n"
 
 
+def computes(pid: int) -> bool:
+    before = cpu_seconds(pid)
+    time.sleep(0.2)
+    return cpu_seconds(pid) > before + 0.05
+
+
 def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    """None of one that has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_pages_and_pushes_do_not_wait_for_statements(served_site: Site) -> None:
-    auth = {"Authorization": f"Bearer {served_site.tokens['analyst']}"}
-    with httpx.Client(base_url=served_site.url, headers=auth, timeout=30) as client:
-        streams = []
+def test_pages_do_not_wait_for_statements(served_site: Site) -> None:
+    workers, auth = workers_of(served_site), {"Authorization": f"Bearer {served_site.tokens['analyst']}"}
+    with contextlib.ExitStack() as stack:
         for _ in range(6):
-            thread = threading.Thread(
-                target=post, args=(served_site, "analyst", HEAVY), kwargs={"max_execution_time": "3"}
-            )
-            thread.start()
-            streams.append(thread)
-        time.sleep(0.5)
-        for _ in range(5):
-            began = time.monotonic()
-            assert client.get("/api/v1/views").status_code == 200
-            assert time.monotonic() - began < 2
-        for thread in streams:
-            thread.join(30)
+            stack.enter_context(begun(served_site, HEAVY))
+        until(lambda: len(at_work(workers)) == 3)
+        with httpx.Client(base_url=served_site.url, headers=auth, timeout=ENDS_SECONDS) as client:
+            for _ in range(5):
+                assert client.get("/api/v1/views").status_code == 200
+        assert len(at_work(workers)) == 3, "they go on"
+    until(lambda: not workers._lent, within=ENDS_SECONDS)
 
 
 def test_a_reader_who_does_not_read_keeps_no_slot(served_site: Site) -> None:
-    workers = served_site.store.beside(Workers, lambda: None)  # type: ignore[attr-defined]
-    host, port = urlsplit(served_site.url).hostname, urlsplit(served_site.url).port
-    with socket.create_connection((host, port)) as client:
-        query = "SELECT number, repeat('x', 100) FROM numbers(4000000)"
-        client.sendall(
-            f"POST /sql?max_execution_time=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(query)}\r\n"
-            f"X-ClickHouse-Key: {served_site.tokens['analyst']}\r\n\r\n{query}".encode()
-        )
+    workers = workers_of(served_site)
+    with begun(served_site, "SELECT number, repeat('x', 100) FROM numbers(4000000)", max_execution_time="3") as client:
         assert client.recv(100).startswith(b"HTTP/1.1 200")
-        until = time.monotonic() + 6
-        while workers._lent and time.monotonic() < until:
-            time.sleep(0.05)
-        assert not workers._lent
+        until(lambda: not workers._lent, within=ENDS_SECONDS)

@@ -7,7 +7,6 @@ import re
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -18,6 +17,7 @@ from starlette.routing import Route
 
 from gpuledger.http.limits import HttpLimits
 from gpuledger.http.server import Server
+from tests.patience import PATIENCE_SECONDS, until
 
 QUICK = b"GET /quick HTTP/1.1\r\nhost: x\r\n\r\n"
 
@@ -40,13 +40,10 @@ class Served:
             return answer(one)
 
     def wait_for(self, count: int) -> None:
-        until = time.monotonic() + 10
-        while self.server.guests.count != count and time.monotonic() < until:
-            time.sleep(0.01)
-        assert self.server.guests.count == count
+        until(lambda: self.server.guests.count == count, lambda: self.server.guests.count)
 
 
-def answer(one: socket.socket, patience: float = 2) -> bytes:
+def answer(one: socket.socket, patience: float = PATIENCE_SECONDS) -> bytes:
     """One answer with its length, or whatever comes until the end of the connection; nothing new for so many seconds
     ends the wait."""
     one.settimeout(patience)
@@ -94,7 +91,8 @@ def serving(
         return PlainTextResponse(str(len(body)))
 
     def held(request: Request) -> Response:
-        hold.wait(20)
+        seen.append(dict(request.headers))
+        hold.wait(PATIENCE_SECONDS)
         return PlainTextResponse("held")
 
     async def large(request: Request) -> Response:
@@ -125,14 +123,13 @@ def serving(
     server = Server(Starlette(routes=routes), limits, certificate, key, log_level=log_level)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
+    until(lambda: server.started)
     try:
         yield Served(listener.getsockname()[1], server, seen, hold)
     finally:
         hold.set()
         server.should_exit = True
-        thread.join(10)
+        thread.join(PATIENCE_SECONDS)
         listener.close()
     assert not thread.is_alive()
 

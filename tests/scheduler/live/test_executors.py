@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from scheduler.live.executors import Launch, LocalProcesses, Over, Recorder
 from scheduler.model import Device, Job, Request
+from tests.patience import PATIENCE_SECONDS, until
 
 
 def launch(job_id: str, *command: str, attempt: int = 1) -> Launch:
     job = Job(job_id, "t", "q", Request(2), 0.0)
     devices = [("n0", Device("GPU-aa", "A100")), ("n0", Device("GPU-bb", "A100"))]
     return Launch(job, attempt, devices, {"command": list(command)})
-
-
-def until(found: Callable[[], object], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < end, "did not happen"
-        time.sleep(0.02)
 
 
 def over(executor: LocalProcesses) -> list[Over]:
@@ -42,7 +35,7 @@ def test_a_command_runs_on_its_devices_and_its_exit_status_decides(tmp_path: Pat
 
 
 def test_told_twice_it_starts_once_also_after_a_restart(tmp_path: Path) -> None:
-    command = ("/bin/sh", "-c", f"echo x >> {tmp_path}/count; sleep 30")
+    command = ("/bin/sh", "-c", f"echo x >> {tmp_path}/count; sleep 300")
     first = LocalProcesses(tmp_path / "jobs")
     first.start(launch("a", *command))
     first.start(launch("a", *command))
@@ -53,14 +46,14 @@ def test_told_twice_it_starts_once_also_after_a_restart(tmp_path: Path) -> None:
     assert (tmp_path / "count").read_text() == "x\n"
     assert second.poll() == []  # it goes on
     second.stop("a", 1)
-    first._children[tmp_path / "jobs" / "a.1"].wait(20)
+    first._children[tmp_path / "jobs" / "a.1"].wait(PATIENCE_SECONDS)
     assert [(found.result, found.job_id) for found in over(second)] == [("stopped", "a")]
 
 
 def test_a_job_that_ended_while_nobody_looked_is_found(tmp_path: Path) -> None:
     first = LocalProcesses(tmp_path)
     first.start(launch("a", "/bin/true"))
-    first._children[tmp_path / "a.1"].wait(20)
+    first._children[tmp_path / "a.1"].wait(PATIENCE_SECONDS)
     assert LocalProcesses(tmp_path).poll() == [Over("a", 1, "finished")]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import uvicorn
 from gpuledger.serve import listen, url_of
 from scheduler.live.client import Client, read_token
 from scheduler.live.http import MOST_BYTES, build_app
+from tests.patience import until
 from tests.prometheus import check_metrics
 from tests.scheduler.live.living import Living
 from warehouse.errors import LedgerError
@@ -34,9 +34,7 @@ def url(living: Living) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    until = time.monotonic() + 40
-    while not server.started and time.monotonic() < until:
-        time.sleep(0.02)
+    until(lambda: server.started)
     yield url_of(listener).rstrip("/")
     server.should_exit = True
     thread.join(20)
