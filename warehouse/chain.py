@@ -18,7 +18,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 from warehouse.errors import LedgerError
 from warehouse.sql import identifier, read_sql
@@ -49,8 +48,6 @@ NOTHING = hashlib.sha256(b"").hexdigest()
 TRIES = 5
 _turn = threading.Lock()
 """Threads of this process need not race each other."""
-_known: WeakKeyDictionary[Store, dict[str, dict[str, str]]] = WeakKeyDictionary()
-"""By connection, the columns of tables that were appended to."""
 
 
 class TakenError(LedgerError):
@@ -83,7 +80,7 @@ def append(store: Store, table: str, batch: pa.Table, after: Head) -> None:
         return
     first, previous = after.position + 1, after.digest
     before, digests = [], []
-    for content in _contents(store, batch, _columns_for(store, table, batch.column_names)):
+    for content in _contents(store, batch, _columns(store, [table])[table]):
         before.append(previous)
         previous = digest(previous, content)
         digests.append(previous)
@@ -153,15 +150,6 @@ def _columns(store: Store, tables: Sequence[str]) -> dict[str, dict[str, str]]:
     """By table the content's columns by name, with their types."""
     rows = store.rows(_filled("content_columns"), {"tables": list(tables), "link": list(LINK)})
     return {row["table"]: dict(row["columns"]) for row in rows}
-
-
-def _columns_for(store: Store, table: str, names: Sequence[str]) -> dict[str, str]:
-    """The same for rows with these columns. Asked once a connection: a column that came with a migration since then
-    is nothing to rows that do not have it."""
-    known = _known.setdefault(store, {})
-    if not known.get(table, {}).keys() >= set(names):
-        known.update(_columns(store, [table]))
-    return known[table]
 
 
 def _contents(store: Store, batch: pa.Table, columns: Mapping[str, str]) -> list[str]:

@@ -285,13 +285,12 @@ def test_a_routing_file_that_is_of_no_use_is_refused_naming_the_key(text: str, s
 
 
 def test_links_open_where_gpuledger_is_and_a_runbook_is_a_url_or_there() -> None:
-    mine = alert()
-    section = replace(mine, annotations={"summary": "it is", "runbook": "long-queue"})
-    outside = replace(mine, annotations={"summary": "it is", "runbook": "https://wiki/rule"})
+    section, outside = (replace(alert(), annotations={"runbook": one}) for one in ("long-queue", "https://wiki/rule"))
     page = "https://gpuledger.example.org/alerts?rule=rule"
-    assert [(one.link, one.annotations.get("runbook")) for one in linked([mine, section, outside], page[:29] + "/")] == [
-        (page, page), (page, page), (page, "https://wiki/rule"),
-    ]  # fmt: skip
-    assert [(one.link, one.annotations.get("runbook")) for one in linked([section, outside], "")] == [
-        ("", None), ("", "https://wiki/rule"),
-    ]  # fmt: skip
+
+    def links(address: str) -> list[tuple[str, str | None]]:
+        found = linked([alert(), section, outside], address)
+        return [(one.link, one.annotations.get("runbook")) for one in found]
+
+    assert links("https://gpuledger.example.org/") == [(page, page), (page, page), (page, "https://wiki/rule")]
+    assert links("") == [("", None), ("", None), ("", "https://wiki/rule")]
