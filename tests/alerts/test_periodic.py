@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,9 +13,10 @@ from alerts.evaluate import DELAY, Report
 from alerts.periodic import Alerting, AlertSettings, alerting
 from alerts.reading import alerts
 from tests.alerts.facts import NOON, ago, put, served
-from tests.alerts.receivers import Received, http_receiver
+from tests.alerts.receivers import http_receiver
 from tests.alerts.rules import look, tell
 from tests.alerts.slo.promises import ERRORS, promise
+from tests.patience import until
 from warehouse.errors import StoreError
 from warehouse.store import Store
 
@@ -54,13 +54,6 @@ def test_objectives_that_cannot_be_measured_keep_no_rule_from_being_evaluated(
     assert said == ["objectives cannot be measured: objectives: no disk space"], "and not every minute"
 
 
-def received(receiver: Received, requests: int) -> None:
-    deadline = time.monotonic() + 60
-    while len(receiver.requests) < requests:
-        assert time.monotonic() < deadline, f"{len(receiver.requests)} requests of {requests} came"
-        time.sleep(0.05)
-
-
 def test_what_fires_is_told_on_while_an_evaluation_takes_its_time(
     facts: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +76,7 @@ def test_what_fires_is_told_on_while_an_evaluation_takes_its_time(
         )
         with alerting(facts, AlertSettings(routing=routing), every_seconds=4):
             assert begun.wait(60)
-            received(receiver, 4)
+            until(lambda: len(receiver.requests) >= 4, "the receiver was not told again")
             over.set()
         ends = [document["endsAt"] for (document,) in receiver.documents()]
     assert sorted(set(ends)) == ends, "each later than the one before"
