@@ -181,20 +181,50 @@ def test_the_present_instant_can_be_closed_until_and_a_close_with_nothing_to_do_
         close(store, until=at(2) + timedelta(milliseconds=1), now=at(2))
 
 
-def test_gpus_and_priority_that_a_start_leaves_out_are_the_most_that_the_allocation_names(store: Store) -> None:
+def test_what_a_start_leaves_out_is_what_the_allocations_other_events_say(store: Store) -> None:
+    """Of several names the first in order, of numbers the greatest, and preemptible if one of them says so."""
+    names = ("tenant", "project", "queue", "workload_id")
+    others = [
+        {**dict.fromkeys(names, "b"), "preemptible": False, "gpus": 1.0, "priority": 10},
+        {**dict.fromkeys(names, "a"), "preemptible": True, "gpus": 2.0, "priority": 5},
+        {**dict.fromkeys(names, ""), "preemptible": None, "gpus": None, "priority": None},
+    ]
     put(store, "devices", [device("GPU-0"), device("GPU-1"), device("GPU-2")])
     put(
         store,
         "events",
         [
-            event(0, "a", "submitted", gpus=1.0, priority=10),
-            event(1, "a", "started", node="n1", gpus=None),
-            event(2, "a", "finished", gpus=2.0, priority=5),
+            event(0, "j", "submitted", **others[0]),
+            event(1, "j", "started", node="n1", **others[2]),
+            event(2, "j", "finished", **others[1]),
         ],
     )
     close(store, until=at(3))
     assert sum(held(store).values()) == 2
-    assert store.value("SELECT groupUniqArray(priority) AS priorities FROM ledger WHERE allocation_id = 'a'") == [10]
+    said = "tenant, project, queue, workload_id, preemptible, priority"
+    assert store.rows(f"SELECT DISTINCT {said} FROM ledger WHERE allocation_id = 'j'") == [
+        {**dict.fromkeys(names, "a"), "preemptible": True, "priority": 10}
+    ]
+
+
+def test_what_a_start_says_counts_whatever_the_allocations_other_events_say(store: Store) -> None:
+    names = ("tenant", "project", "queue", "workload_id")
+    put(store, "devices", [device("GPU-0"), device("GPU-1")])
+    put(
+        store,
+        "events",
+        [
+            event(0, "j", "submitted", **{**dict.fromkeys(names, "a"), "gpus": 2.0, "priority": 10}),
+            event(1, "j", "started", node="n1", **{**dict.fromkeys(names, "b"), "gpus": 1.0, "priority": 5}),
+            event(2, "j", "finished"),
+        ],
+    )
+    close(store, until=at(3))
+    assert sum(held(store).values()) == 1
+    said = "tenant, project, queue, workload_id, priority"
+    assert store.rows(f"SELECT DISTINCT {said} FROM ledger WHERE allocation_id = 'j'") == [
+        {**dict.fromkeys(names, "b"), "priority": 5}
+    ]
 
 
 def test_nothing_to_close_is_no_error(store: Store) -> None:
