@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -258,13 +260,18 @@ def test_granting_the_same_twice_changes_nothing_and_is_noted_once(accounts: Sto
 
 
 def test_what_is_no_grant_is_refused(accounts: Store) -> None:
-    for amount, currency, expires, says in (
-        ("10", "USD", YEAR_END, "found USD, but the rate card is in EUR"),
-        ("0", "EUR", YEAR_END, "more than zero"),
-        ("1.005", "EUR", YEAR_END, "EUR has 2 digits"),
-        ("10", "EUR", at("2026-10-01 00:00"), "expires: not after it starts"),
+    whole = Grant("g", "physics", D("10"), "EUR", at("2026-10-01 00:00"), YEAR_END, "", "r")
+    more: dict[str, Any]
+    for more, says in (
+        ({"currency": "USD"}, "found USD, but the rate card is in EUR"),
+        ({"amount": D("0")}, "more than zero"),
+        ({"amount": D("-1")}, "more than zero"),
+        ({"amount": D("1.005")}, "EUR has 2 digits"),
+        ({"expires_at": whole.starts_at}, "expires: not after it starts"),
+        ({"tenant": " "}, "tenant: missing. A grant says for whom and why"),
+        ({"reason": ""}, "reason: missing"),
     ):
-        given = Grant("g", "physics", D(amount), currency, at("2026-10-01 00:00"), expires, "", "r")
+        given = replace(whole, **more)
         with pytest.raises(CreditError, match=says):
             add_grant(accounts, given, NOW)
     assert grants_of(accounts) == []
