@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -138,6 +139,28 @@ def test_a_workload_with_two_shares_of_a_device_uses_them_together(store: Store)
     )
     # Half of four units, in proportion to what each holds.
     assert {row["allocation_id"]: round(row["units"], 6) for row in used} == {"": 0, "a": 0.666667, "b": 1.333333}
+
+
+def test_use_beyond_what_is_held_is_cut_to_it_to_the_last_digit(store: Store) -> None:
+    """A quarter of a device is held. Its own samples speak of the whole device, each over an hour's end."""
+    put(store, "devices", [device("GPU-0", 4), device("GPU-1", 4)])
+    put(
+        store,
+        "events",
+        [event(0, name, "started", device_id=on, units=1) for name, on in (("a", "GPU-0"), ("b", "GPU-1"))],
+    )
+    rows = [
+        sample(n + 0.5, on, use, f"w-{name}")
+        for n in range(4)
+        for name, on, use in (("a", "GPU-0", 1.0), ("b", "GPU-1", 0.2))
+    ]
+    put(store, "samples", rows)
+    close(store, until=at(3))
+    sums = "sum(used_unit_ms) AS used, min(idle_unit_ms) AS idle, sum(unmetered_unit_ms) AS unmetered"
+    assert store.rows(f"SELECT device_id, {sums} FROM ledger WHERE allocation_id != '' GROUP BY 1 ORDER BY 1") == [
+        {"device_id": "GPU-0", "used": 3 * HOUR, "idle": 0, "unmetered": 0},
+        {"device_id": "GPU-1", "used": 3 * HOUR * Decimal("0.8"), "idle": HOUR * Decimal("0.2"), "unmetered": 0},
+    ]
 
 
 def test_of_two_states_told_of_one_instant_the_worse_counts_whichever_came_first(store: Store) -> None:

@@ -200,6 +200,9 @@ FLEET = [
     *of("four", *(Job(f"j{n}", [f"{n}-{name}" for name in FOUR], use=use, memory=memory, model=L40S)
                   for n, (use, memory, _) in enumerate(FEWER))),
     *of("blind", Job("blind", FOUR[:3], use=0.1, model=L40S), Job("blind", FOUR[3:], use=lambda _: None, model=L40S)),
+    *of("two-models", *(Job("mixed", (model,), use=0.1, memory=7, model=model) for model in (L40S, H100))),
+    *of("two-parts", *(Job("sliced", (name,), use=0.1, memory=7, partition=f"MIG-{name}", profile="3g.40gb",
+                           device_units=7, units=3) for name in FOUR[:2])),
     *of("replicas", *replicas()),
     *pairs(replicas, NO_REPLICAS),
     *of("sharers", *sharers(since=8)),
@@ -395,6 +398,11 @@ def test_fewer_gpus_that_still_have_the_compute_and_the_memory(saved: Saved) -> 
 def test_a_gpu_that_nobody_measured_keeps_the_others(saved: Saved) -> None:
     assert saved.of("blind") == ()
     assert saved.why_not("blind") == ["metered for 75.0 % of the time held, less than 90 %"]
+
+
+def test_gpus_of_two_models_and_parts_of_gpus_do_not_stand_in_for_each_other(saved: Saved) -> None:
+    assert saved.of("two-models") == saved.of("two-parts") == ()
+    assert saved.why_not("two-models") == saved.why_not("two-parts") == [], "they are judged"
 
 
 def test_fewer_replicas_of_one_name(saved: Saved) -> None:
