@@ -128,7 +128,12 @@ def test_what_has_no_price_is_unknown_and_not_zero(accounts: Store) -> None:
     assert (nothing.unpriced_gpu_hours, half.unpriced_gpu_hours) == (D("1"), D("1"))
     budgets(accounts, {"tenant": "half", "amount": "5"})
     (november,) = states(accounts, "2026-11")  # no hour of it is closed
-    assert (november.state, november.actual, november.forecast, november.is_estimate) == (State.unknown, None, None, True)
+    assert (november.state, november.actual, november.forecast, november.is_estimate) == (
+        State.unknown,
+        None,
+        None,
+        True,
+    )
     assert (november.known_until, november.percent, november.burn_per_day) == (None, None, None)
     assert crossed(november) == [("80 actual", None), ("100 actual", None), ("100 forecast", None)]
 
