@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from billing.close import close
+from billing.close import close, hours
 from billing.close.resolve import FOREVER, Claim, DeviceState, resolve
 from billing.verify import verify
 from warehouse.errors import LedgerError
@@ -161,6 +161,20 @@ def test_use_beyond_what_is_held_is_cut_to_it_to_the_last_digit(store: Store) ->
         {"device_id": "GPU-0", "used": 3 * HOUR, "idle": 0, "unmetered": 0},
         {"device_id": "GPU-1", "used": 3 * HOUR * Decimal("0.8"), "idle": HOUR * Decimal("0.2"), "unmetered": 0},
     ]
+
+
+def test_a_close_in_many_portions_is_the_same_close(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each hour is a portion, and two are worked on at a time."""
+    monkeypatch.setattr(hours, "PORTION_WEIGHT", 1)
+    monkeypatch.setattr(hours, "SMALL_WEIGHT", 0)
+    put(store, "devices", [device("GPU-0")])
+    put(store, "events", [event(0.5, "a", "started", device_id="GPU-0"), event(4.25, "a", "finished")])
+    put(store, "samples", [sample(n + 1, "GPU-0", 0.5) for n in range(5)])
+    report = close(store, until=at(5))
+    assert (report.checked, report.changed) == (5, 5)
+    assert held(store) == {("a", "GPU-0"): 3.75}
+    assert store.value("SELECT sum(used_unit_ms) AS used FROM ledger") == 3.75 * HOUR / 2
+    assert verify(store).balanced
 
 
 def test_of_two_states_told_of_one_instant_the_worse_counts_whichever_came_first(store: Store) -> None:

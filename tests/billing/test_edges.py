@@ -14,6 +14,7 @@ from billing.accounts.costs import Span, cost_of_spans, daily_costs
 from billing.close import close
 from billing.documents.statement import platform_statement, tenant_statements
 from billing.energy.report import energy_report
+from billing.energy.settings import apply_energy_settings, parse_energy_settings
 from billing.exports.focus import FocusOptions, export_focus
 from billing.insights import anomalies
 from billing.insights.efficiency import efficiency
@@ -31,7 +32,7 @@ from warehouse.store import Store
 ZONE = "Asia/Kolkata"
 OCTOBER = parse_month("2026-10", ZONE)
 """From 18:30 UTC on the 30th of September to 18:30 UTC on the 31st."""
-DEVICES = {"held": "H100", "free": "H100", "down": "H100", "orphan": "H100", "dear": "L4"}
+DEVICES = {"held": "H100", "free": "H100", "down": "H100", "orphan": "H100", "dear": "L4", "dear-free": "L4"}
 EDGES = (("2026-09-30", "17:00", "21:00"), ("2026-10-31", "16:00", "20:00"))
 CARD: dict[str, Any] = {
     "currency": "EUR",
@@ -51,6 +52,8 @@ CARD: dict[str, Any] = {
 def edges(store: Store) -> None:
     """On both of the month's edges devices are held, free and down, or held by nobody named, hours before and after."""
     apply_rate_card(store, parse_rate_card(CARD), "me", "", at("2026-09-01 00:00"))
+    grid = {"intensity": [{"grams_per_kwh": "300", "source": "the grid"}]}
+    apply_energy_settings(store, parse_energy_settings(grid), "me", "", at("2026-09-01 00:00"))
     facts: dict[str, list[dict[str, Any]]] = {"devices": [], "events": [], "samples": []}
     for day, start, end in EDGES:
         for name, model in DEVICES.items():
@@ -116,6 +119,7 @@ def test_what_lies_beside_a_month_is_in_no_report_of_it(answers: dict[str, tuple
 def test_a_months_first_and_last_hour_are_in_it(answers: dict[str, tuple[Any, Any]]) -> None:
     """Two and a half hours of each device on either edge."""
     rows = answers["the ledger"][0].rows
+    assert answers["costs of spans"][0][0].known == 10
     held = {(row["device"], row["day"]): row["allocated_gpu_hours"] for row in rows}
     assert held == {
         (name, day): Decimal("2.5") for name in ("held", "orphan", "dear") for day in ("2026-10-01", "2026-10-31")

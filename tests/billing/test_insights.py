@@ -291,6 +291,8 @@ def test_who_still_holds_an_idle_device_is_told_to_give_it_back(saved: Saved) ->
 def test_a_device_that_nobody_measured_is_never_idle(saved: Saved) -> None:
     assert saved.of("dark") == ()
     (unknown,) = [one for one in saved.whole.not_judged if one.tenant == "dark"]
+    assert unknown.document()["reason"] == unknown.reason
+    assert "said" not in unknown.document()
     assert plain((unknown.workload, unknown.hours, unknown.coverage, unknown.cost)) == plain(
         ("dark", Decimal("100.000"), Decimal("0.100000"), Decimal("280.00"))
     )
@@ -593,14 +595,26 @@ def test_unallocated_capacity_is_judged_like_a_tenant(books: Store) -> None:
     ]
     (one,) = judged(books, rows, 15).flagged
     assert (one.subject, one.tenant, plain(one.cost)) == ("unallocated", "", "90.000000000")
-    assert [part.name for part in one.contributors] == ["H100"]
+    assert [(part.name, plain(part.cost)) for part in one.contributors] == [("H100", "90.000000000")]
 
 
 def test_the_five_workloads_that_cost_most_are_named(books: Store) -> None:
     noon = at("2026-09-15 12:00")
     crowd = [
-        Row(noon, "physics", device=f"g{n}", used=str(HOUR_MS), price=f"{n}00", workload=f"w{n}") for n in range(1, 8)
+        Row(
+            noon,
+            "physics",
+            device=f"g{n}",
+            used=str(HOUR_MS // 2),
+            idle=str(HOUR_MS // 4),
+            unmetered=HOUR_MS // 4,
+            price=f"{n}00",
+            workload=f"w{n}",
+        )
+        for n in range(1, 8)
     ]
     (one,) = judged(books, [*history(["100"] * 14), *crowd], 15).flagged
-    assert [part.name for part in one.contributors] == ["w7", "w6", "w5", "w4", "w3"]
+    assert [(part.name, Fraction(part.cost)) for part in one.contributors] == [
+        (f"w{n}", n * 100) for n in (7, 6, 5, 4, 3)
+    ]
     assert Fraction(one.cost) == 2800
