@@ -205,7 +205,7 @@ def _clause_start(tokens: Sequence[Token], index: int) -> int | None:
         token = tokens[at]
         if token.depth == depth and token.text in ("AND", "OR") and not _is_of_between(tokens, at):
             return None
-        stops = token.text == "," or (token.text in ENDS_OF_CLAUSE and not _is_call(tokens, at))
+        stops = token.text in (",", "->") or (token.text in ENDS_OF_CLAUSE and not _is_call(tokens, at))
         if token.depth < depth or (token.depth == depth and stops and token.text != "AND"):
             break
         start = token.start

@@ -41,6 +41,15 @@ SQL = [
     ("SELECT if(c, a, b)", {"SELECT if(c, b, a)"}),
     ("SELECT multiIf(c, a, d, b, e)", {"SELECT multiIf(c, a, d, e, b)"}),
     ("SELECT a SETTINGS b = 1, c = 2 UNION ALL SELECT d", {"SELECT a SETTINGS b = 1, c = 2 UNION DISTINCT SELECT d"}),
+    (
+        "SELECT f(x -> x > a AND b, c)",
+        {
+            "SELECT f(x -> x >= a AND b, c)",
+            "SELECT f(x -> x > a OR b, c)",
+            "SELECT f(x -> x > a , c)",
+            "SELECT f(x -> b, c)",
+        },
+    ),
     ("CREATE TABLE t (a UInt8) ENGINE = Memory", set()),
     ("SELECT a FROM t LEFT JOIN u USING (k)", {"SELECT a FROM t INNER JOIN u USING (k)"}),
     ("SELECT a UNION ALL SELECT b", {"SELECT a UNION DISTINCT SELECT b"}),
