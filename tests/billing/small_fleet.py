@@ -32,7 +32,7 @@ class Job:
 
     name: str
     devices: Sequence[str] = ("GPU-0",)
-    since: int = 0
+    since: float = 0
     until: int | None = None
     use: float | Hourly = 0.0
     memory: float | None = 10.0
@@ -78,7 +78,7 @@ def run(store: Store, jobs: Sequence[Job], hours: int, rates: Sequence[dict[str,
 
 
 def samples(job: Job, hours: int) -> Iterator[dict[str, Any]]:
-    for hour in range(job.since, hours if job.until is None else job.until):
+    for hour in range(int(job.since), hours if job.until is None else job.until):
         use = job.use(hour) if callable(job.use) else job.use
         if use is None:
             continue

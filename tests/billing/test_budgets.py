@@ -127,7 +127,15 @@ def test_what_has_no_price_is_unknown_and_not_zero(accounts: Store) -> None:
     assert (half.actual, half.forecast, half.state) == (D("2"), None, State.over)
     assert (nothing.unpriced_gpu_hours, half.unpriced_gpu_hours) == (D("1"), D("1"))
     budgets(accounts, {"tenant": "half", "amount": "5"})
-    assert states(accounts, "2026-11")[0].state is State.unknown  # no hour of November is closed
+    (november,) = states(accounts, "2026-11")  # no hour of it is closed
+    assert (november.state, november.actual, november.forecast, november.is_estimate) == (
+        State.unknown,
+        None,
+        None,
+        True,
+    )
+    assert (november.known_until, november.percent, november.burn_per_day) == (None, None, None)
+    assert crossed(november) == [("80 actual", None), ("100 actual", None), ("100 forecast", None)]
 
 
 # --- forecasts -------------------------------------------------------------------------------------------------------

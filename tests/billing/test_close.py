@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from billing.close import close
+from billing.close import close, hours
 from billing.close.resolve import FOREVER, Claim, DeviceState, resolve
 from billing.verify import verify
 from warehouse.errors import LedgerError
@@ -140,6 +141,42 @@ def test_a_workload_with_two_shares_of_a_device_uses_them_together(store: Store)
     assert {row["allocation_id"]: round(row["units"], 6) for row in used} == {"": 0, "a": 0.666667, "b": 1.333333}
 
 
+def test_use_beyond_what_is_held_is_cut_to_it_to_the_last_digit(store: Store) -> None:
+    """A quarter of a device is held. Its own samples speak of the whole device, each over an hour's end."""
+    put(store, "devices", [device("GPU-0", 4), device("GPU-1", 4)])
+    put(
+        store,
+        "events",
+        [event(0, name, "started", device_id=on, units=1) for name, on in (("a", "GPU-0"), ("b", "GPU-1"))],
+    )
+    rows = [
+        sample(n + 0.5, on, use, f"w-{name}")
+        for n in range(4)
+        for name, on, use in (("a", "GPU-0", 1.0), ("b", "GPU-1", 0.2))
+    ]
+    put(store, "samples", rows)
+    close(store, until=at(3))
+    sums = "sum(used_unit_ms) AS used, min(idle_unit_ms) AS idle, sum(unmetered_unit_ms) AS unmetered"
+    assert store.rows(f"SELECT device_id, {sums} FROM ledger WHERE allocation_id != '' GROUP BY 1 ORDER BY 1") == [
+        {"device_id": "GPU-0", "used": 3 * HOUR, "idle": 0, "unmetered": 0},
+        {"device_id": "GPU-1", "used": 3 * HOUR * Decimal("0.8"), "idle": HOUR * Decimal("0.2"), "unmetered": 0},
+    ]
+
+
+def test_a_close_in_many_portions_is_the_same_close(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each hour is a portion, and two are worked on at a time."""
+    monkeypatch.setattr(hours, "PORTION_WEIGHT", 1)
+    monkeypatch.setattr(hours, "SMALL_WEIGHT", 0)
+    put(store, "devices", [device("GPU-0")])
+    put(store, "events", [event(0.5, "a", "started", device_id="GPU-0"), event(4.25, "a", "finished")])
+    put(store, "samples", [sample(n + 1, "GPU-0", 0.5) for n in range(5)])
+    report = close(store, until=at(5))
+    assert (report.checked, report.changed) == (5, 5)
+    assert held(store) == {("a", "GPU-0"): 3.75}
+    assert store.value("SELECT sum(used_unit_ms) AS used FROM ledger") == 3.75 * HOUR / 2
+    assert verify(store).balanced
+
+
 def test_of_two_states_told_of_one_instant_the_worse_counts_whichever_came_first(store: Store) -> None:
     told = {"GPU-0": ("available", "unavailable"), "GPU-1": ("unavailable", "available")}
     for batch in (0, 1):
@@ -181,20 +218,50 @@ def test_the_present_instant_can_be_closed_until_and_a_close_with_nothing_to_do_
         close(store, until=at(2) + timedelta(milliseconds=1), now=at(2))
 
 
-def test_gpus_and_priority_that_a_start_leaves_out_are_the_most_that_the_allocation_names(store: Store) -> None:
+def test_what_a_start_leaves_out_is_what_the_allocations_other_events_say(store: Store) -> None:
+    """Of several names the first in order, of numbers the greatest, and preemptible if one of them says so."""
+    names = ("tenant", "project", "queue", "workload_id")
+    others = [
+        {**dict.fromkeys(names, "b"), "preemptible": False, "gpus": 1.0, "priority": 10},
+        {**dict.fromkeys(names, "a"), "preemptible": True, "gpus": 2.0, "priority": 5},
+        {**dict.fromkeys(names, ""), "preemptible": None, "gpus": None, "priority": None},
+    ]
     put(store, "devices", [device("GPU-0"), device("GPU-1"), device("GPU-2")])
     put(
         store,
         "events",
         [
-            event(0, "a", "submitted", gpus=1.0, priority=10),
-            event(1, "a", "started", node="n1", gpus=None),
-            event(2, "a", "finished", gpus=2.0, priority=5),
+            event(0, "j", "submitted", **others[0]),
+            event(1, "j", "started", node="n1", **others[2]),
+            event(2, "j", "finished", **others[1]),
         ],
     )
     close(store, until=at(3))
     assert sum(held(store).values()) == 2
-    assert store.value("SELECT groupUniqArray(priority) AS priorities FROM ledger WHERE allocation_id = 'a'") == [10]
+    said = "tenant, project, queue, workload_id, preemptible, priority"
+    assert store.rows(f"SELECT DISTINCT {said} FROM ledger WHERE allocation_id = 'j'") == [
+        {**dict.fromkeys(names, "a"), "preemptible": True, "priority": 10}
+    ]
+
+
+def test_what_a_start_says_counts_whatever_the_allocations_other_events_say(store: Store) -> None:
+    names = ("tenant", "project", "queue", "workload_id")
+    put(store, "devices", [device("GPU-0"), device("GPU-1")])
+    put(
+        store,
+        "events",
+        [
+            event(0, "j", "submitted", **{**dict.fromkeys(names, "a"), "gpus": 2.0, "priority": 10}),
+            event(1, "j", "started", node="n1", **{**dict.fromkeys(names, "b"), "gpus": 1.0, "priority": 5}),
+            event(2, "j", "finished"),
+        ],
+    )
+    close(store, until=at(3))
+    assert sum(held(store).values()) == 1
+    said = "tenant, project, queue, workload_id, priority"
+    assert store.rows(f"SELECT DISTINCT {said} FROM ledger WHERE allocation_id = 'j'") == [
+        {**dict.fromkeys(names, "b"), "priority": 5}
+    ]
 
 
 def test_nothing_to_close_is_no_error(store: Store) -> None:

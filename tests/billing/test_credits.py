@@ -220,9 +220,11 @@ def test_a_file_that_is_no_table_of_credits_adds_nothing(accounts: Store, tmp_pa
         ("a.csv", b"tenant,month,amount,reason,amount\nx,2026-10,1,y,2\n", "column amount is there twice"),
         ("a.csv.gz", b"no gzip", "cannot be read"),
         ("b.csv", b"\xff\xfe", "cannot be read"),
+        ("d.csv", b'tenant,month,amount,reason\nx,2026-10,1,y\nx,2026-10,2,"y\n', "row 2: not CSV"),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(CreditError, match=says):
             import_credits(accounts, tmp_path / name, "me", NOW)
+    assert list_credits(accounts) == []
     (tmp_path / "c.csv.gz").write_bytes(gzip.compress(TABLE.encode()))
     assert import_credits(accounts, tmp_path / "c.csv.gz", "me", NOW).added == 3  # September is open here

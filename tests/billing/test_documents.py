@@ -82,6 +82,12 @@ def test_every_line_stands_in_one_place() -> None:
     ]  # fmt: skip
     (corrected,) = page.corrections
     assert (corrected.title, corrected.amount) == ("Corrects invoice MB-2026-00007, September 2026", "−40.47")
+    assert [(row.title, row.more) for row in corrected.rows] == [
+        ("L40S", "18 September: allocation job-4711 ended two hours earlier than was known · project notebooks"),
+        ("5 % above 1,000 GPU-hours in the month, graduated", "Discounts · rule volume"),
+    ]
+    (late,) = [row for row in page.adjustments[-1].rows if row.title.startswith("VAT 19 % on the correction of")]
+    assert late.more == "VAT 19 % of -40.47 · Corrects invoice MB-2026-00007, September 2026"
 
 
 def test_an_adjustment_says_its_rule_and_its_project() -> None:

@@ -179,11 +179,17 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Closes:
         for table, rows in CASES.items():
             put(store, table, rows)
         apply_rate_card(store, card(), "", "", NOW)
-        settle(store, idle_power=[{"model": "H*", "watts": "99"}, {"model": "S*", "watts": "70"}])
+        dated = {
+            "model": "D4",
+            "watts": "70",
+            "effective_from": "2026-10-03T03:00Z",
+            "effective_to": "2026-10-03T04:00Z",
+        }
+        settle(store, idle_power=[{"model": "H*", "watts": "99"}, {"model": "S*", "watts": "70"}, dated])
         first = closed(store)
         for table, rows in LATER.items():
             put(store, table, rows, batch=2)
-        idle = [{"model": "H*", "watts": "99"}, {"model": "S4", "watts": "70"}, {"model": "T*", "watts": "100"}]
+        idle = [{"model": "H*", "watts": "99"}, {"model": "S4", "watts": "70"}, {"model": "T*", "watts": "100"}, dated]
         settle(store, idle_power=idle, **AT_NOON)
         later, again = closed(store), closed(store)
         balanced = verify(store).balanced
@@ -264,6 +270,27 @@ def test_the_same_idle_power_by_another_rule_changes_nothing(books: Closes) -> N
     assert books.first.whose("same") == {(11, "same-a"): 234_000, (11, ""): 126_000}
     assert books.later.checked()[11] is False
     assert books.later.of(11) == books.first.of(11)
+
+
+case(
+    {"dated": {"units": 2, "model": "D4"}},
+    hold("dated-a", 50, 53, "dated", 1),
+    [
+        one
+        for hour in (51, 52, 53)
+        for one in (reading(hour, "dated", "w-dated-a", utilization=0.1), reading(hour, "dated", power_watts=100.0))
+    ],
+    (50, 53),
+)
+
+
+def test_idle_power_counts_from_its_first_hour_until_before_its_end(books: Closes) -> None:
+    # As of "same" in the hour in which the rule is in force; in those beside it all goes to the only one who used it.
+    assert books.first.whose("dated") == {
+        (50, "dated-a"): 360_000, (50, ""): 0,
+        (51, "dated-a"): 234_000, (51, ""): 126_000,
+        (52, "dated-a"): 360_000, (52, ""): 0,
+    }  # fmt: skip
 
 
 case(

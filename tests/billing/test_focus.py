@@ -227,14 +227,17 @@ def test_a_correction_names_the_month_and_the_invoice_it_corrects(october: Store
 
 def test_with_the_platform_rows_cost_what_the_fleet_costs(october: Store, tmp_path: Path) -> None:
     whole = Row(NOON, "physics", "mig", device="gpu-7", units=7, used=str(6 * HOUR_MS), idle=str(HOUR_MS))
-    orphan = Row(NOON, "", "orphan", device="gpu-5", used=str(HOUR_MS))
+    parts = {"used": str(HOUR_MS // 2), "idle": str(HOUR_MS // 8), "unmetered": HOUR_MS // 8 * 3}
+    orphan = Row(NOON, "", "orphan", device="gpu-5", **parts)
     fill(october, [whole, orphan, Row(NOON, device="gpu-8", units=7, unallocated=7 * HOUR_MS)])
     rows, _ = exported(october, tmp_path, which="draft", platform=True)
     idle, shared = sorted(of(rows, "unallocated"), key=lambda row: row["ResourceId"])
     assert (idle["ServiceName"], idle["BillingAccountId"], idle["SubAccountId"]) == ("GPU Idle", "platform", "")
     assert (idle["ResourceId"], idle["ResourceType"], idle["BilledCost"]) == ("gpu-4", "GPU", "2.0")
     (row,) = of(rows, "unattributed")
-    assert (row["BilledCost"], row["SubAccountId"], row["x_GpuUsedSeconds"]) == ("2.0", "", "3600.0")
+    assert (row["BilledCost"], row["SubAccountId"], row["x_UsedCost"]) == ("2.0", "", "1.0")
+    seconds = [row[f"x_Gpu{kind}Seconds"] for kind in ("Allocated", "Used", "Idle", "Unmetered")]
+    assert seconds == ["3600.0", "1800.0", "450.0", "1350.0"]
     # A whole device of seven units is an hour.
     (row,) = [row for row in rows if row["x_Project"] == "mig"]
     assert (row["ConsumedQuantity"], row["BilledCost"]) == ("1.0", "2.0")
@@ -382,6 +385,9 @@ def test_ratios_that_do_not_sum_to_one_and_missing_columns_are_seen(
     assert [one.rule for one in check_focus(books, path)] == [
         "AllocatedRatios of one device and period do not sum to 1"
     ]
+    other = path.rename(path.with_suffix(".txt"))
+    with pytest.raises(ExportError, match=r"focus.txt: is no FOCUS file that can be read. Use .csv, .csv.gz, .parquet"):
+        check_focus(books, other)
     path.write_text(text.replace('"BilledCost"', '"Cost"', 1), encoding="utf-8")
     assert [one.rule for one in check_focus(books, path)] == ["column BilledCost is missing"]
 

@@ -22,6 +22,7 @@ from ingest.held import HeldPush, hash_of, held_pushes, hold
 from ingest.place import Doubt
 from tests.billing.facts import SAMPLE, Facts, job, put_all, samples
 from tests.billing.hand_ledger import at
+from tests.billing.test_issued_fence import let_through
 from tests.stores import fresh_store
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
@@ -153,6 +154,17 @@ def test_energy_alone_is_shown_with_its_tax(store: Store) -> None:
     found = effect(store, push, most_seconds=0)
     assert (found.known, found.changes) == (False, ()), "what takes too long is said to be unknown"
     assert [row["name"] for row in store.rows("SHOW DATABASES") if row["name"].startswith("scratch")] == []
+
+
+def test_energy_alone_of_an_issued_month_waits_and_of_an_open_one_counts(store: Store) -> None:
+    """Samples of which no use is known: the ledger stays as it was."""
+    before = store.value("SELECT sum(energy_millijoules) AS energy FROM energy")
+    drawn = {**SAMPLE, "state": "unsupported", "utilization": None, "interval_seconds": 1800.0, "energy_joules": 7.2e6}
+    for day, kept in (("2026-02-10", 1), ("2026-03-10", 0)):
+        place = {"cluster": "c1", "node": "n1", "device_id": "g2"}
+        let_through(store, "samples", [{**drawn, **place, "ts": at(f"{day} 09:00")}])
+        assert close(store, CLOSED, NOW).held == kept, day
+    assert store.value("SELECT sum(energy_millijoules) AS energy FROM energy") - before == 7_200_000_000
 
 
 def test_what_is_shown_is_what_a_yes_changes_on_the_documents(store: Store) -> None:

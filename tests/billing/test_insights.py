@@ -200,6 +200,9 @@ FLEET = [
     *of("four", *(Job(f"j{n}", [f"{n}-{name}" for name in FOUR], use=use, memory=memory, model=L40S)
                   for n, (use, memory, _) in enumerate(FEWER))),
     *of("blind", Job("blind", FOUR[:3], use=0.1, model=L40S), Job("blind", FOUR[3:], use=lambda _: None, model=L40S)),
+    *of("two-models", *(Job("mixed", (model,), use=0.1, memory=7, model=model) for model in (L40S, H100))),
+    *of("two-parts", *(Job("sliced", (name,), use=0.1, memory=7, partition=f"MIG-{name}", profile="3g.40gb",
+                           device_units=7, units=3) for name in FOUR[:2])),
     *of("replicas", *replicas()),
     *pairs(replicas, NO_REPLICAS),
     *of("sharers", *sharers(since=8)),
@@ -210,7 +213,8 @@ FLEET = [
     # Both could share a device (730.50 together); `idle` has been idle for 82 hours (730.50 alone, of 1.00 an hour).
     *of("best", Job("idle", ("GPU-0",), use=lambda hour: 0.2 if hour < 18 else 0.0, memory=15, model=L40S),
         Job("busy", ("GPU-1",), use=0.2, memory=15, model=L40S), Job("serve", ("GPU-2",), **TENTH)),
-    *of("it's", Job("it's", use=busy_then_idle)),
+    # Of 58.5 hours 2.5 were busy, less than a twentieth: of the sample in which it came, it has half.
+    *of("it's", Job("it's", since=41.5, use=lambda hour: 0.9 if hour < 44 else 0.0)),
     *of("partly", Job("partly", use=lambda hour: None if hour < 20 else 0.0, model=L40S)),
 ]  # fmt: skip
 ASKED = ("idler", "dark", "replicas", "sharers", "best", "nobody")
@@ -287,6 +291,8 @@ def test_who_still_holds_an_idle_device_is_told_to_give_it_back(saved: Saved) ->
 def test_a_device_that_nobody_measured_is_never_idle(saved: Saved) -> None:
     assert saved.of("dark") == ()
     (unknown,) = [one for one in saved.whole.not_judged if one.tenant == "dark"]
+    assert unknown.document()["reason"] == unknown.reason
+    assert "said" not in unknown.document()
     assert plain((unknown.workload, unknown.hours, unknown.coverage, unknown.cost)) == plain(
         ("dark", Decimal("100.000"), Decimal("0.100000"), Decimal("280.00"))
     )
@@ -396,6 +402,11 @@ def test_a_gpu_that_nobody_measured_keeps_the_others(saved: Saved) -> None:
     assert saved.why_not("blind") == ["metered for 75.0 % of the time held, less than 90 %"]
 
 
+def test_gpus_of_two_models_and_parts_of_gpus_do_not_stand_in_for_each_other(saved: Saved) -> None:
+    assert saved.of("two-models") == saved.of("two-parts") == ()
+    assert saved.why_not("two-models") == saved.why_not("two-parts") == [], "they are judged"
+
+
 def test_fewer_replicas_of_one_name(saved: Saved) -> None:
     one = saved.only("replicas")
     assert (one.kind, one.workloads) == ("fewer_gpus", ("vllm-0", "vllm-1"))
@@ -450,9 +461,10 @@ def test_the_statement_computes_the_evidence_again(saved: Saved) -> None:
     (row,) = saved.reproduced
     assert (row["hours"], row["coverage"]) == (evidence["hours"], evidence["coverage"])
     assert (row["p50"], row["p95"], row["p99"]) == tuple(float(evidence[name]) for name in ("p50", "p95", "p99"))
-    assert (row["idle_hours"], row["max_memory_bytes"]) == (90, evidence["max_memory_bytes"])
-    assert row["idle_cost"] == pytest.approx(252 + 10 * 0.1 * 2.8)  # and a tenth of the ten busy hours
-    assert row["cost"] == pytest.approx(280)
+    assert plain([evidence["p50"], evidence["p95"], evidence["p99"]]) == ["0.000", "0.000", "0.900"]
+    assert (row["idle_hours"], row["max_memory_bytes"]) == (56, evidence["max_memory_bytes"])
+    assert row["idle_cost"] == pytest.approx(56 * 2.8 + 2.5 * 0.1 * 2.8)  # and a tenth of the busy hours
+    assert row["cost"] == pytest.approx(58.5 * 2.8)
 
 
 def test_coverage_can_be_asked_for(saved: Saved) -> None:
@@ -583,14 +595,26 @@ def test_unallocated_capacity_is_judged_like_a_tenant(books: Store) -> None:
     ]
     (one,) = judged(books, rows, 15).flagged
     assert (one.subject, one.tenant, plain(one.cost)) == ("unallocated", "", "90.000000000")
-    assert [part.name for part in one.contributors] == ["H100"]
+    assert [(part.name, plain(part.cost)) for part in one.contributors] == [("H100", "90.000000000")]
 
 
 def test_the_five_workloads_that_cost_most_are_named(books: Store) -> None:
     noon = at("2026-09-15 12:00")
     crowd = [
-        Row(noon, "physics", device=f"g{n}", used=str(HOUR_MS), price=f"{n}00", workload=f"w{n}") for n in range(1, 8)
+        Row(
+            noon,
+            "physics",
+            device=f"g{n}",
+            used=str(HOUR_MS // 2),
+            idle=str(HOUR_MS // 4),
+            unmetered=HOUR_MS // 4,
+            price=f"{n}00",
+            workload=f"w{n}",
+        )
+        for n in range(1, 8)
     ]
     (one,) = judged(books, [*history(["100"] * 14), *crowd], 15).flagged
-    assert [part.name for part in one.contributors] == ["w7", "w6", "w5", "w4", "w3"]
+    assert [(part.name, Fraction(part.cost)) for part in one.contributors] == [
+        (f"w{n}", n * 100) for n in (7, 6, 5, 4, 3)
+    ]
     assert Fraction(one.cost) == 2800

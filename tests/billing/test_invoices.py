@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.invoicing import invoices
+from billing.invoicing.documents import Invoice
 from billing.invoicing.drafts import Books
 from billing.invoicing.invoices import InvoiceError, draft_all, issue_all, issued
 from billing.money import largest_remainder, minor_digits
@@ -179,6 +181,22 @@ def test_a_month_that_another_process_issues_meanwhile_is_issued_once(
     documents = issued(october)
     assert len({one.tenant for one in documents}) == len(documents)
     assert issue_all(october, OCTOBER, NOW) == sorted(documents, key=lambda one: one.tenant)
+
+
+def test_a_close_while_the_drafts_are_computed_is_refused(october: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    drafts_of = invoices.drafts_of
+
+    def while_another_closes(store: Store, *about: Any) -> list[Invoice]:
+        monkeypatch.undo()
+        drafts = drafts_of(store, *about)
+        fill(store, [], run=8, closed=[LAST_HOUR])
+        return drafts
+
+    monkeypatch.setattr(invoices, "drafts_of", while_another_closes)
+    with pytest.raises(InvoiceError, match="the books were closed again meanwhile"):
+        issue_all(october, OCTOBER, NOW)
+    assert issued(october) == []
+    assert issue_all(october, OCTOBER, NOW) == issued(october) != []
 
 
 # --- rounding --------------------------------------------------------------------------------------------------------

@@ -82,11 +82,12 @@ def test_every_dimension_cuts_the_same_total(books: Store) -> None:
     fill(books, TWO_TENANTS_AND_A_PLATFORM)
     keys = {
         name: [row[name] for row in ledger_report(books, None, [name]).rows]
-        for name in ("project", "device", "model", "day", "hour")
+        for name in ("project", "device", "node", "model", "day", "hour")
     }
     assert keys == {
         "project": ["<b>", "bsm", "qcd"],
         "device": ["gpu-0", "gpu-1"],
+        "node": ["n1"],
         "model": ["A100", "H100"],
         "day": ["2026-10-05"],
         "hour": ["2026-10-05T12:00:00.000Z", "2026-10-05T13:00:00.000Z"],

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 from billing import audit
 from billing.accounts.credits import CreditError
-from billing.accounts.drawing import draw, in_order
+from billing.accounts.drawing import draw, in_order, pieces
 from billing.accounts.prepaid import (
     Balance,
     BalanceState,
@@ -67,8 +69,8 @@ def test_a_balance_is_exhausted_mid_hour_where_a_second_gpu_had_joined_at_half_p
     fill(
         accounts,
         [
-            *hours("2026-10-05 10:00", 3),
-            Row(at("2026-10-05 11:30"), "physics", device="gpu-1", used=str(HOUR_MS // 2)),
+            *hours("2026-10-05 10:00", 3, project="qcd"),
+            Row(at("2026-10-05 11:30"), "physics", "bsm", device="gpu-1", used=str(HOUR_MS // 2)),
         ],
     )
     grant(accounts, "g", "3.50")
@@ -118,8 +120,44 @@ def test_money_that_comes_after_the_exhaustion_takes_it_back(accounts: Store) ->
 
 def test_a_grant_pays_from_its_first_instant_also_in_the_middle_of_an_hour(accounts: Store) -> None:
     fill(accounts, hours("2026-10-05 10:00", 3))
-    grant(accounts, "g", "2.00", start="2026-10-05 10:30")
-    assert balance(accounts).exhausted_at == at("2026-10-05 11:30")
+    grant(accounts, "g", "2.00", start="2026-10-05 10:30:18.250")
+    assert balance(accounts).exhausted_at == at("2026-10-05 11:30:18.250")
+
+
+def test_a_grant_of_months_ago_pays_in_each_month_for_that_month_alone(accounts: Store) -> None:
+    """Two months at 2.00 an hour; the grants start before them, or expire after them."""
+    fill(accounts, [*hours("2026-09-05 10:00", 3), *hours("2026-10-05 10:00", 3)], closed=[at("2026-10-24 23:00")])
+    grant(accounts, "old", "20.00", start="2026-08-10 00:00")
+    grant(accounts, "later", "20.00", start="2026-09-20 00:00", expires=at("2027-02-01 00:00"))
+    assert balance(accounts).running == D("12.00")
+    issue(accounts, "2026-09", "6.00", {"old": "6.00"})
+    assert (balance(accounts).drawn, balance(accounts).running) == (D("6.00"), D("6.00"))
+
+
+def test_the_next_to_expire_is_a_grant_that_has_something_left(accounts: Store) -> None:
+    """Of the first a fifth is left after September; October's invoice draws it before October is known."""
+    soon = at("2026-12-01 00:00")
+    grant(accounts, "soon", "5.00", start="2026-09-01 00:00", expires=soon)
+    grant(accounts, "late", "10.00", start="2026-09-01 00:00")
+    fill(accounts, hours("2026-09-05 10:00", 2))
+    issue(accounts, "2026-09", "4.00", {"soon": "4.00"})
+    assert balance(accounts).next_expiry == soon
+    issue(accounts, "2026-10", "1.00", {"soon": "1.00"})
+    assert balance(accounts).next_expiry == YEAR_END
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), max_size=5), st.integers(0, 40), st.integers(1, 40))
+def test_pieces_are_the_span_cut_where_other_grants_pay(spans: list[tuple[int, int]], start: int, length: int) -> None:
+    day = [at("2026-09-01 00:00") + timedelta(n) for n in range(81)]
+    grants = [Grant(str(n), "t", D(1), "EUR", day[a], day[a + b]) for n, (a, b) in enumerate(spans)]
+
+    def paying(instant: datetime) -> list[str]:
+        return [one.id for one in grants if one.pays_at(instant)]
+
+    found = pieces(grants, day[start], day[start + length])
+    assert [one for first, last in found for one in day if first <= one < last] == day[start : start + length]
+    for first, last in found:
+        assert len({tuple(paying(one)) for one in day if first <= one < last}) == 1
 
 
 def test_a_balance_exhausted_in_a_month_that_is_issued_by_now_was_so_at_the_same_instant(accounts: Store) -> None:
@@ -258,13 +296,18 @@ def test_granting_the_same_twice_changes_nothing_and_is_noted_once(accounts: Sto
 
 
 def test_what_is_no_grant_is_refused(accounts: Store) -> None:
-    for amount, currency, expires, says in (
-        ("10", "USD", YEAR_END, "found USD, but the rate card is in EUR"),
-        ("0", "EUR", YEAR_END, "more than zero"),
-        ("1.005", "EUR", YEAR_END, "EUR has 2 digits"),
-        ("10", "EUR", at("2026-10-01 00:00"), "expires: not after it starts"),
+    whole = Grant("g", "physics", D("10"), "EUR", at("2026-10-01 00:00"), YEAR_END, "", "r")
+    more: dict[str, Any]
+    for more, says in (
+        ({"currency": "USD"}, "found USD, but the rate card is in EUR"),
+        ({"amount": D("0")}, "more than zero"),
+        ({"amount": D("-1")}, "more than zero"),
+        ({"amount": D("1.005")}, "EUR has 2 digits"),
+        ({"expires_at": whole.starts_at}, "expires: not after it starts"),
+        ({"tenant": " "}, "tenant: missing. A grant says for whom and why"),
+        ({"reason": ""}, "reason: missing"),
     ):
-        given = Grant("g", "physics", D(amount), currency, at("2026-10-01 00:00"), expires, "", "r")
+        given = replace(whole, **more)
         with pytest.raises(CreditError, match=says):
             add_grant(accounts, given, NOW)
     assert grants_of(accounts) == []

@@ -174,6 +174,13 @@ def test_facts_that_were_sent_again_in_other_batches_came_when_they_came_first(s
     assert rederive(store, "GL-2026-00001").differences == ()
 
 
+def test_an_invoice_of_which_the_facts_make_none_is_found_out(store: Store) -> None:
+    store.command("ALTER TABLE events DELETE WHERE tenant = 'phys' SETTINGS mutations_sync = 1")
+    (found,) = rederive(store, "GL-2026-00002").differences
+    assert (found.where, found.stored) == ("the document", "issued")
+    assert "held nothing in 2026-10" in str(found.computed)
+
+
 def test_a_grant_that_was_revoked_later_was_drawn_on_in_the_order_of_its_time(store: Store) -> None:
     (phys,) = issued(store, number="GL-2026-00002")
     assert [draw["grant"] for draw in phys.document["prepaid_draws"]] == ["soon", "late"]

@@ -76,7 +76,10 @@ def test_sums_alone_tell_of_regular_samples_their_power_and_memory(store: Store)
         # a sample over each hour's end
         ((0, 120), minutes(0.5, 119.5), [(30, 0), (29.75, 0.5)], 119.5),
         # a first and a last sample over the holding's ends
-        ((20.25, 80.5), minutes(20.5, 81), [(19.875, 0), (10.25, 0)], 60.25),
+        ((20.25, 80.25), minutes(20.5, 80.5), [(19.875, 0), (10.125, 0)], 60),
+        # a holding that begins amid an hour's last sample, and one that ends amid the first
+        ((59.75, 120), minutes(1, 120), [(0.125, 0), (30, 0)], 60.25),
+        ((0, 60.25), minutes(1, 120), [(30, 0), (0.125, 0)], 60.25),
         # half an hour without samples
         ((0, 120), minutes(31, 90), [(15, 30), (15, 30)], 60),
     ]
@@ -94,6 +97,17 @@ def test_sums_alone_tell_of_regular_samples_their_power_and_memory(store: Store)
         }
         for *_, measured in cases
     ]
+
+
+def test_power_that_two_streams_tell_of_one_after_the_other_adds_up(store: Store) -> None:
+    """Everybody's until half past; the workload's own from a quarter to one on, by samples of half an hour each."""
+    held(store, (0, 120))
+    everybody = [{**row, "workload_id": ""} for row in minutes(1, 30)]
+    own = [{**minutes(end, end)[0], "interval_seconds": 1800.0} for end in (75, 105)]
+    put_samples(store, [{**row, "power_watts": 100.0} for row in (*everybody, *own)])
+    books(store)
+    (found,) = energy(store)
+    assert (found["measured"], found["energy"]) == (90 * 60_000, 90 * 60 * 100_000)
 
 
 def test_sums_tell_of_more_samples_than_there_are_slots_if_none_is_missing(store: Store) -> None:

@@ -37,7 +37,11 @@ def main(
     ] = inf,
     out: Annotated[Path, typer.Option(help="Results as JSON, written after each mutant.")] = Path("build/mutants.json"),
     survivors: Annotated[Path | None, typer.Option(help="Try the survivors of these results again.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Keep what --out has decided of the sample.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="Of the sample what begins so, PATH:LINE; repeat.")] = None,
+    tests: Annotated[
+        list[str] | None, typer.Option("--test", help="Ask these in place of all that concern a mutant; repeat.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what --out has of the sample.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Print the sample and try nothing.")] = False,
 ) -> None:
     """Samples deliberate faults, runs the tests that concern each, and prints how many were caught.
@@ -50,14 +54,18 @@ def main(
         with copies(ROOT, 1 if show else jobs) as made:
             # Of a copy, so that whoever goes on writing changes no sample.
             sample = _sample(made[0].root, paths, number, seed, survivors)
-            progress.print(f"mutants: {len(sample)} of seed {seed}, {jobs} at a time", markup=False)
+            wanted = [fault for fault in sample if str(fault).startswith(tuple(only or ("",)))]
+            progress.print(f"mutants: {len(wanted)} of {len(sample)} of seed {seed}, {jobs} at a time", markup=False)
             if show:
-                for fault in sample:
+                for fault in wanted:
                     print(fault)
                 return
             about = {"seed": seed, "number": len(sample), "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%MZ}", "paths": paths}
-            known = _decided(sample, out) if resume else []
-            trials = _try_all(made, sample, known, Limits(limit, budget), out, about)
+            known = _known(sample, out) if resume else []
+            decided = {one.fault for one in known if one.verdict in (Verdict.caught, Verdict.timeout, Verdict.survived)}
+            left = [fault for fault in wanted if fault not in decided]
+            known = [one for one in known if one.fault not in left]
+            trials = _try_all(made, left, known, Limits(limit, budget), tests or (), out, about)
     except MutantsError as error:
         progress.print(str(error), markup=False, soft_wrap=True)
         sys.exit(2)
@@ -86,29 +94,25 @@ def _key(row: dict[str, Any]) -> tuple[str, int, int, str]:
     return row["path"], row["line"], row["column"], row["what"]
 
 
-def _decided(sample: Sequence[Fault], out: Path) -> list[Trial]:
+def _known(sample: Sequence[Fault], out: Path) -> list[Trial]:
     """Those of the sample that have been tried already."""
     faults = {fault.key: fault for fault in sample}
     rows = json.loads(out.read_text(encoding="utf-8"))["mutants"] if out.exists() else []
     if not {_key(row) for row in rows} <= set(faults):
         raise MutantsError(f"mutants: {out}: is of another sample or another tree. Begin anew, without --resume")
-    return [
-        Trial(faults[_key(row)], Verdict(row["verdict"]), row["by"], row["seconds"])
-        for row in rows
-        if row["verdict"] in (Verdict.caught, Verdict.timeout, Verdict.survived)
-    ]
+    return [Trial(faults[_key(row)], Verdict(row["verdict"]), row["by"], row["seconds"]) for row in rows]
 
 
 def _try_all(
     made: Sequence[Copy],
-    sample: Sequence[Fault],
+    left: Sequence[Fault],
     known: Sequence[Trial],
     limits: Limits,
+    tests: Sequence[str],
     out: Path,
     about: dict[str, Any],
 ) -> list[Trial]:
     trials = [*known]
-    left = [fault for fault in sample if fault not in {one.fault for one in known}]
     free: queue.Queue[Copy] = queue.Queue()
     control = Control()
     for copy in made:
@@ -117,7 +121,7 @@ def _try_all(
     def one(fault: Fault) -> Trial:
         copy = free.get()
         try:
-            return try_out(copy, fault, control, limits)
+            return try_out(copy, fault, control, limits, tests)
         finally:
             free.put(copy)
 
@@ -127,7 +131,7 @@ def _try_all(
             trials.append(trial)
             write_json(out, about, trials)
             by = f"  by {trial.by}" if trial.verdict is Verdict.caught else ""
-            line = f"{len(trials)}/{len(sample)} {trial.verdict} {trial.fault} in {trial.seconds:.0f} s{by}"
+            line = f"{len(trials)}/{len(known) + len(left)} {trial.verdict} {trial.fault} in {trial.seconds:.0f} s{by}"
             progress.print(line, markup=False, soft_wrap=True)
     return trials
 

@@ -1,7 +1,8 @@
 """Faults of Python: mutmut's, those that change a computation or a decision, and a few more of the same form.
 
-Left out is what the tests need not notice: annotations, decorators (a dataclass's options are the type checker's) and
-texts. Left out too is what nothing could overlook, such as None in place of any value.
+Left out is what the tests need not notice: annotations, decorators (a dataclass's options are the type checker's),
+texts, and `strict` (of zip: a guard that no right program meets). Left out too is what nothing could overlook, such as
+None in place of any value.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ OF_MUTMUT = (
     mutators.operator_if_exp,
 )
 ORDER_IS_NOTHING = {"min", "max", "isinstance", "issubclass", "zip", "gcd", "lcm"}
+NOT_NOTICED = m.Arg(keyword=m.Name("strict"))
 OTHER_END = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -61,7 +63,7 @@ def dropped_statement(node: cst.SimpleStatementLine) -> Iterator[cst.SimpleState
 def dropped_option(node: cst.Call) -> Iterator[cst.Call]:
     """`f(a, b=c)` to `f(a)`: the default in place of what is said."""
     for index, argument in enumerate(node.args):
-        if argument.keyword is not None:
+        if argument.keyword is not None and not m.matches(argument, NOT_NOTICED):
             yield node.with_changes(args=_without_last_comma([*node.args[:index], *node.args[index + 1 :]]))
 
 
@@ -118,7 +120,7 @@ def faults_of_python(path: str, text: str) -> Iterator[Fault]:
 def _nodes(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     if isinstance(node, cst.Annotation | cst.Decorator | cst.Import | cst.ImportFrom):
         return
-    if m.matches(node, m.If(test=m.Name("TYPE_CHECKING"))):
+    if m.matches(node, m.If(test=m.Name("TYPE_CHECKING")) | NOT_NOTICED):
         return
     yield node
     for child in node.children:

@@ -85,6 +85,8 @@ def _edits(text: str, tokens: Sequence[Token], index: int) -> Iterator[tuple[int
     token = tokens[index]
     before = tokens[index - 1] if index else None
     after = tokens[index + 1] if index + 1 < len(tokens) else None
+    if _clause_of(tokens, index) in ("SETTINGS", "ENGINE"):
+        return  # these change no answer, or nothing works
     if token.kind == "number" and _around(tokens, index) is None:
         yield token.start, token.end, str(int(token.text) + 1) if token.text.isdigit() else f"({token.text} + 1)"
     elif token.kind == "sign" and token.text in OTHER_SIGN:
@@ -95,6 +97,16 @@ def _edits(text: str, tokens: Sequence[Token], index: int) -> Iterator[tuple[int
         yield from _words(text, tokens, index)
         if after is not None and after.text == "(":
             yield from _calls(text, tokens, index)
+
+
+def _clause_of(tokens: Sequence[Token], index: int) -> str:
+    """The word that begins the clause that a token is in, or begins."""
+    for token in reversed(tokens[: index + 1]):
+        if token.depth < tokens[index].depth:
+            break
+        if token.depth == tokens[index].depth and (token.text in ENDS_OF_CLAUSE or token.text == "ENGINE"):
+            return token.text
+    return ""
 
 
 def _words(text: str, tokens: Sequence[Token], index: int) -> Iterator[tuple[int, int, str]]:
@@ -132,7 +144,8 @@ def _calls(text: str, tokens: Sequence[Token], index: int) -> Iterator[tuple[int
         return
     for one, other in pairwise(range(len(texts))):
         is_lambda = "->" in texts[one]
-        if texts[one] != texts[other] and not is_lambda and not (token.text in ("if", "multiIf") and one == 0):
+        of_condition = token.text in ("if", "multiIf") and one < len(texts) - 2  # no value may stand there
+        if texts[one] != texts[other] and not is_lambda and not of_condition:
             swapped = [*texts]
             swapped[one], swapped[other] = swapped[other], swapped[one]
             yield token.start, end, f"{token.text}({', '.join(swapped)})"
@@ -192,7 +205,7 @@ def _clause_start(tokens: Sequence[Token], index: int) -> int | None:
         token = tokens[at]
         if token.depth == depth and token.text in ("AND", "OR") and not _is_of_between(tokens, at):
             return None
-        stops = token.text == "," or (token.text in ENDS_OF_CLAUSE and not _is_call(tokens, at))
+        stops = token.text in (",", "->") or (token.text in ENDS_OF_CLAUSE and not _is_call(tokens, at))
         if token.depth < depth or (token.depth == depth and stops and token.text != "AND"):
             break
         start = token.start

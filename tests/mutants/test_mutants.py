@@ -22,6 +22,7 @@ PYTHON = [
     ("x = f(a, b)", {"x = f(b, a)"}),
     ("x = f(a, 's')", set()),
     ("x = f(a, k=b)", {"x = f(a)"}),
+    ("x = zip(a, b, strict=True)", set()),
     ("x = min(a, b)", {"x = max(a, b)", "x = (a)", "x = (b)"}),
     ("x = [i for i in a if i]", {"x = [i for i in a]"}),
     ("charge(a)", {"pass"}),
@@ -38,6 +39,18 @@ SQL = [
     ("SELECT argMin(a, b)", {"SELECT argMax(a, b)", "SELECT argMin(b, a)"}),
     ("SELECT ifNull(a, f(b))", {"SELECT (a)", "SELECT ifNull(f(b), a)"}),
     ("SELECT if(c, a, b)", {"SELECT if(c, b, a)"}),
+    ("SELECT multiIf(c, a, d, b, e)", {"SELECT multiIf(c, a, d, e, b)"}),
+    ("SELECT a SETTINGS b = 1, c = 2 UNION ALL SELECT d", {"SELECT a SETTINGS b = 1, c = 2 UNION DISTINCT SELECT d"}),
+    (
+        "SELECT f(x -> x > a AND b, c)",
+        {
+            "SELECT f(x -> x >= a AND b, c)",
+            "SELECT f(x -> x > a OR b, c)",
+            "SELECT f(x -> x > a , c)",
+            "SELECT f(x -> b, c)",
+        },
+    ),
+    ("CREATE TABLE t (a UInt8) ENGINE = Memory", set()),
     ("SELECT a FROM t LEFT JOIN u USING (k)", {"SELECT a FROM t INNER JOIN u USING (k)"}),
     ("SELECT a UNION ALL SELECT b", {"SELECT a UNION DISTINCT SELECT b"}),
     ("SELECT a WHERE b AND c", {"SELECT a WHERE b OR c", "SELECT a WHERE b", "SELECT a WHERE c"}),
@@ -171,3 +184,5 @@ def test_a_fault_is_caught_and_one_that_no_test_reaches_survives(copy: Copy, mon
     assert not control.passes(copy, "tests/scheduler/test_rounding.py::test_that_never_passes")
     monkeypatch.delenv("NEVER")
     assert try_out(copy, unreached, control, Limits()).verdict is Verdict.survived
+    chosen = ["tests/gpuledger/test_scheduler_command.py"]
+    assert try_out(copy, reached, control, Limits(), chosen).verdict is Verdict.undecided

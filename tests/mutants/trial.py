@@ -36,7 +36,7 @@ class Verdict(StrEnum):
     timeout = "timeout"
     survived = "survived"
     undecided = "undecided"
-    """No test had failed when its time was over. It counts as survived."""
+    """No test had failed when its time was over, or none of those that were chosen. It counts as survived."""
     broken = "broken"
     """No answer: pytest itself failed, or the test fails without the fault too. It counts as survived."""
 
@@ -143,14 +143,17 @@ class Control:
         return self._passes[test]
 
 
-def try_out(copy: Copy, fault: Fault, control: Control, limits: Limits) -> Trial:
+def try_out(copy: Copy, fault: Fault, control: Control, limits: Limits, chosen: Sequence[str] = ()) -> Trial:
+    """By all tests that concern the file, or by the chosen ones."""
     began = time.monotonic()
     verdict, by = Verdict.survived, ""
     with copy.mutated(fault):
-        for tests in asked(copy.root, fault.path):
+        for tests in [chosen] if chosen else asked(copy.root, fault.path):
             verdict, by = judged(*copy.run(tests, limits))
             if verdict is not Verdict.survived:
                 break
+    if verdict is Verdict.survived and chosen:
+        verdict = Verdict.undecided
     if verdict is Verdict.caught and by and not control.passes(copy, by):
         verdict = Verdict.broken
     return Trial(fault, verdict, by, time.monotonic() - began)
