@@ -19,7 +19,7 @@ WITH
         SELECT
             hour, run, cluster, device_id, allocation_id, workload_id, project, sku, device_units, list_unit_price,
             contracted_unit_price, charge_period_start, charge_period_end,
-            toInt128((used_unit_ms + idle_unit_ms + unmetered_unit_ms) * 1000000) AS micro_ms, 0 AS energy, 0 AS memory
+            toInt128(toDecimal128(used_unit_ms + idle_unit_ms + unmetered_unit_ms, 6) * 1000000) AS micro_ms, 0 AS energy, 0 AS memory
         FROM ledger_entries
         WHERE tenant = {tenant:String} AND allocation_id != '' AND (hour, run) IN (SELECT hour, run FROM both)
         UNION ALL
