@@ -10,6 +10,7 @@ with some of them, until those are found that change them.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 
 MOST_LOOKS = 32
 """How often the months are computed to tell which batches of one sender change them; then all that are left of its."""
+MOST_IN_ALL = 4 * MOST_LOOKS
+"""The same for all senders together."""
 
 
 class Pushed(NamedTuple):
@@ -82,39 +85,54 @@ def _lies_in(hour: int, span: tuple[int, int]) -> bool:
     return hour * HOUR_MS < span[1] and (hour + 1) * HOUR_MS > span[0]
 
 
-def take_back(
-    store: Store,
-    stage: Stage,
-    dirty: Collection[int],
-    limit: datetime,
-    card: AppliedCard | None,
-    mapping: AppliedMapping | None,
-) -> int | None:
-    """Lets the pushed rows wait that would change an issued month, and takes them out of the facts. Answers how many
-    there were, the facts being others now; None: none would. Rows of a batch about several devices (allocations) are
-    told apart: after a 0 the same question has another answer.
+@dataclass
+class Fence:
+    """Of one close.   harmless: pushed batches that were looked at already, and together change nothing beside all that
+    is new and was not pushed (others)."""
 
-    stage: of a close that has named no facts yet.   dirty: the hours (since the epoch) that it would compute again.
-    """
-    months = IssuedMonths(issued_months(store), 1000 * card.card.longest_minimum_seconds if card else 0)
-    if not months.spans:
-        return None
-    if not any(map(months.has, dirty)) and _sessions(store, months, stage) == _sessions(store, months, None):
-        return None
-    batches = [Pushed(**row) for row in store.rows(read_sql(__file__, "pushed"), stage.names("fresh"))]
-    if not batches:
-        return None
-    every = {one.batch for one in batches}
-    look = _Look(store, stage, months, min(limit, months.until), card, mapping)
-    with look.without(every) as base:
-        found = movers(batches, lambda some: look.differs(base, every - set(some)))
-    if not found:
-        return None
-    names = months.names(dirty)
-    rows = held.take_back(store, dict.fromkeys(found, f"would change {names}, which is issued"), ISSUED_MONTH)
-    if rows:
-        log.warning("close: %s pushed rows would change %s, which is issued; they wait for a person", rows, names)
-    return rows
+    store: Store
+    card: AppliedCard | None
+    mapping: AppliedMapping | None
+    harmless: set[int] = field(default_factory=set)
+    others: set[int] = field(default_factory=set)
+
+    def take_back(self, stage: Stage, dirty: Collection[int], limit: datetime) -> int | None:
+        """Lets the pushed rows wait that would change an issued month, and takes them out of the facts. Answers how
+        many there were, the facts being others now; None: none would. A batch of which some rows may be harmless is
+        divided: after a 0 the same question has another answer.
+
+        stage: of a close that has named no facts yet.   dirty: the hours (since the epoch) that it would compute again.
+        limit: before which; what it reads is read for good, also what changes later hours.
+        """
+        minimum_ms = 1000 * self.card.card.longest_minimum_seconds if self.card else 0
+        months = IssuedMonths(issued_months(self.store), minimum_ms)
+        if not months.spans:
+            return None
+        if (
+            limit >= months.until
+            and not any(map(months.has, dirty))
+            and _sessions(self.store, months, stage) == _sessions(self.store, months, None)
+        ):
+            return None
+        batches = [Pushed(**row) for row in self.store.rows(read_sql(__file__, "pushed"), stage.names("fresh"))]
+        every = {one.batch for one in batches}
+        fresh = self.store.rows("SELECT batch FROM {fresh:Identifier}", stage.names("fresh"))
+        others = {row["batch"] for row in fresh} - every
+        harmless = self.harmless & every if others == self.others else set()
+        new = [one for one in batches if one.batch not in harmless]
+        if not new:
+            return None
+        look = _Look(self.store, stage, months, months.until, self.card, self.mapping)
+        with look.without(every) as base:
+            found = movers(new, lambda some: look.differs(base, every - harmless - set(some)))
+        self.harmless, self.others = every - set(found), others
+        if not found:
+            return None
+        names = months.names(dirty)
+        rows = held.take_back(self.store, dict.fromkeys(found, f"would change {names}, which is issued"), ISSUED_MONTH)
+        if rows:
+            log.warning("close: %s pushed rows would change %s, which is issued; they wait for a person", rows, names)
+        return rows
 
 
 @dataclass
@@ -194,23 +212,29 @@ PUBLISHED = """
 def movers(batches: Sequence[Pushed], moves: Callable[[Collection[int]], bool]) -> list[int]:
     """Batches without which the others move nothing. moves: whether these, together, do.
 
-    By sender, each halved and halved again: nobody's are left out because another sends many that move something.
+    All of them, halved and halved again: a question for each that moves nothing would be too many. Senders are told
+    apart before their batches are, and nobody's are left out because another sends many that move something.
     """
     kept: list[int] = []
     found: list[int] = []
-    if not moves([one.batch for one in batches]):
-        return found
-    for _, of_sender in groupby(sorted(batches, key=lambda one: (one.sender, one.batch)), key=lambda one: one.sender):
-        looks = 0
-        parts = [[one.batch for one in of_sender]]
-        while parts:
-            part = parts.pop()
-            looks += 1
-            if not moves([*kept, *part]):
-                kept += part
-            elif len(part) == 1 or looks > MOST_LOOKS:
-                found += part
-            else:
-                half = len(part) // 2
-                parts += [part[half:], part[:half]]
+    looks: Counter[str | None] = Counter()
+    ordered = sorted(batches, key=lambda one: (one.sender, one.batch))
+    parts = [[list(of_sender) for _, of_sender in groupby(ordered, key=lambda one: one.sender)]] if batches else []
+    while parts:
+        senders = parts.pop()
+        if looks.total() > MOST_IN_ALL:
+            senders, parts = [*senders, *(one for part in parts for one in part)], []
+        batches_of = [one.batch for of_sender in senders for one in of_sender]
+        alone = senders[0][0].sender if len(senders) == 1 else None
+        looks[alone] += 1
+        if not moves([*kept, *batches_of]):
+            kept += batches_of
+        elif len(batches_of) == 1 or (alone is not None and looks[alone] > MOST_LOOKS) or looks.total() > MOST_IN_ALL:
+            found += batches_of
+        elif alone is not None:
+            half = len(batches_of) // 2
+            parts += [[senders[0][half:]], [senders[0][:half]]]
+        else:
+            half = len(senders) // 2
+            parts += [senders[half:], senders[:half]]
     return found

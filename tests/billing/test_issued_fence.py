@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from billing.close import close, issued
-from billing.close.issued import MOST_LOOKS, Pushed, movers
+from billing.close.issued import MOST_IN_ALL, Pushed, movers
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
 from billing.held import accept, refuse
 from billing.invoicing.invoices import draft_all, issue_all
@@ -148,6 +148,42 @@ def test_a_yes_makes_it_a_correction_and_a_no_keeps_it_out(tmp_path: Path) -> No
         assert verify(store).balanced
 
 
+def test_what_is_decided_of_rows_that_come_again_meanwhile_holds(tmp_path: Path) -> None:
+    """An agent that had no answer sends again what waits already, before somebody decides."""
+    used_more = sample("g1", "n1", at("2026-10-30 15:00"), "job", 1.0, power_watts=123.456)
+    early = [event("job", "finished", at("2026-10-30 12:00"))]
+    with small_fleet(tmp_path, BUSY) as store:
+        before = ledger(store)
+        for _ in range(2):
+            let_through(store, "samples", [used_more])
+            let_through(store, "events", early)
+            assert closed(store) == 2
+        # As the samples of many agents are written: together.
+        let_through(store, "samples", [used_more, sample("g1", "n1", LIVE)], "n1, n2")
+        let_through(store, "events", early)
+        for push in held_pushes(store):
+            (refuse if push.record_type == "events" else accept)(store, push.id, NOW, "fin", "")
+        assert closed(store) == 0
+        after = ledger(store)
+        assert {row["hour"] for row in after if row not in before} == {at("2026-10-30 14:00")}
+        assert sorted(push.state for push in held_pushes(store, "")) == ["accepted", "refused"]
+        let_through(store, "events", early, "n2")
+        assert closed(store) == 1, "a no to one is none to another"
+        assert only(store).sender == "n2"
+        assert ledger(store) == after
+        assert verify(store).balanced
+
+
+def test_a_close_until_before_an_issued_month_looks_at_all_of_it(tmp_path: Path) -> None:
+    """What it reads is read for good, and a later close does not ask again."""
+    with small_fleet(tmp_path, BUSY) as store:
+        before = ledger(store)
+        let_through(store, "devices", [CHEAPER])
+        assert close(store, at("2026-10-15 00:00"), NOW).held == 1
+        assert closed(store) == 0
+        assert ledger(store) == before
+
+
 class Killed(BaseException):
     pass
 
@@ -252,7 +288,7 @@ def test_movers_are_found_whatever_moves() -> None:
 
         found = set(movers(batches, counted))
         assert not moves({one.batch for one in batches} - found)
-        assert asked <= 1 + senders * 2 * (MOST_LOOKS + size)
+        assert asked <= MOST_IN_ALL + 2
         if not pairs and len(guilty) <= 2:
             assert found == guilty
         if not guilty and not pairs:
