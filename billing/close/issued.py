@@ -55,10 +55,14 @@ class Pushed(NamedTuple):
 @dataclass(frozen=True)
 class IssuedMonths:
     """spans: [start, end) of each in ms since the epoch.   minimum_ms: sessions that were shorter are charged as that
-    long, so that going on later changes the month in which one had ended; 0: they are not."""
+    long, so that going on later changes the month in which one had ended; 0: they are not.
+
+    reach_ms: how long before a month what its sessions held counts for it, too (RateCard.reach_hours).
+    """
 
     spans: tuple[tuple[int, int], ...]
     minimum_ms: int
+    reach_ms: int
 
     @property
     def until(self) -> datetime:
@@ -67,22 +71,21 @@ class IssuedMonths:
         return datetime.fromtimestamp(-(-last // HOUR_MS) * 3600, UTC)
 
     def has(self, hour: int) -> bool:
-        """Whether some of an hour (since the epoch) lies in one of them."""
-        return any(_lies_in(hour, span) for span in self.spans)
+        """Whether one of them is computed from an hour (since the epoch)."""
+        return any(self._reaches(hour, span) for span in self.spans)
 
     def names(self, hours: Collection[int]) -> str:
-        """Those that some of the hours lie in, as 2026-10; all if none does."""
-        of_hours = [span for span in self.spans if any(_lies_in(hour, span) for hour in hours)]
+        """Those that are computed from some of the hours, as 2026-10; all if none is."""
+        of_hours = [span for span in self.spans if any(self._reaches(hour, span) for hour in hours)]
         middles = [datetime.fromtimestamp((start + end) / 2000, UTC) for start, end in of_hours or self.spans]
         return ", ".join(f"{middle:%Y-%m}" for middle in middles)
+
+    def _reaches(self, hour: int, span: tuple[int, int]) -> bool:
+        return hour * HOUR_MS < span[1] and (hour + 1) * HOUR_MS > span[0] - self.reach_ms
 
     @property
     def params(self) -> Mapping[str, list[int]]:
         return {"starts_ms": [start for start, _ in self.spans], "ends_ms": [end for _, end in self.spans]}
-
-
-def _lies_in(hour: int, span: tuple[int, int]) -> bool:
-    return hour * HOUR_MS < span[1] and (hour + 1) * HOUR_MS > span[0]
 
 
 @dataclass
@@ -104,8 +107,9 @@ class Fence:
         stage: of a close that has named no facts yet.   dirty: the hours (since the epoch) that it would compute again.
         limit: before which; what it reads is read for good, also what changes later hours.
         """
-        minimum_ms = 1000 * self.card.card.longest_minimum_seconds if self.card else 0
-        months = IssuedMonths(issued_months(self.store), minimum_ms)
+        rules = self.card.card if self.card else None
+        minimum_ms, reach_ms = (1000 * rules.longest_minimum_seconds, HOUR_MS * rules.reach_hours) if rules else (0, 0)
+        months = IssuedMonths(issued_months(self.store), minimum_ms, reach_ms)
         if not months.spans:
             return None
         if (
@@ -122,7 +126,7 @@ class Fence:
         new = [one for one in batches if one.batch not in harmless]
         if not new:
             return None
-        look = _Look(self.store, stage, months, months.until, self.card, self.mapping)
+        look = _Look(self.store, stage, months, limit, self.card, self.mapping)
         with look.without(every) as base:
             found = movers(new, lambda some: look.differs(base, every - harmless - set(some)))
         self.harmless, self.others = every - set(found), others
@@ -148,7 +152,7 @@ class _View:
 
 @dataclass
 class _Look:
-    """Computes issued months by some of the facts; publishes nothing.   stage: of the close that asks."""
+    """Computes issued months by some of the facts; publishes nothing.   stage, limit: of the close that asks."""
 
     store: Store
     stage: Stage
@@ -160,16 +164,22 @@ class _Look:
 
     @contextmanager
     def without(self, batches: Collection[int]) -> Iterator[_View]:
+        if not batches and self.limit >= self.months.until:
+            yield self._view(self.stage, self.limit)  # as the close has it
+            return
         self.looks += 1
         stage = Stage(self.stage.run, f"look{self.looks}_")
         try:
             stage_facts_without(self.store, stage, self.stage, batches)
-            stage_claims_and_prices(self.store, stage, self.limit, self.card, self.mapping)
-            hours = hours_before(self.store, stage, self.limit, self.card)
-            kept = {hour.hour: hour for hour in hours if self.months.has(hour.hour)}
-            yield _View(stage, kept, _sessions(self.store, self.months, stage))
+            stage_claims_and_prices(self.store, stage, self.months.until, self.card, self.mapping)
+            yield self._view(stage, self.months.until)
         finally:
             drop_stage(self.store, stage)
+
+    def _view(self, stage: Stage, limit: datetime) -> _View:
+        hours = hours_before(self.store, stage, limit, self.card)
+        kept = {hour.hour: hour for hour in hours if self.months.has(hour.hour)}
+        return _View(stage, kept, _sessions(self.store, self.months, stage))
 
     def differs(self, base: _View, without: Collection[int]) -> bool:
         """Whether the months are others with all facts but these than they are in the view."""
@@ -186,7 +196,7 @@ class _Look:
             view.said.update(dict.fromkeys((hour.hour for hour in portion), 0))
             with attributed(self.store, view.stage, portion, self.card) as (stage, energy):
                 for table in ("entries", "energy") if energy else ("entries",):
-                    asked = {**stage.names(table), **self.months.params}
+                    asked = {**stage.names(table), **self.months.params, "reach_ms": self.months.reach_ms}
                     for row in self.store.rows(read_sql(__file__, f"issued_{table}"), asked):
                         view.said[row["hour"]] = (view.said[row["hour"]] + row["content"]) % 2**64
         return {hour: said for hour in hours if (said := view.said.get(hour, 0))}

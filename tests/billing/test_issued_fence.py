@@ -92,11 +92,11 @@ def test_every_forged_push_that_is_let_through_waits_and_what_is_honest_beside_i
 
 
 @contextmanager
-def small_fleet(path: Path, events: Sequence[Row], **card: Any) -> Iterator[Store]:
+def small_fleet(path: Path, events: Sequence[Row], since: str = "2026-10-01 00:00", **card: Any) -> Iterator[Store]:
     """One device and what ran on it in October, which is issued."""
     with fresh_store(path) as store:
-        apply_rate_card(store, parse_rate_card(CARD | card), "me", "", at("2026-10-01 00:00"))
-        let_through(store, "devices", [device("g1", "n1", at("2026-10-01 00:00"))], source="file ")
+        apply_rate_card(store, parse_rate_card(CARD | card), "me", "", at(since))
+        let_through(store, "devices", [device("g1", "n1", at(since))], source="file ")
         let_through(store, "events", events, source="file ")
         close(store, at("2026-11-10 00:00"), NOW)
         issue_all(store, parse_period("2026-10", card.get("timezone", "UTC")), NOW)
@@ -263,6 +263,35 @@ def test_the_hour_that_two_months_share_may_change_in_the_later_one(tmp_path: Pa
         let_through(store, "samples", [sample("g1", "n1", at("2026-10-31 18:35"), "job", interval_seconds=600.0)])
         assert closed(store) == 1
         assert store.rows(OF_INDIA) == before
+
+
+def test_what_a_session_held_before_an_issued_month_waits_where_it_counts_there(tmp_path: Path) -> None:
+    """September is not issued, and may change; the discount of October goes by what each session held in both."""
+    run = [
+        event("job", "started", at("2026-09-30 10:00"), device_id="g1", node="n1", tenant="chem", gpus=1.0),
+        event("job", "finished", at("2026-10-01 19:30")),
+    ]
+    long = {"name": "long", "per": "session", "tiers": [{"from": "24", "percent": "50"}]}
+    away = device("g1", "n1", at("2026-09-30 11:00"), state="unavailable")
+    with small_fleet(tmp_path, run, "2026-09-20 00:00", discounts=[long]) as store:
+        let_through(store, "samples", [sample("g1", "n1", at("2026-09-30 15:00"), "job")])
+        assert closed(store) == 0, "how it was used is no matter"
+        let_through(store, "devices", [away])
+        assert closed(store) == 1
+        assert only(store).detail == "would change 2026-10, which is issued"
+        assert not any(line["charge_class"] for draft in draft_all(store, NOVEMBER) for line in draft.lines)
+
+
+def test_one_that_moves_something_is_found_among_many_senders_by_few_questions() -> None:
+    batches = [Pushed(number, f"n{number % 500}") for number in range(1000)]
+    asked: list[int] = []
+
+    def moves(some: Collection[int]) -> bool:
+        asked.append(len(some))
+        return 637 in some
+
+    assert movers(batches, moves) == [637]
+    assert len(asked) <= 1 + 2 * 10 + 1
 
 
 def test_movers_are_found_whatever_moves() -> None:
