@@ -6,25 +6,26 @@ allocation, a service). Its id changes with each row that joins it, so that nobo
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from string import Template
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from ingest.batches import assemble
+from ingest.batches import Batch, assemble
 from ingest.errors import IngestError
 from ingest.json_files import lines_piece
 from ingest.normalise import normalise
 from ingest.place import Doubt
 from ingest.wire import plain
 from ingest.write import unacknowledge, write
-from warehouse.records import RECORD_TYPES, RecordType
+from warehouse.records import NARROW, RECORD_TYPES, RecordType
 from warehouse.store import Store, identifier, read_sql
 
 Decision = Literal["accepted", "refused"]
@@ -37,6 +38,11 @@ MOST_HELD = 100_000
 TOO_MANY = "too_many_held"
 ASKED_AT_ONCE = 5000
 """Rows in one query."""
+DECISIONS = "decisions on held pushes"
+"""What a decision is made in a turn at (`Store.turn`)."""
+PARTS = 8
+"""Into how many a batch is divided whose rows do not all have to wait: with each more the close asks once more, with
+each fewer it divides once more."""
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -130,14 +136,23 @@ def rows_of(store: Store, push: HeldPush) -> list[dict[str, Any]]:
 def write_rows(store: Store, push: HeldPush, rows: Sequence[Mapping[str, Any]]) -> None:
     """Writes the rows into a store as their sender's; written again they change nothing."""
     source = f"held push {push.id}: {rows[0]['source']}"
-    _write_rows(store, RECORD_TYPES[push.record_type], source, push.sender, [row["raw"] for row in rows])
+    batch = _batch(RECORD_TYPES[push.record_type], source, [row["raw"] for row in rows])
+    write(store, RECORD_TYPES[push.record_type], source, batch, push.sender)
 
 
 def _write_rows(
-    store: Store, record: RecordType, source: str, sender: str, raw: Iterable[str], anew: bool = False
+    store: Store, record: RecordType, source: str, sender: str, rows: Iterable[Mapping[str, Any]], of: int
 ) -> None:
+    """Writes rows of a batch that is to go. As a batch of its own: one with the same rows may be there, and written by
+    somebody else."""
+    batch = _batch(record, source, map(raw_of, rows))
+    digest = hashlib.blake2b(f"{batch.id} of {of}: {source}".encode(), digest_size=8).digest()
+    write(store, record, source, replace(batch, id=int.from_bytes(digest, "little")), sender, anew=True)
+
+
+def _batch(record: RecordType, source: str, raw: Iterable[str]) -> Batch:
     clean = normalise(record, lines_piece(record, [line.encode() for line in raw])[0], datetime.now(UTC))
-    write(store, record, source, assemble(record, source, 1, [clean]), sender, anew)
+    return assemble(record, source, 1, [clean])
 
 
 def decide(store: Store, push: HeldPush, decision: Decision, now: datetime, author: str, why: str) -> HeldPush:
@@ -163,33 +178,56 @@ def decide(store: Store, push: HeldPush, decision: Decision, now: datetime, auth
 
 def take_back(store: Store, batches: Mapping[int, str], reason: str) -> int:
     """Lets the rows of pushed batches wait after all, and takes them out of the store. A batch about several subjects
-    is written anew as one for each, and nothing else: whoever asks finds out which of these are to wait. Killed
+    is written anew in a few parts, and nothing else: whoever asks finds out which of these are to wait. What somebody
+    decided already stays decided: rows with a yes are written anew as such, rows with a no are left out. Killed
     anywhere and called again, it goes on; no row is lost. Answers how many rows wait now.
 
     batches: by id, what they would do, as whoever decides reads it.
     """
+    with store.turn(DECISIONS):
+        return sum(
+            _taken_back(store, about, Doubt(reason, batches[about["batch"]]))
+            for about in store.rows(read_sql(__file__, "pushed_batches"), {"batches": sorted(batches)})
+        )
+
+
+def _taken_back(store: Store, about: Mapping[str, Any], doubt: Doubt) -> int:
+    batch, record, sender, source = about["batch"], RECORD_TYPES[about["record_type"]], about["sender"], about["source"]
+    table = {"table": identifier(record.name), "columns": ", ".join(identifier(c.name) for c in record.columns)}
+    statement = Template(read_sql(__file__, "rows_of_batch")).substitute(table)
+    rows = {hash_of(row): row for row in store.rows(statement, {"batch": batch})}
+    states = known(store, sender, record, list(rows))
+    accepted = [row for hash, row in rows.items() if states.get(hash) == ACCEPTED]
+    undecided = {hash: row for hash, row in rows.items() if states.get(hash) not in (ACCEPTED, REFUSED)}
+    parts: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in undecided.values():
+        parts.setdefault(_told_apart_by(record, row), []).append(row)
     waits = 0
-    for about in store.rows(read_sql(__file__, "pushed_batches"), {"batches": sorted(batches)}):
-        batch, record = about["batch"], RECORD_TYPES[about["record_type"]]
-        table = {"table": identifier(record.name), "columns": ", ".join(identifier(c.name) for c in record.columns)}
-        subjects: dict[str, list[dict[str, Any]]] = {}
-        for row in store.rows(Template(read_sql(__file__, "rows_of_batch")).substitute(table), {"batch": batch}):
-            subjects.setdefault(subject_of(record, row), []).append(row)
-        if len(subjects) > 1:
-            for rows in subjects.values():
-                _write_rows(store, record, about["source"], about["sender"], map(raw_of, rows), anew=True)
-        else:
-            doubt = Doubt(reason, batches[batch])
-            for rows in subjects.values():
-                hold(store, about["sender"], record, about["source"], {hash_of(row): (row, doubt) for row in rows})
-                waits += len(rows)
-        unacknowledge(store, record, batch)
+    if accepted:
+        _write_rows(store, record, f"held push: {source}", sender, accepted, batch)
+    if len(parts) == 1 and len(undecided) == len(rows):
+        hold(
+            store, sender, record, source, {hash: (row, doubt) for hash, row in undecided.items() if hash not in states}
+        )
+        waits = len(undecided)
+    else:
+        several = list(parts.values())
+        for first in range(min(PARTS, len(several))):
+            _write_rows(store, record, source, sender, [row for part in several[first::PARTS] for row in part], batch)
+    unacknowledge(store, record, batch)
     return waits
 
 
+def _told_apart_by(record: RecordType, row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Rows with the same wait together: of an allocation, a device, or a stream of samples, which may be of others."""
+    names = record.key[: record.key.index("ts")] if record.name == "samples" else record.key[:2]
+    return tuple(row[name] or "" for name in names)
+
+
 def hash_of(row: Mapping[str, Any]) -> str:
-    """The same for the same row, however it was written."""
-    return hashlib.blake2b(raw_of(row).encode(), digest_size=16).hexdigest()
+    """The same for the same row, however it was written, and as the store keeps it."""
+    kept = {name: ctypes.c_float(row[name]).value for name in NARROW if row.get(name) is not None}
+    return hashlib.blake2b(raw_of({**row, **kept}).encode(), digest_size=16).hexdigest()
 
 
 def raw_of(row: Mapping[str, Any]) -> str:

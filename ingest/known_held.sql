@@ -1,6 +1,10 @@
--- One row: a row of a sender that was held before, and what became of it.
+-- One row: a row of a sender, or of one of several (`n1, n2`: their rows were written together), that was held before,
+-- and what became of it.
+-- Traps:   a no is to what its senders say; to whoever else says the same it is none.
 -- Parameters: sender, record_type String, hashes Array(String).
-SELECT toString(hash) AS hash, argMax(state, revision) AS state
-FROM held_rows
-WHERE sender = {sender:String} AND record_type = {record_type:String} AND hash IN {hashes:Array(String)}
+WITH splitByString(', ', toString(sender)) AS held_of, splitByString(', ', {sender:String}) AS asked
+SELECT toString(hash) AS hash, argMax(held_rows.state, (held_rows.state = 'accepted', revision)) AS state
+FROM held_rows FINAL
+WHERE record_type = {record_type:String} AND hash IN {hashes:Array(String)}
+    AND hasAny(held_of, asked) AND (held_rows.state != 'refused' OR hasAll(held_of, asked))
 GROUP BY hash

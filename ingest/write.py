@@ -48,7 +48,7 @@ def write(
             known = 0 if anew else known
             written = keys - known
             if anew:
-                _insert_anew(store, record, batch, staged)
+                _insert_anew(store, record, batch, staged, any(_arrived(store, record, batch).values()))
             elif not known:
                 _write(store, record, batch, staged, keys)
         if known and (fresh := _fresh(store, record, batch)):
@@ -98,7 +98,7 @@ def _write(store: Store, record: RecordType, batch: Batch, staged: str, keys: in
 def _complete(store: Store, record: RecordType, batch: Batch, staged: str, keys: int) -> None:
     """Writes the batch anew, under a token of its own, unless all of it is there."""
     names = _names(record, staged)
-    (row,) = store.rows(_filled("arrived", names), _where(batch))
+    row = _arrived(store, record, batch)
     noted = row["touched"] > 0 or record.name != "samples"
     if noted and row["rows"] == len(batch.table) == keys:
         return
@@ -108,9 +108,16 @@ def _complete(store: Store, record: RecordType, batch: Batch, staged: str, keys:
     _insert_anew(store, record, batch, staged)
 
 
-def _insert_anew(store: Store, record: RecordType, batch: Batch, staged: str) -> None:
+def _arrived(store: Store, record: RecordType, batch: Batch) -> dict[str, int]:
+    """How much of the batch is there."""
+    (row,) = store.rows(_filled("arrived", {"table": identifier(record.name)}), _where(batch))
+    return row
+
+
+def _insert_anew(store: Store, record: RecordType, batch: Batch, staged: str, is_there: bool = True) -> None:
     """Takes out what there is of the batch, and writes it under a token that the engine has not seen."""
-    forget(store, record, batch.id)
+    if is_there:
+        forget(store, record, batch.id)
     _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}-{uuid.uuid4().hex}")
 
 

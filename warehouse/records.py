@@ -88,6 +88,9 @@ SAMPLES = RecordType(
     key=("cluster", "device_id", "partition_id", "workload_id", "ts"),
 )
 
+NARROW = frozenset({"sm_active", "tensor_active", "dram_active", "power_watts", "temperature_celsius"})
+"""Columns that the table keeps in four bytes: what comes back is what was written to seven digits."""
+
 EVENTS = RecordType(
     "events",
     (

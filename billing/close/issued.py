@@ -10,6 +10,7 @@ with some of them, until those are found that change them.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 
 MOST_LOOKS = 32
 """How often the months are computed to tell which batches of one sender change them; then all that are left of its."""
+MOST_IN_ALL = 4 * MOST_LOOKS
+"""The same for all senders together."""
 
 
 class Pushed(NamedTuple):
@@ -52,10 +55,14 @@ class Pushed(NamedTuple):
 @dataclass(frozen=True)
 class IssuedMonths:
     """spans: [start, end) of each in ms since the epoch.   minimum_ms: sessions that were shorter are charged as that
-    long, so that going on later changes the month in which one had ended; 0: they are not."""
+    long, so that going on later changes the month in which one had ended; 0: they are not.
+
+    reach_ms: how long before a month what its sessions held counts for it, too (RateCard.reach_hours).
+    """
 
     spans: tuple[tuple[int, int], ...]
     minimum_ms: int
+    reach_ms: int
 
     @property
     def until(self) -> datetime:
@@ -64,57 +71,72 @@ class IssuedMonths:
         return datetime.fromtimestamp(-(-last // HOUR_MS) * 3600, UTC)
 
     def has(self, hour: int) -> bool:
-        """Whether some of an hour (since the epoch) lies in one of them."""
-        return any(_lies_in(hour, span) for span in self.spans)
+        """Whether one of them is computed from an hour (since the epoch)."""
+        return any(self._reaches(hour, span) for span in self.spans)
 
     def names(self, hours: Collection[int]) -> str:
-        """Those that some of the hours lie in, as 2026-10; all if none does."""
-        of_hours = [span for span in self.spans if any(_lies_in(hour, span) for hour in hours)]
+        """Those that are computed from some of the hours, as 2026-10; all if none is."""
+        of_hours = [span for span in self.spans if any(self._reaches(hour, span) for hour in hours)]
         middles = [datetime.fromtimestamp((start + end) / 2000, UTC) for start, end in of_hours or self.spans]
         return ", ".join(f"{middle:%Y-%m}" for middle in middles)
+
+    def _reaches(self, hour: int, span: tuple[int, int]) -> bool:
+        return hour * HOUR_MS < span[1] and (hour + 1) * HOUR_MS > span[0] - self.reach_ms
 
     @property
     def params(self) -> Mapping[str, list[int]]:
         return {"starts_ms": [start for start, _ in self.spans], "ends_ms": [end for _, end in self.spans]}
 
 
-def _lies_in(hour: int, span: tuple[int, int]) -> bool:
-    return hour * HOUR_MS < span[1] and (hour + 1) * HOUR_MS > span[0]
+@dataclass
+class Fence:
+    """Of one close.   harmless: pushed batches that were looked at already, and together change nothing beside all that
+    is new and was not pushed (others)."""
 
+    store: Store
+    card: AppliedCard | None
+    mapping: AppliedMapping | None
+    harmless: set[int] = field(default_factory=set)
+    others: set[int] = field(default_factory=set)
 
-def take_back(
-    store: Store,
-    stage: Stage,
-    dirty: Collection[int],
-    limit: datetime,
-    card: AppliedCard | None,
-    mapping: AppliedMapping | None,
-) -> int | None:
-    """Lets the pushed rows wait that would change an issued month, and takes them out of the facts. Answers how many
-    there were, the facts being others now; None: none would. Rows of a batch about several devices (allocations) are
-    told apart: after a 0 the same question has another answer.
+    def take_back(self, stage: Stage, dirty: Collection[int], limit: datetime) -> int | None:
+        """Lets the pushed rows wait that would change an issued month, and takes them out of the facts. Answers how
+        many there were, the facts being others now; None: none would. A batch of which some rows may be harmless is
+        divided: after a 0 the same question has another answer.
 
-    stage: of a close that has named no facts yet.   dirty: the hours (since the epoch) that it would compute again.
-    """
-    months = IssuedMonths(issued_months(store), 1000 * card.card.longest_minimum_seconds if card else 0)
-    if not months.spans:
-        return None
-    if not any(map(months.has, dirty)) and _sessions(store, months, stage) == _sessions(store, months, None):
-        return None
-    batches = [Pushed(**row) for row in store.rows(read_sql(__file__, "pushed"), stage.names("fresh"))]
-    if not batches:
-        return None
-    every = {one.batch for one in batches}
-    look = _Look(store, stage, months, min(limit, months.until), card, mapping)
-    with look.without(every) as base:
-        found = movers(batches, lambda some: look.differs(base, every - set(some)))
-    if not found:
-        return None
-    names = months.names(dirty)
-    rows = held.take_back(store, dict.fromkeys(found, f"would change {names}, which is issued"), ISSUED_MONTH)
-    if rows:
-        log.warning("close: %s pushed rows would change %s, which is issued; they wait for a person", rows, names)
-    return rows
+        stage: of a close that has named no facts yet.   dirty: the hours (since the epoch) that it would compute again.
+        limit: before which; what it reads is read for good, also what changes later hours.
+        """
+        rules = self.card.card if self.card else None
+        minimum_ms, reach_ms = (1000 * rules.longest_minimum_seconds, HOUR_MS * rules.reach_hours) if rules else (0, 0)
+        months = IssuedMonths(issued_months(self.store), minimum_ms, reach_ms)
+        if not months.spans:
+            return None
+        if (
+            limit >= months.until
+            and not any(map(months.has, dirty))
+            and _sessions(self.store, months, stage) == _sessions(self.store, months, None)
+        ):
+            return None
+        batches = [Pushed(**row) for row in self.store.rows(read_sql(__file__, "pushed"), stage.names("fresh"))]
+        every = {one.batch for one in batches}
+        fresh = self.store.rows("SELECT batch FROM {fresh:Identifier}", stage.names("fresh"))
+        others = {row["batch"] for row in fresh} - every
+        harmless = self.harmless & every if others == self.others else set()
+        new = [one for one in batches if one.batch not in harmless]
+        if not new:
+            return None
+        look = _Look(self.store, stage, months, limit, self.card, self.mapping)
+        with look.without(every) as base:
+            found = movers(new, lambda some: look.differs(base, every - harmless - set(some)))
+        self.harmless, self.others = every - set(found), others
+        if not found:
+            return None
+        names = months.names(dirty)
+        rows = held.take_back(self.store, dict.fromkeys(found, f"would change {names}, which is issued"), ISSUED_MONTH)
+        if rows:
+            log.warning("close: %s pushed rows would change %s, which is issued; they wait for a person", rows, names)
+        return rows
 
 
 @dataclass
@@ -130,7 +152,7 @@ class _View:
 
 @dataclass
 class _Look:
-    """Computes issued months by some of the facts; publishes nothing.   stage: of the close that asks."""
+    """Computes issued months by some of the facts; publishes nothing.   stage, limit: of the close that asks."""
 
     store: Store
     stage: Stage
@@ -142,16 +164,22 @@ class _Look:
 
     @contextmanager
     def without(self, batches: Collection[int]) -> Iterator[_View]:
+        if not batches and self.limit >= self.months.until:
+            yield self._view(self.stage, self.limit)  # as the close has it
+            return
         self.looks += 1
         stage = Stage(self.stage.run, f"look{self.looks}_")
         try:
             stage_facts_without(self.store, stage, self.stage, batches)
-            stage_claims_and_prices(self.store, stage, self.limit, self.card, self.mapping)
-            hours = hours_before(self.store, stage, self.limit, self.card)
-            kept = {hour.hour: hour for hour in hours if self.months.has(hour.hour)}
-            yield _View(stage, kept, _sessions(self.store, self.months, stage))
+            stage_claims_and_prices(self.store, stage, self.months.until, self.card, self.mapping)
+            yield self._view(stage, self.months.until)
         finally:
             drop_stage(self.store, stage)
+
+    def _view(self, stage: Stage, limit: datetime) -> _View:
+        hours = hours_before(self.store, stage, limit, self.card)
+        kept = {hour.hour: hour for hour in hours if self.months.has(hour.hour)}
+        return _View(stage, kept, _sessions(self.store, self.months, stage))
 
     def differs(self, base: _View, without: Collection[int]) -> bool:
         """Whether the months are others with all facts but these than they are in the view."""
@@ -168,7 +196,7 @@ class _Look:
             view.said.update(dict.fromkeys((hour.hour for hour in portion), 0))
             with attributed(self.store, view.stage, portion, self.card) as (stage, energy):
                 for table in ("entries", "energy") if energy else ("entries",):
-                    asked = {**stage.names(table), **self.months.params}
+                    asked = {**stage.names(table), **self.months.params, "reach_ms": self.months.reach_ms}
                     for row in self.store.rows(read_sql(__file__, f"issued_{table}"), asked):
                         view.said[row["hour"]] = (view.said[row["hour"]] + row["content"]) % 2**64
         return {hour: said for hour in hours if (said := view.said.get(hour, 0))}
@@ -194,23 +222,29 @@ PUBLISHED = """
 def movers(batches: Sequence[Pushed], moves: Callable[[Collection[int]], bool]) -> list[int]:
     """Batches without which the others move nothing. moves: whether these, together, do.
 
-    By sender, each halved and halved again: nobody's are left out because another sends many that move something.
+    All of them, halved and halved again: a question for each that moves nothing would be too many. Senders are told
+    apart before their batches are, and nobody's are left out because another sends many that move something.
     """
     kept: list[int] = []
     found: list[int] = []
-    if not moves([one.batch for one in batches]):
-        return found
-    for _, of_sender in groupby(sorted(batches, key=lambda one: (one.sender, one.batch)), key=lambda one: one.sender):
-        looks = 0
-        parts = [[one.batch for one in of_sender]]
-        while parts:
-            part = parts.pop()
-            looks += 1
-            if not moves([*kept, *part]):
-                kept += part
-            elif len(part) == 1 or looks > MOST_LOOKS:
-                found += part
-            else:
-                half = len(part) // 2
-                parts += [part[half:], part[:half]]
+    looks: Counter[str | None] = Counter()
+    ordered = sorted(batches, key=lambda one: (one.sender, one.batch))
+    parts = [[list(of_sender) for _, of_sender in groupby(ordered, key=lambda one: one.sender)]] if batches else []
+    while parts:
+        senders = parts.pop()
+        if looks.total() > MOST_IN_ALL:
+            senders, parts = [*senders, *(one for part in parts for one in part)], []
+        batches_of = [one.batch for of_sender in senders for one in of_sender]
+        alone = senders[0][0].sender if len(senders) == 1 else None
+        looks[alone] += 1
+        if not moves([*kept, *batches_of]):
+            kept += batches_of
+        elif len(batches_of) == 1 or (alone is not None and looks[alone] > MOST_LOOKS) or looks.total() > MOST_IN_ALL:
+            found += batches_of
+        elif alone is not None:
+            half = len(batches_of) // 2
+            parts += [[senders[0][half:]], [senders[0][:half]]]
+        else:
+            half = len(senders) // 2
+            parts += [senders[half:], senders[:half]]
     return found

@@ -28,7 +28,7 @@ from billing.close.hours import (
     stage_claims_and_prices,
     to_ms,
 )
-from billing.close.issued import take_back
+from billing.close.issued import Fence
 from billing.close.resolve import Refusal
 from billing.energy import attribution
 from billing.rates import AppliedCard, current_rate_card
@@ -102,12 +102,12 @@ def _close(
     progress = on_progress or (lambda what, done, total: None)
     card, mapping = current_rate_card(store), current_mapping(store)
     stage = Stage(_next_run(store))
-    taken_back = 0
+    fence, taken_back = Fence(store, card, mapping), 0
     try:
         progress("claims", 0, 0)
         refused, dirty, cutoff = _staged(store, stage, limit, card, mapping)
         while takes_back:
-            taken = take_back(store, stage, {hour.hour for hour in dirty}, limit, card, mapping)
+            taken = fence.take_back(stage, {hour.hour for hour in dirty}, limit)
             if taken is None:
                 break
             taken_back += taken

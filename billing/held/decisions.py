@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from billing import audit
-from ingest.held import ACCEPTED, HELD, REFUSED, Decision, HeldPush, decide, held_push
+from ingest.held import ACCEPTED, DECISIONS, HELD, REFUSED, Decision, HeldPush, decide, held_push
 from warehouse.store import Store
 
 ACTIONS = {ACCEPTED: "held.accept", REFUSED: "held.refuse"}
@@ -25,7 +25,7 @@ def refuse(store: Store, id: str, now: datetime, actor: str, why: str = "") -> H
 
 def _decided(store: Store, id: str, decision: Decision, now: datetime, actor: str, why: str) -> HeldPush:
     # Two people, each at another server, cannot both have it their way.
-    with store.turn("decisions on held pushes"):
+    with store.turn(DECISIONS):
         push = held_push(store, id)
         done = decide(store, push, decision, now, actor, why)
         if push.state == HELD:

@@ -18,13 +18,14 @@ from string import Template
 
 from billing.close import close
 from billing.exact import rounded
-from billing.invoicing.corrections import ALWAYS_HOURS, reach_hours
+from billing.invoicing.corrections import reach_hours
 from billing.invoicing.documents import Invoice
 from billing.invoicing.drafts import Books, books_of, document_of, month_of
 from billing.invoicing.invoices import standing
 from billing.ledger_report import ledger_report
 from billing.money import minor_digits
 from billing.periods import Period, month_name, parse_month
+from billing.rates import ALWAYS_HOURS
 from billing.scratch import facts_away
 from ingest.held import HeldPush, rows_of, write_rows
 from warehouse.store import Store, identifier, read_sql, split_statements

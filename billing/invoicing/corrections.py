@@ -23,7 +23,6 @@ from warehouse.store import Store, read_sql
 Key = tuple[Any, ...]
 _KEY = ("kind", "project", "sku", "list_unit_price", "contracted_unit_price", "rule")
 """What makes a line the same line when its month is computed again."""
-ALWAYS_HOURS = 24 * 366 * 400
 
 
 @dataclass(frozen=True)
@@ -83,12 +82,8 @@ def changed_months(store: Store, period: Period, books: drafts.Books) -> list[Pe
 
 
 def reach_hours(card: RateCard | None) -> int:
-    """How many hours before a month it is computed from too: sessions that began earlier."""
-    if card is None:
-        return 0
-    if any(discount.by_session for discount in card.discounts):
-        return ALWAYS_HOURS
-    return -(-card.longest_minimum_seconds // 3600)
+    """How many hours before a month it is computed from too."""
+    return card.reach_hours if card else 0
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from string import Template
 from typing import Any
 
 from billing.close import batches_read, close
-from billing.invoicing.corrections import ALWAYS_HOURS, reach_hours
+from billing.invoicing.corrections import reach_hours
 from billing.invoicing.documents import Invoice, InvoiceError
 from billing.invoicing.drafts import books_of, drafts_of
 from billing.invoicing.invoices import issued
 from billing.periods import Period, parse_month, whole_hour
-from billing.rates import rate_card_of
+from billing.rates import ALWAYS_HOURS, rate_card_of
 from billing.scratch import facts_away
 from billing.verify import Failure, chain_failures
 from warehouse.errors import LedgerError, StoreError

@@ -12,9 +12,19 @@ from billing.rates.applied import (
 )
 from billing.rates.changes import Change, card_changes, price_effect
 from billing.rates.prices import PriceBook, PriceInterval, Subject, cut_instants, first_change, price_intervals
-from billing.rates.rate_card import Issuer, Match, RateCard, RateError, RateRule, load_rate_card, parse_rate_card
+from billing.rates.rate_card import (
+    ALWAYS_HOURS,
+    Issuer,
+    Match,
+    RateCard,
+    RateError,
+    RateRule,
+    load_rate_card,
+    parse_rate_card,
+)
 
 __all__ = [
+    "ALWAYS_HOURS",
     "AppliedCard",
     "Change",
     "Issuer",

@@ -51,6 +51,7 @@ from billing.rates.windows import Window, share_a_time
 from warehouse.errors import LedgerError
 from warehouse.written_files import first_error, read_yaml
 
+ALWAYS_HOURS = 24 * 366 * 400
 MATCH_KEYS = ("tenant", "partition_profile", "queue", "priority", "preemptible", "pool", "model")
 """What a rule can match, the most telling first."""
 
@@ -233,6 +234,13 @@ class RateCard(Part):
         if isinstance(self.minimum_seconds, int):
             return self.minimum_seconds
         return max((one.seconds for one in self.minimum_seconds), default=0)
+
+    @property
+    def reach_hours(self) -> int:
+        """How many hours before a month it is computed from too: sessions that began earlier."""
+        if any(discount.by_session for discount in self.discounts):
+            return ALWAYS_HOURS
+        return -(-self.longest_minimum_seconds // 3600)
 
     @field_validator("minimum_seconds")
     @classmethod

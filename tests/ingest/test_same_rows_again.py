@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,10 +15,14 @@ from hypothesis import strategies as st
 
 from ingest import batches as cutting
 from ingest import ingest_file, ingest_tables
+from ingest.batches import assemble
 from ingest.csv_files import csv_pieces
+from ingest.held import hash_of
+from ingest.normalise import normalise
 from ingest.pieces import table_pieces
+from ingest.write import write
 from tests.ingest.rows import HEADER, NOW, content, facts, samples, save
-from warehouse.records import SAMPLES, SERVICE_LEVELS
+from warehouse.records import DEVICES, EVENTS, NARROW, SAMPLES, SERVICE_LEVELS, Column, RecordType
 from warehouse.store import Store
 
 FORMATS = ["s.parquet", "s.csv", "s.csv.gz", "s.jsonl", "s.ndjson.gz"]
@@ -50,6 +57,41 @@ def test_rows_that_repeat_within_a_batch_count_once(store: Store) -> None:
     report = ingest_tables(store, SAMPLES, "a", [pa.concat_tables([table, table.slice(0, 120)])], now=NOW)
     assert (report.read, report.written, report.duplicate) == (420, 300, 120)
     assert store.value("SELECT count() FROM samples") == 300
+
+
+@pytest.mark.parametrize("record", [SAMPLES, EVENTS, DEVICES, SERVICE_LEVELS], ids=lambda record: str(record.name))
+def test_a_row_is_the_same_one_after_the_store_has_kept_it(store: Store, record: RecordType) -> None:
+    """What is held is known by the hash of the row, as it comes or as a close takes it out of the store."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    table = pa.table({column.name: [_value(chance, column, n) for n in range(50)] for column in record.columns})
+    (piece,) = table_pieces(record, "a", [table])
+    clean = normalise(record, piece, NOW)
+    assert len(clean.table) > 10, "samples that contradict themselves are not taken"
+    write(store, record, "a", assemble(record, "a", 1, [clean]))
+    kept = store.rows(f"SELECT {', '.join(column.name for column in record.columns)} FROM {record.name}")
+    assert {hash_of(row) for row in kept} == {hash_of(row) for row in clean.table.to_pylist()}
+    types = {row["name"]: row["type"] for row in store.rows(f"DESCRIBE TABLE {record.name}")}
+    narrow = {column.name for column in record.columns if "Float32" in types[column.name]}
+    assert narrow == (NARROW if record is SAMPLES else set())
+
+
+def _value(chance: random.Random, column: Column, number: int) -> Any:
+    """Any that fits; none now and then, where one may be missing."""
+    if column.type == "time":
+        return NOW - timedelta(days=1, milliseconds=1000 * number + chance.randrange(1000))
+    if not column.required and chance.random() < 0.3:
+        return None
+    if column.choices:
+        return chance.choice(column.choices)
+    if column.type == "text":
+        return f'{column.name} {number} \u2028"\\ü'
+    if column.type == "bool":
+        return chance.random() < 0.5
+    if column.type == "float":
+        return chance.uniform(max(column.minimum or 0.0, 0.001), column.maximum or 1e6)
+    return chance.randint(int(column.minimum or 0), int(column.maximum or 1 << 40))
 
 
 def test_a_service_level_without_quantile_has_a_key_all_the_same(store: Store) -> None:
