@@ -70,6 +70,7 @@ def fleet(store: Store) -> None:
         for name, tenant, device, start, end in (
             ("a", "chem", "g0", "08:00", "09:20"), ("b", "phys", "g1", "08:30", "10:45"),
             ("k", "kyoto", "g2", "08:00", "10:10"), ("s", "chem", "g0", "10:00", "10:02"),
+            ("t", "phys", "g2", "10:30", "10:32"),
         ):  # fmt: skip
             span = (f"{day} {start}", f"{day} {end}")
             facts["events"] += job(f"{name}{day}", tenant, device, *span, project="p", cluster="c1")
@@ -153,6 +154,11 @@ def test_energy_alone_is_shown_with_its_tax(store: Store) -> None:
     found = effect(store, push, most_seconds=0)
     assert (found.known, found.changes) == (False, ()), "what takes too long is said to be unknown"
     assert [row["name"] for row in store.rows("SHOW DATABASES") if row["name"].startswith("scratch")] == []
+
+
+def test_a_short_session_that_goes_on_later_is_shown_in_the_month_that_charged_it_the_minimum(store: Store) -> None:
+    again = job("t2026-02-28", "phys", "g2", "2026-03-10 10:50", "2026-03-10 10:51", project="p", cluster="c1")
+    assert ("phys", "2026-02") in check(store, "events", again)
 
 
 def test_what_is_shown_is_what_a_yes_changes_on_the_documents(store: Store) -> None:
