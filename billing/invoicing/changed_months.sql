@@ -1,6 +1,6 @@
 -- One row: a month that was issued and may owe something else than was billed: an hour that it is computed from was
--- computed again since, a short session ended in it and went on in a later one, or ended with it after all, a credit of it
--- (such as one taken back) stands on no invoice, or somebody who holds something in it, or is committed, or whose invoice of it
+-- computed again since, a short session ended in it and went on in a later one, or ended with it after all, or held
+-- something later by a close before, a credit of it (such as one taken back) stands on no invoice, or somebody who holds something in it, or is committed, or whose invoice of it
 -- is void, has no line for it on any invoice. A month that corrections were billed for counts as issued. Void invoices and
 -- credit notes do not count.
 -- Params:  before = months that ended by then; timezone; reach_hours = how many hours before a month count too;
@@ -45,6 +45,8 @@ WITH
     sessions AS
     (
         SELECT
+            cluster,
+            allocation_id,
             groupArray((start_at, ifNull(end_at, toDateTime64('2299-01-01 00:00:00', 3, 'UTC')))) AS stretches,
             arrayMin(stretches.1) AS begins,
             arrayMax(stretches.2) AS ends,
@@ -58,8 +60,28 @@ WITH
         )
         GROUP BY cluster, allocation_id
     ),
+    shortened AS
+    (
+        SELECT sessions.ends AS ends
+        FROM sessions
+        INNER JOIN
+        (
+            SELECT cluster, allocation_id, max(charge_period_end) AS held_until
+            FROM ledger_entries
+            WHERE (hour, run) NOT IN (SELECT hour, argMax(run, checked_by) FROM closed_hours GROUP BY hour)
+                AND hour >= toDateTime(arrayMin(months.3), 'UTC') - INTERVAL 1 HOUR
+                AND (cluster, allocation_id) IN (SELECT cluster, allocation_id FROM sessions WHERE length_ms < {minimum_ms:Int64})
+            GROUP BY cluster, allocation_id
+        ) AS before ON sessions.cluster = before.cluster AND sessions.allocation_id = before.allocation_id
+        WHERE before.held_until > sessions.ends
+    ),
     found AS
     (
+        SELECT issued.month AS month
+        FROM issued
+        CROSS JOIN shortened
+        WHERE shortened.ends > issued.start AND shortened.ends <= issued.end
+        UNION ALL
         SELECT issued.month AS month
         FROM issued
         CROSS JOIN (SELECT hour, argMax(run, checked_by) AS run FROM closed_hours GROUP BY hour) AS hours

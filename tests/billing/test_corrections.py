@@ -287,6 +287,27 @@ def test_a_session_that_goes_on_after_a_month_is_corrected_in_the_month_in_which
     assert [one for draft in draft_all(books, DECEMBER) for one in corrections(draft, "amount")] == []
 
 
+def test_a_session_that_held_nothing_later_after_all_is_corrected_in_the_month_in_which_it_ends(books: Store) -> None:
+    """What it held in November went to a job that was there first, as it turned out; no hour of October changed. Its 15
+    seconds are charged as a minute."""
+    start, later = at("2026-10-31 23:59:00"), at("2026-11-05 12:00:00")
+    apply(books, rates=[{"sku": "h100", "price_per_gpu_hour": "216.00"}], minimum_seconds=60)
+    price = {"price": "216.00"}
+    fill(books, [Row(start, "chem", "p", used="15000", **price)], closed=LAST)
+    fill(books, [Row(later, "chem", "p", used="15000", **price)])
+    lives = {"chem/p": (start, start + timedelta(seconds=15))}
+    allocate(books, lives)
+    allocate(books, {"chem/p": (later, later + timedelta(seconds=15))})
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    books.command("TRUNCATE TABLE allocations")
+    allocate(books, lives)
+    fill(books, [Row(later, "bio", "q", used="15000", **price)], closed=LATER, run=8)
+    bio, chem = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert corrections(chem, "kind", "amount") == [["minimum", "2.70"]]
+    assert corrections(bio, "kind") == []
+    assert [one for draft in draft_all(books, DECEMBER) for one in corrections(draft, "amount")] == []
+
+
 def test_a_void_number_stays_taken_and_the_month_is_issued_again(books: Store) -> None:
     apply(books)
     fill(books, hours("chem", 3) + hours("phys", 1, device="g1"), closed=LAST)
