@@ -4,7 +4,7 @@ docs/energy.md for energy, docs/tenants.md for mappings, docs/accounts.md for gr
 No line of `billing` and no engine: facts as people would write them down, fractions, and a loop over every stretch of
 time in which nothing changes. It knows devices of several clusters and pools, of one or more shares, that come, break
 and go; jobs on one or more of them, with or without a partition, that are resized, suspended and go on, with an end or
-none; samples; mappings; prices by model, pool, profile, tenant and date; and every policy of money.
+none; samples; mappings; prices by all that a match and a window take but priorities; and every policy of money.
 
     reckoning = Reckoning(books)
     owed = reckoning.owed("2026-03")["chem"]        # Owed(net=..., tax=...)
@@ -31,6 +31,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NANOJOULES_PER_KWH = 3_600_000 * 10**9
 BYTE_MS_PER_GIB_HOUR = 2**30 * HOUR
 DAY = 24 * HOUR
+WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 OPEN = 1 << 62
 """The end of what has none."""
 Span = tuple[int, int]
@@ -88,6 +89,8 @@ class Job:
     tenant: str
     project: str
     stretches: list[Stretch]
+    queue: str = ""
+    preemptible: bool = False
     last_told: int = 0
 
     @property
@@ -201,6 +204,13 @@ class Piece:
     @property
     def hour(self) -> int:
         return self.start // HOUR
+
+    def fits(self, match: Mapping[str, Any]) -> bool:
+        """What a policy is about: globs, and whether it is preemptible."""
+        mine = {"tenant": self.tenant, "project": self.project, "sku": self.sku, "queue": self.job.queue}
+        globs = {key: glob for key, glob in match.items() if key in mine}
+        spot = match.get("preemptible", self.job.preemptible)
+        return bool(spot == self.job.preemptible) and all(fnmatchcase(mine[key], glob) for key, glob in globs.items())
 
 
 @dataclass(frozen=True)
@@ -393,6 +403,8 @@ class Reckoning:
             local = datetime.fromtimestamp(at / 1000, self.books.zone).date()
             midnight = ms(datetime(local.year, local.month, local.day, tzinfo=self.books.zone) + timedelta(days=1))
             edges |= {at, midnight} if midnight < last else {at}
+            if any("windows" in rule for rule in self.books.card["rates"]):
+                edges |= {quarter for quarter in range(at, at + HOUR, HOUR // 4) if quarter < last}
         return edges
 
     def _instant(self, written: str) -> int:
@@ -410,7 +422,7 @@ class Reckoning:
         found: dict[tuple[Any, ...], Piece],
     ) -> None:
         start, length = span[0], span[1] - span[0]
-        _, list_price = self._price(device, "", "", start)
+        _, list_price = self._price(device, "", None, start)
         shares = device.shares - sum(claim.place.shares for claim in holders)
         free = Fraction(shares * length, device.shares * HOUR)
         self.free.append(Free(device, start, free, free * list_price, away=False))
@@ -419,7 +431,7 @@ class Reckoning:
         day = datetime.fromtimestamp(start / 1000, self.books.zone).date()
         for claim, use, energy in zip(holders, uses, energies, strict=True):
             tenant, project = self._payer(claim.job, start)
-            sku, price = self._price(device, tenant, claim.place.profile, start)
+            sku, price = self._price(device, tenant, claim, start)
             key = (claim.job.key, claim.start, start // HOUR, day, tenant, project, sku, price)
             piece = found.setdefault(key, Piece(claim.job, device, tenant, project, sku, price, start))
             hours = device.shares * HOUR
@@ -445,21 +457,44 @@ class Reckoning:
             rule.get("project", job.project),
         )
 
-    def _price(self, device: Device, tenant: str, profile: str, at: int) -> tuple[str, Fraction]:
-        """The rule with more keys wins, then the one whose keys tell more. What nobody holds has neither tenant nor
-        profile."""
-        about = {"tenant": tenant, "partition_profile": profile, "pool": device.pool, "model": device.model}
+    def _price(self, device: Device, tenant: str, claim: Claim | None, at: int) -> tuple[str, Fraction]:
+        """The rule with more keys wins, then the one whose keys tell more, then one with windows. What nobody holds
+        has neither tenant, profile nor queue."""
+        about = {
+            "tenant": tenant,
+            "partition_profile": claim.place.profile if claim else "",
+            "queue": claim.job.queue if claim else "",
+            "preemptible": claim.job.preemptible if claim else False,
+            "pool": device.pool,
+            "model": device.model,
+        }
         fits = [
             rate
             for rate in self.books.card["rates"]
-            if all(about[key] == word for key, word in rate["match"].items()) and self._in_force_at(rate, at)
+            if all(about[key] == word for key, word in rate["match"].items())
+            and self._in_force_at(rate, at)
+            and self._open_at(rate.get("windows"), at)
         ]
-        rate = max(fits, key=lambda one: (len(one["match"]), [key in one["match"] for key in about]))
+        told = {id(one): [key in one["match"] for key in about] for one in fits}
+        rate = max(fits, key=lambda one: (len(one["match"]), told[id(one)], "windows" in one))
         return rate["sku"], Fraction(rate["price_per_gpu_hour"])
 
     def _in_force_at(self, rule: Mapping[str, Any], at: int) -> bool:
         begun = "effective_from" not in rule or self._instant(rule["effective_from"]) <= at
         return begun and ("effective_to" not in rule or at < self._instant(rule["effective_to"]))
+
+    def _open_at(self, windows: Sequence[Mapping[str, Any]] | None, at: int) -> bool:
+        """Whether the clock on the wall shows a time of the windows; one that passes midnight is its first day's."""
+        local = datetime.fromtimestamp(at / 1000, self.books.zone)
+        today, yesterday = (WEEK[(local.weekday() - back) % 7] for back in (0, 1))
+        clock = f"{local:%H:%M}"
+        for window in windows or ():
+            since, until, days = window.get("from", "00:00"), window.get("to", "24:00"), window.get("days", WEEK)
+            if today in days and since <= clock and (clock < until or until <= since):
+                return True
+            if yesterday in days and until <= since and clock < until:
+                return True
+        return windows is None
 
     # --- energy ------------------------------------------------------------------------------------------------------
 
@@ -507,7 +542,7 @@ class Reckoning:
             match = discount.get("match", {})
             by_tenant: dict[str, list[Piece]] = defaultdict(list)
             for piece in pieces:
-                if all(fnmatchcase(getattr(piece, key), glob) for key, glob in match.items()):
+                if piece.fits(match):
                     by_tenant[piece.tenant].append(piece)
             for tenant, matched in by_tenant.items():
                 whole = sum((piece.left for piece in matched), Fraction(0))
@@ -719,7 +754,7 @@ def _components(books: Books, month: str, pieces: Sequence[Piece], exact: dict[s
     """Measured kWh x PUE, and GiB-hours, at their price."""
     for component in _in_force(books, "components", month):
         for piece in pieces:
-            if all(fnmatchcase(getattr(piece, key), glob) for key, glob in component.get("match", {}).items()):
+            if piece.fits(component.get("match", {})):
                 is_energy = component["kind"] == "energy"
                 quantity = piece.kwh * Fraction(component.get("pue", "1")) if is_energy else piece.gib_hours
                 exact[piece.tenant] += quantity * Fraction(component["price"])

@@ -232,6 +232,7 @@ class History:
         cluster = self.dice.choice(CLUSTERS)
         name = f"job-{sum(job.cluster == cluster for job in self.books.jobs.values())}"
         job = Job(cluster, name, self.dice.choice(TOLD), self.dice.choice(PROJECTS), [])
+        job.queue, job.preemptible = self.dice.choice(("", "night", "day")), self.dice.random() < 0.3
         places = self.some_places(job, (start, end))
         if not places:
             return "a job finds no place"
@@ -609,7 +610,10 @@ class History:
         parties: dict[str, Any] = {"seller": [{"name": "us", "address": ["Here"], "payment_days": 14}], "buyers": []}
         for tenant in self.dice.sample(TENANTS, 2):
             buyer = {"tenant": tenant, "name": f"{tenant} Ltd", "payment_days": self.dice.randrange(60)}
-            dates: Sequence[dict[str, str]] = ({}, {"effective_from": self.dice.choice(("2026-05-01", "2026-06-02", "2026-06-03"))})
+            dates: Sequence[dict[str, str]] = (
+                {},
+                {"effective_from": self.dice.choice(("2026-05-01", "2026-06-02", "2026-06-03"))},
+            )
             parties["buyers"].append(buyer | self.dice.choice(dates))
         file, now = parse_parties(parties), self.now()
         self.do(lambda: apply_parties(self.store, file, "ann", "moved", now))
@@ -726,6 +730,11 @@ class History:
             thread.join(120)
         assert not unexpected, unexpected
 
+    def in_yen(self, tenant: str, month: str) -> bool:
+        (given,) = self.books.card["invoice_currencies"]
+        in_force = given.get("effective_from", month) <= month < given.get("effective_to", "9999")
+        return bool(tenant == given["tenant"] and in_force)
+
     # --- what must be true -------------------------------------------------------------------------------------------
 
     @property
@@ -800,7 +809,7 @@ class History:
         numbers = {(one.month, one.tenant): one.number for one in standing(self.store) if not one.is_credit_note}
         for change in shown.changes:
             assert change.issued == (numbers.get((change.month, change.tenant or "")) or ""), change
-            if change.tenant == "kyoto":
+            if self.in_yen(change.tenant or "", change.month):
                 assert change.payable_difference == round(Fraction(change.difference) * Fraction(RATES[change.month]))
 
     def check_draws(self, fresh: Sequence[Invoice], before: Sequence[Invoice]) -> None:
@@ -878,11 +887,15 @@ def check_document(history: History, one: Invoice) -> None:
     assert one.amount == sum(sums), one.number
     due = one.amount - Decimal(one.totals["prepaid"])
     assert Decimal(one.totals["due"]) == due, one.number
-    if one.tenant == "kyoto":
+    if not history.in_yen(one.tenant, one.month):
+        assert one.document["payable"] is None, one.number
+    else:
         yen = Fraction(0)
         for line in one.lines:
             month = line["reference"]["month"] if line["charge_class"] else one.month
-            yen += Fraction(Decimal(line["amount"])) * Fraction(RATES[month])
+            yen += Fraction(Decimal(line["amount"])) * Fraction(
+                RATES[month if history.in_yen(one.tenant, month) else one.month]
+            )
         yen = yen * Fraction(due) / Fraction(one.amount) if due != one.amount else yen
         assert Decimal(one.document["payable"]["amount"]) == round(yen), one.number
 
@@ -897,7 +910,7 @@ def policy_of(dice: random.Random, number: int) -> tuple[str, dict[str, Any]]:
     none."""
     kind = dice.random()
     if kind < 0.4:
-        tenant = dice.choice(("bio", "chem", "kyoto", "late"))
+        tenant = dice.choice(("bio", "chem", "chem", "kyoto", "late"))
         quota = {
             "tenant": tenant,
             "sku": dice.choice(("*", "big", "small", "slice")),
@@ -913,14 +926,33 @@ def policy_of(dice: random.Random, number: int) -> tuple[str, dict[str, Any]]:
     discount: dict[str, Any] = {"name": f"d{number}"}
     shape = dice.randrange(3)
     if shape == 0:
-        match = dice.choice(({"sku": "big"}, {"sku": "*"}, {"project": "a"}, {"tenant": "bio"}))
-        return "discounts", {**discount, "percent": dice.choice(("7", "33.3")), "match": match}
+        some = {"sku": "*"}, {"sku": "big"}, {"project": "a"}, {"tenant": "bio"}, {"queue": "n*"}, {"preemptible": True}
+        return "discounts", {**discount, "percent": dice.choice(("7", "33.3")), "match": dice.choice(some)}
     tiers = [{"from": "0.5", "percent": "5"}, {"above": "1.5", "percent": "12.5"}]
     discount |= {"mode": dice.choice(("graduated", "whole")), "tiers": tiers}
     if shape == 1:
         return "discounts", {**discount, "match": {"tenant": dice.choice(TENANTS)}}
     measure = dice.choice(("hours", "gpu_hours"))
     return "discounts", {**discount, "per": "session", "measure": measure, "match": {"tenant": "phys"}}
+
+
+JPY_SINCE: Sequence[dict[str, str]] = ({}, {}, {"effective_from": "2026-03"}, {"effective_to": "2026-04"})
+RATES_OF_SOME: Sequence[dict[str, Any]] = (
+    {"sku": "spot", "match": {"model": "H100", "preemptible": True}, "price_per_gpu_hour": "0.97"},
+    {"sku": "queued", "match": {"model": "L40S", "queue": "day"}, "price_per_gpu_hour": "1.21"},
+    {
+        "sku": "dark",
+        "match": {"model": "H100", "tenant": "chem"},
+        "windows": [{"days": ["tue", "wed", "sun"], "from": "22:30", "to": "01:30"}],
+        "price_per_gpu_hour": "1.87",
+    },
+    {
+        "sku": "small",
+        "match": {"model": "L40S"},
+        "windows": [{"days": ["sat", "sun"]}, {"from": "00:30", "to": "01:45"}],
+        "price_per_gpu_hour": "0.89",
+    },
+)
 
 
 def random_card(dice: random.Random) -> dict[str, Any]:
@@ -961,12 +993,14 @@ def random_card(dice: random.Random) -> dict[str, Any]:
                 ],
             )
         ),
-        "invoice_currencies": [{"tenant": "kyoto", "currency": "JPY"}],
+        "invoice_currencies": [{"tenant": "kyoto", "currency": "JPY", **dice.choice(JPY_SINCE)}],
         "exchange_rates": [{"month": month, "currency": "JPY", "rate": rate} for month, rate in RATES.items()],
     }
+    card["rates"] += dice.sample(RATES_OF_SOME, dice.randrange(len(RATES_OF_SOME) + 1))
     for number in range(dice.randrange(1, 6)):
         kind, policy = policy_of(dice, number)
-        card[kind].append(policy)
+        dates: Sequence[dict[str, str]] = ({}, {}, {"effective_from": "2026-03"}, {"effective_to": "2026-04"})
+        card[kind].append(policy | dice.choice(dates))
     return card
 
 
@@ -1002,12 +1036,13 @@ def rows_of_device(one: Device, states: Mapping[int, str]) -> list[dict[str, Any
 
 def rows_of(job: Job, *stretches: Stretch) -> list[dict[str, Any]]:
     """What begins each of some stretches, a row for each place, and what ends it."""
-    about = {"cluster": job.cluster, "allocation_id": job.name, "workload_id": job.name}
+    about: dict[str, Any] = {"cluster": job.cluster, "allocation_id": job.name, "workload_id": job.name}
     about |= {"tenant": job.tenant, "project": job.project}
+    about |= {"queue": job.queue, "preemptible": job.preemptible}
     rows = []
     for one in stretches:
         for place in one.places:
-            where = {"device_id": place.device, "units": place.shares}
+            where: dict[str, Any] = {"device_id": place.device, "units": place.shares}
             where |= {"partition_id": place.partition, "partition_profile": place.profile}
             rows.append({**about, "ts": instant(one.start), "event": one.begun, **where})
         if one.ended and one.end < OPEN:
