@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -153,10 +153,14 @@ class GivenGrant:
 
 @dataclass
 class Books:
-    """All that happened, in whatever order it was told. `card`, `mapping` and `idle_power` as people write them."""
+    """All that happened, in whatever order it was told. `card`, `mapping` and `idle_power` as people write them.
+
+    until: what is later is not in the ledger yet.
+    """
 
     card: dict[str, Any]
     devices: Mapping[Name, Device]
+    until: int
     jobs: dict[Name, Job] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     mapping: dict[str, Any] = field(default_factory=lambda: {"rules": []})
@@ -395,8 +399,8 @@ class Reckoning:
         edges = {*device.rows, *(at for claim in claims for at in (claim.start, claim.end))}
         for rule in (*self.books.card["rates"], *self.books.mapping["rules"]):
             edges |= {self._instant(rule[key]) for key in ("effective_from", "effective_to") if key in rule}
-        first, last = min(device.rows), max(device.rows)
-        edges = {at for at in edges if first <= at <= last}
+        first, last = min(device.rows), self.books.until
+        edges = {at for at in edges if first <= at < last} | {last}
         hours = range(-(-first // HOUR) * HOUR, last, HOUR)
         there = [at for at in hours if device.state_at(at) != "removed" or device.state_at(at - HOUR) != "removed"]
         for at in there:
@@ -643,21 +647,50 @@ def shared_out(total: Decimal, weights: Sequence[Fraction]) -> list[Decimal]:
 
 
 def _claims(books: Books) -> list[Claim]:
-    """Of what has no end the end was lost where its own samples on the device stop a day before the device's do: it
-    ended with the last of them."""
-    last: dict[tuple[str, ...], int] = defaultdict(int)
-    for one in books.samples:
-        for who in ((one.cluster, one.device), (one.cluster, one.device, one.workload)):
-            last[who] = max(last[who], one.at)
-    claims = []
-    for job in books.jobs.values():
-        for stretch in job.stretches:
-            for place in stretch.places:
-                own, end = last[job.cluster, place.device, job.name], stretch.end
-                if end == OPEN and own > stretch.start and last[job.cluster, place.device] - own >= DAY:
-                    end = own
-                claims.append(Claim(job, place, stretch.start, end))
-    return claims
+    """What the books believe of what jobs claim. First come, first served: what does not fit in when it starts is
+    refused; but what has no end gives way, and ended with its last own sample. So did what is silent."""
+    told = [
+        Claim(job, place, stretch.start, stretch.end)
+        for job in books.jobs.values()
+        for stretch in job.stretches
+        for place in stretch.places
+    ]
+    samples: dict[Name, list[Sample]] = defaultdict(list)
+    for sample in books.samples:
+        samples[sample.cluster, sample.device].append(sample)
+    found = []
+    for key, device in books.devices.items():
+        admitted: list[Claim] = []
+        for claim in sorted((one for one in told if one.device == key), key=_first):
+            there = [one for one in admitted if one.start <= claim.start < one.end]
+            free = device.shares - claim.place.shares - sum(one.place.shares for one in there if one.end < OPEN)
+            if free < 0:
+                continue
+            without_end = sorted((one for one in there if one.end == OPEN), key=_first)
+            free -= sum(one.place.shares for one in without_end)
+            for one in without_end:
+                if free < 0:
+                    seen = _last_seen(one, samples[key], claim.start) or one.start
+                    admitted[admitted.index(one)] = replace(one, end=max(one.start, seen))
+                    free += one.place.shares
+            admitted.append(claim)
+        found += [_without_silence(one, samples[key]) for one in admitted]
+    return found
+
+
+def _first(claim: Claim) -> tuple[int, str]:
+    return claim.start, claim.job.name
+
+
+def _last_seen(claim: Claim, samples: Sequence[Sample], until: int) -> int:
+    return max((one.at for one in samples if one.workload == claim.job.name and one.at <= until), default=0)
+
+
+def _without_silence(claim: Claim, samples: Sequence[Sample]) -> Claim:
+    """Of what has no end the end was lost where its own samples stop a day before the device's do."""
+    own = _last_seen(claim, samples, OPEN)
+    last = max((one.at for one in samples), default=0)
+    return replace(claim, end=own) if claim.end == OPEN and own > claim.start and last - own >= DAY else claim
 
 
 # --- samples ---------------------------------------------------------------------------------------------------------

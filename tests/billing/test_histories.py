@@ -134,6 +134,10 @@ class History:
     all_closed: bool = False
     parties: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def until(self) -> datetime:
+        return instant(self.books.until)
+
     def now(self) -> datetime:
         self.clock += timedelta(minutes=1)
         return self.clock
@@ -249,12 +253,12 @@ class History:
         return [month_span(month, self.books.zone)[1] for month in MONTHS]
 
     def some_places(self, job: Job, span: tuple[int, int]) -> tuple[Place, ...]:
-        """On one device, or on two; none where there is no room."""
+        """On one device, or on two; mostly none where there is no room."""
         there = [one for one in self.books.devices.values() if one.cluster == job.cluster]
         places = []
         for device in self.dice.sample(there, self.dice.choice((1, 1, 1, 2))):
             shares = self.dice.randrange(1, device.shares + 1)
-            if self.held(job, span, device.key) + shares > device.shares:
+            if self.held(job, span, device.key) + shares > device.shares and self.dice.random() < 0.8:
                 return ()
             partition = ("", "")
             if device.shares > 2 and self.dice.random() < 0.7:
@@ -695,19 +699,19 @@ class History:
         return instant(first).isoformat()
 
     def close(self) -> str:
-        self.do(lambda: close(self.store, AFTER - timedelta(days=1), AFTER))
+        self.do(lambda: close(self.store, self.until, AFTER))
         self.all_closed = True
         return "closed"
 
     def close_some(self) -> str:
         """A close that ends somewhere."""
         since, until = self.dice.choice(self.spans)
-        limit = instant(since + self.dice.randrange(until - since))
+        limit = min(self.until, instant(since + self.dice.randrange(until - since)))
         self.do(lambda: close(self.store, limit, AFTER))
         return f"closed until {limit}"
 
     def close_together(self) -> str:
-        self.at_once(lambda store: close(store, AFTER - timedelta(days=1), AFTER), ())
+        self.at_once(lambda store: close(store, self.until, AFTER), ())
         return "closed by two at once"
 
     def at_once(self, command: Callable[[Store], Any], expected: tuple[type[Exception], ...]) -> None:
@@ -788,7 +792,7 @@ class History:
         assert shown.known
         before = self.reckoning()
         due: dict[tuple[str, str | None], list[Fraction]] = {}
-        for month in MONTHS:
+        for month in (*MONTHS, NEXT):
             was, will = before.in_all(month), after.in_all(month)
             nothing = [Fraction(0)] * 3
             for tenant in was.keys() | will.keys():
@@ -801,6 +805,7 @@ class History:
                 Fraction(one.used_gpu_hours_after - one.used_gpu_hours_before),
             ]
             for one in shown.changes
+            if one.month <= NEXT  # of the next there are only some hours
         }
         for key in due.keys() | found.keys():
             pairs = zip(due.get(key, [Fraction(0)] * 3), found.get(key, [Fraction(0)] * 3), strict=True)
@@ -833,7 +838,7 @@ class History:
         left = self.check("2026-06")
         assert [line for one in left for line in one.lines if line["charge_class"]] == []
         documents = issued(self.store)
-        again = close(self.store, AFTER - timedelta(days=1), AFTER)
+        again = close(self.store, self.until, AFTER)
         issue_all(self.store, parse_month(self.dice.choice((*MONTHS, NEXT)), self.zone), self.now())
         assert (again.checked, issued(self.store)) == (0, documents), "doing it again changes nothing"
         billed = {one.tenant for one in documents}
@@ -1005,18 +1010,21 @@ def random_card(dice: random.Random) -> dict[str, Any]:
 
 
 def random_spans(zone: ZoneInfo) -> list[tuple[int, int]]:
-    """Around the months' ends, and some hours within them: the fewer hours, the quicker the close."""
+    """Around the months' ends, and some hours within them: the fewer hours, the quicker the close. The last is not over
+    when the last close is."""
     spans: list[tuple[int, int]] = []
     for month in MONTHS:
         start, end = month_span(month, zone)
         spans += [(start + 9 * DAY, start + 9 * DAY + 3 * HOUR), (end - 2 * HOUR, end + 2 * HOUR)]
     spans[-1] = (spans[-1][0], spans[-1][1] - 2 * HOUR)
-    return spans
+    end = month_span(NEXT, zone)[1]
+    return [*spans, (end - 2 * HOUR, (-(-end // HOUR) + 3) * HOUR)]
 
 
 def random_devices(spans: Sequence[tuple[int, int]]) -> dict[tuple[str, str], Device]:
     """Whole ones, one of two shares, one of partitions; two clusters have one of the same name."""
     there = {instant: state for span in spans for instant, state in zip(span, ("available", "removed"), strict=True)}
+    del there[spans[-1][1]]
     devices = (
         Device("east", "gpu-0", "H100", "train", 1, {**there}),
         Device("east", "gpu-1", "L40S", "train", 2, {**there}),
@@ -1122,7 +1130,8 @@ def test_the_documents_of_any_history_sum_to_what_is_owed(empty: Store, seed: in
     card = random_card(dice)
     spans = random_spans(ZoneInfo(card["timezone"]))
     devices = random_devices(spans)
-    history = History(empty, dice, Books(card, devices), spans)
+    until = spans[-1][1] - 2 * HOUR
+    history = History(empty, dice, Books(card, devices, until), spans)
     apply_rate_card(empty, parse_rate_card(card), "me", "", history.now())
     put(empty, "devices", [row for one in devices.values() for row in rows_of_device(one, one.rows)])
     print(f"seed {seed}: {card}")
@@ -1132,7 +1141,9 @@ def test_the_documents_of_any_history_sum_to_what_is_owed(empty: Store, seed: in
     steps = [step for weight, step in STEPS for _ in range(weight)]
     for _ in range(2):
         for _ in range(dice.randrange(3, 11)):
-            print(history.tell(dice.choice(steps)(history)))
+            step = dice.choice(steps)
+            for one in (step, dice.choice(FACTS)) if step in FACTS else (step,):  # of facts there are more
+                print(history.tell(one(history)))
         history.check()
     history.finish()
     history.tamper()
