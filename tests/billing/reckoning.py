@@ -42,21 +42,21 @@ Name = tuple[str, str]
 
 @dataclass
 class Device:
-    """Split in `shares` equal parts. rows: its state from an instant (ms) until the next one."""
+    """Split in `shares` equal parts. rows: its state and its pool from an instant (ms) until the next one."""
 
     cluster: str
     name: str
     model: str
-    pool: str
     shares: int
-    rows: dict[int, str]
+    rows: dict[int, tuple[str, str]]
 
     @property
     def key(self) -> Name:
         return self.cluster, self.name
 
-    def state_at(self, at: int) -> str:
-        return max(((since, state) for since, state in self.rows.items() if since <= at), default=(0, "removed"))[1]
+    def at(self, instant: int) -> tuple[str, str]:
+        said = ((since, row) for since, row in self.rows.items() if since <= instant)
+        return max(said, default=(0, ("removed", "")))[1]
 
 
 @dataclass(frozen=True)
@@ -189,6 +189,7 @@ class Piece:
 
     job: Job
     device: Device
+    pool: str
     tenant: str
     project: str
     sku: str
@@ -202,7 +203,7 @@ class Piece:
     left: Fraction = Fraction(0)
     cost_left: Fraction = Fraction(0)
     SAID: ClassVar[Sequence[str]] = (
-        "start", "tenant", "project", "sku", "price", "held", "used", "unmetered", "kwh", "gib_hours"
+        "start", "pool", "tenant", "project", "sku", "price", "held", "used", "unmetered", "kwh", "gib_hours"
     )  # fmt: skip
 
     @property
@@ -222,6 +223,7 @@ class Free:
     """What nobody held of a device in a stretch; `away`: it was not available."""
 
     device: Device
+    pool: str
     start: int
     hours: Fraction
     cost: Fraction
@@ -337,7 +339,7 @@ class Reckoning:
             platform: dict[object, Fraction] = defaultdict(Fraction)
             for free in self.free:
                 if span[0] <= free.start < span[1]:
-                    platform[free.device.key, free.start // HOUR, free.away] += free.hours
+                    platform[free.device.key, free.pool, free.start // HOUR, free.away] += free.hours
             pieces = sorted(
                 [one.job.key, one.device.key, *(getattr(one, name) for name in Piece.SAID)]
                 for one in self._pieces_of(span)
@@ -386,12 +388,12 @@ class Reckoning:
         claims = [claim for claim in self.claims if claim.device == device.key]
         found: dict[tuple[Any, ...], Piece] = {}
         for start, end in pairwise(sorted(self._edges(device, claims))):
-            state = device.state_at(start)
+            state, pool = device.at(start)
             if state == "available":
                 holders = [claim for claim in claims if claim.within((start, end))]
-                self._stretch(device, holders, (start, end), streams, found)
+                self._stretch(device, pool, holders, (start, end), streams, found)
             elif state == "unavailable":
-                self.free.append(Free(device, start, Fraction(end - start, HOUR), Fraction(0), away=True))
+                self.free.append(Free(device, pool, start, Fraction(end - start, HOUR), Fraction(0), away=True))
         self.pieces += found.values()
 
     def _edges(self, device: Device, claims: Sequence[Claim]) -> set[int]:
@@ -399,17 +401,19 @@ class Reckoning:
         edges = {*device.rows, *(at for claim in claims for at in (claim.start, claim.end))}
         for rule in (*self.books.card["rates"], *self.books.mapping["rules"]):
             edges |= {self._instant(rule[key]) for key in ("effective_from", "effective_to") if key in rule}
-        first, last = min(device.rows), self.books.until
-        edges = {at for at in edges if first <= at < last} | {last}
-        hours = range(-(-first // HOUR) * HOUR, last, HOUR)
-        there = [at for at in hours if device.state_at(at) != "removed" or device.state_at(at - HOUR) != "removed"]
-        for at in there:
-            local = datetime.fromtimestamp(at / 1000, self.books.zone).date()
-            midnight = ms(datetime(local.year, local.month, local.day, tzinfo=self.books.zone) + timedelta(days=1))
-            edges |= {at, midnight} if midnight < last else {at}
-            if any("windows" in rule for rule in self.books.card["rates"]):
-                edges |= {quarter for quarter in range(at, at + HOUR, HOUR // 4) if quarter < last}
-        return edges
+        until = self.books.until
+        windows = any("windows" in rule for rule in self.books.card["rates"])
+        for since, end in pairwise(sorted({*device.rows, until})):
+            if device.at(since)[0] != "removed":
+                for hour in range(since // HOUR * HOUR, end, HOUR):
+                    local = datetime.fromtimestamp(hour / 1000, self.books.zone).date()
+                    day = datetime(local.year, local.month, local.day, tzinfo=self.books.zone)
+                    edges |= {
+                        hour,
+                        ms(day + timedelta(days=1)),
+                        *range(hour, hour + HOUR, HOUR // 4 if windows else HOUR),
+                    }
+        return {at for at in edges if min(device.rows) <= at < until} | {until}
 
     def _instant(self, written: str) -> int:
         """A date is its first instant in the zone."""
@@ -420,24 +424,25 @@ class Reckoning:
     def _stretch(
         self,
         device: Device,
+        pool: str,
         holders: Sequence[Claim],
         span: Span,
         streams: Streams,
         found: dict[tuple[Any, ...], Piece],
     ) -> None:
         start, length = span[0], span[1] - span[0]
-        _, list_price = self._price(device, "", None, start)
+        _, list_price = self._price(device, pool, "", None, start)
         shares = device.shares - sum(claim.place.shares for claim in holders)
         free = Fraction(shares * length, device.shares * HOUR)
-        self.free.append(Free(device, start, free, free * list_price, away=False))
+        self.free.append(Free(device, pool, start, free, free * list_price, away=False))
         uses = [_use(device, claim, holders, span, streams) for claim in holders]
         energies = self._energies(device, holders, uses, span, streams)
         day = datetime.fromtimestamp(start / 1000, self.books.zone).date()
         for claim, use, energy in zip(holders, uses, energies, strict=True):
             tenant, project = self._payer(claim.job, start)
-            sku, price = self._price(device, tenant, claim, start)
-            key = (claim.job.key, claim.start, start // HOUR, day, tenant, project, sku, price)
-            piece = found.setdefault(key, Piece(claim.job, device, tenant, project, sku, price, start))
+            sku, price = self._price(device, pool, tenant, claim, start)
+            key = (claim.job.key, claim.start, start // HOUR, day, pool, tenant, project, sku, price)
+            piece = found.setdefault(key, Piece(claim.job, device, pool, tenant, project, sku, price, start))
             hours = device.shares * HOUR
             piece.held += Fraction(claim.place.shares * length, hours)
             piece.used += Fraction(use.used, hours * 10**6)
@@ -461,7 +466,7 @@ class Reckoning:
             rule.get("project", job.project),
         )
 
-    def _price(self, device: Device, tenant: str, claim: Claim | None, at: int) -> tuple[str, Fraction]:
+    def _price(self, device: Device, pool: str, tenant: str, claim: Claim | None, at: int) -> tuple[str, Fraction]:
         """The rule with more keys wins, then the one whose keys tell more, then one with windows. What nobody holds
         has neither tenant, profile nor queue."""
         about = {
@@ -469,7 +474,7 @@ class Reckoning:
             "partition_profile": claim.place.profile if claim else "",
             "queue": claim.job.queue if claim else "",
             "preemptible": claim.job.preemptible if claim else False,
-            "pool": device.pool,
+            "pool": pool,
             "model": device.model,
         }
         fits = [
@@ -593,17 +598,17 @@ class Reckoning:
         rules = self.books.card.get("idle_policy", "platform")
         in_force = [] if rules == "platform" else _in_force(self.books, "idle_policy", month)
         free = [one for one in self.free if span[0] <= one.start < span[1]]
-        for pool in {one.device.pool for one in free}:
+        for pool in {one.pool for one in free}:
             fits = (rule["share"] for rule in in_force if fnmatchcase(pool, rule.get("pool", "*")))
             share = next(fits, "platform")
-            cost = sum((one.cost for one in free if one.device.pool == pool), Fraction(0))
+            cost = sum((one.cost for one in free if one.pool == pool), Fraction(0))
             weights: dict[str, Fraction] = defaultdict(Fraction)
             if share == "guaranteed":
                 for quota in _in_force(self.books, "commitments", month):
                     weights[quota["tenant"]] += Fraction(quota["gpus"])
             elif share != "platform":
                 for piece in pieces:
-                    if piece.device.pool == pool:
+                    if piece.pool == pool:
                         weights[piece.tenant] += piece.held * piece.price if share == "allocated_cost" else 0
                 if share == "evenly":
                     weights = defaultdict(Fraction, dict.fromkeys(weights, Fraction(1)))
