@@ -1,9 +1,10 @@
 -- One row: a month that was issued and may owe something else than was billed: an hour that it is computed from was
--- computed again since, a short session ended in it and went on in a later one, or ended with it after all, or held
+-- computed again since (where the length of sessions matters, though its entries came out the same), a short session ended in it and went on in a later one, or ended with it after all, or held
 -- something later by a close before, a credit of it (such as one taken back) stands on no invoice, or somebody who holds something in it, or is committed, or whose invoice of it
 -- is void, has no line for it on any invoice. A month that corrections were billed for counts as issued. Void invoices and
 -- credit notes do not count.
 -- Params:  before = months that ended by then; timezone; reach_hours = how many hours before a month count too;
+--          by_length = 1 where something is charged or taken off by how long sessions lasted;
 --          committed, since, until = tenants with a commitment and its months ('' = open); minimum_ms = the longest minimum
 --          of a session.
 WITH
@@ -30,18 +31,19 @@ WITH
         ARRAY JOIN arrayPushFront(document_lines, (own_month, '', '')) AS line
     ),
     (
-        SELECT groupArray((month, start, end, first_run))
+        SELECT groupArray((month, start, end, first_run, as_of_run))
         FROM
         (
             SELECT
                 JSONExtractString(document, 'period', 'month') AS month, min(period_start) AS start, max(period_end) AS end,
-                min(toUInt64OrZero(JSONExtractString(document, 'books_run'))) AS first_run
+                min(toUInt64OrZero(JSONExtractString(document, 'books_run'))) AS first_run,
+                min(toUInt64OrZero(JSONExtractString(document, 'as_of_run'))) AS as_of_run
             FROM invoices FINAL
             WHERE period_end <= {before:DateTime64(3, 'UTC')} AND month IN (SELECT month FROM billed)
             GROUP BY month
         )
     ) AS months,
-    issued AS (SELECT one.1 AS month, one.2 AS start, one.3 AS end, one.4 AS first_run FROM (SELECT arrayJoin(months) AS one)),
+    issued AS (SELECT one.1 AS month, one.2 AS start, one.3 AS end, one.4 AS first_run, one.5 AS as_of_run FROM (SELECT arrayJoin(months) AS one)),
     sessions AS
     (
         SELECT
@@ -84,8 +86,8 @@ WITH
         UNION ALL
         SELECT issued.month AS month
         FROM issued
-        CROSS JOIN (SELECT hour, argMax(run, checked_by) AS run FROM closed_hours GROUP BY hour) AS hours
-        WHERE hours.run > issued.first_run
+        CROSS JOIN (SELECT hour, argMax(run, checked_by) AS run, max(checked_by) AS looked_at_by FROM closed_hours GROUP BY hour) AS hours
+        WHERE (hours.run > issued.first_run OR ({by_length:UInt8} = 1 AND hours.looked_at_by > issued.as_of_run))
             AND hours.hour > issued.start - toIntervalHour({reach_hours:UInt32} + 1) AND hours.hour < issued.end
         UNION ALL
         SELECT issued.month AS month

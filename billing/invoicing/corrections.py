@@ -74,6 +74,7 @@ def changed_months(store: Store, period: Period, books: drafts.Books) -> list[Pe
         "before": period.start,
         "timezone": books.timezone,
         "reach_hours": reach_hours(books.card),
+        "by_length": int(_by_length(books.card)),
         "committed": [one.tenant for one in commitments],
         "since": [one.effective_from or "" for one in commitments],
         "until": [one.effective_to or "" for one in commitments],
@@ -89,6 +90,13 @@ def reach_hours(card: RateCard | None) -> int:
     if any(discount.by_session for discount in card.discounts):
         return ALWAYS_HOURS
     return -(-card.longest_minimum_seconds // 3600)
+
+
+def _by_length(card: RateCard | None) -> bool:
+    """Whether it matters when sessions began and ended, besides what they held."""
+    if card is None:
+        return False
+    return card.longest_minimum_seconds > 0 or any(one.by_session and one.measure == "hours" for one in card.discounts)
 
 
 @dataclass(frozen=True)

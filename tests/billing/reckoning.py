@@ -402,17 +402,13 @@ class Reckoning:
         for rule in (*self.books.card["rates"], *self.books.mapping["rules"]):
             edges |= {self._instant(rule[key]) for key in ("effective_from", "effective_to") if key in rule}
         until = self.books.until
-        windows = any("windows" in rule for rule in self.books.card["rates"])
         for since, end in pairwise(sorted({*device.rows, until})):
             if device.at(since)[0] != "removed":
                 for hour in range(since // HOUR * HOUR, end, HOUR):
                     local = datetime.fromtimestamp(hour / 1000, self.books.zone).date()
                     day = datetime(local.year, local.month, local.day, tzinfo=self.books.zone)
-                    edges |= {
-                        hour,
-                        ms(day + timedelta(days=1)),
-                        *range(hour, hour + HOUR, HOUR // 4 if windows else HOUR),
-                    }
+                    edges |= {hour, ms(day + timedelta(days=1))}
+                    edges |= {at for at in range(hour, hour + HOUR, HOUR // 4) if self._turns(at)}
         return {at for at in edges if min(device.rows) <= at < until} | {until}
 
     def _instant(self, written: str) -> int:
@@ -491,6 +487,11 @@ class Reckoning:
     def _in_force_at(self, rule: Mapping[str, Any], at: int) -> bool:
         begun = "effective_from" not in rule or self._instant(rule["effective_from"]) <= at
         return begun and ("effective_to" not in rule or at < self._instant(rule["effective_to"]))
+
+    def _turns(self, at: int) -> bool:
+        """Whether the windows of some price open or close."""
+        windows = [rate["windows"] for rate in self.books.card["rates"] if "windows" in rate]
+        return any(self._open_at(one, at) != self._open_at(one, at - 1) for one in windows)
 
     def _open_at(self, windows: Sequence[Mapping[str, Any]] | None, at: int) -> bool:
         """Whether the clock on the wall shows a time of the windows; one that passes midnight is its first day's."""
