@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
@@ -59,7 +60,7 @@ def hours_before(store: Store, stage: Stage, limit: datetime, card: AppliedCard 
         {
             **stage.names("batches", "settled", "states", "prices"),
             "until_ms": to_ms(limit),
-            "zone_hash": int.from_bytes(hashlib.blake2b(zone.encode(), digest_size=8).digest(), "little"),
+            "zone_hash": _fingerprint(zone),
         },
     )
     samples = {
@@ -70,9 +71,29 @@ def hours_before(store: Store, stage: Stage, limit: datetime, card: AppliedCard 
             stage.names("batches"),
         )
     }
+    cut = _fingerprints_of_cuts(card, [row["hour"] for row in inputs])
     return [
-        Hour(row["hour"], row["inputs"], samples.get(row["hour"], 0) + FACT_WEIGHT * row["facts"]) for row in inputs
+        Hour(
+            row["hour"],
+            (row["inputs"] + cut.get(row["hour"], 0)) % 2**64,
+            samples.get(row["hour"], 0) + FACT_WEIGHT * row["facts"],
+        )
+        for row in inputs
     ]
+
+
+def _fingerprints_of_cuts(card: AppliedCard | None, hours: Sequence[int]) -> Mapping[int, int]:
+    """By hour, of the prices' starts and ends within it, whoever pays them: each cuts the segments by which energy is
+    shared out."""
+    found: dict[int, int] = defaultdict(int)
+    cuts, midnights = _cuts(card, hours[0], hours[-1]) if hours else ([], [])
+    for at in set(cuts).difference(midnights):
+        found[at // HOUR_MS] += _fingerprint(f"cut {at}")
+    return found
+
+
+def _fingerprint(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def _stage_prices(store: Store, stage: Stage, card: AppliedCard | None, limit: datetime) -> None:

@@ -98,7 +98,7 @@ def effect(store: Store, push: HeldPush, most_seconds: float = MOST_SECONDS) -> 
                     spans = [span for span in (first_until, until) if span is not None]
                     changes = [
                         change
-                        for month in _months(spans, books)
+                        for month in _months(spans, _minimum_ends(before, after, books), books)
                         for change in _changes(store, before, after, month, check)
                     ]
     except _TooLong:
@@ -128,17 +128,33 @@ def _closed(store: Store, more: Store, books: Books, check: Check) -> Iterator[t
         yield scratch, changed
 
 
-def _months(spans: list[Period], books: Books) -> Iterator[Period]:
-    """The months of the billing zone that the changed hours lie in, and those that are computed from these too."""
-    if not spans:
-        return
-    last = max(span.end for span in spans)
-    reach = reach_hours(books.card)
-    end = books.closed_until if reach >= ALWAYS_HOURS else min(books.closed_until, last + timedelta(hours=reach))
-    period = parse_month(month_name(min(spans, key=lambda span: span.start), books.timezone), books.timezone)
-    while period.start < max(last, end):
-        yield period
-        period = parse_month(month_name(Period(period.end, period.end), books.timezone), books.timezone)
+def _minimum_ends(before: Store, after: Store, books: Books) -> list[datetime]:
+    """When sessions ended that are charged the minimum in one of the copies alone: the month in which one ended by what
+    was known before need have no other hours."""
+    if books.card is None:
+        return []
+    params = {"minimum_ms": 1000 * books.card.longest_minimum_seconds, "closed_until": books.closed_until}
+    sql = Template(read_sql(__file__, "short_sessions")).substitute(before=identifier(before.database))
+    return [row["ended"] for row in after.rows(sql, params)]
+
+
+def _months(spans: list[Period], minimum_ends: list[datetime], books: Books) -> list[Period]:
+    """The months of the billing zone that the changed hours lie in, and those that are computed from these too; and
+    those in which sessions ended that are charged the minimum, or are no more."""
+    found = {_month_of(ended - timedelta(milliseconds=1), books) for ended in minimum_ends}
+    if spans:
+        last = max(span.end for span in spans)
+        reach = reach_hours(books.card)
+        end = books.closed_until if reach >= ALWAYS_HOURS else min(books.closed_until, last + timedelta(hours=reach))
+        period = _month_of(min(span.start for span in spans), books)
+        while period.start < max(last, end):
+            found.add(period)
+            period = _month_of(period.end, books)
+    return sorted(found, key=lambda month: month.start)
+
+
+def _month_of(at: datetime, books: Books) -> Period:
+    return parse_month(month_name(Period(at, at), books.timezone), books.timezone)
 
 
 @dataclass(frozen=True)

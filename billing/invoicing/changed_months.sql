@@ -1,9 +1,11 @@
 -- One row: a month that was issued and may owe something else than was billed: an hour that it is computed from was
--- computed again since, a short session ended in it and went on in a later one, or ended with it after all, a credit of it
--- (such as one taken back) stands on no invoice, or somebody who holds something in it, or is committed, or whose invoice of it
--- is void, has no line for it on any invoice. A month that corrections were billed for counts as issued. Void invoices and
--- credit notes do not count.
+-- computed again since (where the length of sessions matters, though its entries came out the same), a short session ended
+-- in it and went on in a later one, or ended with it after all, or held something later by a close before, a credit of it
+-- (such as one taken back) stands on no invoice, or somebody who holds something in it, or is committed, or whose invoice
+-- of it is void, has no line for it on any invoice. A month that corrections were billed for counts as issued. Void
+-- invoices and credit notes do not count.
 -- Params:  before = months that ended by then; timezone; reach_hours = how many hours before a month count too;
+--          by_length = 1 where something is charged or taken off by how long sessions lasted;
 --          committed, since, until = tenants with a commitment and its months ('' = open); minimum_ms = the longest minimum
 --          of a session.
 WITH
@@ -30,21 +32,24 @@ WITH
         ARRAY JOIN arrayPushFront(document_lines, (own_month, '', '')) AS line
     ),
     (
-        SELECT groupArray((month, start, end, first_run))
+        SELECT groupArray((month, start, end, first_run, as_of_run))
         FROM
         (
             SELECT
                 JSONExtractString(document, 'period', 'month') AS month, min(period_start) AS start, max(period_end) AS end,
-                min(toUInt64OrZero(JSONExtractString(document, 'books_run'))) AS first_run
+                min(toUInt64OrZero(JSONExtractString(document, 'books_run'))) AS first_run,
+                min(toUInt64OrZero(JSONExtractString(document, 'as_of_run'))) AS as_of_run
             FROM invoices FINAL
             WHERE period_end <= {before:DateTime64(3, 'UTC')} AND month IN (SELECT month FROM billed)
             GROUP BY month
         )
     ) AS months,
-    issued AS (SELECT one.1 AS month, one.2 AS start, one.3 AS end, one.4 AS first_run FROM (SELECT arrayJoin(months) AS one)),
+    issued AS (SELECT one.1 AS month, one.2 AS start, one.3 AS end, one.4 AS first_run, one.5 AS as_of_run FROM (SELECT arrayJoin(months) AS one)),
     sessions AS
     (
         SELECT
+            cluster,
+            allocation_id,
             groupArray((start_at, ifNull(end_at, toDateTime64('2299-01-01 00:00:00', 3, 'UTC')))) AS stretches,
             arrayMin(stretches.1) AS begins,
             arrayMax(stretches.2) AS ends,
@@ -58,12 +63,32 @@ WITH
         )
         GROUP BY cluster, allocation_id
     ),
+    shortened AS
+    (
+        SELECT sessions.ends AS ends
+        FROM sessions
+        INNER JOIN
+        (
+            SELECT cluster, allocation_id, max(charge_period_end) AS held_until
+            FROM ledger_entries
+            WHERE (hour, run) NOT IN (SELECT hour, argMax(run, checked_by) FROM closed_hours GROUP BY hour)
+                AND hour >= toDateTime(arrayMin(months.3), 'UTC') - INTERVAL 1 HOUR
+                AND (cluster, allocation_id) IN (SELECT cluster, allocation_id FROM sessions WHERE length_ms < {minimum_ms:Int64})
+            GROUP BY cluster, allocation_id
+        ) AS before ON sessions.cluster = before.cluster AND sessions.allocation_id = before.allocation_id
+        WHERE before.held_until > sessions.ends
+    ),
     found AS
     (
         SELECT issued.month AS month
         FROM issued
-        CROSS JOIN (SELECT hour, argMax(run, checked_by) AS run FROM closed_hours GROUP BY hour) AS hours
-        WHERE hours.run > issued.first_run
+        CROSS JOIN shortened
+        WHERE shortened.ends > issued.start AND shortened.ends <= issued.end
+        UNION ALL
+        SELECT issued.month AS month
+        FROM issued
+        CROSS JOIN (SELECT hour, argMax(run, checked_by) AS run, max(checked_by) AS looked_at_by FROM closed_hours GROUP BY hour) AS hours
+        WHERE (hours.run > issued.first_run OR ({by_length:UInt8} = 1 AND hours.looked_at_by > issued.as_of_run))
             AND hours.hour > issued.start - toIntervalHour({reach_hours:UInt32} + 1) AND hours.hour < issued.end
         UNION ALL
         SELECT issued.month AS month

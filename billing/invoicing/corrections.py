@@ -73,6 +73,7 @@ def changed_months(store: Store, period: Period, books: drafts.Books) -> list[Pe
         "before": period.start,
         "timezone": books.timezone,
         "reach_hours": reach_hours(books.card),
+        "by_length": int(_by_length(books.card)),
         "committed": [one.tenant for one in commitments],
         "since": [one.effective_from or "" for one in commitments],
         "until": [one.effective_to or "" for one in commitments],
@@ -84,6 +85,13 @@ def changed_months(store: Store, period: Period, books: drafts.Books) -> list[Pe
 def reach_hours(card: RateCard | None) -> int:
     """How many hours before a month it is computed from too."""
     return card.reach_hours if card else 0
+
+
+def _by_length(card: RateCard | None) -> bool:
+    """Whether it matters when sessions began and ended, besides what they held."""
+    if card is None:
+        return False
+    return card.longest_minimum_seconds > 0 or any(one.by_session and one.measure == "hours" for one in card.discounts)
 
 
 @dataclass(frozen=True)

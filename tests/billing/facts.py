@@ -18,11 +18,12 @@ SAMPLE: dict[str, Any] = {"interval_seconds": 60.0, "state": "ok"}
 Facts = dict[str, list[dict[str, Any]]]
 
 
-def put(store: Store, record: str, rows: Sequence[dict[str, Any]]) -> None:
+def put(store: Store, record: str, rows: Sequence[dict[str, Any]], sender: str = "", source: str = "test") -> None:
+    """sender, source: who pushed them, and by what; a source `push:...` is what a close may let wait."""
     if rows:
         names = dict.fromkeys(name for row in rows for name in row)
         table = pa.table({name: [row.get(name) for row in rows] for name in names})
-        ingest_tables(store, RECORDS[record], "test", [table])
+        ingest_tables(store, RECORDS[record], source, [table], sender=sender)
 
 
 def put_all(store: Store, facts: Facts) -> None:

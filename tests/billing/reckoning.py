@@ -2,8 +2,9 @@
 docs/energy.md for energy, docs/tenants.md for mappings, docs/accounts.md for grants and budgets.
 
 No line of `billing` and no engine: facts as people would write them down, fractions, and a loop over every stretch of
-time in which nothing changes. It knows devices of one pool, of one or more shares, that come, break and go; jobs with
-or without a partition; samples; mappings; prices by model, profile, tenant and date; and every policy of money.
+time in which nothing changes. It knows devices of several clusters and pools, of one or more shares, that come, break
+and go; jobs on one or more of them, with or without a partition, that are resized, suspended and go on, with an end or
+none; samples; mappings; prices by all that a match and a window take but priorities; and every policy of money.
 
     reckoning = Reckoning(books)
     owed = reckoning.owed("2026-03")["chem"]        # Owed(net=..., tax=...)
@@ -14,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -22,61 +23,103 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from math import floor
-from typing import Any
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 HOUR = 3_600_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NANOJOULES_PER_KWH = 3_600_000 * 10**9
 BYTE_MS_PER_GIB_HOUR = 2**30 * HOUR
+DAY = 24 * HOUR
+WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+OPEN = 1 << 62
+"""The end of what has none."""
 Span = tuple[int, int]
 """[start, end) in ms since the epoch."""
+Name = tuple[str, str]
+"""Cluster, and name within it: of a device or a job."""
 
 
 @dataclass
 class Device:
-    """Split in `shares` equal parts. rows: its state from an instant (ms) until the next one."""
+    """Split in `shares` equal parts. rows: its state and its pool from an instant (ms) until the next one."""
 
+    cluster: str
     name: str
     model: str
     shares: int
-    rows: dict[int, str]
+    rows: dict[int, tuple[str, str]]
 
-    def state_at(self, at: int) -> str:
-        return max(((since, state) for since, state in self.rows.items() if since <= at), default=(0, "removed"))[1]
+    @property
+    def key(self) -> Name:
+        return self.cluster, self.name
+
+    def at(self, instant: int) -> tuple[str, str]:
+        said = ((since, row) for since, row in self.rows.items() if since <= instant)
+        return max(said, default=(0, ("removed", "")))[1]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a job holds of a device: shares, or a partition of so many."""
+
+    device: str
+    shares: int
+    partition: str = ""
+    profile: str = ""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A job holds its places during [start, end). begun, ended: by which events; ended '': by what begins the next."""
+
+    start: int
+    end: int
+    places: tuple[Place, ...]
+    begun: str = "started"
+    ended: str = "finished"
 
 
 @dataclass
 class Job:
-    """Holds shares of a device, or a partition of so many, in some stretches of time. tenant, project: as its source
-    told."""
+    """tenant, project: as its source told.   last_told: the last end that was, though an earlier one may hold."""
 
+    cluster: str
     name: str
     tenant: str
     project: str
-    device: str
-    stretches: list[Span]
-    shares: int = 1
-    partition: str = ""
-    profile: str = ""
+    stretches: list[Stretch]
+    queue: str = ""
+    preemptible: bool = False
+    last_told: int = 0
+
+    @property
+    def key(self) -> Name:
+        return self.cluster, self.name
 
     @property
     def start(self) -> int:
-        return self.stretches[0][0]
+        return self.stretches[0].start
 
     @property
     def end(self) -> int:
-        return self.stretches[-1][1]
+        return self.stretches[-1].end
 
-    def holds(self, span: Span) -> bool:
-        """Something of the span."""
-        return any(start < span[1] and span[0] < end for start, end in self.stretches)
+    def on(self, device: Name, span: Span) -> list[Place]:
+        """What it holds there within the span."""
+        return [
+            place
+            for one in self.stretches
+            for place in one.places
+            if (self.cluster, place.device) == device and one.start < span[1] and span[0] < one.end
+        ]
 
 
 @dataclass(frozen=True)
 class Sample:
     """use: millionths.   None: not told.   partition, workload: '' = the whole device, everybody."""
 
+    cluster: str
     device: str
     partition: str
     workload: str
@@ -110,11 +153,15 @@ class GivenGrant:
 
 @dataclass
 class Books:
-    """All that happened, in whatever order it was told. `card`, `mapping` and `idle_power` as people write them."""
+    """All that happened, in whatever order it was told. `card`, `mapping` and `idle_power` as people write them.
+
+    until: what is later is not in the ledger yet.
+    """
 
     card: dict[str, Any]
-    devices: Mapping[str, Device]
-    jobs: dict[str, Job] = field(default_factory=dict)
+    devices: Mapping[Name, Device]
+    until: int
+    jobs: dict[Name, Job] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     mapping: dict[str, Any] = field(default_factory=lambda: {"rules": []})
     idle_power: list[dict[str, Any]] = field(default_factory=list)
@@ -134,13 +181,15 @@ class Owed:
 
 @dataclass
 class Piece:
-    """What a job held within one hour for one tenant at one price.
+    """What a job held of a device within one hour for one tenant at one price.
 
     held = used + idle + unmetered, in GPU-hours.   left, cost_left: of it and of its cost, what policies leave.
     kwh, gib_hours: drawn and held, as far as measured.
     """
 
     job: Job
+    device: Device
+    pool: str
     tenant: str
     project: str
     sku: str
@@ -153,10 +202,32 @@ class Piece:
     gib_hours: Fraction = Fraction(0)
     left: Fraction = Fraction(0)
     cost_left: Fraction = Fraction(0)
+    SAID: ClassVar[Sequence[str]] = (
+        "start", "pool", "tenant", "project", "sku", "price", "held", "used", "unmetered", "kwh", "gib_hours"
+    )  # fmt: skip
 
     @property
     def hour(self) -> int:
         return self.start // HOUR
+
+    def fits(self, match: Mapping[str, Any]) -> bool:
+        """What a policy is about: globs, and whether it is preemptible."""
+        mine = {"tenant": self.tenant, "project": self.project, "sku": self.sku, "queue": self.job.queue}
+        globs = {key: glob for key, glob in match.items() if key in mine}
+        spot = match.get("preemptible", self.job.preemptible)
+        return bool(spot == self.job.preemptible) and all(fnmatchcase(mine[key], glob) for key, glob in globs.items())
+
+
+@dataclass(frozen=True)
+class Free:
+    """What nobody held of a device in a stretch; `away`: it was not available."""
+
+    device: Device
+    pool: str
+    start: int
+    hours: Fraction
+    cost: Fraction
+    away: bool
 
 
 @dataclass
@@ -179,19 +250,39 @@ class Cover:
     bytes: int | None
 
 
-Streams = Mapping[tuple[str, str, str], Sequence[Cover]]
+Streams = Mapping[tuple[Name, str, str], Sequence[Cover]]
 """By device, partition and workload."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A job holds a place during [start, end), as the books believe."""
+
+    job: Job
+    place: Place
+    start: int
+    end: int
+
+    @property
+    def device(self) -> Name:
+        return self.job.cluster, self.place.device
+
+    def within(self, span: Span) -> bool:
+        return self.start < span[1] and span[0] < self.end
+
+
 Spare = Mapping[tuple[str, int], list[tuple[str, Fraction]]]
 """By tenant and hour, what quotas leave unused: (sku, GPU-hours) of each."""
 
 
 class Reckoning:
-    """The books as a whole. pieces: all that was held; free: (start, GPU-hours, cost) of what nobody held."""
+    """The books as a whole. pieces: all that was held; free: what nobody held."""
 
     def __init__(self, books: Books) -> None:
         self.books = books
         self.pieces: list[Piece] = []
-        self.free: list[tuple[int, Fraction]] = []
+        self.free: list[Free] = []
+        self.claims = _claims(books)
         streams = _streams(books.samples)
         for device in books.devices.values():
             self._live(device, streams)
@@ -209,7 +300,7 @@ class Reckoning:
         spare = _commitments(books, month, span, pieces, exact)
         self._minimum(month, span, spare, exact)
         self._discounts(month, span, pieces, exact)
-        for tenant, amount in self._shared(month, span, pieces).items():
+        for tenant, amount in self._shared(month, span, pieces):
             exact[tenant] += Fraction(amount)
         for credit in books.credits:
             if credit.month == month:
@@ -222,6 +313,43 @@ class Reckoning:
         for one in self._pieces_of(month_span(month, self.books.zone)):
             parts = (one.used, one.held - one.used - one.unmetered, one.unmetered, one.held * one.price)
             found[one.tenant] = [before + part for before, part in zip(found[one.tenant], parts, strict=True)]
+        return found
+
+    def in_all(self, month: str) -> dict[str | None, list[Fraction]]:
+        """By tenant what it owes with taxes, and GPU-hours held and used; None: of what nobody held. On no document is
+        what is nobody's: what is held costs there."""
+        owed, measures = self.owed(month), self.measures(month)
+        found: dict[str | None, list[Fraction]] = {}
+        for tenant in owed.keys() | measures.keys():
+            used, idle, unmetered, cost = measures.get(tenant, [Fraction(0)] * 4)
+            due = owed.get(tenant)
+            found[tenant] = [Fraction(due.net + due.tax) if tenant and due else cost, used + idle + unmetered, used]
+        start, end = month_span(month, self.books.zone)
+        free = [one for one in self.free if start <= one.start < end and not one.away]
+        costs, hours = (sum((getattr(one, name) for one in free), Fraction(0)) for name in ("cost", "hours"))
+        return {**found, None: [costs, hours, Fraction(0)]}
+
+    def said(self, months: Iterable[str]) -> list[object]:
+        """All that the books say of some months: what was held and used, by whom and at what price; what nobody held;
+        and which short sessions ended."""
+        found: list[object] = []
+        minimums = self.books.card["minimum_seconds"]
+        most = max([minimums] if isinstance(minimums, int) else [one["seconds"] for one in minimums])
+        for span in (month_span(month, self.books.zone) for month in months):
+            platform: dict[object, Fraction] = defaultdict(Fraction)
+            for free in self.free:
+                if span[0] <= free.start < span[1]:
+                    platform[free.device.key, free.pool, free.start // HOUR, free.away] += free.hours
+            pieces = sorted(
+                [one.job.key, one.device.key, *(getattr(one, name) for name in Piece.SAID)]
+                for one in self._pieces_of(span)
+            )
+            short = {
+                key: (start, end)
+                for key, (start, end) in self._sessions.items()
+                if span[0] < end <= span[1] and end - start < most * 1000
+            }
+            found.append((pieces, {key: hours for key, hours in platform.items() if hours}, short))
         return found
 
     def draws(self, tenant: str, month: str, due: Decimal, taken: Mapping[str, Decimal]) -> dict[str, Decimal]:
@@ -257,29 +385,31 @@ class Reckoning:
 
     def _live(self, device: Device, streams: Streams) -> None:
         """Walks along the device's time from change to change."""
-        jobs = [job for job in self.books.jobs.values() if job.device == device.name]
+        claims = [claim for claim in self.claims if claim.device == device.key]
         found: dict[tuple[Any, ...], Piece] = {}
-        for start, end in pairwise(sorted(self._edges(device, jobs))):
-            state = device.state_at(start)
+        for start, end in pairwise(sorted(self._edges(device, claims))):
+            state, pool = device.at(start)
             if state == "available":
-                holders = [job for job in jobs if job.holds((start, end))]
-                self._stretch(device, holders, (start, end), streams, found)
+                holders = [claim for claim in claims if claim.within((start, end))]
+                self._stretch(device, pool, holders, (start, end), streams, found)
+            elif state == "unavailable":
+                self.free.append(Free(device, pool, start, Fraction(end - start, HOUR), Fraction(0), away=True))
         self.pieces += found.values()
 
-    def _edges(self, device: Device, jobs: Sequence[Job]) -> set[int]:
+    def _edges(self, device: Device, claims: Sequence[Claim]) -> set[int]:
         """Instants at which something may change; of the hours and midnights those at which it is there."""
-        edges = {*device.rows, *(at for job in jobs for stretch in job.stretches for at in stretch)}
+        edges = {*device.rows, *(at for claim in claims for at in (claim.start, claim.end))}
         for rule in (*self.books.card["rates"], *self.books.mapping["rules"]):
             edges |= {self._instant(rule[key]) for key in ("effective_from", "effective_to") if key in rule}
-        first, last = min(device.rows), max(device.rows)
-        edges = {at for at in edges if first <= at <= last}
-        hours = range(-(-first // HOUR) * HOUR, last, HOUR)
-        there = [at for at in hours if device.state_at(at) != "removed" or device.state_at(at - HOUR) != "removed"]
-        for at in there:
-            local = datetime.fromtimestamp(at / 1000, self.books.zone).date()
-            midnight = ms(datetime(local.year, local.month, local.day, tzinfo=self.books.zone) + timedelta(days=1))
-            edges |= {at, midnight} if midnight < last else {at}
-        return edges
+        until = self.books.until
+        for since, end in pairwise(sorted({*device.rows, until})):
+            if device.at(since)[0] != "removed":
+                for hour in range(since // HOUR * HOUR, end, HOUR):
+                    local = datetime.fromtimestamp(hour / 1000, self.books.zone).date()
+                    day = datetime(local.year, local.month, local.day, tzinfo=self.books.zone)
+                    edges |= {hour, ms(day + timedelta(days=1))}
+                    edges |= {at for at in range(hour, hour + HOUR, HOUR // 4) if self._turns(at)}
+        return {at for at in edges if min(device.rows) <= at < until} | {until}
 
     def _instant(self, written: str) -> int:
         """A date is its first instant in the zone."""
@@ -288,24 +418,31 @@ class Reckoning:
         return ms(datetime.combine(date.fromisoformat(written), datetime.min.time(), self.books.zone))
 
     def _stretch(
-        self, device: Device, holders: Sequence[Job], span: Span, streams: Streams, found: dict[tuple[Any, ...], Piece]
+        self,
+        device: Device,
+        pool: str,
+        holders: Sequence[Claim],
+        span: Span,
+        streams: Streams,
+        found: dict[tuple[Any, ...], Piece],
     ) -> None:
         start, length = span[0], span[1] - span[0]
-        _, list_price = self._price(device.model, "", "", start)
-        free = device.shares - sum(job.shares for job in holders)
-        self.free.append((start, Fraction(free * length, device.shares * HOUR) * list_price))
-        uses = [_use(device, job, holders, span, streams) for job in holders]
+        _, list_price = self._price(device, pool, "", None, start)
+        shares = device.shares - sum(claim.place.shares for claim in holders)
+        free = Fraction(shares * length, device.shares * HOUR)
+        self.free.append(Free(device, pool, start, free, free * list_price, away=False))
+        uses = [_use(device, claim, holders, span, streams) for claim in holders]
         energies = self._energies(device, holders, uses, span, streams)
         day = datetime.fromtimestamp(start / 1000, self.books.zone).date()
-        for job, use, energy in zip(holders, uses, energies, strict=True):
-            tenant, project = self._payer(job, start)
-            sku, price = self._price(device.model, tenant, job.profile, start)
-            key = (job.name, start // HOUR, day, tenant, project, sku, price)
-            piece = found.setdefault(key, Piece(job, tenant, project, sku, price, start))
+        for claim, use, energy in zip(holders, uses, energies, strict=True):
+            tenant, project = self._payer(claim.job, start)
+            sku, price = self._price(device, pool, tenant, claim, start)
+            key = (claim.job.key, claim.start, start // HOUR, day, pool, tenant, project, sku, price)
+            piece = found.setdefault(key, Piece(claim.job, device, pool, tenant, project, sku, price, start))
             hours = device.shares * HOUR
-            piece.held += Fraction(job.shares * length, hours)
+            piece.held += Fraction(claim.place.shares * length, hours)
             piece.used += Fraction(use.used, hours * 10**6)
-            piece.unmetered += Fraction(job.shares * (length - use.covered), hours)
+            piece.unmetered += Fraction(claim.place.shares * (length - use.covered), hours)
             piece.kwh += energy / NANOJOULES_PER_KWH
             piece.gib_hours += Fraction(use.bytes, BYTE_MS_PER_GIB_HOUR)
 
@@ -318,31 +455,61 @@ class Reckoning:
             for rule in mapping["rules"]
             if all(told[key] == word for key, word in rule["match"].items()) and self._in_force_at(rule, at)
         ]
-        rule = max(fits, key=lambda one: len(one["match"]), default={})
+        none: dict[str, Any] = {}
+        rule = max(fits, key=lambda one: len(one["match"]), default=none)
         return (
             rule.get("tenant", job.tenant or mapping.get("unmapped_owner", "")),
             rule.get("project", job.project),
         )
 
-    def _price(self, model: str, tenant: str, profile: str, at: int) -> tuple[str, Fraction]:
-        """The rule with more keys wins. What nobody holds has neither tenant nor profile."""
-        about = {"model": model, "tenant": tenant, "partition_profile": profile}
+    def _price(self, device: Device, pool: str, tenant: str, claim: Claim | None, at: int) -> tuple[str, Fraction]:
+        """The rule with more keys wins, then the one whose keys tell more, then one with windows. What nobody holds
+        has neither tenant, profile nor queue."""
+        about = {
+            "tenant": tenant,
+            "partition_profile": claim.place.profile if claim else "",
+            "queue": claim.job.queue if claim else "",
+            "preemptible": claim.job.preemptible if claim else False,
+            "pool": pool,
+            "model": device.model,
+        }
         fits = [
             rate
             for rate in self.books.card["rates"]
-            if all(about[key] == word for key, word in rate["match"].items()) and self._in_force_at(rate, at)
+            if all(about[key] == word for key, word in rate["match"].items())
+            and self._in_force_at(rate, at)
+            and self._open_at(rate.get("windows"), at)
         ]
-        rate = max(fits, key=lambda one: len(one["match"]))
+        told = {id(one): [key in one["match"] for key in about] for one in fits}
+        rate = max(fits, key=lambda one: (len(one["match"]), told[id(one)], "windows" in one))
         return rate["sku"], Fraction(rate["price_per_gpu_hour"])
 
     def _in_force_at(self, rule: Mapping[str, Any], at: int) -> bool:
         begun = "effective_from" not in rule or self._instant(rule["effective_from"]) <= at
         return begun and ("effective_to" not in rule or at < self._instant(rule["effective_to"]))
 
+    def _turns(self, at: int) -> bool:
+        """Whether the windows of some price open or close."""
+        windows = [rate["windows"] for rate in self.books.card["rates"] if "windows" in rate]
+        return any(self._open_at(one, at) != self._open_at(one, at - 1) for one in windows)
+
+    def _open_at(self, windows: Sequence[Mapping[str, Any]] | None, at: int) -> bool:
+        """Whether the clock on the wall shows a time of the windows; one that passes midnight is its first day's."""
+        local = datetime.fromtimestamp(at / 1000, self.books.zone)
+        today, yesterday = (WEEK[(local.weekday() - back) % 7] for back in (0, 1))
+        clock = f"{local:%H:%M}"
+        for window in windows or ():
+            since, until, days = window.get("from", "00:00"), window.get("to", "24:00"), window.get("days", WEEK)
+            if today in days and since <= clock and (clock < until or until <= since):
+                return True
+            if yesterday in days and until <= since and clock < until:
+                return True
+        return windows is None
+
     # --- energy ------------------------------------------------------------------------------------------------------
 
     def _energies(
-        self, device: Device, holders: Sequence[Job], uses: Sequence[Use], span: Span, streams: Streams
+        self, device: Device, holders: Sequence[Claim], uses: Sequence[Use], span: Span, streams: Streams
     ) -> list[Fraction]:
         """Each holder's part of what the device drew in the stretch, in nanojoules."""
         measured, energy = _drawn(device, holders, span, streams)
@@ -351,10 +518,10 @@ class Reckoning:
         average = [Fraction(use.used, use.covered) if use.covered else None for use in uses]
         together = sum((one for one in average if one is not None), Fraction(0))
         if None in average or not together:
-            return [energy * Fraction(job.shares, device.shares) for job in holders]
+            return [energy * Fraction(claim.place.shares, device.shares) for claim in holders]
         return [
-            idle * Fraction(job.shares, device.shares) + (energy - idle) * (use or 0) / together
-            for job, use in zip(holders, average, strict=True)
+            idle * Fraction(claim.place.shares, device.shares) + (energy - idle) * (use or 0) / together
+            for claim, use in zip(holders, average, strict=True)
         ]
 
     # --- policies ----------------------------------------------------------------------------------------------------
@@ -367,11 +534,10 @@ class Reckoning:
             given = next((one["seconds"] for one in _in_force(self.books, "minimum_seconds", month)), 0)
         lacking: dict[tuple[Fraction, str, str, int], Fraction] = defaultdict(Fraction)
         for piece in self.pieces:
-            job = piece.job
-            length = job.end - job.start
-            if span[0] < job.end <= span[1] and length < given * 1000:
-                stretch = piece.held * (given * 1000 - length) / length
-                lacking[piece.price, piece.sku, piece.tenant, (job.end - 1) // HOUR] += stretch
+            start, end = self._sessions[piece.job.key]
+            if span[0] < end <= span[1] and end - start < given * 1000:
+                stretch = piece.held * (given * 1000 - (end - start)) / (end - start)
+                lacking[piece.price, piece.sku, piece.tenant, (end - 1) // HOUR] += stretch
         for (price, sku, tenant, last), stretch in sorted(lacking.items(), key=lambda one: -one[0][0]):
             hours, unused = stretch, spare.get((tenant, last), [])
             for place, (glob, free) in enumerate(unused):
@@ -386,7 +552,7 @@ class Reckoning:
             match = discount.get("match", {})
             by_tenant: dict[str, list[Piece]] = defaultdict(list)
             for piece in pieces:
-                if all(fnmatchcase(getattr(piece, key), glob) for key, glob in match.items()):
+                if piece.fits(match):
                     by_tenant[piece.tenant].append(piece)
             for tenant, matched in by_tenant.items():
                 whole = sum((piece.left for piece in matched), Fraction(0))
@@ -401,41 +567,56 @@ class Reckoning:
         if discount.get("per", "month") == "month":
             return _earned(discount, Fraction(0), whole)
         if discount.get("measure") == "hours":
-            end = max((end for start, end in job.stretches if start < span[1]), default=job.start)
-            before, after = (Fraction(max(0, min(at, end) - job.start), HOUR) for at in span)
+            start = self._sessions[job.key][0]
+            end = max((one.end for one in self.claims if one.job is job and one.start < span[1]), default=start)
+            before, after = (Fraction(max(0, min(at, end) - start), HOUR) for at in span)
         else:
             before, after = (
-                sum((piece.held for piece in self._pieces_of_job[job.name] if piece.start < at), Fraction(0))
+                sum((piece.held for piece in self._pieces_of_job[job.key] if piece.start < at), Fraction(0))
                 for at in span
             )
         return _earned(discount, before, after)
 
     @cached_property
-    def _pieces_of_job(self) -> Mapping[str, Sequence[Piece]]:
-        found: dict[str, list[Piece]] = defaultdict(list)
+    def _pieces_of_job(self) -> Mapping[Name, Sequence[Piece]]:
+        found: dict[Name, list[Piece]] = defaultdict(list)
         for piece in self.pieces:
-            found[piece.job.name].append(piece)
+            found[piece.job.key].append(piece)
         return found
 
-    def _shared(self, month: str, span: Span, pieces: Sequence[Piece]) -> dict[str, Decimal]:
-        """The list cost of what nobody held, in whole cents, by weight to who held something (or has a quota)."""
+    @cached_property
+    def _sessions(self) -> Mapping[Name, Span]:
+        """Of each job, from its first start to its last end."""
+        found: dict[Name, Span] = {}
+        for one in self.claims:
+            start, end = found.get(one.job.key, (one.start, one.end))
+            found[one.job.key] = min(start, one.start), max(end, one.end)
+        return found
+
+    def _shared(self, month: str, span: Span, pieces: Sequence[Piece]) -> Iterator[tuple[str, Decimal]]:
+        """The list cost of what nobody held of a pool, in whole cents, by weight to who held some of it (or has a
+        quota)."""
         rules = self.books.card.get("idle_policy", "platform")
         in_force = [] if rules == "platform" else _in_force(self.books, "idle_policy", month)
-        share = next((rule["share"] for rule in in_force), "platform")
-        cost = sum((cost for start, cost in self.free if span[0] <= start < span[1]), Fraction(0))
-        weights: dict[str, Fraction] = defaultdict(Fraction)
-        if share == "guaranteed":
-            for quota in _in_force(self.books, "commitments", month):
-                weights[quota["tenant"]] += Fraction(quota["gpus"])
-        elif share != "platform":
-            for piece in pieces:
-                weights[piece.tenant] += piece.held * piece.price if share == "allocated_cost" else 0
-            if share == "evenly":
-                weights = defaultdict(Fraction, dict.fromkeys(weights, Fraction(1)))
-        weights.pop("", None)  # who has no name bears nothing
-        bearers = sorted(tenant for tenant, weight in weights.items() if weight)
-        parts = shared_out(cents(cost), [weights[tenant] for tenant in bearers]) if bearers else []
-        return dict(zip(bearers, parts, strict=True))
+        free = [one for one in self.free if span[0] <= one.start < span[1]]
+        for pool in {one.pool for one in free}:
+            fits = (rule["share"] for rule in in_force if fnmatchcase(pool, rule.get("pool", "*")))
+            share = next(fits, "platform")
+            cost = sum((one.cost for one in free if one.pool == pool), Fraction(0))
+            weights: dict[str, Fraction] = defaultdict(Fraction)
+            if share == "guaranteed":
+                for quota in _in_force(self.books, "commitments", month):
+                    weights[quota["tenant"]] += Fraction(quota["gpus"])
+            elif share != "platform":
+                for piece in pieces:
+                    if piece.pool == pool:
+                        weights[piece.tenant] += piece.held * piece.price if share == "allocated_cost" else 0
+                if share == "evenly":
+                    weights = defaultdict(Fraction, dict.fromkeys(weights, Fraction(1)))
+            weights.pop("", None)  # who has no name bears nothing
+            bearers = sorted(tenant for tenant, weight in weights.items() if weight)
+            parts = shared_out(cents(cost), [weights[tenant] for tenant in bearers]) if bearers else []
+            yield from zip(bearers, parts, strict=True)
 
 
 # --- time and money --------------------------------------------------------------------------------------------------
@@ -468,16 +649,66 @@ def shared_out(total: Decimal, weights: Sequence[Fraction]) -> list[Decimal]:
     return [Decimal(amount) / 100 for amount in amounts]
 
 
+# --- claims ----------------------------------------------------------------------------------------------------------
+
+
+def _claims(books: Books) -> list[Claim]:
+    """What the books believe of what jobs claim. First come, first served: what does not fit in when it starts is
+    refused; but what has no end gives way, and ended with its last own sample. So did what is silent."""
+    told = [
+        Claim(job, place, stretch.start, stretch.end)
+        for job in books.jobs.values()
+        for stretch in job.stretches
+        for place in stretch.places
+    ]
+    samples: dict[Name, list[Sample]] = defaultdict(list)
+    for sample in books.samples:
+        samples[sample.cluster, sample.device].append(sample)
+    found = []
+    for key, device in books.devices.items():
+        admitted: list[Claim] = []
+        for claim in sorted((one for one in told if one.device == key), key=_first):
+            there = [one for one in admitted if one.start <= claim.start < one.end]
+            free = device.shares - claim.place.shares - sum(one.place.shares for one in there if one.end < OPEN)
+            if free < 0:
+                continue
+            without_end = sorted((one for one in there if one.end == OPEN), key=_first)
+            free -= sum(one.place.shares for one in without_end)
+            for one in without_end:
+                if free < 0:
+                    seen = _last_seen(one, samples[key], claim.start) or one.start
+                    admitted[admitted.index(one)] = replace(one, end=max(one.start, seen))
+                    free += one.place.shares
+            admitted.append(claim)
+        found += [_without_silence(one, samples[key]) for one in admitted]
+    return found
+
+
+def _first(claim: Claim) -> tuple[int, str]:
+    return claim.start, claim.job.name
+
+
+def _last_seen(claim: Claim, samples: Sequence[Sample], until: int) -> int:
+    return max((one.at for one in samples if one.workload == claim.job.name and one.at <= until), default=0)
+
+
+def _without_silence(claim: Claim, samples: Sequence[Sample]) -> Claim:
+    """Of what has no end the end was lost where its own samples stop a day before the device's do."""
+    own = _last_seen(claim, samples, OPEN)
+    last = max((one.at for one in samples), default=0)
+    return replace(claim, end=own) if claim.end == OPEN and own > claim.start and last - own >= DAY else claim
+
+
 # --- samples ---------------------------------------------------------------------------------------------------------
 
 
 def _streams(samples: Iterable[Sample]) -> Streams:
     """A sample covers from its interval's start, or the sample before it if that is later. Of several of one key the
     highest use counts, the highest power, and the most memory."""
-    told: dict[tuple[str, str, str], dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
+    told: dict[tuple[Name, str, str], dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
     for one in samples:
-        told[one.device, one.partition, one.workload][one.at].append(one)
-    streams: dict[tuple[str, str, str], list[Cover]] = {}
+        told[(one.cluster, one.device), one.partition, one.workload][one.at].append(one)
+    streams: dict[tuple[Name, str, str], list[Cover]] = {}
     for stream, by_instant in told.items():
         previous, covers = 0, []
         for at in sorted(by_instant):
@@ -505,20 +736,21 @@ def _within(covers: Sequence[Cover], span: Span) -> Iterator[Cover]:
         yield Cover(max(one.start, span[0]), min(one.end, span[1]), one.use, one.watts, one.bytes)
 
 
-def _use(device: Device, job: Job, holders: Sequence[Job], span: Span, streams: Streams) -> Use:
+def _use(device: Device, claim: Claim, holders: Sequence[Claim], span: Span, streams: Streams) -> Use:
     """The streams that speak of the holder, the most telling first: at every instant the first that says something."""
-    ways = [(job.partition, job.name), (job.partition, "")] if job.partition else []
-    ways += [("", job.name), *([("", "")] if len(holders) == 1 else [])]
-    said = [(way, list(_within(streams.get((device.name, *way), ()), span))) for way in ways]
+    name, place = claim.job.name, claim.place
+    ways = [(place.partition, name), (place.partition, "")] if place.partition else []
+    ways += [("", name), *([("", "")] if len(holders) == 1 else [])]
+    said = [(way, list(_within(streams.get((device.key, *way), ()), span))) for way in ways]
     edges = sorted({*span, *(at for _, covers in said for one in covers for at in (one.start, one.end))})
     use = Use()
     for start, end in pairwise(edges):
         for (partition, _), covers in said:
             known = [one.use for one in covers if one.start <= start < one.end and one.use is not None]
             if known:
-                used = known[0] * (job.shares if partition else device.shares)
+                used = known[0] * (place.shares if partition else device.shares)
                 use.covered += end - start
-                use.used += min(used, job.shares * 10**6) * (end - start)
+                use.used += min(used, place.shares * 10**6) * (end - start)
                 break
     for _, covers in said:
         sized = [one for one in covers if one.bytes is not None and one.start < one.end]
@@ -528,12 +760,12 @@ def _use(device: Device, job: Job, holders: Sequence[Job], span: Span, streams: 
     return use
 
 
-def _drawn(device: Device, holders: Sequence[Job], span: Span, streams: Streams) -> tuple[int, int]:
+def _drawn(device: Device, holders: Sequence[Claim], span: Span, streams: Streams) -> tuple[int, int]:
     """Measured ms of a stretch, and nanojoules. Everybody's rows speak of it, and those of whoever is alone there."""
-    speakers = ["", *(job.name for job in holders if len(holders) == 1)]
+    speakers = ["", *(claim.job.name for claim in holders if len(holders) == 1)]
     said = []
     for workload in speakers:
-        covers = [one for one in _within(streams.get((device.name, "", workload), ()), span) if one.watts is not None]
+        covers = [one for one in _within(streams.get((device.key, "", workload), ()), span) if one.watts is not None]
         covers = [one for one in covers if one.start < one.end]
         if covers:
             measured = sum(one.end - one.start for one in covers)
@@ -561,7 +793,7 @@ def _components(books: Books, month: str, pieces: Sequence[Piece], exact: dict[s
     """Measured kWh x PUE, and GiB-hours, at their price."""
     for component in _in_force(books, "components", month):
         for piece in pieces:
-            if all(fnmatchcase(getattr(piece, key), glob) for key, glob in component.get("match", {}).items()):
+            if piece.fits(component.get("match", {})):
                 is_energy = component["kind"] == "energy"
                 quantity = piece.kwh * Fraction(component.get("pue", "1")) if is_energy else piece.gib_hours
                 exact[piece.tenant] += quantity * Fraction(component["price"])
@@ -582,7 +814,7 @@ def _commitments(
             within = min(span[1], (hour + 1) * HOUR) - max(span[0], hour * HOUR)
             unused = gpus * Fraction(within, HOUR)
             for piece in sorted(
-                by_hour.get((tenant, hour), ()), key=lambda one: (-one.price, one.start, one.job.device, one.job.name)
+                by_hour.get((tenant, hour), ()), key=lambda one: (-one.price, one.start, one.device.key, one.job.name)
             ):
                 if fnmatchcase(piece.sku, quota.get("sku", "*")):
                     taken = min(piece.left, unused)

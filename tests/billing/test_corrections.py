@@ -10,12 +10,14 @@ import pytest
 
 from billing import audit
 from billing.accounts.credits import Credit, add_credit, reverse_credit
+from billing.close import close as close_books
 from billing.invoicing.corrections import changed_months
 from billing.invoicing.drafts import books_of
 from billing.invoicing.invoices import Invoice, InvoiceError, credit, draft_all, issue_all, issued, void
 from billing.invoicing.month_states import month_states
 from billing.periods import Period, parse_period
 from billing.verify.run import documents
+from tests.billing import facts
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
 from tests.billing.test_adjustments import allocate, apply, hours, lines
 from tests.draws import drawn
@@ -285,6 +287,44 @@ def test_a_session_that_goes_on_after_a_month_is_corrected_in_the_month_in_which
     (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
     assert corrections(november, "kind", "amount") == amounts
     assert [one for draft in draft_all(books, DECEMBER) for one in corrections(draft, "amount")] == []
+
+
+def test_a_session_that_held_nothing_later_after_all_is_corrected_in_the_month_in_which_it_ends(books: Store) -> None:
+    """What it held in November went to a job that was there first, as it turned out; no hour of October changed. Its 15
+    seconds are charged as a minute."""
+    start, later = at("2026-10-31 23:59:00"), at("2026-11-05 12:00:00")
+    apply(books, rates=[{"sku": "h100", "price_per_gpu_hour": "216.00"}], minimum_seconds=60)
+    price = {"price": "216.00"}
+    fill(books, [Row(start, "chem", "p", used="15000", **price)], closed=LAST)
+    fill(books, [Row(later, "chem", "p", used="15000", **price)])
+    lives = {"chem/p": (start, start + timedelta(seconds=15))}
+    allocate(books, lives)
+    allocate(books, {"chem/p": (later, later + timedelta(seconds=15))})
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    books.command("TRUNCATE TABLE allocations")
+    allocate(books, lives)
+    fill(books, [Row(later, "bio", "q", used="15000", **price)], closed=LATER, run=8)
+    bio, chem = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert corrections(chem, "kind", "amount") == [["minimum", "2.70"]]
+    assert corrections(bio, "kind") == []
+    assert [one for draft in draft_all(books, DECEMBER) for one in corrections(draft, "amount")] == []
+
+
+def test_a_session_that_was_shorter_by_time_in_which_its_device_was_away_is_corrected(books: Store) -> None:
+    """Eight hours get 10 % off the two that the device was there; four get nothing. No entry of the ledger changes."""
+    tiers = [{"from": "5", "percent": "10"}]
+    apply(books, discounts=[{"name": "long", "per": "session", "measure": "hours", "mode": "whole", "tiers": tiers}])
+    there = facts.devices("2026-10-10 10:00", "g1") + facts.devices("2026-10-10 12:00", "g1", state="unavailable")
+    facts.put(books, "devices", there)
+    run = facts.job("j", "chem", "g1", "2026-10-10 10:00", "2026-10-10 18:00")
+    facts.put(books, "events", run)
+    close_books(books, NOVEMBER.start, IN_NOVEMBER)
+    (october,) = issue_all(books, OCTOBER, IN_NOVEMBER)
+    assert lines(october, "discount", "billed_cost") == [["-0.400000000"]]
+    facts.put(books, "events", [{**run[1], "ts": at("2026-10-10 14:00")}])
+    close_books(books, DECEMBER.start, IN_DECEMBER)
+    (november,) = issue_all(books, NOVEMBER, IN_DECEMBER)
+    assert corrections(november, "kind", "amount") == [["discount", "0.40"]]
 
 
 def test_a_void_number_stays_taken_and_the_month_is_issued_again(books: Store) -> None:

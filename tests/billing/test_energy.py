@@ -76,10 +76,11 @@ def settle(store: Store, **content: Any) -> str:
     return apply_energy_settings(store, parse_energy_settings(content), "jo", "because", NOW)
 
 
+LIST = {"sku": "l4", "price_per_gpu_hour": "1"}
+
+
 def card(*components: dict[str, Any], **keys: Any) -> RateCard:
-    return parse_rate_card(
-        {"currency": "EUR", "rates": [{"sku": "l4", "price_per_gpu_hour": "1"}], "components": components, **keys}
-    )
+    return parse_rate_card({"currency": "EUR", "rates": [LIST], "components": components, **keys})
 
 
 # --- the cases: each has devices, jobs and mostly hours of its own, and all are closed at once ------------------------
@@ -716,6 +717,30 @@ def test_settings_that_do_not_fit_are_one_line_with_the_key_and_what_fits(tmp_pa
     with pytest.raises(EnergySettingsError, match=says) as caught:
         load_energy_settings(tmp_path / "grid.yaml")
     assert "\n" not in str(caught.value)
+
+
+def test_a_price_that_begins_within_an_hour_cuts_its_segments_whoever_pays_it(store: Store) -> None:
+    """Both hold half of a device of 100 W for an hour. On average both use half of it: 180 kJ for each. With a price of
+    somebody else from half past on there are two segments: a uses twice as much as b in the first, and nothing in the
+    second."""
+    put(store, "devices", [device("g", hour=1, units=2), device("g", hour=2, units=2, state="removed")])
+    put(store, "events", [*hold("a", 1, 2, "g", 1), *hold("b", 1, 2, "g", 1)])
+    use = [("a", 1.5, 0.5), ("a", 2, 0.0), ("b", 1.5, 0.25), ("b", 2, 0.25)]
+    told = [reading(end, "g", f"w-{name}", 30, utilization=share) for name, end, share in use]
+    put(store, "samples", [*told, reading(2, "g", power_watts=100.0)])
+
+    def energy() -> dict[str, int]:
+        close(store, at(3), NOW)
+        rows = store.rows("SELECT allocation_id, sum(energy_millijoules) AS energy FROM energy GROUP BY allocation_id")
+        return {row["allocation_id"]: row["energy"] for row in rows}
+
+    apply_rate_card(store, card(), "me", "", NOW)
+    assert energy() == {"a": 180_000_000, "b": 180_000_000}
+    other = {"sku": "other", "match": {"tenant": "nobody"}, "price_per_gpu_hour": "2"}
+    rates = [LIST, {**other, "effective_from": at(1.5).isoformat()}]
+    apply_rate_card(store, card(rates=rates), "me", "", NOW)
+    assert energy() == {"a": 120_000_000, "b": 240_000_000}
+    assert verify(store).balanced
 
 
 def test_settings_are_kept_with_author_and_version_and_applying_them_again_changes_nothing(store: Store) -> None:

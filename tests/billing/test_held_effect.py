@@ -44,7 +44,7 @@ CARD: dict[str, Any] = {
     "commitments": [{"name": "quota", "tenant": "chem", "sku": "*", "gpus": "0.5", "price_per_gpu_hour": "0.11"}],
     "discounts": [
         {"name": "more", "tiers": [{"above": "1", "percent": "10"}, {"above": "2", "percent": "20"}]},
-        {"name": "long", "per": "session", "tiers": [{"from": "1", "percent": "5"}]},
+        {"name": "long", "per": "session", "measure": "hours", "tiers": [{"from": "1", "percent": "60"}]},
     ],
     "components": [
         {"sku": "power", "kind": "energy", "price": "5.00", "pue": "1.2"},
@@ -71,6 +71,7 @@ def fleet(store: Store) -> None:
         for name, tenant, device, start, end in (
             ("a", "chem", "g0", "08:00", "09:20"), ("b", "phys", "g1", "08:30", "10:45"),
             ("k", "kyoto", "g2", "08:00", "10:10"), ("s", "chem", "g0", "10:00", "10:02"),
+            ("t", "phys", "g2", "10:30", "10:32"), ("w", "kyoto", "g0", "10:50", "12:00"),
         ):  # fmt: skip
             span = (f"{day} {start}", f"{day} {end}")
             facts["events"] += job(f"{name}{day}", tenant, device, *span, project="p", cluster="c1")
@@ -165,6 +166,17 @@ def test_energy_alone_of_an_issued_month_waits_and_of_an_open_one_counts(store: 
         let_through(store, "samples", [{**drawn, **place, "ts": at(f"{day} 09:00")}])
         assert close(store, CLOSED, NOW).held == kept, day
     assert store.value("SELECT sum(energy_millijoules) AS energy FROM energy") - before == 7_200_000_000
+
+
+def test_a_short_session_that_goes_on_later_is_shown_in_the_month_that_charged_it_the_minimum(store: Store) -> None:
+    again = job("t2026-02-28", "phys", "g2", "2026-03-10 10:50", "2026-03-10 10:51", project="p", cluster="c1")
+    assert ("phys", "2026-02") in check(store, "events", again)
+
+
+def test_a_session_that_is_shorter_by_time_in_which_its_device_was_away_is_shown(store: Store) -> None:
+    """It held the device for ten minutes, and lasts 40 minutes in place of 70."""
+    end = {"allocation_id": "w2026-02-28", "event": "finished", "cluster": "c1", "ts": at("2026-02-28 11:30")}
+    assert check(store, "events", [end])["kyoto", "2026-02"] > 0
 
 
 def test_what_is_shown_is_what_a_yes_changes_on_the_documents(store: Store) -> None:
