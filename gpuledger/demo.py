@@ -1,5 +1,5 @@
 """A month of a simulated fleet, its jobs placed by the reference scheduler (Slurm's nodes by Slurm's part), through the
-real path: facts, prices, ledger, proof, invoices.
+real path: facts, prices, ledger, proof, invoices, objectives and alerts.
 
 Every step can be done again and changes nothing, so a demo that was cut short carries on where it was.
 """
@@ -33,12 +33,14 @@ END = datetime(2026, 10, 31, 23, tzinfo=UTC)
 """Its end: an hour more than 31 days, because the clocks go back. Nothing later is recorded."""
 DAYS = 32
 PARTIES = Path(__file__).parent / "demo_parties.yaml"
+OBJECTIVES = Path(__file__).parent / "demo_objectives.yaml"
 SOURCE = "simulated fleet, seed {seed}"
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo made: the month's ledger, its proof, the issued invoices and the folder of their files."""
+    """What the demo made: the month's ledger, its proof, the issued invoices and the folder of their files; how many
+    alerts fire at the month's end, and of how many series of objectives how many are missed."""
 
     report: LedgerReport
     proof: VerifyReport
@@ -46,6 +48,9 @@ class Demo:
     folder: Path
     refused: int
     quarantined: int
+    firing: int
+    promised: int
+    missed: int
 
 
 def fleet_plan(seed: int) -> FleetPlan:
@@ -72,6 +77,7 @@ def build(store: Store, seed: int, folder: Path, steps: Steps) -> Demo:
     proof = _verify(store, steps)
     period = parse_month(MONTH, billing_timezone(store))
     invoices = _invoice(store, period, folder, steps)
+    _watch(store, steps)
     return _summed(store, period, proof, invoices, folder)
 
 
@@ -162,9 +168,34 @@ def _invoice(store: Store, period: Period, folder: Path, steps: Steps) -> list[I
     return invoices
 
 
+def _watch(store: Store, steps: Steps) -> None:
+    """What a server does each minute, once, as of the month's end: nobody is to be told that its data stopped."""
+    from alerts.evaluate import DELAY, evaluate
+    from alerts.rule_files import load_rules
+    from alerts.slo.applied import apply_objectives
+    from alerts.slo.measure import measure
+    from alerts.slo.objectives import load_objectives
+
+    with steps.step("Watch") as step:
+        now = datetime.now(UTC)
+        apply_objectives(store, load_objectives(OBJECTIVES), "demo", "the demo's promises", now)
+        step.update(detail="measuring objectives")
+        measure(store, END, now)
+        step.update(detail="evaluating alert rules")
+        report = evaluate(store, load_rules(), END + DELAY, live=False)
+        problems = f", {len(report.problems)} cannot be evaluated" if report.problems else ""
+        step.update(detail=f"{_firing(store):,} alerts fire{problems}")
+
+
+def _firing(store: Store) -> int:
+    return int(store.value("SELECT count() AS firing FROM alerts WHERE state = 'firing'"))
+
+
 def _summed(store: Store, period: Period, proof: VerifyReport, invoices: list[Invoice], folder: Path) -> Demo:
+    from alerts.slo.status import slo_status
     from billing.ledger_report import ledger_report
 
+    promised = slo_status(store, END)
     (kept_out,) = store.rows(read_sql(__file__, "kept_out"))
     return Demo(
         report=ledger_report(store, period, ["tenant"]),
@@ -173,4 +204,7 @@ def _summed(store: Store, period: Period, proof: VerifyReport, invoices: list[In
         folder=folder,
         refused=kept_out["refused"],
         quarantined=kept_out["quarantined"],
+        firing=_firing(store),
+        promised=len(promised),
+        missed=sum(one.state == "missed" for one in promised),
     )

@@ -144,6 +144,8 @@ def _print_summary(store: Store, made: Demo) -> None:
         say(f"  {label:<18}{value:>12}  {note}".rstrip())
     say(f"  {'Books balanced':<18}{'yes' if made.proof.balanced else 'NO':>12}  {made.proof.device_hours:,} checked")
     say(f"  {'Kept out':<18}{made.refused + made.quarantined:>12,}  claims and records (gpuledger doctor)")
+    say(f"  {'Alerts':<18}{made.firing:>12,}  fire at the month's end")
+    say(f"  {'Objectives':<18}{made.missed:>12,}  of {made.promised} missed, by tenant and queue")
     say(f"  Invoices          {made.folder.resolve()}")
 
 

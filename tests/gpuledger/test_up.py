@@ -134,5 +134,11 @@ def test_the_demo_balances_and_a_second_run_changes_nothing(
     for record in ("samples", "events", "devices"):
         assert store.value(f"SELECT max(ts) > {{end:DateTime64(3, 'UTC')}} FROM {record}", {"end": demo.END}) == 0
     assert said.getvalue().count("Ingest") == 1
+    assert (first.firing, first.promised, first.missed) == (again.firing, again.promised, again.missed)
+    assert first.firing > 0
+    assert first.promised > 0
+    assert store.value("SELECT count() FROM alert_runs") == 1, "nothing is new to a second look"
+    fired = store.rows("SELECT DISTINCT rule FROM alerts WHERE state = 'firing'")
+    assert not {"alert-data-stopped", "alert-evaluation-failed"} & {row["rule"] for row in fired}
     with pytest.raises(LedgerError, match="seed 7"):
         demo.build(store, 8, tmp_path / "invoices", steps)
