@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from collectors.readings import Row
 from collectors.simulated.fleet import HOUR, L40S_SHARED, MINUTE, Fleet, FleetPlan, Incident, Slot, slots
 from collectors.simulated.jobs import SHARED_SERVICE, SHARES, TENANTS, Job
 
@@ -98,6 +99,10 @@ class Deciding(Protocol):
         """Free slots come, or go; one that is held goes when it is free."""
 
     def decide(self, now: int) -> Sequence[Decided]: ...
+
+    def told(self) -> Sequence[Row]:
+        """Rows of service_levels: what it says of itself, such as why jobs wait."""
+        ...
 
 
 def place(plan: FleetPlan, fleet: Fleet, jobs: Sequence[Job], deciding: Deciding | None = None) -> Placed:

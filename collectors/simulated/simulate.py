@@ -1,4 +1,4 @@
-"""The simulated fleet as records: devices, events, then samples day by day."""
+"""The simulated fleet as records: devices, events, what its scheduler says of itself, then samples day by day."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collectors.simulated.jobs import jobs
 from collectors.simulated.placement import IMPOSSIBLE, Deciding, Lifecycle, place
 from collectors.simulated.samples import sample_tables
 from collectors.simulated.streams import streams
-from collectors.tables import Records, table
-from warehouse.records import DEVICES, EVENTS, SAMPLES
+from collectors.tables import Records, schema, table
+from warehouse.records import DEVICES, EVENTS, SAMPLES, SERVICE_LEVELS
 
 Scheduling = Callable[[FleetPlan, Fleet], Deciding]
 
@@ -26,9 +26,12 @@ def simulate(plan: FleetPlan, scheduling: Scheduling | None = None, source: str 
     """
     fleet = build(plan)
     wanted = jobs(plan, Counter(slot.kind for slot in slots(plan, fleet)))
-    placed = place(plan, fleet, wanted, scheduling(plan, fleet) if scheduling else None)
+    deciding = scheduling(plan, fleet) if scheduling else None
+    placed = place(plan, fleet, wanted, deciding)
     yield DEVICES, _devices(plan, fleet)
     yield EVENTS, _events(plan, fleet, placed.events, source)
+    if deciding is not None and (told := deciding.told()):
+        yield SERVICE_LEVELS, pa.Table.from_pylist(told, schema(SERVICE_LEVELS))
     for part in sample_tables(plan, fleet, streams(plan, fleet, placed.holdings)):
         yield SAMPLES, part
 

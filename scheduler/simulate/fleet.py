@@ -6,19 +6,24 @@ A slot of the fleet is a device here: partitions and replicas are laid out alrea
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from collectors.readings import Row
 from collectors.simulated.fleet import Fleet, FleetPlan, Slot, slots
 from collectors.simulated.jobs import KINDS, SERVICE, TENANTS
 from collectors.simulated.jobs import Job as Wanted
 from collectors.simulated.placement import Decided
 from scheduler.cycle.core import Core
 from scheduler.cycle.policies import Policies
+from scheduler.cycle.reasons import LiveWaiting
+from scheduler.exposition import Series, rows
 from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, Resize, Start, Tenant
 from scheduler.records.events import message
 from scheduler.setup import Setup
 
+TELLS_EVERY_MS = 3_600_000
+"""How often it says why jobs wait, at least so far apart."""
 LIMIT_FACTOR = 1.5
 """Time limits that users give, as multiples of what they need: backfill lives on them."""
 
@@ -50,6 +55,9 @@ class FleetScheduler:
         self.core: Core = Setup("fleet", nodes, tenants, queues, policies).core([], plan.start_ms / 1000, explain=False)
         self._closed: set[Slot] = set()
         self._sequence = 0
+        self._cluster = plan.cluster
+        self._told: list[Row] = []
+        self._told_until = plan.start_ms
         self.usable(list(self._where), False, plan.start_ms)
 
     def decides(self, kind: str) -> bool:
@@ -127,7 +135,25 @@ class FleetScheduler:
                 raise AssertionError("no job of the fleet is elastic")
             self.core.apply(action, now / 1000)
             found.append(told)
+        if now - self._told_until >= TELLS_EVERY_MS:
+            self._told += rows(self._waiting(), self._cluster, now / 1000, (now - self._told_until) / 1000)
+            self._told_until = now
         return found
+
+    def told(self) -> Sequence[Row]:
+        return self._told
+
+    def _waiting(self) -> list[Series]:
+        """How many jobs of each queue wait for which first reason, as the scheduler's own metrics tell it."""
+        counts = Counter(
+            (self.core.pending[job_id][0].queue, why[0].code) for job_id, why in LiveWaiting(self.core).items()
+        )
+        return [
+            Series(
+                "pending_jobs", "Waiting jobs, by their first reason", "gauge", jobs, {"queue": queue, "cause": cause}
+            )
+            for (queue, cause), jobs in sorted(counts.items())
+        ]
 
     def _each(self, job: Wanted) -> int:
         """Devices of a replica: all, or where it is resized or no node has so many, the most that divide it."""

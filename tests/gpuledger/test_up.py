@@ -138,6 +138,7 @@ def test_the_demo_balances_and_a_second_run_changes_nothing(
     assert first.firing > 0
     assert first.promised > 0
     assert store.value("SELECT count() FROM alert_runs") == 1, "nothing is new to a second look"
+    assert store.value("SELECT countIf(metric LIKE 'pending_jobs{cause=\"_%') AS told FROM service_levels") > 0
     fired = store.rows("SELECT DISTINCT rule FROM alerts WHERE state = 'firing'")
     assert not {"alert-data-stopped", "alert-evaluation-failed"} & {row["rule"] for row in fired}
     with pytest.raises(LedgerError, match="seed 7"):

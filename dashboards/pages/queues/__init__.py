@@ -147,7 +147,7 @@ def waits(rows: Rows, words: Language) -> go.Figure:
 
 
 def reasons(rows: Rows, told: Rows, filters: Filters) -> dict[str, dict[str, int]]:
-    """Waiting jobs of each queue by reason: as the scheduler tells them, else as the events do; '' is no reason.
+    """Waiting jobs of each queue by reason: as a scheduler tells them, else as its events do; '' is no reason.
 
     A scheduler counts jobs of all tenants and projects: where these are filtered, the events alone are asked.
     """
@@ -157,8 +157,9 @@ def reasons(rows: Rows, told: Rows, filters: Filters) -> dict[str, dict[str, int
     for row in told:
         if row["name"] == "pending_jobs" and not narrowed and (not queues or row["queue"] in queues):
             found[row["queue"]][row["cause"]] += round(row["value"])
-    if not found:
-        for row in rows:
+    told_of = set(found)
+    for row in rows:
+        if row["queue"] not in told_of:
             for reason, jobs in zip(row["reasons"], row["jobs"], strict=True):
                 found[row["queue"]][reason] += jobs
     return {queue: dict(causes) for queue, causes in found.items() if causes}
