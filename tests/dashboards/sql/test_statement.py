@@ -363,8 +363,8 @@ def _as_grafana_sends(text: str) -> str:
     return re.sub(r"\$__(from|to)Time", "toDateTime(1)", re.sub(r"\$\{(\w+):singlequote\}", "'a','b'", text))
 
 
-_WHOLE_PARTS = re.compile(r"\$(latest_closes|priced_hours|links|ledger_content|energy_content|found)\b")
-"""What stands for whole queries in a template; they are read by themselves."""
+_WHOLE_PARTS = re.compile(r"\$(latest_closes|priced_hours|links|ledger_content|energy_content|found)\b|\$before\.")
+"""What stands for whole queries in a template, which are read by themselves; or for another database."""
 OURS = {
     str(path.relative_to(REPO)): text
     for folder in ("alerts", "billing", "dashboards", "gpuledger", "ingest", "scheduler", "collectors")
