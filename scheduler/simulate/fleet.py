@@ -22,8 +22,8 @@ from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, R
 from scheduler.records.events import message
 from scheduler.setup import Setup
 
-TELLS_EVERY_MS = 3_600_000
-"""How often it says why jobs wait, at least so far apart."""
+TELLS_EVERY_MS = 600_000
+"""How far apart it says why jobs wait."""
 LIMIT_FACTOR = 1.5
 """Time limits that users give, as multiples of what they need: backfill lives on them."""
 
@@ -57,7 +57,7 @@ class FleetScheduler:
         self._sequence = 0
         self._cluster = plan.cluster
         self._told: list[Row] = []
-        self._told_until = plan.start_ms
+        self._told_until, self._end = plan.start_ms, plan.end_ms
         self.usable(list(self._where), False, plan.start_ms)
 
     def decides(self, kind: str) -> bool:
@@ -120,6 +120,7 @@ class FleetScheduler:
                 self.core.version += 1
 
     def decide(self, now: int) -> Sequence[Decided]:
+        self._tell(now)
         plan = self.core.plan(now / 1000)
         found = []
         for action in plan.actions:
@@ -135,13 +136,18 @@ class FleetScheduler:
                 raise AssertionError("no job of the fleet is elastic")
             self.core.apply(action, now / 1000)
             found.append(told)
-        if now - self._told_until >= TELLS_EVERY_MS:
-            self._told += rows(self._waiting(), self._cluster, now / 1000, (now - self._told_until) / 1000)
-            self._told_until = now
         return found
 
     def told(self) -> Sequence[Row]:
+        self._tell(self._end)
         return self._told
+
+    def _tell(self, now: int) -> None:
+        """What has held since the last decision, at each instant at which it is told until now."""
+        waiting = self._waiting() if now - self._told_until >= TELLS_EVERY_MS else []
+        while now - self._told_until >= TELLS_EVERY_MS:
+            self._told_until += TELLS_EVERY_MS
+            self._told += rows(waiting, self._cluster, self._told_until / 1000, TELLS_EVERY_MS / 1000)
 
     def _waiting(self) -> list[Series]:
         """How many jobs of each queue wait for which first reason, as the scheduler's own metrics tell it."""
