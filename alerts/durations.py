@@ -27,13 +27,24 @@ def is_duration(value: object) -> bool:
 
 
 def say_duration(seconds: float) -> str:
-    """The two greatest units that it has: `2h30m`, `1d`, `45s`."""
-    left, parts = round(seconds), []
+    """As people say it, in its greatest unit and the next smaller one: `2h30m`, `2h` (and 41 s), `1d`, `45s`."""
+    counts = _counts(round(seconds))
+    first = next((number for number, (count, _) in enumerate(counts) if count), len(counts) - 1)
+    return "".join(f"{count}{unit}" for count, unit in counts[first : first + 2] if count) or "0s"
+
+
+def write_duration(seconds: int) -> str:
+    """As a file has it, to the second: `1h1s`."""
+    return "".join(f"{count}{unit}" for count, unit in _counts(seconds) if count) or "0s"
+
+
+def _counts(seconds: int) -> list[tuple[int, str]]:
+    found = []
     for unit, size in _UNITS.items():
-        if left >= size and unit != "w":
-            parts.append(f"{left // size}{unit}")
-            left %= size
-    return "".join(parts[:2]) or "0s"
+        if unit != "w":
+            found.append((seconds // size, unit))
+            seconds %= size
+    return found
 
 
 Seconds = Annotated[int, BeforeValidator(parse_duration)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from alerts.durations import say_duration
+from alerts.durations import write_duration
 from alerts.rule import PrometheusRule, Rule
 from alerts.runbooks import is_url
 
@@ -35,9 +35,9 @@ def _document(rule: Rule, part: PrometheusRule) -> dict[str, Any]:
         return {"record": part.record, "expr": part.expr}
     found: dict[str, Any] = {"alert": part.alert, "expr": part.expr}
     if part.for_:
-        found["for"] = say_duration(part.for_)
+        found["for"] = write_duration(part.for_)
     if part.keep_firing_for:
-        found["keep_firing_for"] = say_duration(part.keep_firing_for)
+        found["keep_firing_for"] = write_duration(part.keep_firing_for)
     found["labels"] = {"severity": rule.severity, **rule.tags, "rule": rule.name}
     notes = {
         "summary": part.summary,

@@ -277,9 +277,9 @@ def _last_run(store: Store) -> datetime | None:
 
 
 def _short(seconds: int) -> str:
-    from alerts.durations import say_duration
+    from alerts.durations import write_duration
 
-    return say_duration(seconds)
+    return write_duration(seconds)
 
 
 def _matchers(one: Silence) -> str:

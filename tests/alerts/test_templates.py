@@ -7,7 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from alerts.durations import parse_duration, write_duration
 from alerts.templates import render
 
 MIDNIGHT = datetime(2026, 10, 24, 22, tzinfo=UTC)
@@ -24,12 +27,22 @@ MIDNIGHT = datetime(2026, 10, 24, 22, tzinfo=UTC)
         ("{{ value | money('USD') }}", Decimal("1526.403428610"), "1,526.40 USD"),
         ("{{ value | money('JPY') }}", Decimal("1526.403428610"), "1,526 JPY"),
         ("{{ value | money('EUR') }}", None, "an unknown amount"),
+        ("{{ value | duration }}", 7241, "2h"),
+        ("{{ value | duration }}", 9000.4, "2h30m"),
+        ("{{ value | duration }}", 45, "45s"),
+        ("{{ value | duration }}", 0, "0s"),
+        ("{{ value | duration }}", 93_600, "1d2h"),
         ("since {{ value }}", MIDNIGHT, "since 2026-10-25 00:00 CEST"),
         ("since {{ value }}", MIDNIGHT.replace(day=25), "since 2026-10-25 23:00 CET"),
     ],
 )
 def test_values_are_said_as_people_say_them(text: str, value: Any, said: str) -> None:
     assert render((text,), {"value": value, "zone": "Europe/Berlin"}) == [said]
+
+
+@given(st.integers(0, 10**7))
+def test_a_duration_that_is_written_is_read_again(seconds: int) -> None:
+    assert parse_duration(write_duration(seconds)) == seconds
 
 
 def test_without_books_instants_are_utc() -> None:

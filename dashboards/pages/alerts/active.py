@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -94,7 +95,11 @@ def _why(one: Alert, filters: Filters, may_silence: bool, words: Language) -> It
     if notes.get("action"):
         yield html.P([html.Strong(words("alerts.action")), notes["action"]], className="gl-alert-action")
     facts = {**{key: value for key, value in one["labels"].items() if key not in TOLD}, **one["evidence"]}
-    shown = [(key.replace("_", " "), _said(value)) for key, value in facts.items() if value not in (None, "", [], {})]
+    shown = [
+        (key.replace("_", " "), _said(value, filters, words))
+        for key, value in facts.items()
+        if value not in (None, "", [], {})
+    ]
     if shown:
         yield html.Dl(
             [html.Div([html.Dt(key), html.Dd(value, title=value)]) for key, value in shown],
@@ -122,10 +127,16 @@ def _links(one: Alert, filters: Filters, may_silence: bool, words: Language) -> 
         yield dcc.Link(words("alerts.keep_quiet"), href=quiet, className="gl-alert-quiet")
 
 
-def _said(value: Any) -> str:
-    """A value of the evidence for people; lists as they are read."""
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00:00")
+"""As evidence is written down."""
+
+
+def _said(value: Any, filters: Filters, words: Language) -> str:
+    """A value of the evidence for people; lists as they are read, instants as the books' clocks show them."""
     if isinstance(value, list):
-        return ", ".join(_said(each) for each in value)
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+        return ", ".join(_said(each, filters, words) for each in value)
+    if isinstance(value, float | int) and not isinstance(value, bool):
+        return f"{value:,.4g}" if abs(value) < 1e6 and isinstance(value, float) else f"{value:,.0f}"
+    if isinstance(value, str) and _INSTANT.fullmatch(value):
+        return words.moment(filters.local(datetime.fromisoformat(value)))
     return str(value)

@@ -22,7 +22,13 @@ def operate(store: Store) -> None:
 def fires(store: Store) -> None:
     """A queue that waits since the 2nd, critically; told to a pager that fails."""
     labels = {"alertname": "long-queue", "severity": "critical", "cluster": "c1", "queue": "main", "owner": "platform"}
-    evidence = {"waiting": 2, "cause": "capacity: it asks for 8 GPUs", "oldest_workload_id": "w2-vision"}
+    since = "2026-10-02 13:00:00.250000+00:00"
+    evidence = {
+        "waiting": 2,
+        "oldest_since": since,
+        "cause": "capacity: it asks for 8 GPUs",
+        "oldest_workload_id": "w2-vision",
+    }
     notes = {
         "summary": "the oldest of 2 in queue main has waited 12 h",
         "action": "Free or add capacity",
