@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from warehouse.records import USABLE_STATES, Column, ColumnType, RecordType
+from warehouse.records import MOST_NARROW, NARROW, USABLE_STATES, Column, ColumnType, RecordType
 
 FUTURE_TOLERANCE = timedelta(hours=1)
 """How far a clock may run ahead of ours before its stamps are refused."""
@@ -88,7 +88,7 @@ class _Rules:
 def _bounds(column: Column) -> tuple[float, float]:
     """No infinity lies within, and no NaN."""
     low, high = column.minimum, column.maximum
-    largest = sys.float_info.max
+    largest = _most(column)
     return (-largest if low is None else low, largest if high is None else high)
 
 
@@ -117,9 +117,13 @@ def _text(column: Column, value: Any, now: datetime) -> tuple[str, str] | None:
 def _float(column: Column, value: Any, now: datetime) -> tuple[str, str] | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "not_a_number", f"{column.name} {value!r}: expected a number"
-    if not _finite(value):
+    if not _finite(value) or abs(value) > _most(column):
         return "not_a_number", f"{column.name} {str(value)[:200]}: expected a finite number"
     return _range(column, value)
+
+
+def _most(column: Column) -> float:
+    return MOST_NARROW if column.name in NARROW else sys.float_info.max
 
 
 def _whole(column: Column, value: Any, now: datetime) -> tuple[str, str] | None:

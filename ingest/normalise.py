@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ingest.check_rows import EARLIEST, FUTURE_TOLERANCE
 from ingest.columns import ARROW_TYPES, TIME, Problem, convert, empty_texts, matching
 from ingest.pieces import Piece, Reject
-from warehouse.records import USABLE_STATES, Column, RecordType
+from warehouse.records import NARROW, USABLE_STATES, Column, RecordType
 
 Mask = npt.NDArray[np.bool_]
 
@@ -148,9 +148,10 @@ def _bad_times(column: Column, values: pa.Array, now: datetime) -> list[Problem]
 def _out_of_range(column: Column, values: pa.Array) -> list[Problem]:
     found = []
     if column.type == "float":
-        total = pc.sum(pc.multiply(values, 0.0)).as_py()
+        kept = values.cast(pa.float32(), safe=False) if column.name in NARROW else values
+        total = pc.sum(pc.multiply(kept, 0.0)).as_py()
         if total is not None and total != 0.0:
-            odd = _mask(pc.invert(pc.is_finite(values)))
+            odd = _mask(pc.invert(pc.is_finite(kept)))
             found += _at(odd, lambda i: ("not_a_number", f"{column.name} {values[i]}: expected a finite number"))
     if column.minimum is None and column.maximum is None:
         return found

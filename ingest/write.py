@@ -5,7 +5,8 @@ engine adds what is missing, in the table and in the targets of its views.
 
 Rows that complete batches have brought already, the same in every column, are not written again: of equal rows the
 table keeps the last, whose batch would say that the fact came when it was sent again (an issued invoice is computed
-again from what had come by then).
+again from what had come by then). For the same reason what others have told in other words, under the same key, is
+written as told otherwise: the table keeps both.
 
 The token alone is not enough: the engine notes it on disk just before it moves a part into place, so that a kill
 between the two loses the part for good, and a second try is taken for a duplicate. So a batch is looked for before it
@@ -29,6 +30,9 @@ from ingest.stored_already import stored_already
 from warehouse.records import RecordType
 from warehouse.store import ONE_BLOCK, Store, identifier, read_sql
 
+TOLD_OTHERWISE = frozenset({"samples", "events", "devices"})
+"""Tables that keep what is told in other words: those that the books are computed from."""
+
 
 def write(
     store: Store, record: RecordType, source: str, batch: Batch, sender: str = "", anew: bool = False
@@ -48,12 +52,12 @@ def write(
             known = 0 if anew else known
             written = keys - known
             if anew:
-                _insert_anew(store, record, batch, staged, any(_arrived(store, record, batch).values()))
+                _insert_anew(store, record, batch, staged, any(_arrived(store, record, batch).values()), otherwise=True)
             elif not known:
                 _write(store, record, batch, staged, keys)
         if known and (fresh := _fresh(store, record, batch)):
             with store.staged(fresh.table) as staged:
-                _write(store, record, fresh, staged, _counted(store, record, fresh, staged)[0])
+                _write(store, record, fresh, staged, _counted(store, record, fresh, staged)[0], otherwise=True)
     if batch.rejects:
         _quarantine(store, record, source, batch)
     duplicate = len(batch.table) - written
@@ -89,13 +93,13 @@ def _fresh(store: Store, record: RecordType, batch: Batch) -> Batch | None:
     return replace(batch, table=batch.table.take(pa.array(places, pa.uint64()))) if places else None
 
 
-def _write(store: Store, record: RecordType, batch: Batch, staged: str, keys: int) -> None:
-    """keys: how many natural keys the batch has."""
-    _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}")
-    _complete(store, record, batch, staged, keys)
+def _write(store: Store, record: RecordType, batch: Batch, staged: str, keys: int, otherwise: bool = False) -> None:
+    """keys: how many natural keys the batch has.   otherwise: whether others may have told of the same things."""
+    _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}", otherwise)
+    _complete(store, record, batch, staged, keys, otherwise)
 
 
-def _complete(store: Store, record: RecordType, batch: Batch, staged: str, keys: int) -> None:
+def _complete(store: Store, record: RecordType, batch: Batch, staged: str, keys: int, otherwise: bool) -> None:
     """Writes the batch anew, under a token of its own, unless all of it is there."""
     names = _names(record, staged)
     row = _arrived(store, record, batch)
@@ -105,7 +109,7 @@ def _complete(store: Store, record: RecordType, batch: Batch, staged: str, keys:
     # Fewer rows also if the engine collapsed equal ones, within the batch or with another's: then the keys are there.
     if noted and store.value(_filled("known_keys", names), {**_where(batch), "own": True}) == keys:
         return
-    _insert_anew(store, record, batch, staged)
+    _insert_anew(store, record, batch, staged, otherwise=otherwise)
 
 
 def _arrived(store: Store, record: RecordType, batch: Batch) -> dict[str, int]:
@@ -114,11 +118,13 @@ def _arrived(store: Store, record: RecordType, batch: Batch) -> dict[str, int]:
     return row
 
 
-def _insert_anew(store: Store, record: RecordType, batch: Batch, staged: str, is_there: bool = True) -> None:
+def _insert_anew(
+    store: Store, record: RecordType, batch: Batch, staged: str, is_there: bool = True, otherwise: bool = False
+) -> None:
     """Takes out what there is of the batch, and writes it under a token that the engine has not seen."""
     if is_there:
         forget(store, record, batch.id)
-    _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}-{uuid.uuid4().hex}")
+    _insert(store, record.name, batch, staged, f"{record.name}-{batch.id:016x}-{uuid.uuid4().hex}", otherwise)
 
 
 def forget(store: Store, record: RecordType, batch: int) -> None:
@@ -147,10 +153,11 @@ def _where(batch: Batch) -> dict[str, Any]:
     return {"batch": batch.id, "first_at": span["min"].as_py(), "last_at": span["max"].as_py()}
 
 
-def _insert(store: Store, table: str, batch: Batch, staged: str, token: str) -> None:
+def _insert(store: Store, table: str, batch: Batch, staged: str, token: str, otherwise: bool = False) -> None:
     """Without a token nothing is dropped as a duplicate."""
     columns = ", ".join(identifier(name) for name in batch.table.column_names)
-    sql = _filled("insert_batch", {"table": identifier(table), "columns": columns, "staged": staged})
+    name = "insert_batch_told_otherwise" if otherwise and table in TOLD_OTHERWISE else "insert_batch"
+    sql = _filled(name, {"table": identifier(table), "columns": columns, "staged": staged})
     dedup = {"insert_deduplication_token": token} if token else {"insert_deduplicate": 0}
     store.command(sql, {"batch": batch.id}, {**ONE_BLOCK, **dedup})
 

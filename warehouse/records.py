@@ -90,6 +90,8 @@ SAMPLES = RecordType(
 
 NARROW = frozenset({"sm_active", "tensor_active", "dram_active", "power_watts", "temperature_celsius"})
 """Columns that the table keeps in four bytes: what comes back is what was written to seven digits."""
+MOST_NARROW = (2 - 2**-23) * 2.0**127
+"""The greatest finite number of four bytes; what is above it comes back as infinite."""
 
 EVENTS = RecordType(
     "events",
