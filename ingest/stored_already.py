@@ -11,8 +11,12 @@ from warehouse.records import RecordType
 from warehouse.store import Store, identifier, read_sql
 
 
-def stored_already(store: Store, record: RecordType, table: pa.Table, acknowledged: bool = False) -> set[int]:
-    """The places of such rows in the table.   acknowledged: only those that batches brought which are complete."""
+def stored_already(
+    store: Store, record: RecordType, table: pa.Table, acknowledged: bool = False, doubted_from: str | None = None
+) -> set[int]:
+    """The places of such rows in the table.   acknowledged: only those that batches brought which are complete.
+    doubted_from: and of what others than this sender pushed only what closes have read: the rest may yet be taken back.
+    """
     if not len(table):
         return set()
     types = {row["name"]: row["type"] for row in store.rows(read_sql(__file__, "column_types"), {"table": record.name})}
@@ -30,7 +34,8 @@ def stored_already(store: Store, record: RecordType, table: pa.Table, acknowledg
             staged=staged,
         )
         when = {"first_at": span["min"].as_py(), "last_at": span["max"].as_py()}
-        return set(store.arrow(sql, {**when, "acknowledged": acknowledged})["place"].to_pylist())
+        doubts = {"doubts": doubted_from is not None, "sender": doubted_from or ""}
+        return set(store.arrow(sql, {**when, "acknowledged": acknowledged, **doubts})["place"].to_pylist())
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,6 +1,7 @@
 -- One row: a row of a batch that the store has already, in each column; its number is the column `place`.
 -- $$table, $$subject (second column of the key), $$stored (columns as text), $$given (the batch's, in the table's types),
--- $$staged (the batch).   Parameters: first_at, last_at DateTime64(3); acknowledged Bool: of complete batches alone.
+-- $$staged (the batch).   Parameters: first_at, last_at DateTime64(3); acknowledged Bool: of complete batches alone;
+-- doubts Bool, sender: without what others than this one pushed since the last close, or an hour before it.
 SELECT place
 FROM (SELECT place, cityHash64([$given]) AS hash FROM $staged)
 WHERE hash IN
@@ -9,5 +10,11 @@ WHERE hash IN
     FROM $table
     WHERE ts >= {first_at:DateTime64(3, 'UTC')} AND ts <= {last_at:DateTime64(3, 'UTC')}
         AND $subject IN (SELECT $subject FROM $staged)
-        AND (NOT {acknowledged:Bool} OR batch IN (SELECT batch FROM ingest_batches))
+        AND (NOT {acknowledged:Bool} OR batch IN
+        (
+            SELECT batch
+            FROM ingest_batches
+            WHERE NOT ({doubts:Bool} AND startsWith(source, 'push:') AND sender != {sender:String}
+                AND ingested_at > (SELECT max(ingest_cutoff) FROM close_runs) - INTERVAL 1 HOUR)
+        ))
 )

@@ -55,7 +55,7 @@ def write(
                 _insert_anew(store, record, batch, staged, any(_arrived(store, record, batch).values()), otherwise=True)
             elif not known:
                 _write(store, record, batch, staged, keys)
-        if known and (fresh := _fresh(store, record, batch)):
+        if known and (fresh := _fresh(store, record, batch, source, sender)):
             with store.staged(fresh.table) as staged:
                 _write(store, record, fresh, staged, _counted(store, record, fresh, staged)[0], otherwise=True)
     if batch.rejects:
@@ -86,9 +86,14 @@ def _counted(store: Store, record: RecordType, batch: Batch, staged: str) -> tup
     return int(row["keys"]), int(store.value(_filled("known_keys", _names(record, staged)), nearby))
 
 
-def _fresh(store: Store, record: RecordType, batch: Batch) -> Batch | None:
-    """The batch without the rows that the store has from complete ones; None if nothing is left."""
-    known = stored_already(store, record, batch.table, acknowledged=True)
+def _fresh(store: Store, record: RecordType, batch: Batch, source: str, sender: str) -> Batch | None:
+    """The batch without the rows that the store has from complete ones; None if nothing is left.
+
+    What somebody else pushed may be taken back by the next close, and refused: then this one still tells it. Not so of
+    samples that were pushed: those of many senders are written together, under all their names.
+    """
+    doubted_from = None if record.name == "samples" and source.startswith("push:") else sender
+    known = stored_already(store, record, batch.table, acknowledged=True, doubted_from=doubted_from)
     places = [place for place in range(len(batch.table)) if place not in known]
     return replace(batch, table=batch.table.take(pa.array(places, pa.uint64()))) if places else None
 

@@ -181,6 +181,27 @@ def test_what_is_decided_of_rows_that_come_again_meanwhile_holds(tmp_path: Path)
         assert verify(store).balanced
 
 
+@pytest.mark.skipif(not one_run_in(2, "what others tell"), reason="one run in two: GPULEDGER_ALL=1 runs it")
+def test_what_others_tell_too_is_not_gone_with_a_push_that_is_taken_back(tmp_path: Path) -> None:
+    """An early end that n1 pushed, n2 pushes too, among others, and then a person's file tells."""
+    early = event("job", "finished", at("2026-10-30 12:00"))
+    others = [event(name, "submitted", LIVE - timedelta(hours=2)) for name in ("one", "another")]
+    with small_fleet(tmp_path, BUSY, "2026-10-29 00:00") as store:
+        before = ledger(store)
+        let_through(store, "events", [early])
+        let_through(store, "events", [early, others[0]], "n2")
+        assert closed(store) == 2
+        assert ledger(store) == before
+        first = next(push for push in held_pushes(store) if push.sender == "n1")
+        refuse(store, first.id, NOW, "fin", "")
+        assert only(store).sender == "n2"
+        let_through(store, "events", [early], "n3")
+        let_through(store, "events", [early, others[1]], source="file ")
+        assert closed(store) == 0, "a person's file says it, so nobody's push changes anything"
+        told = [row for row in ledger(store) if row["allocation_id"] == "job"]
+        assert max(row["charge_period_end"] for row in told) == at("2026-10-30 12:00")
+
+
 class Killed(BaseException):
     pass
 
