@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 from collectors.readings import DeviceReading, ProcessReading, Reading
+from warehouse.records import MOST_NARROW
 
 RATIO_SUFFIXES = ("_active", "_activity", "_utilization", "_occupancy")
 _ROUNDING = 1.001
@@ -35,7 +35,7 @@ def in_range(metric: str, reading: Reading) -> Reading:
     if not reading.usable or reading.value is None:
         return unknown(reading)
     value = reading.value
-    if not math.isfinite(value) or (value < 0 and not metric.endswith("_celsius")):
+    if not abs(value) <= MOST_NARROW or (value < 0 and not metric.endswith("_celsius")):
         return unknown(reading)
     if metric.endswith(RATIO_SUFFIXES) and value > 1:
         return replace(reading, value=1.0) if value <= _ROUNDING else unknown(reading)

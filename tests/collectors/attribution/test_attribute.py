@@ -333,7 +333,7 @@ def test_an_allocation_of_a_device_that_is_not_there_is_a_finding() -> None:
 
 
 _states = st.sampled_from(SAMPLE_STATES)
-_values = st.none() | st.sampled_from([0.0, 0.3, 1.0, 1.0005, 2.0**47, 2.0**63, 808334905.0]) | st.floats()
+_values = st.none() | st.sampled_from([0.0, 0.3, 1.0, 1.0005, 2.0**47, 2.0**63, 3.5e38, 808334905.0]) | st.floats()
 _readings = st.builds(Reading, _states, _values, st.just("x"))
 _names = st.sampled_from(
     ["sm_active", "graphics_active", "gpu_utilization", "tensor_active", "memory_used_bytes", "memory_total_bytes",
