@@ -98,18 +98,26 @@ def _entries(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: b
         measures = sums.measures(None)
         rows.append(
             {
-                **({"hour": row["in_hour"], "device": row["device"]} if by_hour else {"devices": row["devices"]}),
-                "cluster": row["cluster"],
-                "allocation": row["allocation_id"],
-                "workload": row["workload_id"],
-                "from": row["from_at"],
-                "to": row["to_at"],
+                **({} if by_hour else {"devices": row["devices"]}),
+                **_whose(row, by_hour),
                 **{name: measures[name] for name in _SHOWN},
                 "billed_cost": None if sums.unpriced else rounded(sums.billed()),
                 "estimated": row["estimated"],
             }
         )
     return rows
+
+
+def _whose(row: Mapping[str, Any], by_hour: bool) -> dict[str, Any]:
+    """Which allocation's entries a row is of, and when."""
+    return {
+        **({"hour": row["in_hour"], "device": row["device"]} if by_hour else {}),
+        "cluster": row["cluster"],
+        "allocation": row["allocation_id"],
+        "workload": row["workload_id"],
+        "from": row["from_at"],
+        "to": row["to_at"],
+    }
 
 
 def _changes(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: bool) -> Sequence[Mapping[str, Any]]:
@@ -127,12 +135,7 @@ def _changes(store: Store, invoice: Invoice, line: Mapping[str, Any], by_hour: b
         price = row["contracted_unit_price"]
         rows.append(
             {
-                **({"hour": row["in_hour"], "device": row["device"]} if by_hour else {}),
-                "cluster": row["cluster"],
-                "allocation": row["allocation_id"],
-                "workload": row["workload_id"],
-                "from": row["from_at"],
-                "to": row["to_at"],
+                **_whose(row, by_hour),
                 "billed_gpu_hours": scale.hours(was),
                 "due_gpu_hours": scale.hours(now),
                 "cost": None if price is None else rounded(scale.money((now - was) * price_nano(price))),
