@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -65,6 +66,11 @@ def closed_part(store: Store, period: Period | None) -> Closed | None:
 def period_document(closed: Closed | None) -> dict[str, Any]:
     """The period as reports print it; of None all is None."""
     return closed.document() if closed else dict.fromkeys(_NEVER)
+
+
+def if_closed(closed: Closed | None, sums: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The sums; each None where nothing of the period is closed: unknown is not zero."""
+    return sums if closed and closed.closed_hours else dict.fromkeys(sums)
 
 
 def _instant(at: datetime) -> str:

@@ -7,10 +7,10 @@ Quantities and costs are exact sums, rounded once, to nine digits, half to even.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from billing.closed import Closed, closed_part, period_document
+from billing.closed import Closed, closed_part, if_closed, period_document
 from billing.exact import Scale
 from billing.periods import Period
 from billing.rates import current_rate_card
@@ -102,33 +102,31 @@ def ledger_report(store: Store, period: Period | None, by: Sequence[str]) -> Led
         total.merge(holder)
     for part in (total, unallocated, unavailable):
         capacity.merge(part)
-    report = LedgerReport(
+    return LedgerReport(
         closed=closed,
         by=dimensions,
         currency=currency,
         rows=tuple(
             {**dict(zip(dimensions, key, strict=True)), **holder.measures(currency)} for key, holder in holders.items()
         ),
-        total=total.measures(currency),
-        platform={
-            "unallocated_gpu_hours": unallocated.hours(),
-            "unavailable_gpu_hours": unavailable.hours(),
-            "unallocated_cost": unallocated.list_cost(),
-            "unavailable_cost": unavailable.list_cost(),
-        },
-        capacity={
-            "gpu_hours": capacity.hours(),
-            "cost": capacity.list_cost(),
-            "unpriced_gpu_hours": scale.hours(capacity.unpriced),
-        },
-    )
-    if closed and closed.closed_hours:
-        return report
-    return replace(
-        report,
-        total=dict.fromkeys(report.total),
-        platform=dict.fromkeys(report.platform),
-        capacity=dict.fromkeys(report.capacity),
+        total=if_closed(closed, total.measures(currency)),
+        platform=if_closed(
+            closed,
+            {
+                "unallocated_gpu_hours": unallocated.hours(),
+                "unavailable_gpu_hours": unavailable.hours(),
+                "unallocated_cost": unallocated.list_cost(),
+                "unavailable_cost": unavailable.list_cost(),
+            },
+        ),
+        capacity=if_closed(
+            closed,
+            {
+                "gpu_hours": capacity.hours(),
+                "cost": capacity.list_cost(),
+                "unpriced_gpu_hours": scale.hours(capacity.unpriced),
+            },
+        ),
     )
 
 

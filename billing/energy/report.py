@@ -11,13 +11,13 @@ import contextlib
 import math
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from billing.closed import Closed, closed_part, period_document
+from billing.closed import Closed, closed_part, if_closed, period_document
 from billing.energy.components import HOUR_MS, MILLIJOULES_PER_KWH
 from billing.energy.settings import EnergySettings, current_energy_settings
 from billing.exact import DIGITS, NANO, quotient, rounded
@@ -138,22 +138,15 @@ def energy_report(store: Store, period: Period | None, by: Sequence[str]) -> Ene
         if not row["held"]:
             platform.add(row)
     figures = _figures(list(sums.values()))
-    report = EnergyReport(
+    unmeasured = {"gpu_hours": quotient(total.held - total.measured, scale * HOUR_MS)}
+    return EnergyReport(
         closed=closed,
         by=dimensions,
         rows=tuple({**_words(key, dimensions), **shown} for key, shown in zip(sums, figures, strict=True)),
-        platform=_platform(sums, figures, platform),
-        total=_total(figures, total),
-        unmeasured_gpu_hours=quotient(total.held - total.measured, scale * HOUR_MS),
+        platform=if_closed(closed, _platform(sums, figures, platform)),
+        total=if_closed(closed, _total(figures, total)),
+        unmeasured_gpu_hours=if_closed(closed, unmeasured)["gpu_hours"],
         notes=tuple(_notes(total)),
-    )
-    if closed and closed.closed_hours:
-        return report
-    return replace(
-        report,
-        platform=dict.fromkeys(report.platform),
-        total=dict.fromkeys(report.total),
-        unmeasured_gpu_hours=None,
     )
 
 

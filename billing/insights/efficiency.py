@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from billing.closed import Closed, closed_part, period_document
+from billing.closed import Closed, closed_part, if_closed, period_document
 from billing.exact import Scale, quotient
 from billing.ledger_report import check_dimensions, entries_by
 from billing.periods import Period
@@ -98,6 +98,4 @@ def efficiency(store: Store, period: Period | None, by: Sequence[str]) -> Effici
     measured = [{**dict(zip(dimensions, key, strict=True)), **held.measures(currency)} for key, held in holders.items()]
     if not IN_ORDER_OF_TIME & {*dimensions}:
         measured.sort(key=lambda row: (-(row["idle_cost"] or 0), -row["idle_gpu_hours"]))
-    sums = total.measures(currency)
-    known = closed is not None and closed.closed_hours
-    return EfficiencyReport(closed, dimensions, currency, tuple(measured), sums if known else dict.fromkeys(sums))
+    return EfficiencyReport(closed, dimensions, currency, tuple(measured), if_closed(closed, total.measures(currency)))
