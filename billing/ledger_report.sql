@@ -26,8 +26,6 @@ SELECT
     toInt128(sum(unavailable_unit_ms)) * 1000000 AS unavailable_micro_ms
 FROM ledger
 WHERE charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-    AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-    AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
 GROUP BY ALL
 ORDER BY
     by_tenant, by_project, by_queue, by_workload, by_cluster, by_node, by_device, by_model, by_pool, by_day, by_hour

@@ -24,8 +24,6 @@ FROM
     FROM ledger
     WHERE allocation_id != '' AND has({tenants:Array(String)}, tenant)
         AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-        AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-        AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
     GROUP BY tenant, project, day, device_units, contracted_unit_price, currency
 )
 GROUP BY tenant, project, day

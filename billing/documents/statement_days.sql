@@ -15,8 +15,6 @@ WITH
             sum(unavailable_unit_ms) AS unavailable
         FROM ledger
         WHERE charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-            AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-            AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
             AND ({all_tenants:UInt8} OR (tenant = {tenant:String} AND allocation_id != ''))
         GROUP BY ALL
     ),

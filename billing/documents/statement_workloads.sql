@@ -16,8 +16,6 @@ WITH
             sum(unmetered_unit_ms) AS unmetered
         FROM ledger
         WHERE charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-            AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-            AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
             AND tenant = {tenant:String} AND allocation_id != ''
         GROUP BY ALL
     ),

@@ -25,7 +25,5 @@ FROM
 )
 WHERE allocation_id != '' AND ({all_tenants:UInt8} OR tenant = {tenant:String})
     AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-    AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-    AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
 GROUP BY tenant, project, queue, sku, preemptible, device_units
 ORDER BY tenant, project, queue, sku, preemptible, device_units

@@ -3,5 +3,3 @@
 SELECT DISTINCT tenant, project, queue, sku, preemptible, formatDateTime(charge_period_start, '%Y-%m', {timezone:String}) AS month
 FROM energy
 WHERE charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-    AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-    AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR

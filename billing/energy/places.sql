@@ -3,5 +3,3 @@
 SELECT DISTINCT toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS epoch_hour, cluster, pool
 FROM energy
 WHERE charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-    AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-    AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR

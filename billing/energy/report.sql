@@ -13,8 +13,6 @@ WITH parts AS
         toInt64(0) AS measured, toInt64(0) AS mj, toInt64(0) AS pue, toInt64(0) AS intensity, false AS no_pue, false AS no_intensity
     FROM ledger
     WHERE charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-        AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-        AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
     UNION ALL
     SELECT
         tenant, project, queue, workload_id, cluster, node, device_id, model, pool, hour, charge_period_start, allocation_id, device_units,
@@ -30,8 +28,6 @@ WITH parts AS
         AND energy.sku = payers.payer_sku AND energy.preemptible = payers.payer_preemptible
         AND formatDateTime(energy.charge_period_start, '%Y-%m', {timezone:String}) = payers.payer_month
     WHERE charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-        AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-        AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
 )
 SELECT
     allocation_id != '' AS held,

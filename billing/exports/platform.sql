@@ -31,8 +31,6 @@ WITH
         ] AS part
         WHERE tenant = ''
             AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-            AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-            AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
             AND ({parts:UInt64} = 1 OR cityHash64(device_id) % {parts:UInt64} = {part:UInt64})
             AND list_unit_price IS NOT NULL
             AND part.2 != 0

@@ -25,8 +25,6 @@ WITH
         FROM ledger
         WHERE allocation_id != ''
             AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-            AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-            AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
             AND ({parts:UInt64} = 1
                 OR cityHash64(if({by_device:UInt8} = 1, device_id, allocation_id)) % {parts:UInt64} = {part:UInt64})
             AND used_unit_ms + idle_unit_ms + unmetered_unit_ms != 0

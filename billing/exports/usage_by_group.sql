@@ -13,7 +13,5 @@ SELECT
 FROM ledger
 WHERE allocation_id != ''
     AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-    AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-    AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
 GROUP BY tenant, project, sku, list_unit_price, contracted_unit_price, device_units
 HAVING held_micro_ms != 0

@@ -12,8 +12,6 @@ SELECT
         * toDecimal256(if(is_platform, list_unit_price, contracted_unit_price), 9) / (device_units * 3600000)) AS cost
 FROM ledger
 WHERE charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-    AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-    AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
     AND (allocation_id != '' OR unallocated_unit_ms > 0)
     AND (day, toString(tenant), is_platform) IN (
         SELECT asked.1, asked.2, asked.3 FROM (

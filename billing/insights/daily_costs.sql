@@ -21,8 +21,6 @@ FROM
             + toInt128(unmetered_unit_ms + unallocated_unit_ms) * 1000000 AS quantity
     FROM ledger
     WHERE charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-        AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-        AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
         AND (allocation_id != '' OR unallocated_unit_ms > 0)
 )
 GROUP BY ALL

@@ -42,8 +42,6 @@ WITH
         FROM ledger
         WHERE allocation_id != ''
             AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-            AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-            AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
             AND ({tenant:String} = '' OR ledger.tenant = {tenant:String})
             AND ({workload:String} = '' OR ledger.workload_id = {workload:String})
         GROUP BY cluster, allocation_id, device_id, partition_id, hour, device_units

@@ -21,8 +21,6 @@ WITH
         WHERE (tenant, sku) IN (SELECT tenant, sku FROM $quotas)
             AND allocation_id != '' AND contracted_unit_price IS NOT NULL
             AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-            AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-            AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
         UNION ALL
         SELECT
             1, tenant, project, '', sku, false, toDecimal64OrNull(list_unit_price, 9), toDecimal64OrNull(contracted_unit_price, 9),

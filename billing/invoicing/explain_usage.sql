@@ -22,7 +22,5 @@ WHERE allocation_id != '' AND tenant = {tenant:String} AND project = {project:St
     AND ifNull(toString(list_unit_price), '') = ifNull(toString(toDecimal64OrNull({list_price:String}, 9)), '')
     AND ifNull(toString(contracted_unit_price), '') = ifNull(toString(toDecimal64OrNull({contracted_price:String}, 9)), '')
     AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-    AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-    AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
 GROUP BY in_hour, cluster, allocation_id, workload_id, device, device_units, list_unit_price, contracted_unit_price
 ORDER BY from_at, cluster, allocation_id, device, device_units

@@ -22,7 +22,7 @@ WITH
         FROM ledger
         WHERE (cluster, allocation_id) IN (SELECT cluster, allocation_id FROM short)
             AND ({all_tenants:UInt8} = 1 OR tenant = {tenant:String})
-            AND charge_period_start < {end:DateTime64(3, 'UTC')} AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
+            AND charge_period_start < {end:DateTime64(3, 'UTC')}
         GROUP BY ALL
     )
 SELECT

@@ -11,8 +11,6 @@ SELECT
     toInt128(sum(if(held, used_unit_ms + idle_unit_ms + unmetered_unit_ms, CAST(unallocated_unit_ms AS Decimal(18, 6)))) * 1000000) AS micro_ms
 FROM ledger
 WHERE charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-    AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-    AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
 GROUP BY pool, held, tenant, device_units, unit_price
 HAVING micro_ms > 0
 ORDER BY pool, held, tenant, device_units, unit_price

@@ -21,7 +21,5 @@ FROM ledger
 WHERE allocation_id != ''
     AND ({all_tenants:UInt8} = 1 OR tenant = {tenant:String})
     AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-    AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-    AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
 GROUP BY tenant, project, queue, sku, preemptible, device_units, list_unit_price, contracted_unit_price, billing_currency
 ORDER BY tenant, project, sku, list_unit_price, contracted_unit_price, device_units, queue, preemptible

@@ -16,7 +16,5 @@ FROM ledger
 WHERE (cluster, allocation_id) IN (SELECT session_cluster, session FROM $sessions)
     AND ({all_tenants:UInt8} = 1 OR tenant = {tenant:String})
     AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
-    AND hour >= toDateTime({start:DateTime64(3, 'UTC')}, 'UTC') - INTERVAL 1 HOUR
-    AND hour < toDateTime({end:DateTime64(3, 'UTC')}, 'UTC') + INTERVAL 1 HOUR
 GROUP BY tenant, project, queue, sku, preemptible, list_unit_price, contracted_unit_price, session_cluster, session
 ORDER BY tenant, project, queue, sku, preemptible, list_unit_price, contracted_unit_price, session_cluster, session
