@@ -1,0 +1,169 @@
+"""What every command says of two months in which everything meets, figure by figure.
+
+GPULEDGER_GOLDEN=write pytest tests/billing/test_golden_books.py     renews golden/books.json
+
+Whether the figures are right is for the tests beside this one, which reckon them another way. This one notices that one
+of them changed: read the difference before it is renewed.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from tests.billing.whole_books import CARD, MAPPING, fill_whole_books
+from tests.stores import engine_that_stays, fresh_store
+
+GOLDEN = Path(__file__).parent / "golden" / "books.json"
+FEW = 3
+"""Rows of a list that are kept as they are; of a longer one the first, and a digest of each column."""
+SPANS = ("--window", "2026-10-24T12:30:00Z,2026-10-26T01:00:00Z", "--step", "12h")
+COMMANDS = (
+    "ledger --period 2026-10 --by tenant,project,queue",
+    "ledger --period 2026-10 --by model,pool,node,cluster",
+    "ledger --by day",
+    "ledger --period 2026-10-25 --by device,hour",
+    "ledger --period 2026-09 --by workload",
+    "efficiency --period 2026-10 --by tenant",
+    "efficiency --period 2026-10-05..2026-10-09 --by model,queue",
+    "energy --period 2026-10 --by tenant",
+    "energy --period 2026-10 --by pool,cluster",
+    "energy --period 2026-10-12..2026-10-16 --by day,device",
+    "savings --period 2026-10",
+    "savings --period 2026-10-03..2026-10-20 --min-coverage 0.2 --idle-hours 2",
+    "anomalies --period 2026-10",
+    "anomalies --score 1.5",
+    "allocation --window 2026-10 --aggregate namespace --share-idle",
+    f"allocation {' '.join(SPANS)} --aggregate pod,node --include-idle --idle-by-node",
+    f"allocation {' '.join(SPANS)} --aggregate cluster,label:tenant --accumulate",
+    "audit",
+    "budget status --period 2026-10",
+    "budget status --period 2026-09",
+    "budget list",
+    "credits list",
+    "credits list --grants",
+    "credits balance",
+    "invoice draft --period 2026-10",
+    "invoice draft --period 2026-09",
+    "invoice list",
+    "invoice months",
+    "invoice platform --period 2026-10",
+    "invoice platform --period 2026-09",
+    "invoice statement --period 2026-10",
+    "tenants list",
+    "tenants unmapped",
+    "rates list",
+    "rates history",
+    "energy intensity list",
+    "verify",
+    "invoice verify GL-2026-00001",
+    "invoice show GL-2026-00001",
+    "invoice explain 1 --period 2026-10 --tenant chem --by-hour",
+    "invoice explain 3 --period 2026-10 --tenant phys",
+    "invoice explain 2 --number GL-2026-00001",
+    "rates diff {card} --period 2026-10",
+    "tenants check {mapping}",
+    "report preview --tenant chem --period 2026-10 --out {out}/chem.html",
+    "export focus --period 2026-10 --draft --platform --skip-unpriced --out {out}/october.csv",
+    "export focus --period 2026-09 --grain day --out {out}/september.csv",
+)  # fmt: skip
+ASKED_TO_FAIL = {"tenants check {mapping}": 1}
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
+    """The store's address; and the closes' numbers, which are drawn, as names."""
+    folder = tmp_path_factory.mktemp("whole") / "store"
+    with engine_that_stays():
+        with fresh_store(folder, fill_whole_books) as store:
+            runs = [str(row["run"]) for row in store.rows("SELECT run FROM close_runs ORDER BY started_at")]
+        yield f"chdb://{folder}", {run: f"close {number}" for number, run in enumerate(runs, 1)}
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Files that commands read, and a folder for those that they write."""
+    folder = tmp_path_factory.mktemp("files")
+    dearer = [{**rate, "price_per_gpu_hour": "3.33"} if rate["sku"] == "spot" else rate for rate in CARD["rates"]]
+    rules = [rule for rule in MAPPING["rules"] if "namespace" not in rule["match"]]
+    files = {"card": {**CARD, "rates": dearer}, "mapping": {**MAPPING, "rules": rules}}
+    for name, content in files.items():
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    return {**{name: str(folder / f"{name}.yaml") for name in files}, "out": str(folder)}
+
+
+@pytest.fixture(scope="module")
+def golden() -> Iterator[dict[str, Any]]:
+    """What is in the file, by command; written again at the end if asked for."""
+    known: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
+    yield known
+    if os.environ.get("GPULEDGER_GOLDEN") == "write":
+        found = {command: known[command] for command in COMMANDS if command in known}
+        GOLDEN.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@cache
+def app() -> typer.Typer:
+    from gpuledger.cli import build
+
+    return build()
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def condensed(value: Any) -> Any:
+    """The same where it is short; of long lists what tells which column of which list is another."""
+    if isinstance(value, dict) and not (len(value) > FEW and all(isinstance(one, dict) for one in value.values())):
+        return {name: condensed(one) for name, one in value.items()}
+    if isinstance(value, dict):
+        return condensed([{"key": name, **one} for name, one in value.items()])
+    if isinstance(value, str) and len(value) > 120:
+        return f"{value[:40]}... {len(value)} {digest(value)}"
+    if not isinstance(value, list) or len(value) <= FEW:
+        return [condensed(one) for one in value] if isinstance(value, list) else value
+    if not all(isinstance(one, dict) for one in value):
+        return {"rows": len(value), "first": condensed(value[0]), "all": digest(value)}
+    names = dict.fromkeys(name for one in value for name in one)
+    columns = {name: digest([one.get(name) for one in value]) for name in names}
+    return {"rows": len(value), "first": condensed(value[0]), "columns": columns}
+
+
+def parsed(text: str) -> Any:
+    """JSON, or else a table's rows, or else the text."""
+    if text.startswith(("{", "[")):
+        return json.loads(text)
+    rows = list(csv.DictReader(text.splitlines()))
+    return rows if rows and len(rows[0]) > 9 else text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_figure_is_that_of_the_golden_file(
+    books: tuple[str, dict[str, str]], places: dict[str, str], golden: dict[str, Any], command: str
+) -> None:
+    url, closes = books
+    words = [word.format(**places) for word in command.split()]
+    writes = "--out" in words
+    as_json = not writes and words[:2] != ["tenants", "check"]
+    result = CliRunner().invoke(app(), [*words, "--store", url, *(["--format", "json"] if as_json else [])])
+    assert result.exit_code == ASKED_TO_FAIL.get(command, 0), f"{result.output}\n{result.exception!r}"
+    text = Path(words[words.index("--out") + 1]).read_text(encoding="utf-8") if writes else result.stdout
+    text = re.sub("|".join(closes), lambda match: closes[match[0]], text)
+    text = re.sub(r'("closed_at": )"[^"]*"', r'\1"now"', text)
+    found = json.loads(json.dumps(condensed(parsed(text))))
+    if os.environ.get("GPULEDGER_GOLDEN") == "write":
+        golden[command] = found
+    assert found == golden.get(command)

@@ -1,0 +1,238 @@
+"""Two months of a small, drawn cluster in which everything meets that a rate card, an account or a source can say.
+
+September is issued and corrected since; October is closed and a draft, and its last Sunday has 25 hours.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from billing.accounts.budget_file import apply_budgets, parse_budgets
+from billing.accounts.credits import Credit, add_credit, reverse_credit
+from billing.accounts.prepaid import Grant, add_grant, revoke_grant
+from billing.close import close
+from billing.energy.settings import apply_energy_settings, parse_energy_settings
+from billing.invoicing.invoices import credit, issue_all
+from billing.parties.applied import apply_parties
+from billing.parties.details import parse_parties
+from billing.periods import parse_month
+from billing.rates import apply_rate_card, parse_rate_card
+from billing.tenants import apply_mapping, parse_mapping
+from tests.billing.facts import put
+from tests.billing.hand_ledger import at
+from warehouse.store import Store
+
+ZONE = "Europe/Berlin"
+SEPTEMBER, OCTOBER = (parse_month(month, ZONE) for month in ("2026-09", "2026-10"))
+CARD: dict[str, Any] = {
+    "currency": "EUR",
+    "timezone": ZONE,
+    "minimum_seconds": [{"seconds": 60, "effective_to": "2026-10"}, {"seconds": 120, "effective_from": "2026-10"}],
+    "priority_classes": {"high": {"from": 100}, "low": {"to": 0}},
+    "rates": [
+        {"sku": "h100", "match": {"model": "H100*", "pool": "train"}, "price_per_gpu_hour": "3.00", "effective_to": "2026-10-10"},
+        {"sku": "h100", "match": {"model": "H100*", "pool": "train"}, "price_per_gpu_hour": "3.21", "effective_from": "2026-10-10"},
+        {"sku": "h100-night", "match": {"model": "H100*", "pool": "train", "tenant": "chem"}, "price_per_gpu_hour": "2.10",
+         "windows": [{"days": ["mon", "tue", "wed", "thu", "fri"], "from": "20:00", "to": "08:00"}, {"days": ["sat", "sun"]}]},
+        {"sku": "h100-chem", "match": {"model": "H100*", "pool": "train", "tenant": "chem"}, "price_per_gpu_hour": "2.93"},
+        {"sku": "spot", "match": {"model": "H100*", "pool": "train", "preemptible": True, "priority": "low"}, "price_per_gpu_hour": "1.20"},
+        {"sku": "urgent", "match": {"model": "H100*", "pool": "train", "priority": "high"}, "price_per_gpu_hour": "4.05"},
+        {"sku": "mig-1g", "match": {"model": "A100", "partition_profile": "1g.*"}, "price_per_gpu_hour": "1.61"},
+        {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.40"},
+        {"sku": "l40s-web", "match": {"model": "L40S", "queue": "web"}, "price_per_gpu_hour": "0.97"},
+        {"sku": "l40s", "match": {"model": "L40S"}, "price_per_gpu_hour": "1.13"},
+    ],
+    "commitments": [
+        {"name": "reserved", "tenant": "chem", "sku": "h100*", "gpus": "0.2", "price_per_gpu_hour": "2.00"},
+        {"name": "more", "tenant": "chem", "sku": "*", "gpus": "0.1", "price_per_gpu_hour": "1.10"},
+        {"name": "slice", "tenant": "bio", "sku": "a100", "gpus": "0.05", "price_per_gpu_hour": "0.90", "effective_from": "2026-10"},
+    ],
+    "discounts": [
+        {"name": "contract", "percent": "10", "match": {"tenant": "phys"}},
+        {"name": "volume", "tiers": [{"from": "60", "percent": "5"}, {"from": "120", "percent": "12"}]},
+        {"name": "long", "per": "session", "measure": "hours", "match": {"queue": "batch"},
+         "tiers": [{"from": "8", "percent": "3"}, {"above": "16", "percent": "7"}]},
+    ],
+    "components": [
+        {"sku": "energy", "kind": "energy", "price": "0.31", "pue": "1.20"},
+        {"sku": "hbm", "kind": "memory", "price": "0.01", "match": {"tenant": "bio"}},
+    ],
+    "idle_policy": [
+        {"pool": "test*", "share": "platform"}, {"pool": "train", "share": "guaranteed"},
+        {"pool": "mig", "share": "evenly"}, {"share": "allocated_cost"},
+    ],
+    "taxes": [{"name": "VAT", "percent": "0", "tenant": "bio"}, {"name": "VAT", "percent": "19"}, {"name": "levy", "percent": "1.5"}],
+    "invoice_currencies": [{"tenant": "kyoto", "currency": "JPY"}],
+    "exchange_rates": [{"month": "2026-09", "currency": "JPY", "rate": "161.5"}, {"month": "2026-10", "currency": "JPY", "rate": "163.25"}],
+}  # fmt: skip
+MAPPING: dict[str, Any] = {
+    "timezone": ZONE,
+    "unmapped_owner": "",
+    "rules": [
+        {"match": {"namespace": "web-*"}, "tenant": "web", "cost_center": "4711"},
+        {"match": {"tenant": "hpc", "project": "acc-17"}, "tenant": "phys", "project": "lattice", "effective_to": "2026-10-12"},
+        {"match": {"tenant": "hpc", "project": "acc-17"}, "tenant": "bio", "effective_from": "2026-10-12"},
+        {"match": {"tenant": "chem"}, "cost_center": "12"},
+        {"match": {"cluster": "west", "queue": "night"}, "tenant": "kyoto"},
+    ],
+}
+ENERGY: dict[str, Any] = {
+    "timezone": ZONE,
+    "idle_power": [{"model": "H100*", "watts": "70"}, {"model": "A100", "watts": "30", "effective_from": "2026-10-08"}],
+    "intensity": [
+        {"cluster": "west", "grams_per_kwh": "450", "pue": "1.4", "source": "the west grid"},
+        {"pool": "train", "hourly": ["290", "310.5"] * 12, "effective_from": "2026-10-03T00:00", "source": "meter"},
+        {"pool": "train", "grams_per_kwh": "300", "source": "the grid", "effective_to": "2026-10-15"},
+        {"pool": "train", "grams_per_kwh": "200", "source": "the grid", "effective_from": "2026-10-15"},
+    ],
+}  # fmt: skip
+# device: (cluster, node, model, pool, units)
+DEVICES = {
+    **{f"h{n}": ("", f"n{n // 2}", "H100-SXM", "train", 1) for n in range(4)},
+    "m0": ("", "n2", "A100", "mig", 7),
+    "m1": ("", "n2", "A100", "mig", 7),
+    **{f"l{n}": ("west", "w0", "L40S", "web", 100) for n in range(3)},
+    "t0": ("west", "w1", "L40S", "test-1", 1),
+    "x0": ("west", "w1", "TPU", "", 1),
+}
+FIRST = {"x0": "2026-10-10 06:30"}
+"""It has no price, so that it may not be there before the month that is issued ends."""
+PAYERS = (
+    ("chem", "a", "batch"), ("chem", "b", "day"), ("phys", "a", "batch"), ("hpc", "acc-17", "batch"), ("bio", "p", "day"),
+    ("", "web-shop", "web"), ("", "", "night"), ("", "lost", "day"), ("kyoto", "k", "day"),
+)  # fmt: skip
+
+
+def fill_whole_books(store: Store) -> None:
+    """They are drawn by a fixed seed: a change of this file changes them, and then the golden files."""
+    begin = at("2026-08-01 00:00")
+    apply_rate_card(store, parse_rate_card({**CARD, "discounts": CARD["discounts"][:1]}), "ann", "first", begin)
+    apply_rate_card(store, parse_rate_card(CARD), "ann", "more discounts", begin + timedelta(days=1))
+    apply_mapping(store, parse_mapping(MAPPING), "ann", "whose it is", begin)
+    apply_energy_settings(store, parse_energy_settings(ENERGY), "ann", "measured", begin)
+    budget = {
+        "currency": "EUR",
+        "budgets": [
+            {"tenant": "chem", "amount": "150.00", "thresholds": [{"percent": "50"}, {"percent": "80"}]},
+            {"tenant": "phys", "project": "a", "amount": "40.00", "thresholds": [{"percent": "100"}]},
+        ],
+        "low_balances": [{"tenant": "phys", "amount": "5.00"}],
+    }
+    apply_budgets(store, parse_budgets(budget), "ann", "plan", begin)
+    seller = {"name": "A GmbH", "address": ["Bonn"]}
+    buyer = {"tenant": "chem", "name": "Chemistry", "address": ["Ulm"], "purchase_order": "PO-7"}
+    apply_parties(store, parse_parties({"seller": [seller], "buyers": [buyer]}), "ann", "who", begin)
+    grants = (
+        ("g1", "phys", "30.00", "2026-09-01", "2026-10-20"), ("g2", "phys", "25.00", "2026-10-05", "2027-01-01"),
+        ("g3", "phys", "9.00", "2026-09-01", "2027-01-01"), ("g4", "bio", "4.00", "2026-10-01", "2026-10-15"),
+    )  # fmt: skip
+    for name, tenant, amount, starts, ends in grants:
+        more = {"currency": "EUR", "author": "ann", "reason": "paid before"}
+        one = Grant(name, tenant, Decimal(amount), starts_at=at(f"{starts} 00:00"), expires_at=at(f"{ends} 00:00"), **more)
+        add_grant(store, one, begin)
+    revoke_grant(store, "g3", "ann", "sent back", at("2026-10-18 12:00"))
+    credits = (("c1", "chem", "2026-09", "2.50", ""), ("c2", "phys", "2026-10", "1.75", "a"), ("c3", "bio", "2026-09", "-0.40", ""))
+    for name, tenant, month, amount, project in credits:
+        given = Credit(tenant, month, Decimal(amount), "EUR", "sorry", project=project, author="ann", id=name)
+        add_credit(store, given, at("2026-09-15 00:00"))
+    dice = random.Random(20261123)
+    _put_devices(store)
+    late = _put_jobs(store, dice)
+    close(store, SEPTEMBER.end + timedelta(hours=3), at("2026-10-02 00:00"))
+    first = issue_all(store, SEPTEMBER, at("2026-10-02 00:00"), actor="ann")
+    put(store, "events", late)
+    reverse_credit(store, "c1", "ann", "not due", at("2026-10-03 00:00"))
+    credit(store, str(first[0].number), Decimal("0.10"), at("2026-10-04 00:00"), "ann", "goodwill")
+    close(store, OCTOBER.end + timedelta(days=1), at("2026-11-03 00:00"))
+
+
+def _put_devices(store: Store) -> None:
+    """They come on the last days of September; some are away for a while, one leaves, one moves to another pool."""
+    rows = []
+    for name, (cluster, node, model, pool, units) in DEVICES.items():
+        about = {"device_id": name, "cluster": cluster, "node": node, "model": model, "pool": pool, "units": units}
+        rows.append({**about, "ts": at(FIRST.get(name, "2026-09-28 22:10")), "state": "available"})
+        if name in ("h3", "m1", "l2"):
+            rows.append({**about, "ts": at("2026-10-06 09:20"), "state": "unavailable"})
+            rows.append({**about, "ts": at("2026-10-06 15:45:30"), "state": "available"})
+        if name == "t0":
+            rows.append({**about, "ts": at("2026-10-20 11:11"), "pool": "web", "state": "available"})
+        end = "2026-10-21 08:30" if name in ("x0", "l1") else "2026-11-01 06:00"
+        rows.append({**about, "ts": at(end), "state": "removed"})
+    put(store, "devices", rows)
+
+
+def _put_jobs(store: Store, dice: random.Random) -> list[dict[str, Any]]:
+    """One after the other on each device or part of one, with pauses; returns events that come late.
+
+    Some are suspended, resized, preempted, never end, or claim what is held; a sample every forty minutes, with gaps.
+    """
+    events: list[dict[str, Any]] = []
+    late: list[dict[str, Any]] = []
+    drawn: list[dict[str, Any]] = []
+    slots = [(name, part) for name, (*_, units) in DEVICES.items() for part in range({1: 1, 7: 3, 100: 2}[units])]
+    for number, (device, part) in enumerate(slots):
+        cluster, node, model, _, units = DEVICES[device]
+        now = at(FIRST.get(device, "2026-09-29 05:00")) + timedelta(minutes=dice.randrange(1200))
+        while now < at("2026-10-31 20:00"):
+            name = f"{device}-{part}-{len(events)}"
+            tenant, project, queue = dice.choice(PAYERS)
+            hours = dice.choice((0.01, 0.7, 3, 9, 17.5, 40))
+            end = now + timedelta(seconds=int(hours * dice.uniform(2000, 3600)))
+            about: dict[str, Any] = {
+                "allocation_id": name, "workload_id": f"w{number}-{dice.randrange(3)}", "cluster": cluster, "node": node,
+                "tenant": tenant, "project": project, "queue": queue, "preemptible": dice.random() < 0.3,
+                "priority": dice.choice((None, -5, 0, 50, 100)),
+            }  # fmt: skip
+            held: dict[str, Any] = {"device_id": device, "units": 1}
+            if units == 7:
+                held = {"device_id": device, "units": (1, 2, 4)[part], "partition_id": f"{device}-p{part}",
+                        "partition_profile": ("1g.5gb", "2g.10gb", "4g.20gb")[part]}  # fmt: skip
+            elif units == 100:
+                held["units"] = dice.choice((20, 25, 50))
+            one = [{**about, "ts": now - timedelta(minutes=dice.randrange(90)), "event": "submitted", "gpus": 1.0}]
+            one.append({**about, **held, "ts": now, "event": "started"})
+            if hours > 5 and dice.random() < 0.3:
+                one.append({**about, "ts": now + (end - now) / 4, "event": "suspended"})
+                one.append({**about, **held, "ts": now + (end - now) / 3, "event": "resumed"})
+            if units == 100 and hours > 5 and dice.random() < 0.4:
+                one.append({**about, **held, "units": 10, "ts": now + (end - now) / 2, "event": "resized"})
+            one.append({**about, "ts": end, "event": dice.choice(("finished", "finished", "preempted", "failed"))})
+            (late if end < SEPTEMBER.end - timedelta(hours=9) and dice.random() < 0.2 else events).extend(one)
+            drawn += _samples(dice, held, about, now, end)
+            now = end + timedelta(minutes=dice.choice((0, 3, 200, 900, 2500)))
+    start = at("2026-10-30 07:00")
+    common = {"cluster": "", "node": "n0", "tenant": "chem", "project": "b", "queue": "day", "device_id": "h0", "units": 1}
+    events.append({**common, "allocation_id": "taken", "workload_id": "taken", "ts": start, "event": "started"})
+    events.append({**common, "allocation_id": "open", "workload_id": "open", "ts": at("2026-10-31 21:00"), "event": "started"})
+    put(store, "events", events)
+    put(store, "samples", drawn)
+    return late
+
+
+def _samples(
+    dice: random.Random, held: dict[str, Any], about: dict[str, Any], start: datetime, end: datetime
+) -> list[dict[str, Any]]:
+    """Of one job: it works, idles, or is not measured at all; what a device draws is told with the whole of it."""
+    kind = dice.choice(("works", "works", "idles", "untold", "gaps"))
+    rows: list[dict[str, Any]] = []
+    step = timedelta(minutes=40)
+    now = start + step
+    while now <= end + step and kind != "untold":
+        state = dice.choice(("ok", "ok", "ok", "idle", "unsupported", "blank")) if kind == "gaps" else "ok"
+        use = 0.0 if kind == "idles" else round(dice.uniform(0.1, 1), 2)
+        row = {
+            "ts": now, "interval_seconds": 2400.0, "cluster": about["cluster"], "node": about["node"], "state": state,
+            "device_id": held["device_id"], "partition_id": held.get("partition_id", ""), "workload_id": about["workload_id"],
+            "utilization": use if state in ("ok", "idle") else None, "memory_used_bytes": dice.randrange(1, 40) * 2**30,
+            "power_watts": 50 + 300 * use, "energy_joules": None,
+        }  # fmt: skip
+        rows.append(row)
+        if held.get("partition_id"):
+            rows.append({**row, "partition_id": "", "workload_id": "", "utilization": None, "state": "unsupported",
+                         "energy_joules": 2400 * (40 + 200 * use)})  # fmt: skip
+        now += step * (3 if kind == "gaps" and dice.random() < 0.2 else 1)
+    return rows
