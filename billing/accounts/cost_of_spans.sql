@@ -27,7 +27,7 @@ WITH
             device_units, contracted_unit_price, billing_currency,
             toInt256(sum(used_unit_ms + idle_unit_ms) * 1000000) + toInt256(sum(unmetered_unit_ms)) * 1000000 AS held
         FROM ledger
-        WHERE allocation_id != '' AND has({tenants:Array(String)}, tenant)
+        WHERE has({tenants:Array(String)}, tenant)
             AND hour >= toDateTime(arrayMin({starts:Array(DateTime64(3, 'UTC'))}), 'UTC') - INTERVAL 1 HOUR
             AND hour < toDateTime(arrayMax({ends:Array(DateTime64(3, 'UTC'))}), 'UTC') + INTERVAL 1 HOUR
         GROUP BY

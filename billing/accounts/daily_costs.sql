@@ -22,7 +22,7 @@ FROM
         (toInt256(sum(used_unit_ms + idle_unit_ms) * 1000000) + toInt256(sum(unmetered_unit_ms)) * 1000000)
             * intDiv(toInt256({scale:Int64}), device_units) AS part
     FROM ledger
-    WHERE allocation_id != '' AND has({tenants:Array(String)}, tenant)
+    WHERE has({tenants:Array(String)}, tenant)
         AND charge_period_start >= {start:DateTime64(3, 'UTC')} AND charge_period_start < {end:DateTime64(3, 'UTC')}
     GROUP BY tenant, project, day, device_units, contracted_unit_price, currency
 )

@@ -32,7 +32,7 @@ FROM
         hour, toString(tenant) AS tenant, toString(project) AS project, charge_period_start, charge_period_end,
         device_units, contracted_unit_price, used_unit_ms, idle_unit_ms, unmetered_unit_ms
     FROM ledger
-    WHERE allocation_id != '' AND contracted_unit_price IS NOT NULL
+    WHERE contracted_unit_price IS NOT NULL
         AND has({tenants:Array(String)}, tenant) AND has({hours:Array(DateTime('UTC'))}, hour)
 ) AS held
 INNER JOIN asked ON held.tenant = asked.asked_tenant AND held.hour = asked.asked_hour

@@ -33,7 +33,7 @@ WITH
                 toInt256(toDecimal128(assumeNotNull(contracted_unit_price), 9) * 1000000000) AS price_nano,
                 toInt256(sum(used_unit_ms + idle_unit_ms) * 1000000) + toInt256(sum(unmetered_unit_ms)) * 1000000 AS held
             FROM ledger
-            WHERE allocation_id != '' AND contracted_unit_price IS NOT NULL AND has({tenants:Array(String)}, tenant)
+            WHERE contracted_unit_price IS NOT NULL AND has({tenants:Array(String)}, tenant)
                 AND hour >= arrayMin({from_hours:Array(DateTime('UTC'))})
                 AND hour < arrayMax({to_hours:Array(DateTime('UTC'))})
             GROUP BY tenant, project, hour, device_units, contracted_unit_price

@@ -15,7 +15,7 @@ from billing.accounts.credits import Credit, add_credit, reverse_credit
 from billing.accounts.prepaid import Grant, add_grant, revoke_grant
 from billing.close import close
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
-from billing.invoicing.invoices import credit, issue_all
+from billing.invoicing.invoices import credit, issue_all, void
 from billing.parties.applied import apply_parties
 from billing.parties.details import parse_parties
 from billing.periods import parse_month
@@ -113,27 +113,34 @@ def fill_whole_books(store: Store) -> None:
     apply_rate_card(store, parse_rate_card(CARD), "ann", "more discounts", begin + timedelta(days=1))
     apply_mapping(store, parse_mapping(MAPPING), "ann", "whose it is", begin)
     apply_energy_settings(store, parse_energy_settings(ENERGY), "ann", "measured", begin)
-    budget = {
-        "currency": "EUR",
-        "budgets": [
-            {"tenant": "chem", "amount": "150.00", "thresholds": [{"percent": "50"}, {"percent": "80"}]},
-            {"tenant": "phys", "project": "a", "amount": "40.00", "thresholds": [{"percent": "100"}]},
-        ],
-        "low_balances": [{"tenant": "phys", "amount": "5.00"}],
-    }
-    apply_budgets(store, parse_budgets(budget), "ann", "plan", begin)
+    budgets = [
+        {"tenant": "chem", "amount": "150.00", "thresholds": [{"percent": "50"}, {"percent": "80"}]},
+        {"tenant": "chem", "project": "b", "amount": "61.00"},
+        {"tenant": "phys", "project": "a", "amount": "40.00", "thresholds": [{"percent": "100"}, {"percent": "130", "of": "forecast"}]},
+        {"tenant": "phys", "amount": "333.00", "effective_from": "2026-10"},
+        {"tenant": "bio", "amount": "0.05"},
+    ]  # fmt: skip
+    low = [{"tenant": "phys", "amount": "500.00"}, {"tenant": "bio", "amount": "1.00"}]
+    for number, more in ((1, {}), (2, {"low_balances": low})):
+        file = {"currency": "EUR", "budgets": budgets[: 3 * number], **more}
+        apply_budgets(store, parse_budgets(file), "ann", f"plan {number}", begin + timedelta(days=number))
     seller = {"name": "A GmbH", "address": ["Bonn"]}
     buyer = {"tenant": "chem", "name": "Chemistry", "address": ["Ulm"], "purchase_order": "PO-7"}
     apply_parties(store, parse_parties({"seller": [seller], "buyers": [buyer]}), "ann", "who", begin)
     grants = (
-        ("g1", "phys", "30.00", "2026-09-01", "2026-10-20"), ("g2", "phys", "25.00", "2026-10-05", "2027-01-01"),
-        ("g3", "phys", "9.00", "2026-09-01", "2027-01-01"), ("g4", "bio", "4.00", "2026-10-01", "2026-10-15"),
-    )  # fmt: skip
+        ("g1", "phys", "30.00", "2026-09-01 00:00", "2026-10-20 04:44:44"),
+        ("g2", "phys", "25.00", "2026-10-05 07:23:20", "2027-01-01 00:00"),
+        ("g3", "phys", "9.00", "2026-09-01 00:00", "2027-01-01 00:00"),
+        ("g4", "bio", "4.00", "2026-10-01 00:00", "2026-10-15 12:34:56"),
+        ("g5", "bio", "400.00", "2026-10-08 11:10", "2026-10-15 12:34:56"),
+        ("g6", "chem", "7.77", "2026-09-29 20:20", "2026-12-01 00:00"),
+        ("g7", "web", "1.00", "2026-09-01 00:00", "2026-09-30 03:03"),
+    )
     for name, tenant, amount, starts, ends in grants:
         more = {"currency": "EUR", "author": "ann", "reason": "paid before"}
-        one = Grant(name, tenant, Decimal(amount), starts_at=at(f"{starts} 00:00"), expires_at=at(f"{ends} 00:00"), **more)
+        one = Grant(name, tenant, Decimal(amount), starts_at=at(starts), expires_at=at(ends), **more)
         add_grant(store, one, begin)
-    revoke_grant(store, "g3", "ann", "sent back", at("2026-10-18 12:00"))
+    revoke_grant(store, "g3", "ann", "sent back", at("2026-10-18 12:17:33"))
     credits = (("c1", "chem", "2026-09", "2.50", ""), ("c2", "phys", "2026-10", "1.75", "a"), ("c3", "bio", "2026-09", "-0.40", ""))
     for name, tenant, month, amount, project in credits:
         given = Credit(tenant, month, Decimal(amount), "EUR", "sorry", project=project, author="ann", id=name)
@@ -143,6 +150,8 @@ def fill_whole_books(store: Store) -> None:
     late = _put_jobs(store, dice)
     close(store, SEPTEMBER.end + timedelta(hours=3), at("2026-10-02 00:00"))
     first = issue_all(store, SEPTEMBER, at("2026-10-02 00:00"), actor="ann")
+    void(store, str(first[-1].number), at("2026-10-02 01:00"), "ann", "wrong address")
+    issue_all(store, SEPTEMBER, at("2026-10-02 02:00"), actor="ann")
     put(store, "events", late)
     reverse_credit(store, "c1", "ann", "not due", at("2026-10-03 00:00"))
     credit(store, str(first[0].number), Decimal("0.10"), at("2026-10-04 00:00"), "ann", "goodwill")
