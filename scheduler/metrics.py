@@ -141,12 +141,12 @@ class Meter:
 
     # What happens
 
-    def submitted(self, job: Job, now: float) -> None:
-        """It waits from now on; also when it waits again, after a preemption or a hold."""
+    def submitted(self, job: Job, now: float, units: int) -> None:
+        """It waits from now on; also when it waits again, after a preemption or a hold. units: that it asks for."""
         self.advance(now)
         live = self._live.get(job.job_id)
         if live is None:
-            live = self._live[job.job_id] = _Live(job, self._units_asked(job), now)
+            live = self._live[job.job_id] = _Live(job, units, now)
             self.submissions += 1
             bound = job.wait_bound if job.wait_bound is not None else self._bounds.get(job.queue)
             if bound is not None:
@@ -329,11 +329,6 @@ class Meter:
     def _cause(self, job_id: str) -> str:
         reasons = self._why.get(job_id)
         return reasons[0].code if reasons else UNEXPLAINED
-
-    def _units_asked(self, job: Job) -> int:
-        request = job.request
-        each = request.units or self._wholes.get(request.pool, 1)
-        return request.devices * each * job.min_replicas
 
     def _wait(self, live: _Live, waits: bool, now: float) -> None:
         if waits == live.waits:

@@ -317,7 +317,7 @@ class _Cycle:
         not taken place.
         """
         old, policies = self.state.promised, self.state.policies
-        if not isinstance(old, Promised) or self.state.explain:
+        if not isinstance(old, Promised):
             return False
         if old.freed != self.state.freed and self.now - old.at >= policies.backfill_seconds:
             return False

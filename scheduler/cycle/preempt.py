@@ -142,13 +142,13 @@ class _Search:
         return [victim for victim in self.victims if known[victim.running.kind.key]]
 
     def _orders(self, victims: Sequence[Victim], short: bool) -> list[list[Victim]]:
-        """Orders in which to take victims, by estimate the best first."""
+        """Orders in which to take victims, by estimate the best first; the last has all, whatever the estimate."""
         by_loss = sorted(victims, key=_reluctance)
         ways = NodeOrder(self.trial, self.kind, victims).orders()
         orders = [_flat(way, victims) for way in ways]
         if short:
-            return [_with_rest(order, by_loss) for order in orders] or [by_loss]
-        return orders
+            orders = [_with_rest(order, by_loss) for order in orders]
+        return [*orders, by_loss]
 
     def _attempt(self, order: Sequence[Victim]) -> list[Victim] | None:
         """Takes victims in order until the job fits, then puts back what was not needed. None: it never fits; nothing

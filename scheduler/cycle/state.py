@@ -29,7 +29,7 @@ from scheduler.model import (
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import Policy
 from scheduler.placement.packing import BestFit
-from scheduler.placement.shapes import shape_key
+from scheduler.placement.shapes import NEVER, shape_key
 from scheduler.quota.usage import DecayedUsage
 
 _Rank = TypeVar("_Rank", int, float)
@@ -301,7 +301,7 @@ class State:
     # What is known
 
     def amount(self, request: Request, replicas: int) -> int:
-        """Device units of so many replicas; of whole devices, as many as the largest of the pool has."""
+        """Device units of so many replicas; of whole devices, as many as the largest that suits has."""
         return request.devices * replicas * self._each(request)
 
     def whole(self, pool: str) -> int:
@@ -469,11 +469,11 @@ class State:
         return wholes
 
     def _each(self, request: Request) -> int:
-        """Units of one device of the request."""
-        if request.profile:
-            cuts = [cut for cut in self.cluster.geometries if cut is not None and request.profile in cut.profiles]
-            return max((cut.profiles[request.profile].units for cut in cuts), default=1)
-        return request.units or self.whole(request.pool)
+        """Units of one device of the request: of the largest that it could have."""
+        shape = self.cluster.shape(request)
+        needed = shape.need[shape.suits]
+        needed = needed[needed != NEVER]
+        return int(needed.max()) if needed.size else request.units or self.whole(request.pool)
 
 
 def _in_or_out(line: list[tuple[_Rank, str]], entry: tuple[_Rank, str], out: bool) -> None:

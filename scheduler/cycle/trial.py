@@ -18,7 +18,7 @@ from scheduler.model import Grant, Request
 from scheduler.placement.engine import place_gang
 
 OVERDUE_SECONDS = 60.0
-"""A job that has run past its limit is expected to be gone by then."""
+"""A job that has run past its limit is expected to be gone so long from now."""
 
 
 CAREFUL_STEPS = 256
@@ -227,7 +227,7 @@ class Trial:
             grants = self.grants(job_id)
             if grants:
                 request = self.state.running[job_id].job.request
-                events.append((max(end, self.now + OVERDUE_SECONDS), grants, request))
+                events.append((end if end > self.now else self.now + OVERDUE_SECONDS, grants, request))
         events += [started for started in self.started if started[0] < FOREVER]
         events += [(window.end, (), None) for window in self._windows]
         events += [(promise.end, (), None) for promise in self.promises if promise.end < FOREVER]

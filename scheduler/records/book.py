@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from collectors.readings import Row
 from scheduler.metrics import Meter
-from scheduler.model import EntitlementClass, Grant, Job, NodeState, Plan, Preempt, Resize, Start
+from scheduler.model import EntitlementClass, Grant, Job, NodeState, Plan, Preempt, Request, Resize, Start
 from scheduler.records.events import NO_CAUSE, READY, Cause, Ending, Writer, gpus_held
 
 Status = Literal["held", "pending", "starting", "running", "stopping"]
@@ -24,6 +24,9 @@ TIME_LIMIT = Cause("TimeLimit", "ran as long as it was allowed to", "scheduler")
 
 class Core(Protocol):
     """The state that decisions are made from. Each method tells it of a change; `plan` changes nothing."""
+
+    def amount(self, request: Request, replicas: int) -> int:
+        """Device units of so many replicas."""
 
     def submit(self, job: Job, now: float) -> None: ...
 
@@ -73,9 +76,12 @@ class Book:
     ) -> None:
         self.jobs[job.job_id] = Live(job, "pending", now, payload=payload or {})
         self.core.submit(job, now)
-        self.meter.submitted(job, now)
+        self._meter_waits(job, now)
         if self._tell:
             self._tell("events", self.writer.submitted(job, now, sequence, cause=Cause(actor=actor)))
+
+    def _meter_waits(self, job: Job, now: float) -> None:
+        self.meter.submitted(job, now, self.core.amount(job.request, job.min_replicas))
 
     def reject(self, job: Job, now: float, sequence: int, cause: Cause) -> None:
         """It was never let in; the books show that it was asked."""
@@ -93,7 +99,7 @@ class Book:
     def release(self, job_id: str, now: float) -> None:
         live = self.jobs[job_id]
         self.core.submit(live.job, now)
-        self.meter.submitted(live.job, now)
+        self._meter_waits(live.job, now)
         live.status, live.since = "pending", now
 
     def decide(self, plan: Plan, now: float, sequence: int) -> None:
@@ -161,7 +167,7 @@ class Book:
         live.status, live.since, live.attempt = "pending", now, live.attempt + 1
         live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
         self.core.submit(live.job, now)
-        self.meter.submitted(live.job, now)
+        self._meter_waits(live.job, now)
         if self._tell:
             again = Cause(REQUEUED, actor=cause.actor)
             self._tell("events", self.writer.submitted(live.job, now, sequence, live.attempt, again))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.model import Job, Node, NodeState, Plan, Preempt, Reason, Resize, Start
+from scheduler.model import Job, Node, NodeState, Plan, Preempt, Reason, Request, Resize, Start
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import place_gang
 from scheduler.placement.packing import BestFit
@@ -17,6 +17,9 @@ class FirstCome:
         self.pending: dict[str, Job] = {}
         self.running: dict[str, tuple[Job, Start]] = {}
         self.decisions = 0
+
+    def amount(self, request: Request, replicas: int) -> int:
+        return request.devices * replicas
 
     def submit(self, job: Job, now: float) -> None:
         self.pending[job.job_id] = job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -188,3 +189,23 @@ def test_shares_of_devices_are_promised_too() -> None:
     )
     assert started(plan) == ["fits"], "2 units and 700 milli-CPUs are over when the head runs"
     assert plan.expected["head"] == 100
+
+
+@pytest.mark.parametrize("policies", [Policies(), CONSERVATIVE])
+def test_a_head_is_not_put_off_by_short_jobs_that_keep_coming(policies: Policies) -> None:
+    """A job of 50 s comes every 6 s: of those that run or wait before the head the last is over at 112."""
+    state = core(nodes(1, 8), policies=policies)
+    jobs = [job(f"short{at}", limit=50, at=float(at)) for at in range(0, 400, 6)]
+    first = run(
+        state, [*jobs, job("head", gpus=8, at=61, limit=100)], {one.job_id: 50.0 for one in jobs} | {"head": 100.0}
+    )
+    assert 61 < first["head"] <= 112
+
+
+def test_a_promise_counts_on_each_end_when_it_comes() -> None:
+    """However near; only who is over its limit already is given a minute."""
+    state = core(nodes(1, 4))
+    decide(state, 0, job("soon", gpus=2, limit=20), job("over", gpus=2, limit=5))
+    plan = decide(state, 10, job("half", gpus=2, limit=9, at=10), job("whole", gpus=4, limit=9, at=11))
+    assert plan.expected["half"] == 20
+    assert decide(state, 19.5).expected["half"] == 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -190,3 +192,17 @@ def test_a_node_that_fails_takes_its_units_out_of_the_quota() -> None:
     assert started(decide(state, 2, job("one", gpus=4), job("two", gpus=4, at=1))) == ["one"]
     state.set_node(0, "available", 3)
     assert started(decide(state, 3)) == ["two"]
+
+
+def test_a_quota_counts_devices_of_the_model_that_is_asked_for() -> None:
+    """Beside devices that are cut into seven, a whole one of another model is still one unit."""
+    cut = [
+        replace(node, devices=tuple(replace(one, model="H100", units=7) for one in node.devices)) for node in nodes(2)
+    ]
+    whole = [replace(node, name=f"w{number}") for number, node in enumerate(nodes(2))]
+    state = core([*cut, *whole], [Tenant("a", limit=16)])
+    gang = job("gang", replicas=2, request=Request(8, models=frozenset({"A100"})))
+    assert started(decide(state, 0, gang)) == ["gang"]
+    plan = decide(state, 1, job("more", at=1, request=Request(1, models=frozenset({"H100"}))))
+    (why, *_) = plan.waiting["more"]
+    assert (why.code, why.counts["asked"]) == ("WaitingForQuota", 7)

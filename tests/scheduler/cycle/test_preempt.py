@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from scheduler.cycle.core import Core
-from scheduler.cycle.policies import Policies
-from scheduler.model import Preempt, Queue, Request, Start, Tenant
+from scheduler.cycle.plan import CyclePlan
+from scheduler.cycle.policies import Policies, Reservation
+from scheduler.model import Device, Job, Node, Preempt, Queue, Request, Start, Tenant
 from scheduler.placement.engine import place_gang
 from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, preempted, run, started
 
@@ -221,3 +224,37 @@ def test_jobs_never_evict_each_other_in_turn_for_ever(
     ]
     first = run(state, all_jobs, {one.job_id: 5.0 + 3 * len(one.job_id) for one in all_jobs})
     assert set(first) == {one.job_id for one in all_jobs}
+
+
+def reclaims(owner: Job, borrowers: Sequence[Job], on: Sequence[Node], **others: Any) -> CyclePlan:
+    """What is decided once a tenant that is guaranteed everything asks, and others run on it."""
+    units = sum(device.units for node in on for device in node.devices)
+    state = core(on, [Tenant("a", guaranteed=units), Tenant("b")], **others)
+    for one in borrowers:
+        assert started(decide(state, 0, one)) == [one.job_id]
+    return decide(state, 10, owner)
+
+
+def test_a_guarantee_is_honoured_where_a_reservation_keeps_the_emptiest_nodes() -> None:
+    """On the first four nodes what can be taken back is the cheapest, and of no use: they are another tenant's soon."""
+    soon = Reservation("course", 1000, 2000, frozenset(range(4)), frozenset({"c"}))
+    borrowers = [job(f"b{number}", "b", gpus=7, limit=900, at=number) for number in range(10)]
+    plan = reclaims(job("own", "a", gpus=8, at=10, limit=5000), borrowers, nodes(10), reservations=[soon])
+    assert "own" in started(plan)
+    assert len(preempted(plan)) == 1
+
+
+def test_a_guarantee_is_honoured_where_borrowers_hold_the_memory() -> None:
+    """Units are left on every device; memory is not."""
+    device = Device("d", "A100", 10, 80 << 30)
+    on = [Node(f"n{number}", (replace(device, device_id=f"d{number}"),), 64_000, 1 << 40) for number in range(6)]
+    borrowers = [job(f"b{number}", "b", at=number, request=Request(1, 5, memory_bytes=70 << 30)) for number in range(6)]
+    plan = reclaims(job("own", "a", at=10, request=Request(1, 1, memory_bytes=60 << 30)), borrowers, on)
+    assert started(plan) == ["own"] and len(preempted(plan)) == 1
+
+
+def test_a_guarantee_is_honoured_where_shares_must_be_of_different_devices() -> None:
+    on = nodes(3, 4, units=10)
+    borrowers = [job(f"b{number}", "b", at=number, request=Request(1, 6)) for number in range(12)]
+    plan = reclaims(job("own", "a", at=20, request=Request(4, 5)), borrowers, on)
+    assert started(plan) == ["own"] and len(preempted(plan)) == 4

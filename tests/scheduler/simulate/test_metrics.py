@@ -23,13 +23,17 @@ def job(name: str, tenant: str, gpus: int, at: float = 0.0) -> Job:
     return Job(name, tenant, "q", Request(gpus), at, run_time=100.0)
 
 
+def submit(m: Meter, one: Job, now: float) -> None:
+    m.submitted(one, now, one.request.devices)
+
+
 def grants(*devices: int) -> tuple[Grant, ...]:
     return (Grant(0, devices, (1,) * len(devices)),)
 
 
 def test_redemption_is_what_was_held_of_what_was_guaranteed_and_asked_for() -> None:
     m = meter()
-    m.submitted(job("a", "physics", 6), 0.0)  # entitled to 4, holds none for 10 s
+    submit(m, job("a", "physics", 6), 0.0)  # entitled to 4, holds none for 10 s
     m.started("a", grants(0, 1, 2, 3, 4, 5), 10.0)  # holds 6: entitled to 4, redeems 4; 1 over its limit
     m.ended("a", 30.0, "finished")
     m.advance(100.0)  # asks for nothing: entitled to nothing
@@ -45,7 +49,7 @@ def test_redemption_is_what_was_held_of_what_was_guaranteed_and_asked_for() -> N
 
 def test_a_tenant_whose_name_begins_like_anothers_is_not_counted_with_it() -> None:
     m = meter()
-    m.submitted(job("a", "physics-lab", 2), 0.0)
+    submit(m, job("a", "physics-lab", 2), 0.0)
     m.started("a", grants(0, 1), 0.0)
     m.advance(10.0)
     assert m.accounts()["physics", ""].held_area == 0
@@ -56,7 +60,7 @@ def test_a_tenant_whose_name_begins_like_anothers_is_not_counted_with_it() -> No
 def test_jain_is_one_when_all_get_the_same_part_and_a_half_when_one_of_two_gets_all() -> None:
     m = meter()
     for name, tenant in (("a", "physics"), ("b", "chem")):
-        m.submitted(job(name, tenant, 2), 0.0)
+        submit(m, job(name, tenant, 2), 0.0)
     m.started("a", grants(0, 1), 0.0)
     m.advance(10.0)
     assert m.jain() == pytest.approx(0.5)
@@ -67,8 +71,8 @@ def test_jain_is_one_when_all_get_the_same_part_and_a_half_when_one_of_two_gets_
 
 def test_a_bound_that_passes_is_a_violation_with_the_reason_of_that_moment() -> None:
     m = meter()
-    m.submitted(job("a", "chem", 1), 0.0)
-    m.submitted(job("b", "chem", 1), 0.0)
+    submit(m, job("a", "chem", 1), 0.0)
+    submit(m, job("b", "chem", 1), 0.0)
     m.explained({"a": (Reason("WaitingForQuota"),)})
     m.started("b", grants(0), 50.0)  # just in time
     m.advance(50.0)
@@ -81,7 +85,7 @@ def test_a_bound_that_passes_is_a_violation_with_the_reason_of_that_moment() -> 
 
 def test_a_held_job_neither_waits_nor_asks() -> None:
     m = meter()
-    m.submitted(job("a", "chem", 1), 0.0)
+    submit(m, job("a", "chem", 1), 0.0)
     m.withdrawn("a", 10.0)
     m.advance(1000.0)
     assert not m.queues["q"].violations
@@ -91,8 +95,8 @@ def test_a_held_job_neither_waits_nor_asks() -> None:
 
 def test_the_oldest_waiter_is_seen_while_it_waits() -> None:
     m = meter()
-    m.submitted(job("a", "chem", 1, 5.0), 5.0)
-    m.submitted(job("b", "chem", 2, 9.0), 9.0)
+    submit(m, job("a", "chem", 1, 5.0), 5.0)
+    submit(m, job("b", "chem", 2, 9.0), 9.0)
     m.advance(20.0)
     waiting = m.waiting()["q"]
     assert (waiting.jobs, waiting.oldest) == (2, 15.0)
@@ -102,7 +106,7 @@ def test_the_oldest_waiter_is_seen_while_it_waits() -> None:
 def test_a_preemption_counts_jobs_and_replicas_apart_and_who_lost_to_whom() -> None:
     m = meter()
     for name, tenant in (("a", "chem"), ("b", "physics")):
-        m.submitted(job(name, tenant, 1), 0.0)
+        submit(m, job(name, tenant, 1), 0.0)
     m.started("a", grants(0), 0.0)
     m.preempted("a", "b", "ReclaimLentQuota", 1, False, 30.0)
     m.preempted("a", "b", "ReclaimLentQuota", 2, True, 40.0)
@@ -112,11 +116,11 @@ def test_a_preemption_counts_jobs_and_replicas_apart_and_who_lost_to_whom() -> N
 
 def test_bounded_slowdown_uses_ten_minutes_for_short_jobs_and_is_at_least_one() -> None:
     m = meter()
-    m.submitted(job("a", "chem", 1), 0.0)
+    submit(m, job("a", "chem", 1), 0.0)
     m.started("a", grants(0), 1100.0)
     m.ended("a", 1200.0, "finished")
     assert m.queues["q"].slowdown.at(1.0) == pytest.approx(2.0)
-    m.submitted(job("b", "chem", 1, 1200.0), 1200.0)
+    submit(m, job("b", "chem", 1, 1200.0), 1200.0)
     m.started("b", grants(0), 1200.0)
     m.ended("b", 1300.0, "finished")
     assert m.queues["q"].slowdown.at(0.0) == pytest.approx(1.0)
@@ -125,7 +129,7 @@ def test_bounded_slowdown_uses_ten_minutes_for_short_jobs_and_is_at_least_one() 
 def test_memory_is_that_of_jobs_that_are_not_over() -> None:
     m = meter()
     for number in range(100):
-        m.submitted(job(f"j{number}", "chem", 1, float(number)), float(number))
+        submit(m, job(f"j{number}", "chem", 1, float(number)), float(number))
         m.started(f"j{number}", grants(0), float(number))
         m.ended(f"j{number}", number + 0.5, "finished")
     assert not m._live
