@@ -131,6 +131,12 @@ class TenantPart(Part):
     lending_limit: Units | None = None
     weight: Annotated[float, Field(ge=0, strict=False)] = 1.0
 
+    @model_validator(mode="after")
+    def _may_have_it(self) -> Self:
+        if self.limit is not None and self.limit < self.guaranteed:
+            raise ValueError(f"tenant {self.name}: limit {self.limit} is below guaranteed {self.guaranteed}")
+        return self
+
     def build(self) -> Tenant:
         return Tenant(**self.model_dump())
 
@@ -288,12 +294,21 @@ class Settings(Part):
             if pool and self.pools and pool not in {known.name for known in self.pools}:
                 raise ValueError(f"tenants of pool {pool}: pools declares no such pool")
             QuotaTree(tenants)  # says what is wrong with the tree
+            self._can_keep(f"tenants{f' of pool {pool}' if pool else ''}", pool, (one.guaranteed for one in tenants))
+        self._can_keep("queues", "", (queue.guaranteed for queue in self.queues))
         known = {tenant.name for tenant in self.tenants}
         for reservation in self.reservations:
             unknown = sorted(set(reservation.tenants) - known)
             if unknown and known:
                 raise ValueError(f"reservation {reservation.name}: no tenant {unknown[0]} is declared")
         return self
+
+    def _can_keep(self, whose: str, pool: str, guaranteed: Iterable[int]) -> None:
+        """Where the nodes are declared here: that all guarantees can be called in at once."""
+        there = sum(one.nodes * one.devices * one.units for one in self.pools if pool in ("", one.name))
+        promised = sum(guaranteed)
+        if self.pools and promised > there:
+            raise ValueError(f"{whose}: {promised} units are guaranteed, and there are {there}")
 
     def nodes(self) -> tuple[Node, ...]:
         """The nodes of all pools."""

@@ -135,7 +135,8 @@ class Trial:
         return grants
 
     def place_reserved(self, request: Request, replicas: int, tenant: str, until: float) -> tuple[Grant, ...] | None:
-        """The same on nodes only that a reservation keeps for the tenant, for as long as it does."""
+        """The same on nodes only that a reservation keeps for the tenant, for as long as it does. Promises that begin
+        before its end are to others for whom they are kept, and come first."""
         windows = [w for w in self._windows if w.start <= self.now and tenant in w.tenants and until <= w.end]
         nodes = frozenset(node for window in windows for node in window.nodes)
         if not nodes:
@@ -143,6 +144,9 @@ class Trial:
         mark = self.cluster.mark()
         self._close(number for number in range(len(self.cluster.nodes)) if number not in nodes)
         self._close(self._closed(tenant, self.now, until))
+        for promise in self.promises:
+            if promise.start < until:
+                self._hold(promise)
         grants = place_gang(self.cluster, request, replicas, self.state.placement)
         self.cluster.rollback(mark)
         self._take(grants, request)

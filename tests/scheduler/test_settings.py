@@ -75,6 +75,19 @@ def test_nothing_is_needed() -> None:
         ("tenants: [{name: a, parent: b}, {name: b, parent: a}]", "tenant 'a' is its own ancestor: a < b < a"),
         ("tenants: [{name: a}, {name: a}]", "tenant 'a' is named twice"),
         ("tenants: [{name: a, guaranteed: -1}]", "tenants[0].guaranteed: found -1;"),
+        ("tenants: [{name: a, guaranteed: 9, limit: 3}]", "tenant a: limit 3 is below guaranteed 9"),
+        (
+            "pools: [{name: p, nodes: 2, devices: 4}]\ntenants: [{name: a, guaranteed: 5}, {name: b, guaranteed: 4}]",
+            "tenants: 9 units are guaranteed, and there are 8",
+        ),
+        (
+            "pools: [{name: p, nodes: 2, devices: 4}, {name: r, nodes: 1}]\ntenants: [{name: a, pool: r, guaranteed: 9}]",
+            "tenants of pool r: 9 units are guaranteed, and there are 8",
+        ),
+        (
+            "pools: [{name: p, nodes: 2, devices: 4, units: 2}]\nqueues: [{name: q, guaranteed: 17}]",
+            "queues: 17 units are guaranteed, and there are 16",
+        ),
         ("pools: [{name: p, nodes: 1}]\ntenants: [{name: a, pool: r}]", "pools declares no such pool"),
         ("reservations: [{name: r, nodes: [n], start: 2026-12-01, end: 2026-12-02}]", "reservations[0].start"),
         (

@@ -101,10 +101,12 @@ def run(
     by_id = {one.job_id: one for one in jobs}
     first: dict[str, float] = {}
     position = 0
-    while position < len(arrivals) or ends:
+    edges = sorted(edge for window in state.reservations for edge in (window.start, window.end))
+    while position < len(arrivals) or ends or edges:
         times = [ends[0][0]] if ends else []
         times += [arrivals[position].submitted_at] if position < len(arrivals) else []
-        now = min(times)
+        now = min(times + edges[:1])
+        edges = [edge for edge in edges if edge > now]
         while ends and ends[0][0] <= now:
             _, attempt, name = heapq.heappop(ends)
             if attempts.get(name) == attempt and name in state.running:

@@ -116,8 +116,7 @@ steps = st.lists(
 )
 
 
-# The same histories every time: one in some thousands still breaks what is asked here (docs/scheduler.md, Known).
-@settings(max_examples=200, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(steps, st.sampled_from(["fifo", "priority", "fair_share", "capacity"]), st.sampled_from([0, 1, None]))
 def test_after_any_history_devices_trees_and_guarantees_are_right(
     history: list[tuple[str, int, int, int, str]], policy: str, promises: int | None

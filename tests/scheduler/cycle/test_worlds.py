@@ -1,0 +1,173 @@
+"""Small drawn worlds with models, shares, MIG, memory, domains, windows, guarantees: what must hold after every cycle.
+
+GPULEDGER_WORLDS=FIRST-LAST pytest -n0 tests/scheduler/cycle/test_worlds.py     runs those seeds; else some are drawn
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+
+from scheduler.cycle.core import Core
+from scheduler.cycle.plan import CyclePlan
+from scheduler.cycle.policies import Policies, Reservation
+from scheduler.model import Device, Job, Node, Queue, Request, Tenant
+from scheduler.placement.engine import place_gang
+from tests.draws import keep_seed
+from tests.scheduler.cycle.scenes import core, decide, job, run
+
+UNITS = {"A100": 1, "H100": 7, "L4": 10}
+GIB = 1 << 30
+
+
+def seeds(number: int) -> range:
+    asked = os.environ.get("GPULEDGER_WORLDS")
+    if asked:
+        first, last = map(int, asked.split("-"))
+        return range(first, last + 1)
+    first = random.Random(keep_seed()).randrange(10**9)
+    return range(first, first + number)
+
+
+def world(dice: random.Random) -> list[Node]:
+    """Each node has devices of one model: whole ones, cut by MIG, or shared; two nodes are a rack."""
+    found = []
+    for number in range(dice.randint(2, 6)):
+        model = dice.choice(["A100", "A100", "H100", "L4"])
+        cut = "h100-80gb" if model == "H100" else ""
+        devices = tuple(
+            Device(f"n{number}d{index}", model, UNITS[model], 80 * GIB, cut) for index in range(dice.choice([1, 2, 4]))
+        )
+        found.append(Node(f"n{number}", devices, 16_000, 64 * GIB, topology=(f"rack{number // 2}",)))
+    return found
+
+
+def request(dice: random.Random, nodes: Sequence[Node]) -> Request:
+    model = dice.choice(sorted({device.model for node in nodes for device in node.devices}))
+    if model == "H100" and dice.random() < 0.5:
+        return Request(1, profile=dice.choice(["1g.10gb", "2g.20gb", "3g.40gb"]))
+    if model == "L4" and dice.random() < 0.7:
+        memory = dice.choice([0, 20, 50]) * GIB
+        units, devices, cpu = dice.choice([2, 3, 5, 6]), dice.choice([1, 1, 2]), dice.choice([0, 2000])
+        return Request(devices, units, memory_bytes=memory, models=frozenset({model}), cpu_milli=cpu)
+    domain = dice.choice([None, None, None, 0])
+    devices, cpu = dice.choice([1, 1, 2, 4]), dice.choice([0, 1000])
+    return Request(devices, models=frozenset({model}), required_topology=domain, cpu_milli=cpu)
+
+
+def windows(dice: random.Random, nodes: Sequence[Node], scale: float) -> list[Reservation]:
+    if dice.random() > 0.4:
+        return []
+    kept = frozenset(dice.sample(range(len(nodes)), dice.randint(1, len(nodes))))
+    start = dice.uniform(0, 15) * scale
+    tenants = frozenset(dice.choice(["a", "b", ""]))
+    return [Reservation("window", start, start + dice.uniform(1, 40) * scale, kept, tenants)]
+
+
+def waits_for_borrowers(state: Core, one: Job, now: float) -> bool:
+    """Whether the job, by itself, would fit in place of borrowers that are preemptible, and does not beside them."""
+    kind = state.pending[one.job_id][1]
+    until = float("inf") if one.time_limit is None else now + one.time_limit
+    closed = {
+        node
+        for window in state.reservations
+        if window.start < until and now < window.end and one.tenant not in window.tenants
+        for node in window.nodes
+    }
+    cluster, mark = state.cluster, state.cluster.mark()
+    for node in closed:
+        cluster.set_state(node, "reserved")
+    inner = cluster.mark()
+    fits = [place_gang(cluster, one.request, one.min_replicas, state.placement) is not None]
+    cluster.rollback(inner)
+    held = 0
+    for running in state.running.values():
+        if running.job.preemptible and running.job.tenant == "c":
+            held += running.units
+            for grant in running.grants:
+                cluster.give_back(grant, running.job.request)
+    fits.append(place_gang(cluster, one.request, one.min_replicas, state.placement) is not None)
+    cluster.rollback(mark)
+    return state.accounts.room(kind.account) + held >= kind.amount and fits == [False, True]
+
+
+def test_explained_or_not_the_same_is_decided_and_no_guarantee_waits_for_borrowers() -> None:
+    for seed in seeds(40):
+        dice = random.Random(seed)
+        nodes = world(dice)
+        units = sum(device.units for node in nodes for device in node.devices)
+        own = dice.randint(0, units)
+        tenants = [Tenant("a", guaranteed=own), Tenant("b", guaranteed=dice.randint(0, units - own)), Tenant("c")]
+        backfill = dice.choice([1, 1, None, 0])
+        kept = windows(dice, nodes, 1)
+        states = [
+            core(nodes, tenants, [Queue("q")], Policies(backfill=backfill), kept, explain=explain)
+            for explain in (True, False)
+        ]
+        for now in range(dice.randint(5, 30)):
+            change(dice, nodes, states, float(now))
+            explained, plain = (decide(state, float(now)) for state in states)
+            assert explained.actions == plain.actions, f"world {seed}, at {now}: it depends on whether it is explained"
+            if explained.actions or backfill == 0:
+                continue
+            (state, _) = states
+            for one, kind in state.pending.values():
+                if state.accounts.entitlement(kind.account, kind.amount) == "guaranteed":
+                    waits = waits_for_borrowers(state, one, float(now))
+                    assert not waits, f"world {seed}, at {now}: {one.job_id} waits where borrowers hold its guarantee"
+
+
+def change(dice: random.Random, nodes: Sequence[Node], states: Sequence[Core], now: float) -> None:
+    """Jobs end at their limits; then one comes, ends or is taken back, the same in each state."""
+    (first, *_) = states
+    over = [name for name, running in first.running.items() if running.ends_by <= now]
+    what = dice.choice(["submit", "submit", "submit", "end", "withdraw", "nothing"])
+    if what == "end" and first.running:
+        over = [*{*over, dice.choice(sorted(first.running))}]
+    for state in states:
+        for name in sorted(over):
+            state.end(name, now, True)
+    if what == "withdraw" and first.pending:
+        name = dice.choice(sorted(first.pending))
+        for state in states:
+            state.withdraw(name, now)
+    if what == "submit":
+        limit = dice.choice([None, 5.0, 10.0, 20.0, 40.0])
+        one = job(
+            f"j{now}",
+            dice.choice("aabbcc"),
+            replicas=dice.choice([1, 1, 1, 2, 3]),
+            at=now,
+            limit=limit,
+            preemptible=dice.random() < 0.85,
+            request=request(dice, nodes),
+        )
+        for state in states:
+            state.submit(one, now)
+
+
+def test_a_head_starts_by_the_time_it_was_promised() -> None:
+    """With EASY backfill, where no job runs beyond its limit: whoever comes later, whatever ends early."""
+    for seed in seeds(25):
+        dice = random.Random(seed)
+        nodes = world(dice)
+        jobs, lasts, at = [], {}, 0.0
+        for number in range(dice.randint(10, 60)):
+            at += dice.choice([0, 1, 2, 5, 7.5, 20])
+            limit = dice.choice([5.0, 10.0, 20.0, 50.0, 100.0])
+            name, replicas = f"j{number}", dice.choice([1, 1, 1, 2, 3])
+            jobs.append(
+                job(name, dice.choice("ab"), replicas=replicas, at=at, request=request(dice, nodes), limit=limit)
+            )
+            lasts[name] = limit if dice.random() < 0.6 else limit * dice.random()
+        promised: dict[str, float] = {}
+
+        def watch(_: float, plan: CyclePlan, promised: dict[str, float] = promised) -> None:
+            for name, start in plan.expected.items():
+                promised.setdefault(name, start)
+
+        state = core(nodes, (), [Queue("q")], Policies(expected=0), windows(dice, nodes, 15), dice.random() < 0.5)
+        first = run(state, jobs, lasts, watch)
+        late = {name: (start, first[name]) for name, start in promised.items() if first.get(name, 0) > start + 1e-6}
+        assert not late, f"world {seed}: promised and started {late}"
