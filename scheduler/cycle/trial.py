@@ -321,9 +321,12 @@ class Trial:
             self.cluster.take(grant, request)
 
 
-def _used(grants: Sequence[Grant], request: Request, promise: Promise) -> tuple[Counter[tuple[int, int]], Counter[int]]:
-    """Units by (node, device), grants by node, of what lies where the promise does."""
+def _used(
+    grants: Sequence[Grant], request: Request, promise: Promise
+) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]], Counter[int]]:
+    """Units and bytes by (node, device), grants by node, of what lies where the promise does."""
     units: Counter[tuple[int, int]] = Counter()
+    memory: Counter[tuple[int, int]] = Counter()
     nodes: Counter[int] = Counter()
     for grant in grants:
         if grant.node in promise.extra_host:
@@ -331,15 +334,16 @@ def _used(grants: Sequence[Grant], request: Request, promise: Promise) -> tuple[
             for device, held in zip(grant.devices, grant.units, strict=True):
                 if (grant.node, device) in promise.extra:
                     units[grant.node, device] += held
-    return units, nodes
+                    memory[grant.node, device] += request.memory_bytes
+    return units, memory, nodes
 
 
 def _leaves(promise: Promise, grants: Sequence[Grant], request: Request) -> bool:
     """Whether the grants take no more than the promise leaves over."""
-    units, nodes = _used(grants, request, promise)
+    units, memory, nodes = _used(grants, request, promise)
     if any(taken > promise.extra[at][0] for at, taken in units.items()):
         return False
-    if request.memory_bytes and any(request.memory_bytes > promise.extra[at][1] for at in units):
+    if any(taken > promise.extra[at][1] for at, taken in memory.items() if taken):
         return False
     if any(grant.profile and (grant.node, d) in promise.extra for grant in grants for d in grant.devices):
         return False
@@ -352,10 +356,10 @@ def _leaves(promise: Promise, grants: Sequence[Grant], request: Request) -> bool
 
 def consume(promise: Promise, grants: Sequence[Grant], request: Request) -> None:
     """The grants are taken out of what the promise leaves over; less than nothing is left where they break it."""
-    units, nodes = _used(grants, request, promise)
+    units, memory, nodes = _used(grants, request, promise)
     for at, taken in units.items():
-        left, memory = promise.extra[at]
-        promise.extra[at] = (left - taken, memory - request.memory_bytes)
+        left, bytes_left = promise.extra[at]
+        promise.extra[at] = (left - taken, bytes_left - memory[at])
     for node, count in nodes.items():
-        cpu, memory = promise.extra_host[node]
-        promise.extra_host[node] = (cpu - count * request.cpu_milli, memory - count * request.host_memory_bytes)
+        cpu, host = promise.extra_host[node]
+        promise.extra_host[node] = (cpu - count * request.cpu_milli, host - count * request.host_memory_bytes)

@@ -81,7 +81,7 @@ def test_nothing_is_needed() -> None:
             "tenants: 9 units are guaranteed, and there are 8",
         ),
         (
-            "pools: [{name: p, nodes: 2, devices: 4}, {name: r, nodes: 1}]\ntenants: [{name: a, pool: r, guaranteed: 9}]",
+            "pools: [{name: p, nodes: 2}, {name: r, nodes: 1}]\ntenants: [{name: a, pool: r, guaranteed: 9}]",
             "tenants of pool r: 9 units are guaranteed, and there are 8",
         ),
         (
