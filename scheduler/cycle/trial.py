@@ -306,10 +306,10 @@ class Trial:
             if cluster.geometries[cluster.kind[node, device]] is not None:
                 self._close((node,))
                 continue
-            kept = int(cluster.free[node, device]) - max(0, units)
-            if kept > 0:
-                bytes_kept = max(0, int(cluster.memory_free[node, device]) - max(0, memory))
-                cluster.take(Grant(node, (device,), (kept,)), Request(1, kept, bytes_kept))
+            kept = max(0, int(cluster.free[node, device]) - max(0, units))
+            bytes_kept = max(0, int(cluster.memory_free[node, device]) - max(0, memory))
+            if kept or bytes_kept:
+                cluster.take(Grant(node, (device,), (kept,)), Request(1, max(1, kept), bytes_kept))
         for node, (cpu, memory) in promise.extra_host.items():
             kept_cpu = max(0, int(cluster.cpu_free[node]) - max(0, cpu))
             kept_memory = max(0, int(cluster.host_memory_free[node]) - max(0, memory))
