@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from collectors.attribution.kubelet import Pod
     from collectors.attribution.node import AllocationSource, NodeAttribution
     from collectors.exporters.scrape import Scrape
+    from collectors.exporters.units import UnitMemory
     from collectors.nvml.collector import NvmlCycle
+
+log = logging.getLogger(__name__)
 
 
 class Source(Protocol):
@@ -59,10 +63,10 @@ def planned(settings: AgentSettings, restart: Callable[[str], None] = lambda why
         found.append(Planned("nvml", sources.nvml.interval_seconds, nvml_source(settings, sources.nvml, restart)))
     for number, exporter in enumerate(sources.exporters):
         name = f"exporter_{number}" if len(sources.exporters) > 1 else "exporter"
-        found.append(Planned(name, exporter.interval_seconds, exporter_source(settings, exporter)))
+        found.append(Planned(name, exporter.interval_seconds, exporter_source(settings, exporter, name)))
     for number, prometheus in enumerate(sources.prometheus):
         name = f"prometheus_{number}" if len(sources.prometheus) > 1 else "prometheus"
-        found.append(Planned(name, prometheus.interval_seconds, prometheus_source(settings, prometheus)))
+        found.append(Planned(name, prometheus.interval_seconds, prometheus_source(settings, prometheus, name)))
     found += [
         Planned(f"service_{service.name}", service.interval_seconds, service_source(settings, service))
         for service in sources.services
@@ -156,6 +160,8 @@ class _NoPods:
 
 
 class _Scraper(Protocol):
+    units: UnitMemory
+
     def collect(self, now: datetime) -> Scrape: ...
 
     def close(self) -> None: ...
@@ -176,13 +182,27 @@ class ScrapedSource:
         return collected
 
     def kept(self) -> None:
-        """What an exporter says is said once."""
+        """What an exporter says is said once; what was learned of its units outlives the process."""
+        try:
+            self._scraper.units.save()
+        except OSError as error:
+            log.warning("agent: units of exporters are not kept: %s", error)
 
     def close(self) -> None:
         self._scraper.close()
 
 
-def exporter_source(settings: AgentSettings, exporter: ExporterSettings) -> ScrapedSource:
+def _unit_memory(settings: AgentSettings, name: str) -> UnitMemory:
+    """What earlier processes learned of the units of a source, beside the spool."""
+    from collectors.exporters.units import UnitMemory
+
+    memory = UnitMemory(settings.spool.folder / f"units-{name}.json")
+    if memory.damaged:
+        log.warning("agent: units of exporters are told anew: %s", memory.damaged)
+    return memory
+
+
+def exporter_source(settings: AgentSettings, exporter: ExporterSettings, name: str = "exporter") -> ScrapedSource:
     from collectors.exporters.fetching import Access
     from collectors.exporters.scrape import ExporterCollector
 
@@ -193,11 +213,14 @@ def exporter_source(settings: AgentSettings, exporter: ExporterSettings) -> Scra
         cluster=settings.cluster,
         period_seconds=exporter.interval_seconds,
         access=Access(token_file=exporter.token_file, ca_file=exporter.ca_file),
+        units=_unit_memory(settings, name),
     )
     return ScrapedSource(collector, settings.cluster, exporter.believe_labels)
 
 
-def prometheus_source(settings: AgentSettings, prometheus: PrometheusSettings) -> ScrapedSource:
+def prometheus_source(
+    settings: AgentSettings, prometheus: PrometheusSettings, name: str = "prometheus"
+) -> ScrapedSource:
     from collectors.exporters.fetching import Access
     from collectors.exporters.prometheus import PrometheusCollector
 
@@ -209,6 +232,7 @@ def prometheus_source(settings: AgentSettings, prometheus: PrometheusSettings) -
         period_seconds=prometheus.scrape_seconds,
         honor_labels=prometheus.honor_labels,
         access=Access(token_file=prometheus.token_file, ca_file=prometheus.ca_file),
+        units=_unit_memory(settings, name),
     )
     return ScrapedSource(collector, settings.cluster, prometheus.believe_labels)
 

@@ -22,6 +22,7 @@ from collectors.exporters.profile import FILES, Profile, profile_of
 from collectors.exporters.scrape import Scrape, Trouble, checked_url, take_notes
 from collectors.exporters.sightings import OwnPod, Reader
 from collectors.exporters.tracker import Observed, PartitionId, Tracker
+from collectors.exporters.units import UnitMemory
 
 WINDOW_SECONDS = 3600.0
 """The most that one query asks for, and how long a device that has vanished is still said to be stale."""
@@ -125,7 +126,10 @@ class PrometheusCollector:
         honor_labels: bool | None = None,
         access: Access | None = None,
         partition_id: PartitionId | None = None,
+        units: UnitMemory | None = None,
     ) -> None:
+        self.units = units or UnitMemory()
+        self._known = self.units.source(url)
         self._url = checked_url(url).rstrip("/")
         self._profiles = [profile_of(one) if isinstance(one, str) else one for one in profiles] or list(FILES.built_in)
         self._selector, self._cluster, self._period = selector, cluster, period_seconds
@@ -173,6 +177,8 @@ class PrometheusCollector:
             scrape.observed += self._observe(source, result, own_pod, scrape)
         for source in self._sources.values():
             take_notes(source.tracker, scrape.collected, self._cluster)
+        for row in self._known.notes(end.timestamp(), cluster=self._cluster):
+            scrape.collected.add("findings", row)
         return scrape
 
     def close(self) -> None:
@@ -181,7 +187,9 @@ class PrometheusCollector:
     def _observe(self, source: _Source, result: Result, own_pod: OwnPod | None, scrape: Scrape) -> list[Observed]:
         observed: list[Observed] = []
         for at in sorted(result.at):
-            seen = source.reader.read(result.at[at], at, own_pod=own_pod, honor_labels=self._honor_labels)
+            seen = source.reader.read(
+                result.at[at], at, own_pod=own_pod, honor_labels=self._honor_labels, units=self._known
+            )
             scrape.collected.dropped += seen.dropped
             observed += source.tracker.advance(seen.devices)
         return observed
@@ -218,7 +226,7 @@ class PrometheusCollector:
         for profile in self._profiles:
             count, prefix = profile.recognised(names)
             if count and profile.name not in self._sources:
-                tracker = Tracker(profile.vendor, self._period, self._partition_id)
+                tracker = Tracker(profile.vendor, self._period, self._partition_id, self._known)
                 self._sources[profile.name] = _Source(Reader(profile, prefix), tracker)
         if not self._sources:
             known = ", ".join(profile.name for profile in self._profiles)

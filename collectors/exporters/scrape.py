@@ -13,6 +13,7 @@ from collectors.exporters.fetching import Access, Fetcher, SourceError
 from collectors.exporters.profile import Profile, profile_of, recognise
 from collectors.exporters.sightings import Reader
 from collectors.exporters.tracker import Observed, PartitionId, Tracker
+from collectors.exporters.units import SourceUnits, UnitMemory
 from collectors.readings import Collected, DeviceReading, Row
 
 AGAIN_SECONDS = 300.0
@@ -55,6 +56,7 @@ class _Target:
 
     url: str
     profile: Profile | None
+    units: SourceUnits
     reader: Reader | None = None
     tracker: Tracker | None = None
     trouble: Trouble = field(default_factory=Trouble)
@@ -66,7 +68,7 @@ class ExporterCollector:
     profile: one of gpuledger's, or a file; None: whatever recognises the names of the metrics.
     node: where the exporters run, which is known better here than by their labels (`Hostname` may be localhost).
     period_seconds: how often `collect` is called.   honor_timestamps: whether samples' own timestamps count.
-    partition_id: UUIDs of partitions, which exporters do not tell.
+    partition_id: UUIDs of partitions, which exporters do not tell.   units: what is remembered of each URL's units.
     Errors: CollectorError for a URL, a profile or a file that cannot be used.
     """
 
@@ -81,9 +83,14 @@ class ExporterCollector:
         honor_timestamps: bool = True,
         access: Access | None = None,
         partition_id: PartitionId | None = None,
+        units: UnitMemory | None = None,
     ) -> None:
+        self.units = units or UnitMemory()
         chosen = profile_of(profile) if isinstance(profile, str) else profile
-        self._targets = [_Target(checked_url(url), chosen) for url in ((urls,) if isinstance(urls, str) else urls)]
+        self._targets = [
+            _Target(checked_url(url), chosen, self.units.source(url))
+            for url in ((urls,) if isinstance(urls, str) else urls)
+        ]
         self._node, self._cluster, self._period = node, cluster, period_seconds
         self._max_age = 2 * period_seconds if honor_timestamps else None
         self._partition_id = partition_id
@@ -97,6 +104,7 @@ class ExporterCollector:
                 observed = self._scrape(target, now, scrape.collected)
             except SourceError as trouble:
                 observed = target.tracker.stale(now.timestamp()) if target.tracker else []
+                target.units.doubt()
                 for row in target.trouble.finding(now, self._node, self._cluster, str(trouble)):
                     scrape.collected.add("findings", row)
                 scrape.up[target.url] = False
@@ -106,6 +114,8 @@ class ExporterCollector:
             scrape.observed += observed
             if target.tracker is not None:
                 take_notes(target.tracker, scrape.collected, self._cluster)
+            for row in target.units.notes(now.timestamp(), node=self._node, cluster=self._cluster):
+                scrape.collected.add("findings", row)
         return scrape
 
     def close(self) -> None:
@@ -116,11 +126,11 @@ class ExporterCollector:
         if target.reader is None or target.tracker is None:
             profile, prefix = _profile(target, answer.body)
             target.reader = Reader(profile, prefix)
-            target.tracker = Tracker(profile.vendor, self._period, self._partition_id)
+            target.tracker = Tracker(profile.vendor, self._period, self._partition_id, target.units)
         openmetrics = answer.content_type.startswith("application/openmetrics-text")
         read = exposition.parse(answer.body, target.reader.wants, openmetrics=openmetrics)
         at = now.timestamp()
-        seen = target.reader.read(read.series, at, node=self._node, max_age=self._max_age)
+        seen = target.reader.read(read.series, at, node=self._node, max_age=self._max_age, units=target.units)
         collected.dropped += read.dropped + seen.dropped
         if not seen.devices:
             raise SourceError(target.url, f"answers without a device that profile {target.reader.profile.name} knows")

@@ -1,0 +1,331 @@
+"""The unit of each field of each target, told by evidence: a name does not tell it.
+
+DCGM 4.6 calls a percentage ..._RATIO, DCGM 4.7 means 0 to 1 by the same name, and some collectors rescale under the
+old name. So the numbers decide, once for a target and field, and the decision is remembered:
+
+    value      a number that only one unit allows: 57 is no ratio, 0.87 no percentage of DCGM's, which are whole
+    version    a field on the page that only later versions have
+    activity   several readings that fit the other measure of activity of the same device in one unit alone
+
+A number that several units allow is read by what its page proves, else by memory; else it is blank, with a finding.
+Zero is zero in every unit. Memory is doubted, until evidence comes, where the target was away or its version changed,
+where another target of the source changed its unit, and for a device that would have jumped.
+
+Pure but for `UnitMemory.save`. A source is an exporter, a Prometheus or a sender; a target is one exporter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from collectors.exporters.profile import Unit
+from collectors.readings import Row
+
+VOTES = 5
+"""Readings in a row that must fit the activity in the same unit, before they decide."""
+NEAR, FAR = 3.0, 10.0
+"""A reading fits the activity of its device if it is not more times apart from it, and does not if it is."""
+MOST_TARGETS = 20_000
+"""Targets that a source remembers; those longest unheard of go first."""
+NAMED = 3
+"""Targets that a finding names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One reading of a field. device: whose.   activity: what another field of the device says of the same, 0 to 1."""
+
+    device: Hashable
+    value: int | float
+    activity: float | None = None
+
+
+@dataclass(slots=True)
+class _Field:
+    """What is known of one field of one target.
+
+    unit: its name, empty if undecided.   how: by which evidence.   proven_at: when evidence last showed it.
+    doubted: no longer believed until evidence comes.   told: the finding of it being undecided was given.
+    version: what of its labels changes with the exporter's version.
+    assumed: readings since `proven_at` that memory alone decided.   votes: in a row, for a unit.
+    whole: its percentages are whole, so that a fraction shows a ratio.
+    last: device -> its last reading that is not zero, in our unit.
+    """
+
+    unit: str = ""
+    how: str = ""
+    version: str = ""
+    proven_at: float = 0.0
+    doubted: bool = False
+    told: bool = False
+    assumed: int = 0
+    whole: bool = True
+    votes: tuple[str, int] = ("", 0)
+    last: dict[Hashable, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Target:
+    fields: dict[str, _Field] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    finding: str
+    field: str
+    what: str
+    target: str
+
+
+class SourceUnits:
+    """What is remembered of one source's targets. `notes` empties what there is to tell."""
+
+    def __init__(self) -> None:
+        self._targets: dict[str, _Target] = {}
+        self._notes: list[_Note] = []
+        self.changed = False
+
+    def decide(
+        self,
+        target: str,
+        name: str,
+        units: Sequence[Unit],
+        shown: Sequence[Shown],
+        at: float,
+        *,
+        version: str = "",
+        by_version: str = "",
+    ) -> list[Unit | None]:
+        """The unit of each of these readings of one field, of one instant; None where nothing tells it, and for 0.
+
+        version: whatever of the page changes with the exporter's version.   by_version: the unit that the field has in
+        the version that the page proves, if it does.
+        """
+        known = self._field(target, name, version)
+        evident = [_evident(units, one, known.whole) for one in shown]
+        if known.whole and any(
+            hard and unit and not unit.steps(one.value) for one, (unit, hard) in zip(shown, evident, strict=True)
+        ):
+            known.whole, self.changed = False, True  # means of percentages: a fraction proves nothing here
+            evident = [_evident(units, one, known.whole) for one in shown]
+        proven = {unit.name for unit, _ in evident if unit is not None}
+        shows = bool(proven)
+        if len(proven) > 1:
+            self._undecided(known, target, name, f"{' and '.join(sorted(proven))} in one answer")
+            return [unit if hard else None for unit, hard in evident]
+        if proven:
+            self._prove(known, target, name, proven.pop(), "value", at)
+        elif any(one.value for one in shown):
+            self._without_proof(known, target, name, units, shown, at, by_version)
+        believed = None if known.doubted else next((unit for unit in units if unit.name == known.unit), None)
+        found = [
+            self._one(known, unit or believed, units, one, evident=unit is not None, proven=shows)
+            for one, (unit, _) in zip(shown, evident, strict=True)
+        ]
+        if any(unit is None and one.value for unit, one in zip(found, shown, strict=True)):
+            self._undecided(known, target, name, "its numbers fit " + " and ".join(unit.name for unit in units))
+        return found
+
+    def rate(self, target: str, name: str, unit: str, at: float) -> None:
+        """How fast a counter rose has shown its unit."""
+        self._prove(self._field(target, name), target, name, unit, "value", at)
+
+    def unit(self, target: str, name: str) -> str:
+        """What is remembered of a field, empty if nothing is or it is doubted."""
+        one = self._targets.get(target)
+        known = one.fields.get(name) if one else None
+        return known.unit if known and not known.doubted else ""
+
+    def doubt(self, target: str | None = None) -> None:
+        """The target (None: each of the source) was away: it may come back as another version."""
+        for name, one in self._targets.items():
+            if target in (None, name):
+                for known in one.fields.values():
+                    known.doubted = True
+
+    def notes(self, at: float, **whose: str) -> list[Row]:
+        """The findings since the last time: one for each field and what is the matter, however many targets."""
+        together: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+        for note in self._notes:
+            together[note.finding, note.field, note.what].append(note.target)
+        self._notes.clear()
+        rows: list[Row] = []
+        for (finding, name, what), targets in together.items():
+            names = ", ".join(sorted(targets)[:NAMED]) + (
+                f" and {len(targets) - NAMED} more" if len(targets) > NAMED else ""
+            )
+            row: Row = {"ts": datetime.fromtimestamp(at, UTC), "finding": finding, "severity": "warning"}
+            row["message"] = f"{name} of {names or 'the exporter'}: {what}"
+            rows.append(row | {key: text for key, text in whose.items() if text})
+        return rows
+
+    def plain(self) -> dict[str, Any]:
+        """What a restart needs, as JSON has it."""
+        return {
+            target: {
+                name: [one.unit, one.how, one.version, one.proven_at, one.doubted, one.told, one.whole]
+                for name, one in known.fields.items()
+            }
+            for target, known in self._targets.items()
+        }
+
+    @staticmethod
+    def of(plain: Mapping[str, Any]) -> SourceUnits:
+        """Errors: KeyError, TypeError, ValueError if it is not what `plain` gives."""
+        source = SourceUnits()
+        for target, fields in plain.items():
+            source._targets[str(target)] = _Target(
+                {
+                    str(name): _Field(
+                        str(unit), str(how), str(version), float(at), bool(doubted), bool(told), whole=bool(whole)
+                    )
+                    for name, (unit, how, version, at, doubted, told, whole) in fields.items()
+                }
+            )
+        return source
+
+    def _field(self, target: str, name: str, version: str | None = None) -> _Field:
+        one = self._targets.pop(target, None) or _Target()
+        self._targets[target] = one  # the last, so that the first are those longest unheard of
+        if len(self._targets) > MOST_TARGETS:
+            del self._targets[next(iter(self._targets))]
+        known = one.fields.setdefault(name, _Field(version=version or ""))
+        if version is not None and version != known.version:
+            known.version, known.doubted, self.changed = version, True, True
+        return known
+
+    def _prove(self, known: _Field, target: str, name: str, unit: str, how: str, at: float) -> None:
+        if known.unit and known.unit != unit:
+            since = datetime.fromtimestamp(known.proven_at, UTC)
+            what = f"was {known.unit}, is {unit} now; last shown to be {known.unit} at {since:%Y-%m-%dT%H:%M:%SZ}"
+            if known.assumed:
+                what += f", and {known.assumed} readings since were taken for {known.unit} and may be wrong"
+            self._notes.append(_Note("unit_changed", name, what, target))
+            for one in self._targets.values():
+                other = one.fields.get(name)
+                if other is not None and other is not known and other.unit == known.unit and other.proven_at < at:
+                    other.doubted = True
+            known.last.clear()
+        if known.unit != unit or known.doubted or known.told:
+            self.changed = True
+        known.unit, known.how, known.proven_at = unit, how, at
+        known.doubted = known.told = False
+        known.assumed, known.votes = 0, ("", 0)
+
+    def _without_proof(
+        self,
+        known: _Field,
+        target: str,
+        name: str,
+        units: Sequence[Unit],
+        shown: Sequence[Shown],
+        at: float,
+        by_version: str,
+    ) -> None:
+        """No number tells the unit: perhaps the version does, or what else is known of the devices."""
+        for one in shown:
+            vote = next((unit.name for unit in units if _speaks_for(units, one, unit)), "")
+            if vote:
+                known.votes = vote, (known.votes[1] + 1 if known.votes[0] == vote else 1)
+        vote, times = known.votes
+        if times >= VOTES and (not known.unit or known.doubted or vote != known.unit):
+            self._prove(known, target, name, vote, "activity", at)
+        elif by_version and (not known.unit or known.doubted) and (not vote or vote == by_version):
+            self._prove(known, target, name, by_version, "version", at)
+
+    def _one(
+        self, known: _Field, unit: Unit | None, units: Sequence[Unit], one: Shown, *, evident: bool, proven: bool
+    ) -> Unit | None:
+        """The unit of one reading. evident: its own number shows it.   proven: another one of the page does."""
+        if not one.value or unit is None or not unit.fits(one.value):
+            return None
+        if not evident:
+            jumped = not proven and _jumped(units, unit, one.value, known.last.get(one.device))
+            if jumped or _against(units, one, unit):
+                return None
+            known.assumed += not proven
+        known.last[one.device] = unit.scaled(one.value)
+        return unit
+
+    def _undecided(self, known: _Field, target: str, name: str, why: str) -> None:
+        if not known.told:
+            known.told = self.changed = True
+            self._notes.append(_Note("unit_undecided", name, f"the unit is not known: {why}; left blank", target))
+
+
+def _evident(units: Sequence[Unit], one: Shown, whole: bool) -> tuple[Unit | None, bool]:
+    """The unit that the number itself shows, and whether no other can be so large or small; else it is no step of
+    another, which counts for less: not where steps are known to mean nothing, nor against the activity."""
+    fitting = [unit for unit in units if unit.fits(one.value)] if one.value else []
+    if len(fitting) == 1:
+        return fitting[0], True
+    steps = [unit for unit in fitting if unit.steps(one.value)]
+    if whole and len(steps) == 1 and not _against(units, one, steps[0]):
+        return steps[0], False
+    return None, False
+
+
+def apart(one: float, other: float) -> float:
+    """How many times one is the other."""
+    return max(one / other, other / one)
+
+
+def _against(units: Sequence[Unit], one: Shown, unit: Unit) -> bool:
+    """Whether the activity of the device speaks for another unit."""
+    return any(other is not unit and _speaks_for(units, one, other) for other in units)
+
+
+def _speaks_for(units: Sequence[Unit], one: Shown, unit: Unit) -> bool:
+    """Whether the reading fits the activity of its device in this unit, and in no other one."""
+    if not one.value or not one.activity or not unit.fits(one.value):
+        return False
+    others = [other for other in units if other is not unit and other.fits(one.value)]
+    return apart(unit.scaled(one.value), one.activity) <= NEAR and all(
+        apart(other.scaled(one.value), one.activity) >= FAR for other in others
+    )
+
+
+def _jumped(units: Sequence[Unit], unit: Unit, value: int | float, last: float | None) -> bool:
+    """Whether the reading is nearer to the device's last one in another unit."""
+    if last is None:
+        return False
+    here = apart(unit.scaled(value), last)
+    return any(apart(other.scaled(value), last) < here for other in units if other is not unit and other.fits(value))
+
+
+class UnitMemory:
+    """The sources of one process, in a file between its lives.
+
+    path: None: a restart decides anew.   damaged: why the file was not used, empty if it was.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._sources: dict[str, SourceUnits] = {}
+        self.damaged = ""
+        if path is not None and path.exists():
+            try:
+                plain = json.loads(path.read_text(encoding="utf-8"))
+                self._sources = {str(name): SourceUnits.of(one) for name, one in plain["sources"].items()}
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as mistake:
+                self.damaged = f"{path}: {mistake}"
+
+    def source(self, name: str) -> SourceUnits:
+        return self._sources.setdefault(name, SourceUnits())
+
+    def save(self) -> None:
+        """Errors: OSError if the disk does not take it; it is tried again with the next change."""
+        if self._path is None or not any(one.changed for one in self._sources.values()):
+            return
+        plain = {"sources": {name: one.plain() for name, one in self._sources.items()}}
+        beside = self._path.with_name(self._path.name + ".new")
+        beside.write_text(json.dumps(plain, separators=(",", ":")), encoding="utf-8")
+        beside.replace(self._path)
+        for one in self._sources.values():
+            one.changed = False
