@@ -21,8 +21,8 @@ from collectors.readings import Collected
 if TYPE_CHECKING:
     from collectors.attribution.kubelet import Pod
     from collectors.attribution.node import AllocationSource, NodeAttribution
+    from collectors.exporters.memory import Memory
     from collectors.exporters.scrape import Scrape
-    from collectors.exporters.units import UnitMemory
     from collectors.nvml.collector import NvmlCycle
 
 log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ class _NoPods:
 
 
 class _Scraper(Protocol):
-    units: UnitMemory
+    memory: Memory
 
     def collect(self, now: datetime) -> Scrape: ...
 
@@ -182,23 +182,30 @@ class ScrapedSource:
         return collected
 
     def kept(self) -> None:
-        """What an exporter says is said once; what was learned of its units outlives the process."""
+        """What an exporter says is said once; what was learned of it outlives the process."""
         try:
-            self._scraper.units.save()
+            self._scraper.memory.save()
         except OSError as error:
-            log.warning("agent: units of exporters are not kept: %s", error)
+            log.warning("agent: what was learned of exporters is not kept: %s", error)
 
     def close(self) -> None:
         self._scraper.close()
 
 
-def _unit_memory(settings: AgentSettings, name: str) -> UnitMemory:
-    """What earlier processes learned of the units of a source, beside the spool."""
-    from collectors.exporters.units import UnitMemory
+def _memory(settings: AgentSettings, name: str, own: ExporterSettings | PrometheusSettings) -> Memory:
+    """What earlier processes learned of a source, beside the spool. Of NVIDIA's devices on its node, NVML tells more
+    than any exporter does; where it is not there, as beside a Prometheus, exporters tell of them."""
+    from collectors.agent.privileges import library
+    from collectors.exporters.inventory import ExporterInventory
+    from collectors.exporters.memory import Memory
 
-    memory = UnitMemory(settings.spool.folder / f"units-{name}.json")
+    inventory = None
+    if own.inventory is not False:
+        better = own.inventory is None and settings.sources.nvml.enabled and library().state == "ok"
+        inventory = ExporterInventory(settings.cluster, own.pool, without=("nvidia",) if better else ())
+    memory = Memory(settings.spool.folder / f"{name}.json", inventory)
     if memory.damaged:
-        log.warning("agent: units of exporters are told anew: %s", memory.damaged)
+        log.warning("agent: %s is learned anew: %s", name, memory.damaged)
     return memory
 
 
@@ -213,7 +220,7 @@ def exporter_source(settings: AgentSettings, exporter: ExporterSettings, name: s
         cluster=settings.cluster,
         period_seconds=exporter.interval_seconds,
         access=Access(token_file=exporter.token_file, ca_file=exporter.ca_file),
-        units=_unit_memory(settings, name),
+        memory=_memory(settings, name, exporter),
     )
     return ScrapedSource(collector, settings.cluster, exporter.believe_labels)
 
@@ -232,7 +239,7 @@ def prometheus_source(
         period_seconds=prometheus.scrape_seconds,
         honor_labels=prometheus.honor_labels,
         access=Access(token_file=prometheus.token_file, ca_file=prometheus.ca_file),
-        units=_unit_memory(settings, name),
+        memory=_memory(settings, name, prometheus),
     )
     return ScrapedSource(collector, settings.cluster, prometheus.believe_labels)
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from collectors.profile_files import Named, ProfileFiles
 from collectors.readings import State
+from warehouse.records import MAX_UNITS
 
 PROFILES = Path(__file__).with_name("profiles")
 
@@ -207,6 +208,14 @@ class Workload(_Strict):
     exporter_pods: Texts = ()
 
 
+class Inventory(_Strict):
+    """What the exporter's devices are to the books (`inventory.py`). told: false where something else tells of the same
+    devices, and of more.   units: profile of its partitions (globs, in lower case) -> units of a divided device."""
+
+    told: bool = True
+    units: Mapping[str, Annotated[int, Field(ge=1, le=MAX_UNITS)]] = Field(default_factory=dict)
+
+
 class Profile(_Strict, Named):
     """recognise: patterns of metric names that only this exporter has; a group `prefix` in one is what the site has
     put before all of its names.   model: where no label tells it.   blanks: numbers that mean "no value", each from
@@ -222,6 +231,7 @@ class Profile(_Strict, Named):
     recognise: Texts = Field(min_length=1)
     identity: Identity
     workload: Workload = Field(default_factory=Workload)
+    inventory: Inventory = Inventory()
     blanks: tuple[Interval, ...] = ()
     expected: Texts = ()
     units: Mapping[str, Unit] = Field(default_factory=dict)

@@ -10,10 +10,11 @@ from datetime import datetime
 from collectors.errors import CollectorError
 from collectors.exporters import exposition
 from collectors.exporters.fetching import Access, Fetcher, SourceError
+from collectors.exporters.memory import Memory
 from collectors.exporters.profile import Profile, profile_of, recognise
 from collectors.exporters.sightings import Reader
 from collectors.exporters.tracker import Observed, PartitionId, Tracker
-from collectors.exporters.units import SourceUnits, UnitMemory
+from collectors.exporters.units import SourceUnits
 from collectors.readings import Collected, DeviceReading, Row
 
 AGAIN_SECONDS = 300.0
@@ -68,7 +69,8 @@ class ExporterCollector:
     profile: one of gpuledger's, or a file; None: whatever recognises the names of the metrics.
     node: where the exporters run, which is known better here than by their labels (`Hostname` may be localhost).
     period_seconds: how often `collect` is called.   honor_timestamps: whether samples' own timestamps count.
-    partition_id: UUIDs of partitions, which exporters do not tell.   units: what is remembered of each URL's units.
+    partition_id: UUIDs of partitions, which exporters do not tell.   memory: of the units of each URL, and of the
+    devices told of.
     Errors: CollectorError for a URL, a profile or a file that cannot be used.
     """
 
@@ -83,12 +85,12 @@ class ExporterCollector:
         honor_timestamps: bool = True,
         access: Access | None = None,
         partition_id: PartitionId | None = None,
-        units: UnitMemory | None = None,
+        memory: Memory | None = None,
     ) -> None:
-        self.units = units or UnitMemory()
+        self.memory = memory or Memory()
         chosen = profile_of(profile) if isinstance(profile, str) else profile
         self._targets = [
-            _Target(checked_url(url), chosen, self.units.source(url))
+            _Target(checked_url(url), chosen, self.memory.units(url))
             for url in ((urls,) if isinstance(urls, str) else urls)
         ]
         self._node, self._cluster, self._period = node, cluster, period_seconds
@@ -116,6 +118,9 @@ class ExporterCollector:
                 take_notes(target.tracker, scrape.collected, self._cluster)
             for row in target.units.notes(now.timestamp(), node=self._node, cluster=self._cluster):
                 scrape.collected.add("findings", row)
+        if self.memory.inventory is not None:
+            for row in self.memory.inventory.missing(now.timestamp()):
+                scrape.collected.add("devices", row)
         return scrape
 
     def close(self) -> None:
@@ -135,6 +140,9 @@ class ExporterCollector:
         if not seen.devices:
             raise SourceError(target.url, f"answers without a device that profile {target.reader.profile.name} knows")
         observed = target.tracker.advance(seen.devices)
+        if self.memory.inventory is not None:
+            for row in self.memory.inventory.take(observed, target.reader.profile):
+                collected.add("devices", row)
         return observed + target.tracker.gone(((one.device_id, one.partition) for one in seen.devices), at)
 
 

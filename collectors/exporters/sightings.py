@@ -51,6 +51,7 @@ class Sighting:
     at: seconds since 1970, of the series' own timestamps where they have them.   counters: ours -> what counts since
     some start.   holders: whom labels name.   shared: several hold it, or copies of a share exist.
     workloads: what was measured of a holder alone.   divided: the device has partitions.   series: how many it is of.
+    target: which exporter.
     """
 
     device_id: str
@@ -68,6 +69,7 @@ class Sighting:
     shared: bool = False
     workloads: dict[Holder, dict[str, Reading]] = field(default_factory=dict)
     series: int = 0
+    target: str = ""
 
 
 @dataclass
@@ -235,7 +237,7 @@ class Reader:
             node=where,
             holder=self._holder(labels, own_pod, honor_labels),
             replica=_first(labels, workload.replica),
-            target=f"{labels.get('job', '')}/{labels.get('instance') or where}",
+            target=target_name(labels, where),
             labels=labels,
         )
 
@@ -413,6 +415,7 @@ def _sighting(subject: _Subject, *, whole: bool) -> Sighting:
         index=subject.index,
         model=subject.model,
         node=subject.node,
+        target=subject.target,
     )
 
 
@@ -483,6 +486,11 @@ def _node(labels: Mapping[str, str], names: Iterable[str]) -> str:
         if text and text not in NO_NODES:
             return text
     return re.sub(r":\d+$", "", labels.get("instance", ""))
+
+
+def target_name(labels: Mapping[str, str], node: str) -> str:
+    """Which exporter: by what Prometheus calls it, else by its node."""
+    return f"{labels.get('job', '')}/{labels.get('instance') or node}"
 
 
 def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:

@@ -33,6 +33,7 @@ class Observed:
     """A device or partition over one interval, as an exporter tells it.
 
     holders, shared, workloads: as in `sightings.Sighting`; they are the exporter's word, not an allocation.
+    target: which exporter.
     """
 
     reading: DeviceReading
@@ -42,6 +43,12 @@ class Observed:
     holders: tuple[Holder, ...] = ()
     shared: bool = False
     workloads: Mapping[Holder, Mapping[str, Reading]] = field(default_factory=dict)
+    target: str = ""
+
+    @property
+    def seen(self) -> bool:
+        """Whether the exporter spoke of it now."""
+        return any(reading.state != "stale" for reading in self.reading.readings.values())
 
     @property
     def sole_holder(self) -> Holder | None:
@@ -122,6 +129,7 @@ class Tracker:
             holders=sighting.holders,
             shared=sighting.shared or sighting.at < shared_until,
             workloads=sighting.workloads,
+            target=sighting.target,
         )
         xid = readings.get("xid_last")
         code = xid.value if xid is not None and xid.usable else before.xid if before else None
@@ -187,7 +195,7 @@ class Tracker:
                 processes_state="stale",
             )
             interval = min(self.period_seconds, MAX_INTERVAL_SECONDS)
-            observed.append(Observed(reading, datetime.fromtimestamp(at, UTC), interval, last.node))
+            observed.append(Observed(reading, datetime.fromtimestamp(at, UTC), interval, last.node, target=last.target))
         return observed
 
     def gone(self, seen: Iterable[Key], at: float) -> list[Observed]:

@@ -11,17 +11,15 @@ A number that several units allow is read by what its page proves, else by memor
 Zero is zero in every unit. Memory is doubted, until evidence comes, where the target was away or its version changed,
 where another target of the source changed its unit, and for a device that would have jumped.
 
-Pure but for `UnitMemory.save`. A source is an exporter, a Prometheus or a sender; a target is one exporter.
+Pure; `memory.py` keeps it. A source is an exporter, a Prometheus or a sender; a target is one exporter.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from collectors.exporters.profile import Unit
@@ -135,6 +133,10 @@ class SourceUnits:
     def rate(self, target: str, name: str, unit: str, at: float) -> None:
         """How fast a counter rose has shown its unit."""
         self._prove(self._field(target, name), target, name, unit, "value", at)
+
+    @property
+    def targets(self) -> frozenset[str]:
+        return frozenset(self._targets)
 
     def unit(self, target: str, name: str) -> str:
         """What is remembered of a field, empty if nothing is or it is doubted."""
@@ -297,35 +299,3 @@ def _jumped(units: Sequence[Unit], unit: Unit, value: int | float, last: float |
         return False
     here = apart(unit.scaled(value), last)
     return any(apart(other.scaled(value), last) < here for other in units if other is not unit and other.fits(value))
-
-
-class UnitMemory:
-    """The sources of one process, in a file between its lives.
-
-    path: None: a restart decides anew.   damaged: why the file was not used, empty if it was.
-    """
-
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path
-        self._sources: dict[str, SourceUnits] = {}
-        self.damaged = ""
-        if path is not None and path.exists():
-            try:
-                plain = json.loads(path.read_text(encoding="utf-8"))
-                self._sources = {str(name): SourceUnits.of(one) for name, one in plain["sources"].items()}
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as mistake:
-                self.damaged = f"{path}: {mistake}"
-
-    def source(self, name: str) -> SourceUnits:
-        return self._sources.setdefault(name, SourceUnits())
-
-    def save(self) -> None:
-        """Errors: OSError if the disk does not take it; it is tried again with the next change."""
-        if self._path is None or not any(one.changed for one in self._sources.values()):
-            return
-        plain = {"sources": {name: one.plain() for name, one in self._sources.items()}}
-        beside = self._path.with_name(self._path.name + ".new")
-        beside.write_text(json.dumps(plain, separators=(",", ":")), encoding="utf-8")
-        beside.replace(self._path)
-        for one in self._sources.values():
-            one.changed = False

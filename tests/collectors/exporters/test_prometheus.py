@@ -120,7 +120,11 @@ def test_a_device_that_is_no_longer_scraped_is_stale_and_not_what_it_was(exporte
     assert utilization(collector.collect(ago(-20))) == []  # it may still come
     assert utilization(collector.collect(ago(-60))) == [(ago(-60), "stale", None)]
     gone = collector.collect(ago(-3700))
-    assert [row["finding"] for row in gone.collected.rows["findings"]] == ["inventory_changed"]
+    told = [(row["finding"], row["message"]) for row in gone.collected.rows["findings"]]
+    assert told == [
+        ("source_unreachable", "gpus/10.0.0.1:9400: nothing came of its 1 devices"),
+        ("inventory_changed", "the exporter names it no longer"),
+    ]
     assert collector.collect(ago(-3730)).observed == []
 
 
