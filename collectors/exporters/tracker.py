@@ -147,6 +147,8 @@ class Tracker:
             return Reading("blank", source=now.source)
         value, since = before
         elapsed = at - since
+        if counted.units and _rescaled(counted, value, now.value):
+            return Reading("blank", source=now.source)
         gained: float | None = now.value - value if now.value >= value else now.value
         if counted.units and gained:
             gained = self._in_unit(counted, gained, elapsed, at, power)
@@ -165,11 +167,7 @@ class Tracker:
         fitting = {name: each for name, each in rates.items() if rule.min_per_second <= each[1] <= most}
         if watts:
             fitting = {name: each for name, each in fitting.items() if apart(each[1], watts) <= POWER_FACTOR}
-        if len(fitting) == 1:
-            (name,) = fitting
-            self.units.rate(counted.target, counted.name, name, at)
-        else:
-            name = self.units.unit(counted.target, counted.name)
+        name = self.units.by_rate(counted.target, counted.name, list(fitting), at)
         return rates[name][1] * elapsed if name in rates else None
 
     def _partition_id(self, sighting: Sighting) -> str:
@@ -220,6 +218,13 @@ def _flips(sighting: Sighting, before: _Known | None) -> tuple[dict[Holder, floa
     if before is not None and holder in recent and before.last.holders and holder not in before.last.holders:
         shared_until = at + SHARED_SECONDS
     return {**recent, holder: at}, shared_until
+
+
+def _rescaled(counted: Counted, before: float, now: float) -> bool:
+    """Whether the counter fell by as much as one of its units is larger than another: no restart, then."""
+    factors = {unit.factor for unit in counted.units}
+    steps = [float(one / other) for one in factors for other in factors if one > other]
+    return 0 < now < before and any(apart(before / now, step) <= 1.01 for step in steps)
 
 
 def _finding(one: Observed, finding: str, message: str) -> Row:

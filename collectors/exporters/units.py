@@ -130,9 +130,22 @@ class SourceUnits:
             self._undecided(known, target, name, "its numbers fit " + " and ".join(unit.name for unit in units))
         return found
 
-    def rate(self, target: str, name: str, unit: str, at: float) -> None:
-        """How fast a counter rose has shown its unit."""
-        self._prove(self._field(target, name), target, name, unit, "value", at)
+    def by_rate(self, target: str, name: str, fitting: Sequence[str], at: float) -> str:
+        """The unit of a counter; empty if it is not known. fitting: those in which its rate is believable.
+
+        A rate that fits another unit than the one remembered must do so several times: a board that draws nearly
+        nothing looks the same.
+        """
+        known = self._field(target, name)
+        if len(fitting) == 1:
+            (unit,) = fitting
+            known.votes = unit, (known.votes[1] + 1 if known.votes[0] == unit else 1)
+            if known.unit in ("", unit) or known.votes[1] >= VOTES:
+                self._prove(known, target, name, unit, "value", at)
+            else:
+                self._undecided(known, target, name, f"it was {known.unit}, and its rate is that of {unit}")
+                return ""
+        return "" if known.doubted else known.unit
 
     @property
     def targets(self) -> frozenset[str]:

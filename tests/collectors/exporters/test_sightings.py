@@ -144,6 +144,23 @@ def test_blanks_and_garbage_are_blank_and_never_values(value: str) -> None:
             assert (reading.state, reading.value) == ("blank", None)
 
 
+@pytest.mark.parametrize(
+    ("profile", "first", "last"),
+    [("dcgm", 2147483632, 2147483635), ("dcgm", 2**47, 2**47 + 3), ("amd", 4294967295, 4294967295)],
+)
+def test_sentinels_are_blank_up_to_their_edges_and_no_further(profile: str, first: int, last: int) -> None:
+    """Of an energy, whose range has room for them: nothing but the sentinel itself keeps it from being a value."""
+    name, labels = {
+        "dcgm": ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", H100),
+        "amd": ("gpu_energy_consumed", 'serial_number="GPU-a",gpu_id="0"'),
+    }[profile]
+    found = [
+        device(seen(f"{name}{{{labels}}} {value}\n", profile), "GPU-a").counters["energy_joules"].reading.state
+        for value in (first - 1, first, last, last + 1)
+    ]
+    assert found == ["ok", "blank", "blank", "ok"]
+
+
 def test_the_recorded_blank_is_blank(recorded: Callable[[str], str]) -> None:
     result = seen(recorded("nvidia-dcgm-exporter/readme_blank_value_sample.prom"))
     (gpu,) = result.devices
