@@ -51,7 +51,7 @@ class Sighting:
     at: seconds since 1970, of the series' own timestamps where they have them.   counters: ours -> what counts since
     some start.   holders: whom labels name.   shared: several hold it, or copies of a share exist.
     workloads: what was measured of a holder alone.   divided: the device has partitions.   series: how many it is of.
-    target: which exporter.
+    target: which exporter.   version: what of its labels changes with its version.
     """
 
     device_id: str
@@ -70,6 +70,7 @@ class Sighting:
     workloads: dict[Holder, dict[str, Reading]] = field(default_factory=dict)
     series: int = 0
     target: str = ""
+    version: str = ""
 
 
 @dataclass
@@ -95,6 +96,7 @@ class _Subject:
     holder: Holder | None
     replica: str
     target: str
+    version: str
     labels: Mapping[str, str]
 
 
@@ -238,6 +240,7 @@ class Reader:
             holder=self._holder(labels, own_pod, honor_labels),
             replica=_first(labels, workload.replica),
             target=target_name(labels, where),
+            version=self._version(given),
             labels=labels,
         )
 
@@ -294,7 +297,7 @@ class Reader:
                     )
                     for _, one, subject in some
                 ]
-                version = ";".join(sorted({self._version(one.labels) for _, one, _ in some}))
+                version = ";".join(sorted({subject.version for _, _, subject in some}))
                 found = known.decide(
                     target, name, units, shown, at, version=version, by_version=by_version[target].get(name, "")
                 )
@@ -416,6 +419,7 @@ def _sighting(subject: _Subject, *, whole: bool) -> Sighting:
         model=subject.model,
         node=subject.node,
         target=subject.target,
+        version=subject.version,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from collectors.exporters.jumps import Jumps
 from collectors.exporters.sightings import Counted, Holder, Sighting
 from collectors.exporters.units import SourceUnits, apart
 from collectors.readings import DeviceReading, Reading, Row
@@ -79,6 +80,7 @@ class Tracker:
     period_seconds: float
     partition_id: PartitionId | None = None
     units: SourceUnits = field(default_factory=SourceUnits)
+    jumps: Jumps = field(default_factory=Jumps)
     known: dict[Key, _Known] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     findings: list[Row] = field(default_factory=list)
@@ -93,6 +95,7 @@ class Tracker:
             if before is not None and sighting.at <= before.at:
                 self.dropped["seen before"] += sighting.series
                 continue
+            self.findings += self.jumps.see([sighting])
             known = self._advance(sighting, before)
             self.known[key] = known
             observed.append(known.last)
@@ -203,6 +206,7 @@ class Tracker:
         observed = self.stale(at, missing)
         for key in missing:
             del self.known[key]
+            self.jumps.forget(*key)
         self.findings += [_finding(one, "inventory_changed", "the exporter names it no longer") for one in observed]
         return observed
 

@@ -400,3 +400,32 @@ def try_fleet(rng: random.Random) -> tuple[int, int]:
             assert named, (exporter, when)
     print(f"{right} right, {unknown} blank, {sum(len(one.wrong) for one in fleet)} wrong and named")
     return right, unknown
+
+
+# --- the alarm for units that no profile knows
+
+
+def jumped(
+    before: str, after: str, devices: int, driver: str = NEW, name: str = "DCGM_FI_DEV_POWER_USAGE"
+) -> list[str]:
+    """What is told when a field of so many devices says this before and that after."""
+    source, tracker = Source(), Tracker("NVIDIA", 15)
+    for n in range(20):
+        fields = [(name, after if n >= 10 else before)]
+        source.driver = driver if n >= 10 else OLD
+        source.at += 15
+        series = source.series({f"GPU-{m}": fields for m in range(devices)})
+        tracker.advance(Reader(profile_of("dcgm")).read(series, source.at).devices)
+    return [row["message"] for row in tracker.findings if row["finding"] == "metric_jumped"]
+
+
+def test_a_fleets_median_that_jumps_at_an_upgrade_is_told_once() -> None:
+    """Power in kilowatts, from one version on: no profile knows of it."""
+    (message,) = jumped("350", "0.35", 4)
+    assert "power_watts of 4 devices became 0.001 times what it was" in message
+    (message,) = jumped("0.35", "350", 8)
+    assert "power_watts" in message
+    assert not jumped("350", "0.35", 3)  # as many as a job may end on
+    assert not jumped("350", "0.35", 8, driver=OLD)  # no upgrade
+    assert not jumped("350", "90", 8)  # a job ended
+    assert not jumped("350", "0", 8) and not jumped("0", "350", 8)  # nothing is nothing in every unit
