@@ -112,8 +112,8 @@ class Rule(_Strict):
     metric: our name for the value as it stands.
     per_interval: our name for what a counter gained within the interval.   factor: ours = theirs x factor.
     range: what is believable, in the exporter's unit, inclusive; anything else is blank.
-    units: instead of factor, where versions of the exporter differ: names of the profile's units, of which the numbers
-    decide (`units.py`); `range` is then in our unit.
+    units: instead of factor, where versions of the exporter differ: names of the profile's units, the oldest first, of
+    which the numbers decide (`units.py`); `range` is then in our unit.
     min_per_second, max_per_second: the least and most that a counter of a running device gains, in our unit; the least
     only tells units apart.
     scope: whom the series speaks of. each: the device or partition that its labels name. device: the whole device,

@@ -31,6 +31,10 @@ NEAR, FAR = 3.0, 10.0
 """A reading fits the activity of its device if it is not more times apart from it, and does not if it is."""
 MOST_TARGETS = 20_000
 """Targets that a source remembers; those longest unheard of go first."""
+MOST_DEVICES = 4096
+"""Devices of a target whose last readings are remembered."""
+AGAIN_SECONDS = 3600.0
+"""How often a field that is undecided is told."""
 NAMED = 3
 """Targets that a finding names."""
 
@@ -49,11 +53,13 @@ class _Field:
     """What is known of one field of one target.
 
     unit: its name, empty if undecided.   how: by which evidence.   proven_at: when evidence last showed it.
-    doubted: no longer believed until evidence comes.   told: the finding of it being undecided was given.
+    doubted: no longer believed until evidence comes.   told_at: of its last finding
+    of being undecided.
     version: what of its labels changes with the exporter's version.
     assumed: readings since `proven_at` that memory alone decided.   votes: in a row, for a unit.
     whole: its percentages are whole, so that a fraction shows a ratio.
-    last: device -> its last reading that is not zero, in our unit.
+    last: device -> its last reading that is not zero, in our unit.   jumps: device -> readings in a row that would be
+    far from that.
     """
 
     unit: str = ""
@@ -61,11 +67,12 @@ class _Field:
     version: str = ""
     proven_at: float = 0.0
     doubted: bool = False
-    told: bool = False
+    told_at: float = 0.0
     assumed: int = 0
     whole: bool = True
     votes: tuple[str, int] = ("", 0)
     last: dict[Hashable, float] = field(default_factory=dict)
+    jumps: dict[Hashable, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -115,7 +122,7 @@ class SourceUnits:
         proven = {unit.name for unit, _ in evident if unit is not None}
         shows = bool(proven)
         if len(proven) > 1:
-            self._undecided(known, target, name, f"{' and '.join(sorted(proven))} in one answer")
+            self._undecided(known, target, name, f"{' and '.join(sorted(proven))} in one answer", at)
             return [unit if hard else None for unit, hard in evident]
         if proven:
             self._prove(known, target, name, proven.pop(), "value", at)
@@ -127,7 +134,7 @@ class SourceUnits:
             for one, (unit, _) in zip(shown, evident, strict=True)
         ]
         if any(unit is None and one.value for unit, one in zip(found, shown, strict=True)):
-            self._undecided(known, target, name, "its numbers fit " + " and ".join(unit.name for unit in units))
+            self._undecided(known, target, name, "its numbers fit " + " and ".join(unit.name for unit in units), at)
         return found
 
     def by_rate(self, target: str, name: str, fitting: Sequence[str], at: float) -> str:
@@ -143,7 +150,7 @@ class SourceUnits:
             if known.unit in ("", unit) or known.votes[1] >= VOTES:
                 self._prove(known, target, name, unit, "value", at)
             else:
-                self._undecided(known, target, name, f"it was {known.unit}, and its rate is that of {unit}")
+                self._undecided(known, target, name, f"it was {known.unit}, and its rate is that of {unit}", at)
                 return ""
         return "" if known.doubted else known.unit
 
@@ -162,6 +169,7 @@ class SourceUnits:
         for name, one in self._targets.items():
             if target in (None, name):
                 for known in one.fields.values():
+                    self.changed |= not known.doubted
                     known.doubted = True
 
     def notes(self, at: float, **whose: str) -> list[Row]:
@@ -184,7 +192,7 @@ class SourceUnits:
         """What a restart needs, as JSON has it."""
         return {
             target: {
-                name: [one.unit, one.how, one.version, one.proven_at, one.doubted, one.told, one.whole]
+                name: [one.unit, one.how, one.version, one.proven_at, one.doubted, one.told_at, one.whole]
                 for name, one in known.fields.items()
             }
             for target, known in self._targets.items()
@@ -198,9 +206,9 @@ class SourceUnits:
             source._targets[str(target)] = _Target(
                 {
                     str(name): _Field(
-                        str(unit), str(how), str(version), float(at), bool(doubted), bool(told), whole=bool(whole)
+                        str(unit), str(how), str(version), float(at), bool(doubted), float(told_at), whole=bool(whole)
                     )
-                    for name, (unit, how, version, at, doubted, told, whole) in fields.items()
+                    for name, (unit, how, version, at, doubted, told_at, whole) in fields.items()
                 }
             )
         return source
@@ -227,10 +235,9 @@ class SourceUnits:
                 if other is not None and other is not known and other.unit == known.unit and other.proven_at < at:
                     other.doubted = True
             known.last.clear()
-        if known.unit != unit or known.doubted or known.told:
-            self.changed = True
+        self.changed |= known.unit != unit or known.doubted
         known.unit, known.how, known.proven_at = unit, how, at
-        known.doubted = known.told = False
+        known.doubted = False
         known.assumed, known.votes = 0, ("", 0)
 
     def _without_proof(
@@ -261,16 +268,22 @@ class SourceUnits:
         if not one.value or unit is None or not unit.fits(one.value):
             return None
         if not evident:
-            jumped = not proven and _jumped(units, unit, one.value, known.last.get(one.device))
-            if jumped or _against(units, one, unit):
+            if _against(units, one, unit):
                 return None
+            if not proven and _jumped(units, unit, one.value, known.last.get(one.device)):
+                # Exporters go from the first of the units to the last: back again is not to be feared for ever.
+                known.jumps[one.device] = known.jumps.get(one.device, 0) + 1
+                if unit is not units[-1] or known.jumps[one.device] <= VOTES:
+                    return None
             known.assumed += not proven
-        known.last[one.device] = unit.scaled(one.value)
+        known.jumps.pop(one.device, None)
+        if len(known.last) < MOST_DEVICES or one.device in known.last:
+            known.last[one.device] = unit.scaled(one.value)
         return unit
 
-    def _undecided(self, known: _Field, target: str, name: str, why: str) -> None:
-        if not known.told:
-            known.told = self.changed = True
+    def _undecided(self, known: _Field, target: str, name: str, why: str, at: float) -> None:
+        if at - known.told_at >= AGAIN_SECONDS:
+            known.told_at, self.changed = at, True
             self._notes.append(_Note("unit_undecided", name, f"the unit is not known: {why}; left blank", target))
 
 

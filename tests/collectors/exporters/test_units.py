@@ -140,6 +140,17 @@ def test_a_device_that_would_jump_by_100_is_doubted_before_any_number_tells() ->
     assert source.page((UTIL, "1")).value == 0.01
 
 
+def test_a_device_that_is_busy_for_long_is_not_doubted_for_long() -> None:
+    """From the newest unit back to an old one is hardly ever gone: 100 % after 1 % is a job that began."""
+    source = Source()
+    source.page((UTIL, "0.01"))
+    found = [source.page((UTIL, "1")).value for _ in range(VOTES + 3)]
+    assert found == [*[None] * VOTES, 1.0, 1.0, 1.0]
+    percent = Source()
+    percent.page((UTIL, "99"))
+    assert [percent.page((UTIL, "1")).value for _ in range(50)] == [None] * 50
+
+
 def test_what_memory_decided_is_said_when_it_turns_out_wrong() -> None:
     source = Source()
     for text in ("2", "0", "1", "1"):
