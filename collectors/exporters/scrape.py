@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -129,7 +129,7 @@ class ExporterCollector:
     def _scrape(self, target: _Target, now: datetime, collected: Collected) -> list[Observed]:
         answer = self._fetcher.get(target.url)
         if target.reader is None or target.tracker is None:
-            profile, prefix = _profile(target, answer.body)
+            profile, prefix = recognised(target.url, target.profile, answer.body)
             target.reader = Reader(profile, prefix)
             target.tracker = Tracker(profile.vendor, self._period, self._partition_id, target.units)
         openmetrics = answer.content_type.startswith("application/openmetrics-text")
@@ -162,11 +162,11 @@ def checked_url(url: str) -> str:
     return url
 
 
-def _profile(target: _Target, body: bytes) -> tuple[Profile, str]:
-    profiles: Iterable[Profile] | None = (target.profile,) if target.profile else None
-    found = recognise(exposition.names(body), tuple(profiles) if profiles else None)
+def recognised(url: str, chosen: Profile | None, body: bytes) -> tuple[Profile, str]:
+    """The profile that fits a page, and the prefix that the site has put before its names. Errors: SourceError."""
+    found = recognise(exposition.names(body), (chosen,) if chosen else None)
     if found is not None:
         return found
-    if target.profile is not None:
-        return target.profile, ""
-    raise SourceError(target.url, "answers with metrics that no profile recognises; name one, or write one")
+    if chosen is not None:
+        return chosen, ""
+    raise SourceError(url, "answers with metrics that no profile recognises; name one, or write one")
