@@ -24,7 +24,7 @@ NOW = 1_790_000_000.0
 UTIL, RATIO = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_RATIO"
 GR = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 OLD, NEW = "DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION"
-FLEETS = int(os.environ.get("GPULEDGER_UNITS", "10"))
+FLEETS = int(os.environ.get("GPULEDGER_UNITS", "4"))
 
 
 class Source:
@@ -298,6 +298,7 @@ class Exporter:
     version: str
     rescaled: bool
     profiling: bool
+    silently: bool = False
     wrong: list[tuple[float, str]] = field(default_factory=list)
 
     @property
@@ -368,7 +369,7 @@ def try_fleet(rng: random.Random) -> tuple[int, int]:
                 exporter.version = rng.choice(["4.5", "4.6", "4.7"])
                 exporter.rescaled &= exporter.version != "4.7"
             elif rng.random() < 0.01 and exporter.version != "4.7":
-                exporter.rescaled = not exporter.rescaled
+                exporter.rescaled, exporter.silently = not exporter.rescaled, True
             for gpu in exporter.gpus:
                 gpu.step(rng)
                 if tick >= 118:
@@ -396,7 +397,7 @@ def try_fleet(rng: random.Random) -> tuple[int, int]:
                     elif reading.value == pytest.approx(truth, rel=1e-9):
                         right += 1
                     else:
-                        assert metric == "gpu_utilization", (tick, gpu, metric, reading)
+                        assert metric == "gpu_utilization" and exporter.silently, (tick, gpu, metric, reading)
                         exporter.wrong.append((at, exporter.utilization))
                 energy = energies[gpu.name]
                 assert energy.value is None or 15 * 60 - 1 <= energy.value <= 15 * 700 + 1, (tick, gpu, energy)
