@@ -79,15 +79,10 @@ class ExporterInventory:
         if not profile.inventory.told or profile.vendor.lower() in self._without:
             return []
         rows: list[Row] = []
-        parts: dict[str, str] = {}
-        whole: list[Observed] = []
-        for one in observed:
-            if not one.seen:
-                continue
-            if one.reading.partition_id:
-                parts[one.reading.device_id] = one.reading.partition_profile
-            else:
-                whole.append(one)
+        some = list(observed)
+        seen = {one.reading.device_id for one in some if one.seen}
+        parts = {one.reading.device_id: one.reading.partition_profile for one in some if one.reading.partition_id}
+        whole = [one for one in some if not one.reading.partition_id and one.reading.device_id in seen]
         for one in whole:
             facts = _facts(one, profile, parts.get(one.reading.device_id, ""))
             if facts.model:

@@ -48,8 +48,8 @@ class Observed:
 
     @property
     def seen(self) -> bool:
-        """Whether the exporter spoke of it now."""
-        return any(reading.state != "stale" for reading in self.reading.readings.values())
+        """Whether the exporter spoke of it now. Of a divided device it may be that it speaks of the parts alone."""
+        return any(reading.source and reading.state != "stale" for reading in self.reading.readings.values())
 
     @property
     def sole_holder(self) -> Holder | None:

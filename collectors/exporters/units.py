@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from collectors.exporters.profile import Unit
-from collectors.readings import Row
+from collectors.readings import Row, Severity
 
 VOTES = 5
 """Readings in a row that must fit the activity in the same unit, before they decide."""
@@ -53,8 +53,8 @@ class _Field:
     """What is known of one field of one target.
 
     unit: its name, empty if undecided.   how: by which evidence.   proven_at: when evidence last showed it.
-    doubted: no longer believed until evidence comes.   told_at: of its last finding
-    of being undecided.
+    doubted: no longer believed until evidence comes.   told_at: of its last finding of being undecided.
+    blank_since: the first reading since `proven_at` that was left blank.
     version: what of its labels changes with the exporter's version.
     assumed: readings since `proven_at` that memory alone decided.   votes: in a row, for a unit.
     whole: its percentages are whole, so that a fraction shows a ratio.
@@ -68,6 +68,7 @@ class _Field:
     proven_at: float = 0.0
     doubted: bool = False
     told_at: float = 0.0
+    blank_since: float = 0.0
     assumed: int = 0
     whole: bool = True
     votes: tuple[str, int] = ("", 0)
@@ -83,6 +84,7 @@ class _Target:
 @dataclass(frozen=True, slots=True)
 class _Note:
     finding: str
+    severity: Severity
     field: str
     what: str
     target: str
@@ -174,16 +176,16 @@ class SourceUnits:
 
     def notes(self, at: float, **whose: str) -> list[Row]:
         """The findings since the last time: one for each field and what is the matter, however many targets."""
-        together: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+        together: dict[tuple[str, Severity, str, str], list[str]] = defaultdict(list)
         for note in self._notes:
-            together[note.finding, note.field, note.what].append(note.target)
+            together[note.finding, note.severity, note.field, note.what].append(note.target)
         self._notes.clear()
         rows: list[Row] = []
-        for (finding, name, what), targets in together.items():
+        for (finding, severity, name, what), targets in together.items():
             names = ", ".join(sorted(targets)[:NAMED]) + (
                 f" and {len(targets) - NAMED} more" if len(targets) > NAMED else ""
             )
-            row: Row = {"ts": datetime.fromtimestamp(at, UTC), "finding": finding, "severity": "warning"}
+            row: Row = {"ts": datetime.fromtimestamp(at, UTC), "finding": finding, "severity": severity}
             row["message"] = f"{name} of {names or 'the exporter'}: {what}"
             rows.append(row | {key: text for key, text in whose.items() if text})
         return rows
@@ -192,7 +194,7 @@ class SourceUnits:
         """What a restart needs, as JSON has it."""
         return {
             target: {
-                name: [one.unit, one.how, one.version, one.proven_at, one.doubted, one.told_at, one.whole]
+                name: [one.unit, one.how, one.version, one.proven_at, one.doubted, one.told_at, one.whole, one.assumed]
                 for name, one in known.fields.items()
             }
             for target, known in self._targets.items()
@@ -206,9 +208,16 @@ class SourceUnits:
             source._targets[str(target)] = _Target(
                 {
                     str(name): _Field(
-                        str(unit), str(how), str(version), float(at), bool(doubted), float(told_at), whole=bool(whole)
+                        str(unit),
+                        str(how),
+                        str(version),
+                        float(at),
+                        bool(doubted),
+                        float(told_at),
+                        whole=bool(whole),
+                        assumed=int(assumed),
                     )
-                    for name, (unit, how, version, at, doubted, told_at, whole) in fields.items()
+                    for name, (unit, how, version, at, doubted, told_at, whole, assumed) in fields.items()
                 }
             )
         return source
@@ -228,8 +237,8 @@ class SourceUnits:
             since = datetime.fromtimestamp(known.proven_at, UTC)
             what = f"was {known.unit}, is {unit} now; last shown to be {known.unit} at {since:%Y-%m-%dT%H:%M:%SZ}"
             if known.assumed:
-                what += f", and {known.assumed} readings since were taken for {known.unit} and may be wrong"
-            self._notes.append(_Note("unit_changed", name, what, target))
+                what += f", and at least {known.assumed} readings since were taken for {known.unit} and may be wrong"
+            self._notes.append(_Note("unit_changed", "warning" if known.assumed else "info", name, what, target))
             for one in self._targets.values():
                 other = one.fields.get(name)
                 if other is not None and other is not known and other.unit == known.unit and other.proven_at < at:
@@ -237,7 +246,7 @@ class SourceUnits:
             known.last.clear()
         self.changed |= known.unit != unit or known.doubted
         known.unit, known.how, known.proven_at = unit, how, at
-        known.doubted = False
+        known.doubted, known.blank_since = False, 0.0
         known.assumed, known.votes = 0, ("", 0)
 
     def _without_proof(
@@ -275,16 +284,22 @@ class SourceUnits:
                 known.jumps[one.device] = known.jumps.get(one.device, 0) + 1
                 if unit is not units[-1] or known.jumps[one.device] <= VOTES:
                     return None
-            known.assumed += not proven
+            if not proven:
+                self.changed |= not known.assumed
+                known.assumed += 1
         known.jumps.pop(one.device, None)
         if len(known.last) < MOST_DEVICES or one.device in known.last:
             known.last[one.device] = unit.scaled(one.value)
         return unit
 
     def _undecided(self, known: _Field, target: str, name: str, why: str, at: float) -> None:
+        """For information at first, for the next numbers may tell; a warning if they have not after an hour."""
+        known.blank_since = known.blank_since or at
         if at - known.told_at >= AGAIN_SECONDS:
             known.told_at, self.changed = at, True
-            self._notes.append(_Note("unit_undecided", name, f"the unit is not known: {why}; left blank", target))
+            severity: Severity = "warning" if at - known.blank_since >= AGAIN_SECONDS else "info"
+            what = f"the unit is not known: {why}; left blank"
+            self._notes.append(_Note("unit_undecided", severity, name, what, target))
 
 
 def _evident(units: Sequence[Unit], one: Shown, whole: bool) -> tuple[Unit | None, bool]:

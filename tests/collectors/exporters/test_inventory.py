@@ -70,6 +70,15 @@ def test_a_device_without_a_model_is_no_row() -> None:
     assert Site().page(gpu("GPU-a", model="")) == []
 
 
+def test_numbers_of_long_ago_show_no_device() -> None:
+    """An exporter that hangs repeats them with their own timestamps."""
+    site = Site()
+    old = gpu("GPU-a").replace(" 5\n", f" 5 {(START.timestamp() - 7200) * 1000:.0f}\n")
+    found = Reader(site.profile).read(parse(old).series, site.at, max_age=120)
+    assert [one.device_id for one in found.devices] == ["GPU-a"]
+    assert site.inventory.take(site.tracker.advance(found.devices), site.profile) == []
+
+
 def test_what_changes_is_told_when_it_has_stayed_so_from_when_it_began() -> None:
     site = Site()
     site.page(gpu("GPU-a"))

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,14 @@ def test_a_stream_of_zeros_and_ones_is_undecided_until_a_number_tells() -> None:
     percent.page((UTIL, "2"))
     assert percent.page((UTIL, "1")).value == 0.01
     assert not source.told() and not percent.told()
+
+
+def test_what_stays_undecided_is_a_warning_after_an_hour() -> None:
+    source, told = Source(), []
+    for _ in range(3 * 240):
+        source.page((UTIL, "1"))
+        told += [(row["finding"], row["severity"]) for row in source.units.notes(source.at)]
+    assert told == [("unit_undecided", "info"), ("unit_undecided", "warning"), ("unit_undecided", "warning")]
 
 
 def test_what_one_device_shows_holds_for_the_others_of_its_page_and_no_other_target() -> None:
@@ -159,7 +168,7 @@ def test_what_memory_decided_is_said_when_it_turns_out_wrong() -> None:
         )  # the last two were 100 %, rescaled: nobody can know
     assert source.page((UTIL, "0.98")).value == 0.98
     ((finding, message),) = source.told()
-    assert finding == "unit_changed" and "2 readings since were taken for percent and may be wrong" in message
+    assert finding == "unit_changed" and "at least 2 readings since were taken for percent and may be wrong" in message
 
 
 @pytest.mark.parametrize(("activity", "value"), [("0.97", 1.0), ("0.012", 0.01)])
@@ -441,3 +450,47 @@ def test_a_fleets_median_that_jumps_at_an_upgrade_is_told_once() -> None:
     assert not jumped("350", "0.35", 8, driver=OLD)  # no upgrade
     assert not jumped("350", "90", 8)  # a job ended
     assert not jumped("350", "0", 8) and not jumped("0", "350", 8)  # nothing is nothing in every unit
+
+
+# --- the recorded H100s, as each version would have shown them
+
+NEWER = {  # old name -> (name since DCGM 4.7, how many of its units one of the old is)
+    UTIL: (RATIO, 0.01),
+    "DCGM_FI_DEV_MEM_COPY_UTIL": ("DCGM_FI_DEV_MEMORY_UTIL_RATIO", 0.01),
+    "DCGM_FI_DEV_FB_USED": ("DCGM_FI_DEV_FB_USED_BYTES", 2**20),
+    "DCGM_FI_DEV_FB_FREE": ("DCGM_FI_DEV_FB_FREE_BYTES", 2**20),
+    "DCGM_FI_DEV_FB_RESERVED": ("DCGM_FI_DEV_FB_RESERVED_BYTES", 2**20),
+    "DCGM_FI_DEV_SM_CLOCK": ("DCGM_FI_DEV_SM_CLOCK_HERTZ", 10**6),
+    "DCGM_FI_DEV_MEM_CLOCK": ("DCGM_FI_DEV_MEMORY_CLOCK_HERTZ", 10**6),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": ("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 0.001),
+    "DCGM_FI_DEV_POWER_USAGE": ("DCGM_FI_DEV_BOARD_POWER_WATTS", 1),
+    "DCGM_FI_DEV_GPU_TEMP": ("DCGM_FI_DEV_GPU_TEMP_CELSIUS", 1),
+    GR: ("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", 1),
+}
+
+
+@pytest.mark.parametrize("new", [lambda number: True, lambda number: number % 2], ids=["all", "mixed"])
+def test_recorded_gpus_read_the_same_in_old_and_new_names_and_units(
+    recorded: Callable[[str], str], new: Callable[[int], bool]
+) -> None:
+    """The page as it was recorded, and with the names and units of DCGM 4.7: for each GPU, or for every other one."""
+    page = parse(recorded("nvidia-dcgm-exporter/nvidia-aicr-eks-h100/dcgm_exporter_h100x8_sampled.prom") + "\n").series
+    later = []
+    for one in page:
+        labels, name, value = dict(one.labels), one.name, one.value
+        if new(int(labels.get("gpu", 0))):
+            labels["hostname"], labels[NEW] = labels.pop("Hostname"), labels.pop(OLD)
+            name, factor = NEWER.get(name, (name, 1))
+            value = value * factor
+        later.append(Series(name, labels, value))
+    before, after = (Reader(profile_of("dcgm")).read(series, NOW) for series in (page, later))
+    assert len(after.devices) == len(before.devices) == 8
+    compared = 0
+    for old, found in zip(before.devices, after.devices, strict=True):
+        assert old.device_id == found.device_id and old.node == found.node
+        for metric, reading in old.readings.items():
+            now = found.readings[metric]
+            same = now.value is reading.value is None or now.value == pytest.approx(reading.value, rel=1e-9)
+            assert same and now.state == reading.state, (metric, reading, now)
+            compared += reading.usable
+    assert compared >= 30 and "unit not known" not in after.dropped
