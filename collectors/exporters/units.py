@@ -27,8 +27,8 @@ from collectors.readings import Row, Severity
 
 VOTES = 5
 """Readings in a row that must fit the activity in the same unit, before they decide."""
-NEAR, FAR = 3.0, 10.0
-"""A reading fits the activity of its device if it is not more times apart from it, and does not if it is."""
+NEAR = 3.0
+"""How many times a reading may be more or less than the activity of its device, and still be the same."""
 MOST_TARGETS = 20_000
 """Targets that a source remembers; those longest unheard of go first."""
 MOST_DEVICES = 4096
@@ -261,7 +261,7 @@ class SourceUnits:
     ) -> None:
         """No number tells the unit: perhaps the version does, or what else is known of the devices."""
         for one in shown:
-            vote = next((unit.name for unit in units if _speaks_for(units, one, unit)), "")
+            vote = next((unit.name for unit in units if _speaks_for(one, unit)), "")
             if vote:
                 known.votes = vote, (known.votes[1] + 1 if known.votes[0] == vote else 1)
         vote, times = known.votes
@@ -321,16 +321,13 @@ def apart(one: float, other: float) -> float:
 
 def _against(units: Sequence[Unit], one: Shown, unit: Unit) -> bool:
     """Whether the activity of the device speaks for another unit."""
-    return any(other is not unit and _speaks_for(units, one, other) for other in units)
+    return any(other is not unit and _speaks_for(one, other) for other in units)
 
 
-def _speaks_for(units: Sequence[Unit], one: Shown, unit: Unit) -> bool:
-    """Whether the reading fits the activity of its device in this unit, and in no other one."""
-    if not one.value or not one.activity or not unit.fits(one.value):
-        return False
-    others = [other for other in units if other is not unit and other.fits(one.value)]
-    return apart(unit.scaled(one.value), one.activity) <= NEAR and all(
-        apart(other.scaled(one.value), one.activity) >= FAR for other in others
+def _speaks_for(one: Shown, unit: Unit) -> bool:
+    """Whether the reading fits the activity of its device in this unit. Units are so far apart that no other does."""
+    return bool(
+        one.value and one.activity and unit.fits(one.value) and apart(unit.scaled(one.value), one.activity) <= NEAR
     )
 
 

@@ -211,6 +211,19 @@ def test_an_exporter_that_died_behind_a_prometheus_is_a_finding_and_no_zero(expo
     assert not dead(collector.collect(ago(-90 - 600 * 30)))
 
 
+def test_a_target_that_was_away_may_be_another_version(exporter: Exporter) -> None:
+    values = [(ago(70), "2"), (ago(40), "1"), (ago(-80), "1"), (ago(-110), "3"), (ago(-140), "1")]
+    target = {"job": "gpus", "instance": "10.0.0.1:9400"}
+    api = exporter.route = Api(series("DCGM_FI_DEV_GPU_UTIL", values), targets=(target,))
+    collector = PrometheusCollector(exporter.url)
+    found = utilization(collector.between(ago(90), NOW))
+    api.down = {"10.0.0.1:9400"}
+    collector.collect(NOW)
+    api.down = set()
+    found += utilization(collector.between(NOW, ago(-150)))
+    assert [value for _, _, value in found] == [0.02, 0.01, None, 0.03, 0.01]
+
+
 def test_a_target_that_never_answered_is_missed_where_its_job_is_gpus_alone(exporter: Exporter) -> None:
     gpus, pods = (
         [{"job": "gpus", "instance": f"g{n}"} for n in (1, 2)],

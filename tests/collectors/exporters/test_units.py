@@ -183,6 +183,13 @@ def test_the_other_measure_of_activity_decides_after_several_readings(activity: 
     assert all(blank(wavering.page((UTIL, "1"), (GR, ("0.9", "0.01")[n % 2]))) for n in range(2 * VOTES))
 
 
+def test_memory_is_not_believed_against_the_activity() -> None:
+    source = Source()
+    source.page((UTIL, "2"))
+    assert blank(source.page((UTIL, "1"), (GR, "0.97")))
+    assert source.page((UTIL, "1"), (GR, "0.2")).value == 0.01  # a fifth of the time, or a short look: it says nothing
+
+
 def test_a_mean_of_percentages_is_no_ratio() -> None:
     """Who averages shows fractions: where the activity says otherwise, and where one is above 1, they prove nothing."""
     source = Source()
@@ -259,6 +266,20 @@ def test_energy_by_how_fast_it_rises(name: str, scale: int, watts: float | None)
         joules += 15
         assert energy(joules)["energy_joules"].value == (None if scale == 1000 else 15.0)
     assert energy(joules + 15 * 300)["energy_joules"].value == 15 * 300
+
+
+@pytest.mark.parametrize(("watts", "gained"), [("2800", 45_000.0), ("3.1", 45.0), (None, None)])
+def test_the_power_tells_the_unit_of_an_energy_that_may_be_either(watts: str | None, gained: float | None) -> None:
+    """3000 a second are 3 W or 3 kW."""
+    source, found = Source(), None
+    tracker = Tracker("NVIDIA", 15, units=source.units)
+    for total in (1_000_000, 1_045_000):
+        fields = [("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", str(total))]
+        fields += [("DCGM_FI_DEV_POWER_USAGE", watts)] if watts else []
+        source.at += 15
+        seen = Reader(profile_of("dcgm")).read(source.series({"GPU-a": fields}), source.at, units=source.units)
+        (found,) = tracker.advance(seen.devices)
+    assert found is not None and found.reading.readings["energy_joules"].value == gained
 
 
 def test_an_energy_that_changes_its_unit_is_blank_and_then_right() -> None:
