@@ -187,7 +187,7 @@ def test_random_lives_of_devices_against_a_reckoning() -> None:
     most, told, restarted = len(here), 0, 0
     said: dict[str, str] = {}
     before: dict[str, str] = {}
-    for tick in range(600):
+    for tick in range(400):
         if rng.random() < 0.004:
             again = ExporterInventory("c")
             again.restore(json.loads(json.dumps(site.inventory.plain())))
