@@ -37,7 +37,7 @@ def look(settings: AgentSettings) -> list[Privilege]:
     found = [_token(settings.deliver.token_file)] if settings.deliver.token_file else []
     nvml = settings.sources.nvml
     if nvml.enabled:
-        found += [_library(), _processes(nvml), *_podresources(nvml), *_kernel_log(nvml)]
+        found += [library(), _processes(nvml), *_podresources(nvml), *_kernel_log(nvml)]
     return found
 
 
@@ -45,7 +45,8 @@ def missing(found: Sequence[Privilege]) -> list[Privilege]:
     return [privilege for privilege in found if privilege.state != "ok"]
 
 
-def _library(load: Callable[[str], object] = ctypes.CDLL) -> Privilege:
+def library(load: Callable[[str], object] = ctypes.CDLL) -> Privilege:
+    """Whether NVML is there."""
     needed = "without it nothing is known of NVIDIA devices"
     try:
         load("libnvidia-ml.so.1")

@@ -66,18 +66,21 @@ class NvmlSettings(_Section):
 
 class ExporterSettings(_Section):
     """Exporters of devices. profile: a name or a file; None: by the names of their metrics.   believe_labels: False
-    where NVML or the kubelet tells who holds a device."""
+    where NVML or the kubelet tells who holds a device.   inventory: whether their devices are told of as devices; None:
+    but for NVIDIA's where this agent's NVML tells of them.   pool: of its device rows."""
 
     urls: Annotated[tuple[Url, ...], Field(min_length=1)]
     profile: str | None = None
     interval_seconds: Interval = 15
     believe_labels: bool = True
+    inventory: bool | None = None
+    pool: str = ""
     token_file: Path | None = None
     ca_file: Path | None = None
 
 
 class PrometheusSettings(_Section):
-    """A Prometheus that scrapes exporters already."""
+    """A Prometheus that scrapes exporters already. believe_labels, inventory, pool: as for exporters."""
 
     url: Url
     profiles: tuple[str, ...] = ()
@@ -86,6 +89,8 @@ class PrometheusSettings(_Section):
     scrape_seconds: Annotated[float, Field(gt=0, le=3600)] = 30
     honor_labels: bool | None = None
     believe_labels: bool = True
+    inventory: bool | None = None
+    pool: str = ""
     token_file: Path | None = None
     ca_file: Path | None = None
 

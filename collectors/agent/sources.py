@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,8 +21,11 @@ from collectors.readings import Collected
 if TYPE_CHECKING:
     from collectors.attribution.kubelet import Pod
     from collectors.attribution.node import AllocationSource, NodeAttribution
+    from collectors.exporters.memory import Memory
     from collectors.exporters.scrape import Scrape
     from collectors.nvml.collector import NvmlCycle
+
+log = logging.getLogger(__name__)
 
 
 class Source(Protocol):
@@ -59,10 +63,10 @@ def planned(settings: AgentSettings, restart: Callable[[str], None] = lambda why
         found.append(Planned("nvml", sources.nvml.interval_seconds, nvml_source(settings, sources.nvml, restart)))
     for number, exporter in enumerate(sources.exporters):
         name = f"exporter_{number}" if len(sources.exporters) > 1 else "exporter"
-        found.append(Planned(name, exporter.interval_seconds, exporter_source(settings, exporter)))
+        found.append(Planned(name, exporter.interval_seconds, exporter_source(settings, exporter, name)))
     for number, prometheus in enumerate(sources.prometheus):
         name = f"prometheus_{number}" if len(sources.prometheus) > 1 else "prometheus"
-        found.append(Planned(name, prometheus.interval_seconds, prometheus_source(settings, prometheus)))
+        found.append(Planned(name, prometheus.interval_seconds, prometheus_source(settings, prometheus, name)))
     found += [
         Planned(f"service_{service.name}", service.interval_seconds, service_source(settings, service))
         for service in sources.services
@@ -156,6 +160,8 @@ class _NoPods:
 
 
 class _Scraper(Protocol):
+    memory: Memory
+
     def collect(self, now: datetime) -> Scrape: ...
 
     def close(self) -> None: ...
@@ -176,13 +182,34 @@ class ScrapedSource:
         return collected
 
     def kept(self) -> None:
-        """What an exporter says is said once."""
+        """What an exporter says is said once; what was learned of it outlives the process."""
+        try:
+            self._scraper.memory.save()
+        except OSError as error:
+            log.warning("agent: what was learned of exporters is not kept: %s", error)
 
     def close(self) -> None:
         self._scraper.close()
 
 
-def exporter_source(settings: AgentSettings, exporter: ExporterSettings) -> ScrapedSource:
+def _memory(settings: AgentSettings, name: str, own: ExporterSettings | PrometheusSettings) -> Memory:
+    """What earlier processes learned of a source, beside the spool. Of NVIDIA's devices on its node, NVML tells more
+    than any exporter does; where it is not there, as beside a Prometheus, exporters tell of them."""
+    from collectors.agent.privileges import library
+    from collectors.exporters.inventory import ExporterInventory
+    from collectors.exporters.memory import Memory
+
+    inventory = None
+    if own.inventory is not False:
+        better = own.inventory is None and settings.sources.nvml.enabled and library().state == "ok"
+        inventory = ExporterInventory(settings.cluster, own.pool, without=("nvidia",) if better else ())
+    memory = Memory(settings.spool.folder / f"{name}.json", inventory)
+    if memory.damaged:
+        log.warning("agent: %s is learned anew: %s", name, memory.damaged)
+    return memory
+
+
+def exporter_source(settings: AgentSettings, exporter: ExporterSettings, name: str = "exporter") -> ScrapedSource:
     from collectors.exporters.fetching import Access
     from collectors.exporters.scrape import ExporterCollector
 
@@ -193,11 +220,14 @@ def exporter_source(settings: AgentSettings, exporter: ExporterSettings) -> Scra
         cluster=settings.cluster,
         period_seconds=exporter.interval_seconds,
         access=Access(token_file=exporter.token_file, ca_file=exporter.ca_file),
+        memory=_memory(settings, name, exporter),
     )
     return ScrapedSource(collector, settings.cluster, exporter.believe_labels)
 
 
-def prometheus_source(settings: AgentSettings, prometheus: PrometheusSettings) -> ScrapedSource:
+def prometheus_source(
+    settings: AgentSettings, prometheus: PrometheusSettings, name: str = "prometheus"
+) -> ScrapedSource:
     from collectors.exporters.fetching import Access
     from collectors.exporters.prometheus import PrometheusCollector
 
@@ -209,6 +239,7 @@ def prometheus_source(settings: AgentSettings, prometheus: PrometheusSettings) -
         period_seconds=prometheus.scrape_seconds,
         honor_labels=prometheus.honor_labels,
         access=Access(token_file=prometheus.token_file, ca_file=prometheus.ca_file),
+        memory=_memory(settings, name, prometheus),
     )
     return ScrapedSource(collector, settings.cluster, prometheus.believe_labels)
 

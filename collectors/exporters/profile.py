@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from collectors.profile_files import Named, ProfileFiles
 from collectors.readings import State
+from warehouse.records import MAX_UNITS
 
 PROFILES = Path(__file__).with_name("profiles")
 
@@ -79,35 +81,63 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
+class Unit(_Strict):
+    """A unit that an exporter may use. factor: ours = theirs x factor.   range: what is believable, in this unit.
+    step: all values are whole multiples of it, as the exporter rounds.   exact: what is none of them is no value."""
+
+    name: str = ""
+    factor: Factor = Fraction(1)
+    range: Interval
+    step: float | None = Field(default=None, gt=0)
+    exact: bool = False
+
+    def fits(self, value: float) -> bool:
+        low, high = self.range
+        return low <= value <= high and (not self.exact or self.steps(value))
+
+    def steps(self, value: float) -> bool:
+        return self.step is None or value % self.step == 0
+
+    def scaled(self, value: float) -> float:
+        """A value of theirs in our unit."""
+        if not math.isfinite(value):
+            return value
+        return value * self.factor.numerator / self.factor.denominator
+
+
 class Rule(_Strict):
     """One metric of the exporter. names: its spellings, the preferred first; of several rules with the same `metric`
     the first that has a series counts.
 
-    id: the vendor's number of the field, where it has one.   metric: our name for the value as it stands.
+    metric: our name for the value as it stands.
     per_interval: our name for what a counter gained within the interval.   factor: ours = theirs x factor.
     range: what is believable, in the exporter's unit, inclusive; anything else is blank.
-    max_per_second: the most a counter can gain, in our unit.
+    units: instead of factor, where versions of the exporter differ: names of the profile's units, the oldest first, of
+    which the numbers decide (`units.py`); `range` is then in our unit.
+    min_per_second, max_per_second: the least and most that a counter of a running device gains, in our unit; the least
+    only tells units apart.
     scope: whom the series speaks of. each: the device or partition that its labels name. device: the whole device,
     however many partitions repeat it. whole: the whole device, and only where no partition is named. workload: the
     pod that its labels name.
     node_names: spellings that are used only where no pod is bound to the device.
     where: label -> texts (globs) of which it must be one.   combine: what to do with several series of one device.
-    false_zero: when a 0 is no measurement, and what it is instead. partition: the device is divided. replica: the
-    series is a copy for one of several that share the device.
+    false_zero: when a 0 is no measurement, and what it is instead. always. partition: the device is divided. replica:
+    the series is a copy for one of several that share the device.
     """
 
     names: Texts = Field(min_length=1)
     metric: str = ""
     per_interval: str = ""
-    id: int | None = None
     factor: Factor = Fraction(1)
-    range: Interval
+    range: Interval = _ANY
+    units: Texts = ()
+    min_per_second: float = 0.0
     max_per_second: float | None = None
     scope: Scope = "each"
     node_names: Texts = ()
     where: Mapping[str, Texts] = Field(default_factory=dict)
     combine: Combine = "one"
-    false_zero: Mapping[Literal["partition", "replica"], State] = Field(default_factory=dict)
+    false_zero: Mapping[Literal["always", "partition", "replica"], State] = Field(default_factory=dict)
 
     @field_validator("metric", "per_interval")
     @classmethod
@@ -123,18 +153,27 @@ class Rule(_Strict):
             raise ValueError("metric or per_interval is missing")
         if not low <= high:
             raise ValueError(f"range [{low:g}, {high:g}] is empty")
-        if self.metric:
-            least, most = ALLOWED[self.metric]
-            if self.scaled(low) < least or self.scaled(high) > most:
-                said = f"range [{low:g}, {high:g}] x factor {self.factor}"
-                raise ValueError(f"{said} is more than {least:g} to {most:g}, which {self.metric} is")
+        if not self.units:
+            if "range" not in self.model_fields_set:
+                raise ValueError("range is missing")
+            self.check(self.unit)
+        elif "factor" in self.model_fields_set:
+            raise ValueError("factor is that of each of its units")
         return self
 
-    def scaled(self, value: float) -> float:
-        """A value of theirs in our unit."""
-        if not math.isfinite(value):
-            return value
-        return value * self.factor.numerator / self.factor.denominator
+    @property
+    def unit(self) -> Unit:
+        """The unit of a rule that has one."""
+        return Unit.model_construct(factor=self.factor, range=self.range)
+
+    def check(self, unit: Unit) -> None:
+        """Errors: ValueError if values in this unit are more than our metric can be."""
+        if not self.metric:
+            return
+        (low, high), (least, most) = unit.range, ALLOWED[self.metric]
+        if unit.scaled(low) < least or unit.scaled(high) > most:
+            said = f"range [{low:g}, {high:g}] x factor {unit.factor}"
+            raise ValueError(f"{said} is more than {least:g} to {most:g}, which {self.metric} is")
 
 
 class Identity(_Strict):
@@ -169,10 +208,21 @@ class Workload(_Strict):
     exporter_pods: Texts = ()
 
 
+class Inventory(_Strict):
+    """What the exporter's devices are to the books (`inventory.py`). told: false where something else tells of the same
+    devices, and of more.   units: profile of its partitions (globs, in lower case) -> units of a divided device."""
+
+    told: bool = True
+    units: Mapping[str, Annotated[int, Field(ge=1, le=MAX_UNITS)]] = Field(default_factory=dict)
+
+
 class Profile(_Strict, Named):
     """recognise: patterns of metric names that only this exporter has; a group `prefix` in one is what the site has
     put before all of its names.   model: where no label tells it.   blanks: numbers that mean "no value", each from
     and to, inclusive.   expected: what a device must have; where it is missing it is said to be blank.
+    units: those that rules name.   version: labels (globs) that change with the exporter's or the driver's version.
+    catalogue: the vendor's fields: (number, name, unit, since which of its versions); names that have changed their
+    unit are there once for each.
     """
 
     name: str = Field(min_length=1)
@@ -181,8 +231,12 @@ class Profile(_Strict, Named):
     recognise: Texts = Field(min_length=1)
     identity: Identity
     workload: Workload = Field(default_factory=Workload)
+    inventory: Inventory = Inventory()
     blanks: tuple[Interval, ...] = ()
     expected: Texts = ()
+    units: Mapping[str, Unit] = Field(default_factory=dict)
+    version: Texts = ()
+    catalogue: tuple[tuple[int, str, str, str], ...] = ()
     metrics: tuple[Rule, ...] = Field(min_length=1)
 
     @field_validator("recognise")
@@ -193,6 +247,14 @@ class Profile(_Strict, Named):
                 re.compile(pattern)
             except re.error as mistake:
                 raise ValueError(f"{pattern!r} is no pattern: {mistake}") from None
+        return value
+
+    @field_validator("catalogue")
+    @classmethod
+    def _versions(cls, value: tuple[tuple[int, str, str, str], ...]) -> tuple[tuple[int, str, str, str], ...]:
+        for _, name, _, since in value:
+            if not re.fullmatch(r"\d+(\.\d+)*", since):
+                raise ValueError(f'{name}: {since!r} is no version such as "4.7"')
         return value
 
     @field_validator("expected")
@@ -214,12 +276,53 @@ class Profile(_Strict, Named):
                         raise ValueError(f"{name} is {ours} twice")
         return self
 
+    @model_validator(mode="after")
+    def _units_known(self) -> Profile:
+        for rule in self.metrics:
+            for name in rule.units:
+                if name not in self.units:
+                    raise ValueError(
+                        f"{rule.names[0]}: unit {name!r} is none of units: {', '.join(self.units) or 'empty'}"
+                    )
+            if len(rule.units) == 1:
+                raise ValueError(f"{rule.names[0]}: one unit needs no evidence: factor and range fit")
+            for unit in self.units_of(rule):
+                rule.check(unit)
+        return self
+
+    def unit_by_version(self, names: Iterable[str]) -> dict[str, str]:
+        """Name -> unit, of those of these names that have changed their unit from one version to another, where other
+        names among them are of so late a version that the last unit is meant. Older ones prove nothing: a site's own
+        list of fields may keep them."""
+        here = set(names)
+        meanings: dict[str, list[tuple[tuple[int, ...], str]]] = defaultdict(list)
+        for _, name, unit, since in self.catalogue:
+            if name in here:
+                meanings[name].append((_version(since), unit))
+        proven = max((some[0][0] for some in meanings.values() if len(some) == 1), default=())
+        last = {name: max(some) for name, some in meanings.items() if len(some) > 1}
+        return {name: unit for name, (since, unit) in last.items() if proven >= since}
+
+    def units_of(self, rule: Rule) -> tuple[Unit, ...]:
+        """The units among which the numbers of a rule decide; none where it has one."""
+        found = []
+        for name in rule.units:
+            unit = self.units[name]
+            theirs = [float(Fraction(bound) / unit.factor) if math.isfinite(bound) else bound for bound in rule.range]
+            low, high = max(theirs[0], unit.range[0]), min(theirs[1], unit.range[1])
+            found.append(unit.model_copy(update={"name": name, "range": (low, high)}))
+        return tuple(found)
+
     def recognised(self, names: set[str]) -> tuple[int, str]:
         """How many of these names are this exporter's, and the prefix that the site has put before them."""
         patterns = [re.compile(pattern) for pattern in self.recognise]
         matches = [match for name in sorted(names) for pattern in patterns if (match := pattern.search(name))]
         prefixes = [match.group("prefix") or "" for match in matches if "prefix" in match.re.groupindex]
         return len(matches), min(prefixes, key=len, default="")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
 
 
 FILES = ProfileFiles(PROFILES, Profile, "docs/exporters.md")

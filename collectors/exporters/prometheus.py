@@ -18,9 +18,10 @@ from typing import Any
 
 from collectors.exporters.exposition import Series, number
 from collectors.exporters.fetching import Access, Fetcher, SourceError
+from collectors.exporters.memory import Memory
 from collectors.exporters.profile import FILES, Profile, profile_of
 from collectors.exporters.scrape import Scrape, Trouble, checked_url, take_notes
-from collectors.exporters.sightings import OwnPod, Reader
+from collectors.exporters.sightings import OwnPod, Reader, target_name
 from collectors.exporters.tracker import Observed, PartitionId, Tracker
 
 WINDOW_SECONDS = 3600.0
@@ -98,6 +99,43 @@ class TargetPods:
         return (labels.get("namespace", ""), labels.get("pod", "")) in self._pods.get(target, ())
 
 
+def target_states(up: Result) -> dict[str, bool]:
+    """Target -> whether Prometheus could scrape it the last time."""
+    return {
+        target_name(one.labels, ""): one.value == 1
+        for at in sorted(up.at)
+        for one in up.at[at]
+        if "instance" in one.labels
+    }
+
+
+def dead_targets(up: Mapping[str, bool], known: Iterable[str], late: Mapping[str, int]) -> dict[str, str]:
+    """Target -> what is the matter with it.
+
+    up: as `target_states`; empty if it could not be told.   known: targets that had devices, now or in earlier lives.
+    late: target -> how many of its devices should have been heard of by now.
+    Those of which nothing is known count where their job has none but targets with devices.
+    """
+    heard = frozenset(known)
+    mixed = {job_of(target) for target, answers in up.items() if answers and target not in heard}
+    jobs = {job_of(target) for target in heard} - mixed
+    found = {}
+    for target in sorted({*late, *(target for target, answers in up.items() if not answers)}):
+        if up.get(target) is False and (target in heard or job_of(target) in jobs):
+            found[target] = "Prometheus cannot scrape it (up is 0)"
+        elif target in late and target in up:
+            found[target] = f"says nothing of {late[target]} devices that it had, although Prometheus scrapes it"
+        elif target in late:
+            found[target] = f"nothing came of its {late[target]} devices" + (
+                ", and Prometheus no longer scrapes it" if up else ""
+            )
+    return found
+
+
+def job_of(target: str) -> str:
+    return target.split("/", 1)[0]
+
+
 @dataclass
 class _Source:
     """One profile, whose names this Prometheus has."""
@@ -125,7 +163,10 @@ class PrometheusCollector:
         honor_labels: bool | None = None,
         access: Access | None = None,
         partition_id: PartitionId | None = None,
+        memory: Memory | None = None,
     ) -> None:
+        self.memory = memory or Memory()
+        self._units = self.memory.units(url)
         self._url = checked_url(url).rstrip("/")
         self._profiles = [profile_of(one) if isinstance(one, str) else one for one in profiles] or list(FILES.built_in)
         self._selector, self._cluster, self._period = selector, cluster, period_seconds
@@ -135,6 +176,8 @@ class PrometheusCollector:
         self._named_at = -math.inf
         self._until: datetime | None = None
         self._trouble = Trouble()
+        self._up: dict[str, bool] = {}
+        self._dead: dict[str, Trouble] = {}
 
     def collect(self, now: datetime) -> Scrape:
         """What came since the last time; the first time, of the last two periods. Prometheus away: all is stale."""
@@ -149,6 +192,7 @@ class PrometheusCollector:
         else:
             self._until = now
             self._trouble.over()
+            self._tell_dead(now, scrape)
         for source in self._sources.values():
             scrape.observed += self._silent(source.tracker, now.timestamp())
             take_notes(source.tracker, scrape.collected, self._cluster)
@@ -173,6 +217,11 @@ class PrometheusCollector:
             scrape.observed += self._observe(source, result, own_pod, scrape)
         for source in self._sources.values():
             take_notes(source.tracker, scrape.collected, self._cluster)
+        for row in self._units.notes(end.timestamp(), cluster=self._cluster):
+            scrape.collected.add("findings", row)
+        if self.memory.inventory is not None:
+            for row in self.memory.inventory.missing(end.timestamp()):
+                scrape.collected.add("devices", row)
         return scrape
 
     def close(self) -> None:
@@ -181,9 +230,15 @@ class PrometheusCollector:
     def _observe(self, source: _Source, result: Result, own_pod: OwnPod | None, scrape: Scrape) -> list[Observed]:
         observed: list[Observed] = []
         for at in sorted(result.at):
-            seen = source.reader.read(result.at[at], at, own_pod=own_pod, honor_labels=self._honor_labels)
+            seen = source.reader.read(
+                result.at[at], at, own_pod=own_pod, honor_labels=self._honor_labels, units=self._units
+            )
             scrape.collected.dropped += seen.dropped
-            observed += source.tracker.advance(seen.devices)
+            now = source.tracker.advance(seen.devices)
+            if self.memory.inventory is not None:
+                for row in self.memory.inventory.take(now, source.reader.profile):
+                    scrape.collected.add("devices", row)
+            observed += now
         return observed
 
     def _silent(self, tracker: Tracker, at: float) -> list[Observed]:
@@ -193,12 +248,32 @@ class PrometheusCollector:
         late = [key for key, known in tracker.known.items() if at - known.at > 2 * self._period]
         return gone + tracker.stale(at, late)
 
+    def _tell_dead(self, now: datetime, scrape: Scrape) -> None:
+        """A finding for each exporter that is away behind a Prometheus that answers; its devices stay what they are."""
+        late: Counter[str] = Counter()
+        nodes: dict[str, str] = {}
+        for source in self._sources.values():
+            for (_, partition), known in source.tracker.known.items():
+                nodes[known.last.target] = known.last.node
+                if not partition and now.timestamp() - known.at > 2 * self._period:
+                    late[known.last.target] += 1
+        dead = dead_targets(self._up, {*self._units.targets, *nodes}, late)
+        for target in self._dead.keys() - dead.keys():
+            del self._dead[target]
+        for target, what in dead.items():
+            scrape.up[target] = False
+            self._units.doubt(target)
+            trouble = self._dead.setdefault(target, Trouble())
+            for row in trouble.finding(now, nodes.get(target, ""), self._cluster, f"{target}: {what}"):
+                scrape.collected.add("findings", row)
+
     def _samples(self, reader: Reader, since: float, until: float) -> Result:
         matchers = f'__name__=~"{"|".join(reader.names)}"' + (f",{self._selector}" if self._selector else "")
         return self._query(f"{{{matchers}}}[{max(1, math.ceil(until - since))}s]", until)
 
     def _own_pods(self, end: datetime) -> TargetPods | None:
         result = self._query(f"up{{{self._selector}}}", end.timestamp())
+        self._up = target_states(result)
         return TargetPods(result) if result.at else None
 
     def _query(self, query: str, at: float) -> Result:
@@ -218,7 +293,7 @@ class PrometheusCollector:
         for profile in self._profiles:
             count, prefix = profile.recognised(names)
             if count and profile.name not in self._sources:
-                tracker = Tracker(profile.vendor, self._period, self._partition_id)
+                tracker = Tracker(profile.vendor, self._period, self._partition_id, self._units)
                 self._sources[profile.name] = _Source(Reader(profile, prefix), tracker)
         if not self._sources:
             known = ", ".join(profile.name for profile in self._profiles)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from collectors.errors import CollectorError
 from collectors.exporters import exposition
 from collectors.exporters.fetching import Access, Fetcher, SourceError
+from collectors.exporters.memory import Memory
 from collectors.exporters.profile import Profile, profile_of, recognise
 from collectors.exporters.sightings import Reader
 from collectors.exporters.tracker import Observed, PartitionId, Tracker
+from collectors.exporters.units import SourceUnits
 from collectors.readings import Collected, DeviceReading, Row
 
 AGAIN_SECONDS = 300.0
@@ -55,6 +57,7 @@ class _Target:
 
     url: str
     profile: Profile | None
+    units: SourceUnits
     reader: Reader | None = None
     tracker: Tracker | None = None
     trouble: Trouble = field(default_factory=Trouble)
@@ -66,7 +69,8 @@ class ExporterCollector:
     profile: one of gpuledger's, or a file; None: whatever recognises the names of the metrics.
     node: where the exporters run, which is known better here than by their labels (`Hostname` may be localhost).
     period_seconds: how often `collect` is called.   honor_timestamps: whether samples' own timestamps count.
-    partition_id: UUIDs of partitions, which exporters do not tell.
+    partition_id: UUIDs of partitions, which exporters do not tell.   memory: of the units of each URL, and of the
+    devices told of.
     Errors: CollectorError for a URL, a profile or a file that cannot be used.
     """
 
@@ -81,9 +85,14 @@ class ExporterCollector:
         honor_timestamps: bool = True,
         access: Access | None = None,
         partition_id: PartitionId | None = None,
+        memory: Memory | None = None,
     ) -> None:
+        self.memory = memory or Memory()
         chosen = profile_of(profile) if isinstance(profile, str) else profile
-        self._targets = [_Target(checked_url(url), chosen) for url in ((urls,) if isinstance(urls, str) else urls)]
+        self._targets = [
+            _Target(checked_url(url), chosen, self.memory.units(url))
+            for url in ((urls,) if isinstance(urls, str) else urls)
+        ]
         self._node, self._cluster, self._period = node, cluster, period_seconds
         self._max_age = 2 * period_seconds if honor_timestamps else None
         self._partition_id = partition_id
@@ -97,6 +106,7 @@ class ExporterCollector:
                 observed = self._scrape(target, now, scrape.collected)
             except SourceError as trouble:
                 observed = target.tracker.stale(now.timestamp()) if target.tracker else []
+                target.units.doubt()
                 for row in target.trouble.finding(now, self._node, self._cluster, str(trouble)):
                     scrape.collected.add("findings", row)
                 scrape.up[target.url] = False
@@ -106,6 +116,11 @@ class ExporterCollector:
             scrape.observed += observed
             if target.tracker is not None:
                 take_notes(target.tracker, scrape.collected, self._cluster)
+            for row in target.units.notes(now.timestamp(), node=self._node, cluster=self._cluster):
+                scrape.collected.add("findings", row)
+        if self.memory.inventory is not None:
+            for row in self.memory.inventory.missing(now.timestamp()):
+                scrape.collected.add("devices", row)
         return scrape
 
     def close(self) -> None:
@@ -114,17 +129,20 @@ class ExporterCollector:
     def _scrape(self, target: _Target, now: datetime, collected: Collected) -> list[Observed]:
         answer = self._fetcher.get(target.url)
         if target.reader is None or target.tracker is None:
-            profile, prefix = _profile(target, answer.body)
+            profile, prefix = recognised(target.url, target.profile, answer.body)
             target.reader = Reader(profile, prefix)
-            target.tracker = Tracker(profile.vendor, self._period, self._partition_id)
+            target.tracker = Tracker(profile.vendor, self._period, self._partition_id, target.units)
         openmetrics = answer.content_type.startswith("application/openmetrics-text")
         read = exposition.parse(answer.body, target.reader.wants, openmetrics=openmetrics)
         at = now.timestamp()
-        seen = target.reader.read(read.series, at, node=self._node, max_age=self._max_age)
+        seen = target.reader.read(read.series, at, node=self._node, max_age=self._max_age, units=target.units)
         collected.dropped += read.dropped + seen.dropped
         if not seen.devices:
             raise SourceError(target.url, f"answers without a device that profile {target.reader.profile.name} knows")
         observed = target.tracker.advance(seen.devices)
+        if self.memory.inventory is not None:
+            for row in self.memory.inventory.take(observed, target.reader.profile):
+                collected.add("devices", row)
         return observed + target.tracker.gone(((one.device_id, one.partition) for one in seen.devices), at)
 
 
@@ -144,11 +162,11 @@ def checked_url(url: str) -> str:
     return url
 
 
-def _profile(target: _Target, body: bytes) -> tuple[Profile, str]:
-    profiles: Iterable[Profile] | None = (target.profile,) if target.profile else None
-    found = recognise(exposition.names(body), tuple(profiles) if profiles else None)
+def recognised(url: str, chosen: Profile | None, body: bytes) -> tuple[Profile, str]:
+    """The profile that fits a page, and the prefix that the site has put before its names. Errors: SourceError."""
+    found = recognise(exposition.names(body), (chosen,) if chosen else None)
     if found is not None:
         return found
-    if target.profile is not None:
-        return target.profile, ""
-    raise SourceError(target.url, "answers with metrics that no profile recognises; name one, or write one")
+    if chosen is not None:
+        return chosen, ""
+    raise SourceError(url, "answers with metrics that no profile recognises; name one, or write one")

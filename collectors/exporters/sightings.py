@@ -1,6 +1,7 @@
 """Series of one instant -> what they say of each device, each partition and each workload, counted once.
 
-Pure: a profile and the series decide; nothing is remembered from one scrape to the next (that is tracker.py).
+Pure: a profile and the series decide, and what is known of the units of the targets (units.py); nothing else is
+remembered from one scrape to the next (that is tracker.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from collectors.exporters.exposition import Series
-from collectors.exporters.profile import Profile, Rule, matches
+from collectors.exporters.profile import Profile, Rule, Unit, matches
+from collectors.exporters.units import Shown, SourceUnits
 from collectors.readings import Reading
 
 NO_NODES = ("localhost", "localhost.localdomain")
@@ -30,13 +32,26 @@ class Holder:
     job: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a counter shows. reading: in our unit; where several `units` are possible, in the exporter's.   target,
+    name: where it was read."""
+
+    rule: Rule
+    reading: Reading
+    units: tuple[Unit, ...] = ()
+    target: str = ""
+    name: str = ""
+
+
 @dataclass(slots=True)
 class Sighting:
     """A device, or one partition of it (partition not empty), at one instant.
 
-    at: seconds since 1970, of the series' own timestamps where they have them.   counters: ours -> (rule, reading) of
-    what counts since some start.   holders: whom labels name.   shared: several hold it, or copies of a share exist.
+    at: seconds since 1970, of the series' own timestamps where they have them.   counters: ours -> what counts since
+    some start.   holders: whom labels name.   shared: several hold it, or copies of a share exist.
     workloads: what was measured of a holder alone.   divided: the device has partitions.   series: how many it is of.
+    target: which exporter.   version: what of its labels changes with its version.
     """
 
     device_id: str
@@ -49,11 +64,13 @@ class Sighting:
     at: float = 0.0
     divided: bool = False
     readings: dict[str, Reading] = field(default_factory=dict)
-    counters: dict[str, tuple[Rule, Reading]] = field(default_factory=dict)
+    counters: dict[str, Counted] = field(default_factory=dict)
     holders: tuple[Holder, ...] = ()
     shared: bool = False
     workloads: dict[Holder, dict[str, Reading]] = field(default_factory=dict)
     series: int = 0
+    target: str = ""
+    version: str = ""
 
 
 @dataclass
@@ -78,12 +95,14 @@ class _Subject:
     node: str
     holder: Holder | None
     replica: str
+    target: str
+    version: str
     labels: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A series under one rule. rank: the lower, the better is the spelling."""
+    """A series under one rule. rank: the lower, the better is the spelling.   unit: None where it is not known."""
 
     place: int
     series: Series
@@ -92,8 +111,17 @@ class _Candidate:
     rank: tuple[int, int]
     of_node: bool
     timely: bool
+    unit: Unit | None
     reading: Reading
 
+
+Ranked = tuple[Rule, tuple[int, int], bool]
+"""A rule, the rank of a name in it, and whether it is one of its node_names."""
+Picked = tuple[int, Series, _Subject, list[Ranked]]
+"""A series that the profile knows, with its place on the page."""
+
+CHECKED_BY = {"gpu_utilization": "graphics_active"}
+"""Our metric -> another one that says nearly the same in a unit that never changed."""
 
 AHEAD = 10.0
 """Seconds that a timestamp may be in the future: clocks differ a little."""
@@ -108,7 +136,8 @@ class Reader:
     def __init__(self, profile: Profile, prefix: str = "") -> None:
         self.profile = profile
         self.prefix = prefix
-        self._rules: dict[str, list[tuple[Rule, tuple[int, int], bool]]] = defaultdict(list)
+        self._rules: dict[str, list[Ranked]] = defaultdict(list)
+        self._units = [profile.units_of(rule) for rule in profile.metrics]
         for place, rule in enumerate(profile.metrics):
             for nth, name in enumerate((*rule.names, *rule.node_names)):
                 self._rules[prefix + name].append((rule, (place, nth), nth >= len(rule.names)))
@@ -121,7 +150,7 @@ class Reader:
     def wants(self, name: str) -> bool:
         return bool(self._find(name))
 
-    def _find(self, name: str) -> list[tuple[Rule, tuple[int, int], bool]]:
+    def _find(self, name: str) -> list[Ranked]:
         """OpenMetrics ends the names of counters in _total, and so do some parsers."""
         return self._rules.get(name) or self._rules.get(name.removesuffix("_total")) or []
 
@@ -134,15 +163,17 @@ class Reader:
         max_age: float | None = math.inf,
         own_pod: OwnPod | None = None,
         honor_labels: bool | None = True,
+        units: SourceUnits | None = None,
     ) -> Sightings:
         """What the series say.
 
+        units: what is known of this source's units; it learns from the series. None: the series alone tell.
         node: where they were read, if that is known better than from labels.   max_age: seconds after which a
         timestamp is stale; None: timestamps are not looked at.   own_pod, honor_labels: see `_holder`.
         """
         found = Sightings()
         subjects: dict[int, _Subject | None] = {}
-        picked: list[tuple[int, Series, _Subject, list[tuple[Rule, tuple[int, int], bool]]]] = []
+        picked: list[Picked] = []
         all_series = list(series)
         for place, one in enumerate(all_series):
             rules = self._find(one.name)
@@ -161,14 +192,21 @@ class Reader:
                 continue
             picked.append((place, one, subject, rules))
         divided = {subject.device_id for _, _, subject, _ in picked if subject.partition}
+        late = {
+            place
+            for place, one, _, _ in picked
+            if one.timestamp is not None and max_age is not None and not at - max_age <= one.timestamp <= at + AHEAD
+        }
+        chosen = self._chosen_units([one for one in picked if one[0] not in late], at, units or SourceUnits())
         candidates = []
         reasons: dict[int, str] = {}
         for place, one, subject, rules in picked:
             for rule, rank, of_node in rules:
-                timely = one.timestamp is None or max_age is None or at - max_age <= one.timestamp <= at + AHEAD
-                reading, reason = self._reading(rule, one, subject, subject.device_id in divided, timely)
+                timely = place not in late
+                unit = chosen.get((place, rank[0])) if rule.units else rule.unit
+                reading, reason = self._reading(rule, rank[0], unit, one, subject, subject.device_id in divided, timely)
                 own_time = timely and max_age is not None
-                candidates.append(_Candidate(place, one, subject, rule, rank, of_node, own_time, reading))
+                candidates.append(_Candidate(place, one, subject, rule, rank, of_node, own_time, unit, reading))
                 if reason:
                     reasons[place] = reason
         used = self._assemble(candidates, at, found, reasons)
@@ -201,6 +239,8 @@ class Reader:
             node=where,
             holder=self._holder(labels, own_pod, honor_labels),
             replica=_first(labels, workload.replica),
+            target=target_name(labels, where),
+            version=self._version(given),
             labels=labels,
         )
 
@@ -227,26 +267,81 @@ class Reader:
             return Holder(job=job) if job else None
         return Holder(namespace, pod, uid, job)
 
+    def _chosen_units(self, picked: list[Picked], at: float, known: SourceUnits) -> dict[tuple[int, int], Unit | None]:
+        """(place of the series, place of the rule) -> its unit, of those rules that have several."""
+        groups: dict[tuple[str, str, int], list[tuple[int, Series, _Subject]]] = defaultdict(list)
+        names: dict[str, set[str]] = defaultdict(set)
+        activity: dict[tuple[str, str, str, str], float] = {}
+        for place, one, subject, rules in picked:
+            name = one.name.removeprefix(self.prefix).removesuffix("_total")
+            names[subject.target].add(name)
+            for rule, (nth, _), _ in rules:
+                if rule.units and not (rule.scope == "whole" and subject.partition) and not self._blank(one.value):
+                    groups[subject.target, name, nth].append((place, one, subject))
+                elif rule.metric in CHECKED_BY.values() and rule.unit.fits(one.value):
+                    activity[rule.metric, subject.target, subject.device_id, subject.partition] = float(one.value)
+        by_version = {target: self.profile.unit_by_version(some) for target, some in names.items()}
+        chosen: dict[tuple[int, int], Unit | None] = {}
+        for (target, name, nth), some in groups.items():
+            rule, units = self.profile.metrics[nth], self._units[nth]
+            if rule.per_interval:
+                remembered = known.unit(target, name)
+                found = [next((unit for unit in units if unit.name == remembered), None)] * len(some)
+            else:
+                other = CHECKED_BY.get(rule.metric, "")
+                shown = [
+                    Shown(
+                        (subject.device_id, subject.partition),
+                        one.value,
+                        activity.get((other, target, subject.device_id, subject.partition)),
+                    )
+                    for _, one, subject in some
+                ]
+                version = ";".join(sorted({subject.version for _, _, subject in some}))
+                found = known.decide(
+                    target, name, units, shown, at, version=version, by_version=by_version[target].get(name, "")
+                )
+            chosen |= {(place, nth): unit for (place, _, _), unit in zip(some, found, strict=True)}
+        return chosen
+
+    def _version(self, labels: Mapping[str, str]) -> str:
+        """What of the labels changes with the exporter's version: their spelling, and what they say of the driver."""
+        identity = {name.lower() for name in (*self.profile.identity.device_id, *self.profile.identity.node)}
+        told = [
+            f"{name}={text}"
+            for name, text in labels.items()
+            if any(fnmatchcase(name, glob) for glob in self.profile.version)
+        ]
+        return ",".join(sorted([*(name for name in labels if name.lower() in identity), *told]))
+
+    def _blank(self, value: int | float) -> bool:
+        return math.isnan(value) or any(start <= value <= end for start, end in self.profile.blanks)
+
     def _reading(
-        self, rule: Rule, series: Series, subject: _Subject, divided: bool, timely: bool
+        self, rule: Rule, nth: int, unit: Unit | None, series: Series, subject: _Subject, divided: bool, timely: bool
     ) -> tuple[Reading, str]:
         """The reading, and why it has no value where it has none."""
         source, value = series.name, series.value
-        low, high = rule.range
         if not timely:
             return Reading("stale", source=source), "stale"
         if rule.scope == "whole" and subject.partition:
             return Reading("unsupported", source=source), "no measure of a partition"
-        if math.isnan(value) or any(start <= value <= end for start, end in self.profile.blanks):
+        if self._blank(value):
             return Reading("blank", source=source), "blank"
-        if not low <= value <= high:
+        if not any(one.fits(value) for one in self._units[nth] or (rule.unit,)) and not (value == 0 and rule.units):
             return Reading("blank", source=source), "out of range"
         if value == 0:
-            zero = rule.false_zero.get("partition") if divided else None
+            zero = rule.false_zero.get("always") or (rule.false_zero.get("partition") if divided else None)
             zero = zero or (rule.false_zero.get("replica") if subject.replica else None)
             if zero:
                 return Reading(zero, source=source), "a zero that is no measurement"
-        return Reading("ok", rule.scaled(value), source), ""
+        if rule.units and rule.per_interval:
+            return Reading("ok", float(value), source), ""  # in the exporter's unit: `Counted`
+        if unit is None:
+            return (
+                (Reading("ok", 0.0, source), "") if value == 0 else (Reading("blank", source=source), "unit not known")
+            )
+        return Reading("ok", unit.scaled(value), source), ""
 
     def _assemble(self, candidates: list[_Candidate], at: float, found: Sightings, reasons: dict[int, str]) -> set[int]:
         """Fills in the devices; answers the places of the series that were used."""
@@ -261,7 +356,12 @@ class Reader:
                 sighting.workloads.setdefault(holder, {})[ours] = reading
                 continue
             if rule.per_interval:
-                sighting.counters[rule.per_interval] = rule, reading
+                best = (chosen or some)[0]
+                units, name = self._units[best.rank[0]], best.series.name.removeprefix(self.prefix)
+                counted = Counted(rule, reading, units, best.subject.target, name.removesuffix("_total"))
+                sighting.counters[rule.per_interval] = counted
+                if units and reading.usable:
+                    reading = _in_unit(best.unit, reading)
             if rule.metric:
                 sighting.readings[ours] = reading
         for sighting in devices.values():
@@ -318,6 +418,8 @@ def _sighting(subject: _Subject, *, whole: bool) -> Sighting:
         index=subject.index,
         model=subject.model,
         node=subject.node,
+        target=subject.target,
+        version=subject.version,
     )
 
 
@@ -355,7 +457,7 @@ def _choose(some: list[_Candidate], bound: bool, reasons: dict[int, str]) -> tup
     usable = [candidate for candidate in usable if candidate.rank == best]
     usable = [one for one in usable if one.rule.scope == "device" and not one.subject.partition] or usable
     usable = [one for one in usable if one.subject.holder is None and not one.subject.replica] or usable
-    rule, source = usable[0].rule, usable[0].reading.source
+    source, rule = usable[0].reading.source, usable[0].rule
     values = [candidate.reading.value for candidate in usable if candidate.reading.value is not None]
     how = rule.combine
     if how == "one":
@@ -364,7 +466,14 @@ def _choose(some: list[_Candidate], bound: bool, reasons: dict[int, str]) -> tup
                 reasons[candidate.place] = "copies that disagree"
             return [], Reading("blank", source=source)
         usable, how = usable[:1], "max"
-    return usable, Reading("ok", min(_COMBINE[how](values), rule.scaled(rule.range[1])), source)
+    most = max(one.unit.scaled(one.unit.range[1]) if one.unit else math.inf for one in usable)
+    return usable, Reading("ok", min(_COMBINE[how](values), most), source)
+
+
+def _in_unit(unit: Unit | None, reading: Reading) -> Reading:
+    if unit is None or reading.value is None:
+        return Reading("blank", source=reading.source)
+    return Reading("ok", unit.scaled(reading.value), reading.source)
 
 
 _COMBINE: Mapping[str, Callable[[list[float]], float]] = {
@@ -381,6 +490,11 @@ def _node(labels: Mapping[str, str], names: Iterable[str]) -> str:
         if text and text not in NO_NODES:
             return text
     return re.sub(r":\d+$", "", labels.get("instance", ""))
+
+
+def target_name(labels: Mapping[str, str], node: str) -> str:
+    """Which exporter: by what Prometheus calls it, else by its node."""
+    return f"{labels.get('job', '')}/{labels.get('instance') or node}"
 
 
 def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from collectors.exporters.profile import Rule
-from collectors.exporters.sightings import Holder, Sighting
+from collectors.exporters.jumps import Jumps
+from collectors.exporters.sightings import Counted, Holder, Sighting
+from collectors.exporters.units import SourceUnits, apart
 from collectors.readings import DeviceReading, Reading, Row
 from warehouse.records import MAX_INTERVAL_SECONDS
 
@@ -17,6 +19,9 @@ FLIP_SECONDS = 600.0
 whichever pod the kubelet lists last."""
 SHARED_SECONDS = 3600.0
 """How long a device is held to be shared after that."""
+
+POWER_FACTOR = 30.0
+"""How many times the mean power of an interval may be more or less than the power at its end."""
 
 PartitionId = Callable[[str, str], str]
 """(device_id, number of the partition) -> the vendor's UUID of the partition, empty if unknown: NVML has it."""
@@ -29,6 +34,7 @@ class Observed:
     """A device or partition over one interval, as an exporter tells it.
 
     holders, shared, workloads: as in `sightings.Sighting`; they are the exporter's word, not an allocation.
+    target: which exporter.
     """
 
     reading: DeviceReading
@@ -38,6 +44,12 @@ class Observed:
     holders: tuple[Holder, ...] = ()
     shared: bool = False
     workloads: Mapping[Holder, Mapping[str, Reading]] = field(default_factory=dict)
+    target: str = ""
+
+    @property
+    def seen(self) -> bool:
+        """Whether the exporter spoke of it now. Of a divided device it may be that it speaks of the parts alone."""
+        return any(reading.source and reading.state != "stale" for reading in self.reading.readings.values())
 
     @property
     def sole_holder(self) -> Holder | None:
@@ -67,6 +79,8 @@ class Tracker:
     vendor: str
     period_seconds: float
     partition_id: PartitionId | None = None
+    units: SourceUnits = field(default_factory=SourceUnits)
+    jumps: Jumps = field(default_factory=Jumps)
     known: dict[Key, _Known] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     findings: list[Row] = field(default_factory=list)
@@ -81,6 +95,7 @@ class Tracker:
             if before is not None and sighting.at <= before.at:
                 self.dropped["seen before"] += sighting.series
                 continue
+            self.findings += self.jumps.see([sighting])
             known = self._advance(sighting, before)
             self.known[key] = known
             observed.append(known.last)
@@ -95,10 +110,11 @@ class Tracker:
             interval = sighting.at - before.at
         interval = round(min(max(float(interval), 0.001), MAX_INTERVAL_SECONDS), 6)
         readings, counters = dict(sighting.readings), dict(before.counters) if before else {}
-        for name, (rule, reading) in sighting.counters.items():
-            readings[name] = _gained(rule, reading, counters.get(name), sighting.at, interval)
-            if reading.value is not None:
-                counters[name] = reading.value, sighting.at
+        for name, counted in sighting.counters.items():
+            power = sighting.readings.get("power_watts") if name == "energy_joules" else None
+            readings[name] = self._gained(counted, counters.get(name), sighting.at, interval, power)
+            if counted.reading.value is not None:
+                counters[name] = counted.reading.value, sighting.at
         sole, shared_until = _flips(sighting, before)
         observed = Observed(
             reading=DeviceReading(
@@ -116,10 +132,46 @@ class Tracker:
             holders=sighting.holders,
             shared=sighting.shared or sighting.at < shared_until,
             workloads=sighting.workloads,
+            target=sighting.target,
         )
         xid = readings.get("xid_last")
         code = xid.value if xid is not None and xid.usable else before.xid if before else None
         return _Known(observed, sighting.at, counters, code, sole, shared_until)
+
+    def _gained(
+        self, counted: Counted, before: tuple[float, float] | None, at: float, interval: float, power: Reading | None
+    ) -> Reading:
+        """What the counter gained in the interval. After a restart it counts from 0, and what it shows was gained
+        since. Over a longer time than the interval, the interval's part of it. power: about the rate of an energy."""
+        now, rule = counted.reading, counted.rule
+        if now.value is None:
+            return now
+        if before is None or not 0 < at - before[1] <= MAX_INTERVAL_SECONDS:
+            return Reading("blank", source=now.source)
+        value, since = before
+        elapsed = at - since
+        if counted.units and _rescaled(counted, value, now.value):
+            return Reading("blank", source=now.source)
+        gained: float | None = now.value - value if now.value >= value else now.value
+        if counted.units and gained:
+            gained = self._in_unit(counted, gained, elapsed, at, power)
+        if gained is None or (rule.max_per_second is not None and gained > rule.max_per_second * elapsed):
+            return Reading("blank", source=now.source)
+        return Reading("ok", gained * min(interval / elapsed, 1.0), now.source)
+
+    def _in_unit(
+        self, counted: Counted, gained: float, elapsed: float, at: float, power: Reading | None
+    ) -> float | None:
+        """The gain in our unit: that in which it is believable, and near to the power where that is told; None where
+        several are, and none is remembered."""
+        rule, watts = counted.rule, power.value if power is not None and power.usable else None
+        rates = {unit.name: (unit, unit.scaled(gained) / elapsed) for unit in counted.units}
+        most = math.inf if rule.max_per_second is None else rule.max_per_second
+        fitting = {name: each for name, each in rates.items() if rule.min_per_second <= each[1] <= most}
+        if watts:
+            fitting = {name: each for name, each in fitting.items() if apart(each[1], watts) <= POWER_FACTOR}
+        name = self.units.by_rate(counted.target, counted.name, list(fitting), at)
+        return rates[name][1] * elapsed if name in rates else None
 
     def _partition_id(self, sighting: Sighting) -> str:
         if not sighting.partition:
@@ -144,7 +196,7 @@ class Tracker:
                 processes_state="stale",
             )
             interval = min(self.period_seconds, MAX_INTERVAL_SECONDS)
-            observed.append(Observed(reading, datetime.fromtimestamp(at, UTC), interval, last.node))
+            observed.append(Observed(reading, datetime.fromtimestamp(at, UTC), interval, last.node, target=last.target))
         return observed
 
     def gone(self, seen: Iterable[Key], at: float) -> list[Observed]:
@@ -154,6 +206,7 @@ class Tracker:
         observed = self.stale(at, missing)
         for key in missing:
             del self.known[key]
+            self.jumps.forget(*key)
         self.findings += [_finding(one, "inventory_changed", "the exporter names it no longer") for one in observed]
         return observed
 
@@ -171,19 +224,11 @@ def _flips(sighting: Sighting, before: _Known | None) -> tuple[dict[Holder, floa
     return {**recent, holder: at}, shared_until
 
 
-def _gained(rule: Rule, now: Reading, before: tuple[float, float] | None, at: float, interval: float) -> Reading:
-    """What the counter gained in the interval. After a restart it counts from 0, and what it shows was gained since.
-    Over a longer time than the interval, the interval's part of it."""
-    if now.value is None:
-        return now
-    if before is None or not 0 < at - before[1] <= MAX_INTERVAL_SECONDS:
-        return Reading("blank", source=now.source)
-    value, since = before
-    gained = now.value - value if now.value >= value else now.value
-    elapsed = at - since
-    if rule.max_per_second is not None and gained > rule.max_per_second * elapsed:
-        return Reading("blank", source=now.source)
-    return Reading("ok", gained * min(interval / elapsed, 1.0), now.source)
+def _rescaled(counted: Counted, before: float, now: float) -> bool:
+    """Whether the counter fell by as much as one of its units is larger than another: no restart, then."""
+    factors = {unit.factor for unit in counted.units}
+    steps = [float(one / other) for one in factors for other in factors if one > other]
+    return 0 < now < before and any(apart(before / now, step) <= 1.01 for step in steps)
 
 
 def _finding(one: Observed, finding: str, message: str) -> Row:

@@ -7,6 +7,7 @@ COMMANDS = (
     "up",
     "server",
     "agent",
+    "exporter",
     "watch",
     "rates",
     "tenants",

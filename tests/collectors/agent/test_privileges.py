@@ -64,12 +64,12 @@ def test_a_token_that_everybody_can_read_is_told(tmp_path: Path) -> None:
 
 
 def test_the_drivers_library_that_is_missing_says_what_is_unknown_then(tmp_path: Path) -> None:
-    from collectors.agent.privileges import _library
+    from collectors.agent.privileges import library
 
     def load(name: str) -> object:
         raise OSError(f"{name}: no such file")
 
-    found = _library(load)
+    found = library(load)
     assert found.state == "unsupported"
     assert "nothing is known of NVIDIA devices" in str(found)
-    assert _library(lambda name: name).state == "ok"
+    assert library(lambda name: name).state == "ok"

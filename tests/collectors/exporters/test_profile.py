@@ -35,7 +35,7 @@ def test_a_profile_of_the_users_own_needs_no_code(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(MINE)
     profile = profile_of(str(path))
-    assert profile.metrics[0].scaled(255) == 1.0
+    assert profile.metrics[0].unit.scaled(255) == 1.0
     assert recognise({"acme_busy", "go_goroutines"}, (*FILES.built_in, profile)) == (profile, "")
 
 
@@ -44,8 +44,8 @@ def test_a_profile_of_the_users_own_needs_no_code(tmp_path: Path) -> None:
     [
         ("vendor: Acme", "", ": vendor: missing"),
         ("vendor: Acme", "vendors: Acme", ": vendor: missing"),
-        ("name: acme", "name: acme\nunits: 3", ": units: unknown key; known here: "),
-        ("range: [0, 255]", "", ": metrics[0] (acme_busy).range: missing"),
+        ("name: acme", "name: acme\nkind: 3", ": kind: unknown key; known here: "),
+        ("range: [0, 255]", "", ": metrics[0] (acme_busy): range is missing"),
         ("1/255", "1/0", ".factor: found '1/0'; a whole number such as 1048576 or a fraction such as 1/1000 fits"),
         ("1/255", "0.5.1", ".factor: found '0.5.1'; a whole number"),
         ("gpu_utilization", "busy", ".metric: found 'busy'; a name of docs/telemetry.md fits"),
@@ -80,13 +80,28 @@ def test_every_name_that_dcgm_changed_is_known_by_both_names(recorded: Callable[
     rows = list(csv.DictReader(io.StringIO(recorded("nvidia-dcgm-exporter/dcgm_4.6.0_field_aliases.csv"))))
     assert len(rows) > 300
     renamed = {int(row["field_id"]): (row["deprecated_name"], row["name_in_4_6_0"]) for row in rows}
-    rules = {rule.id: rule for rule in profile_of("dcgm").metrics}
-    for number, names in renamed.items():
-        if number in rules:
-            assert set(names) <= set(rules[number].names), number
-    known = {name for rule in rules.values() for name in rule.names}
-    assert not {name for number, names in renamed.items() if number not in rules for name in names} & known
-    assert {203, 155, 140, 150, 202, 230, 393, 394, 395, 1001, 1002, 1003, 1004, 1005} <= rules.keys() & renamed.keys()
+    profile = profile_of("dcgm")
+    numbers = {name: number for number, name, _, _ in reversed(profile.catalogue)}
+    known = [set(rule.names) for rule in profile.metrics]
+    ours = {number for number in renamed if any(numbers.get(name) == number for name in renamed[number])}
+    for number in ours:
+        assert any(set(renamed[number]) <= names for names in known), number
+        assert {numbers[name] for name in renamed[number]} == {number}
+    assert not {name for number in renamed.keys() - ours for name in renamed[number]} & set().union(*known)
+    assert ours >= {203, 155, 140, 150, 202, 230, 393, 394, 395, 1001, 1002, 1003, 1004, 1005}
+
+
+def test_the_catalogue_has_every_name_with_a_unit_that_its_rule_may_have() -> None:
+    profile = profile_of("dcgm")
+    units = {
+        name: {unit for _, other, unit, _ in profile.catalogue if other == name} for _, name, _, _ in profile.catalogue
+    }
+    rules = {name: rule for rule in profile.metrics for name in rule.names}
+    assert units.keys() == rules.keys()
+    for name, rule in rules.items():
+        if rule.units:
+            assert units[name] <= set(rule.units), name
+    assert units["DCGM_FI_DEV_GPU_UTIL_RATIO"] == {"percent", "ratio"}  # one name, two meanings
 
 
 def test_the_stock_list_of_dcgm_exporter_is_known(recorded: Callable[[str], str]) -> None:
@@ -127,7 +142,7 @@ def test_gaudis_metrics_are_all_known_or_left_out_for_a_reason(recorded: Callabl
     source = {row["metric"]: row["source_field"] for row in rows}
     rules = {name: rule for rule in profile_of("gaudi").metrics for name in rule.names}
     assert rules.keys() <= source.keys()
-    assert rules["accelerator_power_usage_watts"].scaled(450_000) == 450.0  # the name says watts, the value is mW
-    assert rules["accelerator_sm_clock_hertz"].scaled(1650) == 1.65e9
+    assert rules["accelerator_power_usage_watts"].unit.scaled(450_000) == 450.0  # the name says watts, the value is mW
+    assert rules["accelerator_sm_clock_hertz"].unit.scaled(1650) == 1.65e9
     assert "accelerator_memory_clock_hertz" not in rules and source["accelerator_memory_clock_hertz"] == "18000000"
     assert source["accelerator_power_usage_watts"] == source["habanalabs_power_mW"] == "dev.PowerUsage"

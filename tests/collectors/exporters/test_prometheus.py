@@ -17,10 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
+from collectors.exporters.inventory import ExporterInventory
+from collectors.exporters.memory import Memory
 from collectors.exporters.profile import profile_of
 from collectors.exporters.prometheus import PrometheusCollector, read_result
 from collectors.exporters.rows import rows
-from collectors.exporters.scrape import Scrape
+from collectors.exporters.scrape import AGAIN_SECONDS, Scrape
 from collectors.exporters.sightings import Holder, Reader
 from collectors.exporters.tracker import Tracker
 from tests.collectors.exporters.serving import Exporter, serving
@@ -75,6 +77,10 @@ class Api:
 
     def __init__(self, *found: dict[str, Any], targets: tuple[dict[str, str], ...] = ()) -> None:
         self.found, self.targets, self.queries = list(found), targets, []  # type: list[dict[str, Any]], Any, list[str]
+        self.down: set[str] = set()
+
+    def up(self, target: dict[str, str]) -> str:
+        return "0" if target["instance"] in self.down else "1"
 
     def __call__(self, path: str) -> bytes:
         if path.endswith("/label/__name__/values"):
@@ -83,7 +89,7 @@ class Api:
         self.queries.append(asked["query"])
         until = float(asked["time"])
         if asked["query"].startswith("up{"):
-            some = [{"metric": {"__name__": "up", **one}, "value": [until, "1"]} for one in self.targets]
+            some = [{"metric": {"__name__": "up", **one}, "value": [until, self.up(one)]} for one in self.targets]
             return json.dumps({"status": "success", "data": {"resultType": "vector", "result": some}}).encode()
         since = until - float(asked["query"].rsplit("[", 1)[1].rstrip("s]"))
         some = [
@@ -120,7 +126,11 @@ def test_a_device_that_is_no_longer_scraped_is_stale_and_not_what_it_was(exporte
     assert utilization(collector.collect(ago(-20))) == []  # it may still come
     assert utilization(collector.collect(ago(-60))) == [(ago(-60), "stale", None)]
     gone = collector.collect(ago(-3700))
-    assert [row["finding"] for row in gone.collected.rows["findings"]] == ["inventory_changed"]
+    told = [(row["finding"], row["message"]) for row in gone.collected.rows["findings"]]
+    assert told == [
+        ("source_unreachable", "gpus/10.0.0.1:9400: nothing came of its 1 devices"),
+        ("inventory_changed", "the exporter names it no longer"),
+    ]
     assert collector.collect(ago(-3730)).observed == []
 
 
@@ -150,6 +160,80 @@ def test_a_prometheus_that_is_away_or_says_no_is_a_finding(exporter: Exporter) -
     assert "HTTP 422" in collector.collect(ago(-90)).collected.rows["findings"][0]["message"]
     exporter.status, exporter.route = 200, Api(series("DCGM_FI_DEV_GPU_UTIL", [(ago(-70), "50")]))
     assert utilization(collector.collect(ago(-100))) == [(ago(-70), "ok", 0.5)]  # what came meanwhile is not lost
+
+
+def dead(scrape: Scrape) -> list[str]:
+    rows = scrape.collected.rows.get("findings", [])
+    return [row["message"] for row in rows if row["finding"] == "source_unreachable"]
+
+
+def test_an_exporter_that_died_behind_a_prometheus_is_a_finding_and_no_zero(exporter: Exporter) -> None:
+    """Three died: one that Prometheus cannot scrape, one that answers without its device, one that is no target now."""
+    names = [f"10.0.0.{n}:9400" for n in range(1, 5)]
+    alive = [(ago(10 - 30 * n), "50") for n in range(200)]
+    api = exporter.route = Api(
+        *(
+            series(
+                "DCGM_FI_DEV_GPU_UTIL",
+                alive if n == 0 else [(ago(10), "50")],
+                UUID=f"GPU-{n}",
+                instance=name,
+                modelName="L4",
+            )
+            for n, name in enumerate(names)
+        ),
+        targets=tuple({"job": "gpus", "instance": name} for name in names),
+    )
+    memory = Memory(inventory=ExporterInventory("c"))
+    collector = PrometheusCollector(exporter.url, cluster="c", memory=memory)
+    first = collector.collect(NOW)
+    assert len(first.collected.rows["devices"]) == 4 and not dead(first)
+    api.targets, api.down = api.targets[:3], {names[1]}
+    second = collector.collect(ago(-90))
+    assert dead(second) == [
+        "gpus/10.0.0.2:9400: Prometheus cannot scrape it (up is 0)",
+        "gpus/10.0.0.3:9400: says nothing of 1 devices that it had, although Prometheus scrapes it",
+        "gpus/10.0.0.4:9400: nothing came of its 1 devices, and Prometheus no longer scrapes it",
+    ]
+    states = {one.reading.device_id: one.reading.readings["gpu_utilization"] for one in second.observed}
+    assert {device: reading.state for device, reading in states.items()} == {
+        "GPU-0": "ok",
+        **dict.fromkeys(("GPU-1", "GPU-2", "GPU-3"), "stale"),
+    }
+    assert "devices" not in second.collected.rows  # whether they are free, nobody knows
+    assert not dead(collector.collect(ago(-120)))  # not with every look
+    assert len(dead(collector.collect(ago(-90 - AGAIN_SECONDS)))) == 3
+    hours = [dead(collector.collect(ago(-90 - 600 * n))) for n in range(1, 30)]
+    assert hours[-1] == [
+        "gpus/10.0.0.2:9400: Prometheus cannot scrape it (up is 0)"
+    ]  # of the others nothing is known now
+    api.down = set()
+    assert not dead(collector.collect(ago(-90 - 600 * 30)))
+
+
+def test_a_target_that_was_away_may_be_another_version(exporter: Exporter) -> None:
+    values = [(ago(70), "2"), (ago(40), "1"), (ago(-80), "1"), (ago(-110), "3"), (ago(-140), "1")]
+    target = {"job": "gpus", "instance": "10.0.0.1:9400"}
+    api = exporter.route = Api(series("DCGM_FI_DEV_GPU_UTIL", values), targets=(target,))
+    collector = PrometheusCollector(exporter.url)
+    found = utilization(collector.between(ago(90), NOW))
+    api.down = {"10.0.0.1:9400"}
+    collector.collect(NOW)
+    api.down = set()
+    found += utilization(collector.between(NOW, ago(-150)))
+    assert [value for _, _, value in found] == [0.02, 0.01, None, 0.03, 0.01]
+
+
+def test_a_target_that_never_answered_is_missed_where_its_job_is_gpus_alone(exporter: Exporter) -> None:
+    gpus, pods = (
+        [{"job": "gpus", "instance": f"g{n}"} for n in (1, 2)],
+        [{"job": "pods", "instance": f"p{n}"} for n in (1, 2, 3)],
+    )
+    found = [series("DCGM_FI_DEV_GPU_UTIL", [(ago(5), "9")], **one, UUID=one["instance"]) for one in (gpus[0], pods[0])]
+    api = exporter.route = Api(*found, targets=(*gpus, *pods))
+    api.down = {"g2", "p3"}  # p2 answers and has no GPU: p3 may be anything
+    scrape = PrometheusCollector(exporter.url).collect(NOW)
+    assert dead(scrape) == ["gpus/g2: Prometheus cannot scrape it (up is 0)"]
 
 
 def test_a_prometheus_without_gpus_says_so(exporter: Exporter) -> None:

@@ -268,3 +268,18 @@ def test_recorded_scrapes_are_read_over_http(exporter: Exporter, recorded: Calla
     exporter.body = recorded(name).encode()
     scrape = ExporterCollector(exporter.url).collect(START)
     assert scrape.up[exporter.url] and scrape.devices
+
+
+def test_an_exporter_that_was_away_may_be_another_version(exporter: Exporter) -> None:
+    collector = ExporterCollector(exporter.url)
+
+    def busy(text: str, seconds: float) -> float | None:
+        exporter.body = f"DCGM_FI_DEV_GPU_UTIL{{{LABELS}}} {text}\n".encode()
+        return only(collector.collect(after(seconds))).reading.readings["gpu_utilization"].value
+
+    assert [busy("2", 0), busy("1", 15)] == [0.02, 0.01]
+    exporter.status = 503
+    assert busy("1", 30) is None
+    exporter.status = 200
+    assert [busy("1", 45), busy("3", 60), busy("1", 75)] == [None, 0.03, 0.01]
+    collector.close()

@@ -84,7 +84,7 @@ def test_a_board_under_mig_draws_its_power_once() -> None:
         body += f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} 0.{instance}\n"
     result = seen(body)
     assert math.fsum(one.readings["power_watts"].value or 0 for one in result.devices) == 52.7
-    assert usable(device(result, "GPU-a30").counters["energy_joules"][1]) == 7000.006
+    assert usable(device(result, "GPU-a30").counters["energy_joules"].reading) == 7_000_006
     for gi in "3456":
         part = device(result, "GPU-a30", gi)
         assert part.readings["power_watts"].state == "unsupported"
@@ -144,6 +144,23 @@ def test_blanks_and_garbage_are_blank_and_never_values(value: str) -> None:
             assert (reading.state, reading.value) == ("blank", None)
 
 
+@pytest.mark.parametrize(
+    ("profile", "first", "last"),
+    [("dcgm", 2147483632, 2147483635), ("dcgm", 2**47, 2**47 + 3), ("amd", 4294967295, 4294967295)],
+)
+def test_sentinels_are_blank_up_to_their_edges_and_no_further(profile: str, first: int, last: int) -> None:
+    """Of an energy, whose range has room for them: nothing but the sentinel itself keeps it from being a value."""
+    name, labels = {
+        "dcgm": ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", H100),
+        "amd": ("gpu_energy_consumed", 'serial_number="GPU-a",gpu_id="0"'),
+    }[profile]
+    found = [
+        device(seen(f"{name}{{{labels}}} {value}\n", profile), "GPU-a").counters["energy_joules"].reading.state
+        for value in (first - 1, first, last, last + 1)
+    ]
+    assert found == ["ok", "blank", "blank", "ok"]
+
+
 def test_the_recorded_blank_is_blank(recorded: Callable[[str], str]) -> None:
     result = seen(recorded("nvidia-dcgm-exporter/readme_blank_value_sample.prom"))
     (gpu,) = result.devices
@@ -157,13 +174,14 @@ def test_the_recorded_blank_is_blank(recorded: Callable[[str], str]) -> None:
 def test_energy_is_there_however_it_is_typed(name: str, type_line: str) -> None:
     """Acceptance 6: with the suffix that a parser adds, and without."""
     gpu = device(seen(type_line.format(name) + f"{name}{{{H100}}} 128996013\n"), "GPU-a")
-    assert usable(gpu.readings["energy_joules_total"]) == 128996.013
+    assert usable(gpu.counters["energy_joules"].reading) == 128996013  # how fast it rises will tell the unit
+    assert gpu.readings["energy_joules_total"].state == "blank"
 
 
 def test_the_recorded_energy_is_there(recorded: Callable[[str], str]) -> None:
     body = recorded("nvidia-dcgm-exporter/datadog-integrations-core/dcgm_docker_serve_metrics.prom")
     result = seen(body + "\n")
-    assert usable(device(result, "GPU-20c56d28-0da5-6d26-a36a-e7af1ce2586e").readings["energy_joules_total"]) > 1e5
+    assert usable(device(result, "GPU-20c56d28-0da5-6d26-a36a-e7af1ce2586e").counters["energy_joules"].reading) > 1e8
     assert {one.model for one in result.devices} == {"Tesla T4"}
 
 

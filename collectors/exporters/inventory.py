@@ -1,0 +1,163 @@
+"""The devices that exporters name, as device rows: what a site without agents on its nodes has for an inventory.
+
+    seen     a row when a process first sees a device, and when what is known of it changed: `available`
+    silent   no row. An exporter that is away says nothing of its devices: they stay what they were, what is held there
+             is unmetered, and the trouble is a finding
+    gone     other devices of its node are seen for an hour, and it is not: `removed`, from when it was seen last
+
+What changes must stay so for CONFIRMED sightings, so that two exporters that call a node by two names write no row each
+time. Who stands nearer to the device tells better (the driver on its node, a scheduler that divides it): such a site
+asks for no inventory here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+from collectors.exporters.profile import Profile
+from collectors.exporters.tracker import Observed
+from collectors.readings import Row
+
+GONE_SECONDS = 3600.0
+STEP_SECONDS = 600.0
+"""What one look counts at most of that hour: a node that was silent is no evidence of the time before."""
+CONFIRMED = 3
+SAME_MEMORY = 0.01
+"""Sizes that differ by no more of themselves are one: versions of a driver reserve more or less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a device row says of a device. memory_bytes: None if no series tells it."""
+
+    node: str
+    vendor: str
+    model: str
+    memory_bytes: int | None = None
+    units: int = 1
+
+    def same(self, other: Facts) -> bool:
+        """Whether the other says nothing new."""
+        if (self.node, self.model, self.units) != (other.node, other.model, other.units):
+            return False
+        if self.memory_bytes is None or other.memory_bytes is None:
+            return other.memory_bytes is None
+        return abs(self.memory_bytes - other.memory_bytes) <= SAME_MEMORY * self.memory_bytes
+
+
+@dataclass(slots=True)
+class _Device:
+    """told: what its last row said; None after it was removed.   seen_at: None before its first sighting in this life.
+    missed: seconds for which others of its node were seen without it.   other: what it seems to be instead, since when,
+    and how often in a row."""
+
+    told: Facts | None
+    seen_at: float | None = None
+    missed: float = 0.0
+    other: tuple[Facts, float, int] | None = None
+
+
+class ExporterInventory:
+    """The devices of one source. pool: of its rows.   without: vendors (lower case) of which another source tells.
+    changed: since the last time that somebody set it back."""
+
+    def __init__(self, cluster: str = "", pool: str = "", without: Iterable[str] = ()) -> None:
+        self._same = {name: text for name, text in (("cluster", cluster), ("pool", pool)) if text}
+        self._without = frozenset(without)
+        self._devices: dict[str, _Device] = {}
+        self._nodes: dict[str, float] = {}
+        self.changed = False
+
+    def take(self, observed: Iterable[Observed], profile: Profile) -> list[Row]:
+        """The rows that these observations, oldest first, add. Those of a device that no series is of now say nothing,
+        nor does one without a model."""
+        if not profile.inventory.told or profile.vendor.lower() in self._without:
+            return []
+        rows: list[Row] = []
+        some = list(observed)
+        seen = {one.reading.device_id for one in some if one.seen}
+        parts = {one.reading.device_id: one.reading.partition_profile for one in some if one.reading.partition_id}
+        whole = [one for one in some if not one.reading.partition_id and one.reading.device_id in seen]
+        for one in whole:
+            facts = _facts(one, profile, parts.get(one.reading.device_id, ""))
+            if facts.model:
+                rows += self._see(one.reading.device_id, facts, one.ts.timestamp())
+        return rows
+
+    def missing(self, at: float) -> list[Row]:
+        """The rows of devices that are gone; to be asked after `take`, each time."""
+        told = {name: device for name, device in self._devices.items() if device.told is not None}
+        nodes: dict[str, float] = {}
+        for device in told.values():
+            if device.told is not None and device.seen_at is not None:
+                nodes[device.told.node] = max(device.seen_at, nodes.get(device.told.node, 0.0))
+        rows = []
+        for device_id, device in told.items():
+            if device.told is None:
+                continue
+            before = self._nodes.get(device.told.node, math.inf)
+            step = min(nodes.get(device.told.node, 0.0) - before, STEP_SECONDS)
+            if device.seen_at is None:
+                device.seen_at = at  # remembered, and not yet seen in this life: its hour begins
+            elif device.seen_at > before:
+                device.missed = 0.0
+            elif step > 0:
+                device.missed += step
+            if device.missed >= GONE_SECONDS:
+                rows.append(self._row(device_id, device.told, device.seen_at, "removed"))
+                device.told, device.missed, self.changed = None, 0.0, True
+        self._nodes = nodes
+        return rows
+
+    def plain(self) -> dict[str, Any]:
+        """What a restart needs, as JSON has it."""
+        return {name: asdict(one.told) for name, one in self._devices.items() if one.told is not None}
+
+    def restore(self, plain: Mapping[str, Any]) -> None:
+        """Errors: TypeError, KeyError, ValueError if it is not what `plain` gives."""
+        self._devices = {str(name): _Device(Facts(**one)) for name, one in plain.items()}
+
+    def _see(self, device_id: str, facts: Facts, at: float) -> list[Row]:
+        device = self._devices.setdefault(device_id, _Device(None))
+        if device.told is None or device.seen_at is None:  # also again by each process: the last row may be lost
+            return self._tell(device_id, device, facts, at)
+        if device.told.node == facts.node:
+            device.seen_at = at
+        if device.told.same(facts):
+            device.other = None
+            return []
+        before, since, times = device.other or (facts, at, 0)
+        if before.same(facts) and facts.same(before):
+            device.other = before, since, times + 1
+        else:
+            device.other = facts, at, 1
+        if device.other[2] < CONFIRMED:
+            return []
+        return self._tell(device_id, device, facts, device.other[1])
+
+    def _tell(self, device_id: str, device: _Device, facts: Facts, at: float) -> list[Row]:
+        memory = facts.memory_bytes or (device.told.memory_bytes if device.told else None)
+        device.told = Facts(facts.node, facts.vendor, facts.model, memory, facts.units)
+        device.seen_at, device.other, self.changed = at, None, True
+        return [self._row(device_id, device.told, at, "available")]
+
+    def _row(self, device_id: str, facts: Facts, at: float, state: str) -> Row:
+        row: Row = {"ts": datetime.fromtimestamp(at, UTC), "node": facts.node, "device_id": device_id}
+        row |= {"vendor": facts.vendor, "model": facts.model, "units": facts.units, "state": state}
+        if facts.memory_bytes is not None:
+            row["memory_bytes"] = facts.memory_bytes
+        return row | self._same
+
+
+def _facts(one: Observed, profile: Profile, partition_profile: str) -> Facts:
+    memory = one.reading.readings.get("memory_total_bytes")
+    total = int(memory.value) if memory is not None and memory.usable and memory.value else None
+    units = next(
+        (units for glob, units in profile.inventory.units.items() if fnmatchcase(partition_profile.lower(), glob)), 1
+    )
+    return Facts(one.node, profile.vendor.lower(), one.reading.model, total, units)

@@ -1,0 +1,79 @@
+"""The alarm for a unit that nobody knew of: a metric of many devices that is far from what it was before an upgrade.
+
+Units that a profile knows are told by evidence (units.py). Any other metric of any exporter may be measured in another
+unit one day: where devices show another version or another name of the metric than before, what they said last and what
+they say first is compared, and their median counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from statistics import median
+
+from collectors.exporters.sightings import Sighting
+from collectors.readings import Row
+
+FAR = 30.0
+FEWEST = 4
+"""Devices of which a jump is more than the end of a job."""
+WINDOW_SECONDS = 3600.0
+"""For how long upgrades of a fleet are seen together."""
+
+
+@dataclass(slots=True)
+class _Metric:
+    """steps: device -> (when it was upgraded, after / before, name before, name after).   told_at: of the last one."""
+
+    steps: dict[str, tuple[float, float, str, str]] = field(default_factory=dict)
+    told_at: float = -math.inf
+
+
+class Jumps:
+    """Of one source. Zeros are left out: they are zero in every unit."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str, str], tuple[str, str, float]] = {}
+        self._metrics: dict[str, _Metric] = defaultdict(_Metric)
+
+    def see(self, sightings: Iterable[Sighting]) -> list[Row]:
+        """The findings that these sightings add."""
+        rows = []
+        for sighting in sightings:
+            for metric, reading in sighting.readings.items():
+                if not reading.usable or not reading.value or metric.endswith("_total"):
+                    continue
+                key = sighting.device_id, sighting.partition, metric
+                now = reading.source, sighting.version, reading.value
+                before = self._last.get(key)
+                self._last[key] = now
+                if before is not None and before[:2] != now[:2] and (now[2] > 0) == (before[2] > 0):
+                    step = sighting.at, now[2] / before[2], before[0], now[0]
+                    self._metrics[metric].steps[sighting.device_id] = step
+                    rows += self._finding(metric, sighting.at)
+        return rows
+
+    def forget(self, device_id: str, partition: str) -> None:
+        """The device is no longer there."""
+        for key in [key for key in self._last if key[:2] == (device_id, partition)]:
+            del self._last[key]
+
+    def _finding(self, metric: str, at: float) -> list[Row]:
+        known = self._metrics[metric]
+        known.steps = {device: step for device, step in known.steps.items() if at - step[0] <= WINDOW_SECONDS}
+        middle = median(step[1] for step in known.steps.values())
+        if len(known.steps) < FEWEST or 1 / FAR < middle < FAR or at - known.told_at <= WINDOW_SECONDS:
+            return []
+        known.told_at = at
+        names = sorted(
+            {f"{before} to {after}" if before != after else after for _, _, before, after in known.steps.values()}
+        )
+        message = (
+            f"{metric} of {len(known.steps)} devices became {middle:.3g} times what it was, by their median, as their "
+            f"exporter was upgraded ({', '.join(names)}): its unit may have changed"
+        )
+        told: Row = {"ts": datetime.fromtimestamp(at, UTC), "finding": "metric_jumped", "severity": "critical"}
+        return [told | {"message": message}]

@@ -1,0 +1,56 @@
+"""`gpuledger exporter`: what an exporter of devices tells, and what it loses."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gpuledger import options
+from gpuledger.output import print_json, print_rows, say
+
+COLUMNS = ("metric", "source", "unit", "values", "of", "why")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("exporter")(exporter)
+
+
+def exporter(
+    url: Annotated[str, typer.Argument(help="Of its metrics, such as http://localhost:9400/metrics.")],
+    profile: Annotated[
+        str | None, typer.Option(help="A profile or its file.", show_default="by the names of its metrics")
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=0, max=600, help="Between two looks: an exporter asks its driver only now and then.")
+    ] = 5.0,
+    token_file: Annotated[Path | None, typer.Option("--token-file", help="File with the token for it.")] = None,
+    ca_file: Annotated[Path | None, typer.Option("--ca-file", help="Authority of its certificate, PEM.")] = None,
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Look twice at an exporter: of each metric, how many devices have a value, in which unit it comes, and why others
+    have none. Exit 1: what a device must have is lost."""
+    from collectors.exporters.fetching import Access
+    from collectors.exporters.scorecard import look
+
+    access = Access(token_file=token_file, ca_file=ca_file)
+    card = look(url, lambda: time.sleep(seconds), profile=profile, access=access, seconds=max(seconds, 0.001))
+    rows: list[dict[str, Any]] = [
+        {name: getattr(line, name) for name in COLUMNS[:-1]} | {"why": _words(line.why)} for line in card.lines
+    ]
+    if fmt is options.Format.json:
+        about = {"exporter": card.exporter, "version": card.version, "devices": card.devices}
+        print_json(about | {"metrics": rows, "lost": card.lost, "dropped": card.dropped})
+    else:
+        print_rows(rows, COLUMNS, fmt)
+        say(f"{card.exporter} {card.version or '(no version told)'}: {card.devices} devices")
+        say(f"series not used: {_words(card.dropped) or 'none'}")
+    if card.lost:
+        say(f"lost: {', '.join(card.lost)}. Next: docs/exporters.md, What they lose")
+        raise typer.Exit(1)
+
+
+def _words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))

@@ -1,0 +1,107 @@
+"""Exporters as an agent's sources: whose inventory counts, and what outlives the process."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.agent import privileges
+from collectors.agent.privileges import Answer, Privilege
+from collectors.agent.settings import AgentSettings
+from collectors.agent.sources import Source, planned
+from collectors.readings import Collected
+from tests.collectors.exporters.serving import Exporter, serving
+
+START = datetime(2026, 10, 1, 12, tzinfo=UTC)
+NVIDIA = 'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-a",modelName="L4",Hostname="n1"} '
+AMD = 'gpu_gfx_activity{serial_number="S",gpu_id="0",hostname="n1",card_series="MI300X"} 5\n'
+
+
+def settings(folder: Path, url: str, nvml: bool = True, **more: Any) -> AgentSettings:
+    return AgentSettings.model_validate(
+        {
+            "cluster": "c",
+            "node": "n1",
+            "spool": {"folder": folder},
+            "sources": {
+                "nvml": {"enabled": nvml, "podresources": None, "kernel_log": None},
+                "exporters": [{"urls": [url], **more}],
+            },
+        }
+    )
+
+
+def source(told: AgentSettings) -> Source:
+    (found,) = [one.source for one in planned(told) if one.name == "exporter"]
+    return found
+
+
+def devices(collected: Collected) -> list[tuple[str, str]]:
+    return [(row["device_id"], row.get("pool", "")) for row in collected.rows.get("devices", [])]
+
+
+@pytest.mark.parametrize(
+    ("body", "nvml", "library", "told", "expected"),
+    [
+        (NVIDIA + "5\n", True, "ok", {}, []),  # the driver tells of them, on this node
+        (NVIDIA + "5\n", True, "unsupported", {}, [("GPU-a", "")]),  # no driver here: an agent beside a Prometheus
+        (NVIDIA + "5\n", False, "ok", {}, [("GPU-a", "")]),
+        (NVIDIA + "5\n", True, "ok", {"inventory": True, "pool": "train"}, [("GPU-a", "train")]),
+        (NVIDIA + "5\n", True, "unsupported", {"inventory": False}, []),
+        (AMD, True, "ok", {}, [("S", "")]),
+        (AMD, True, "ok", {"inventory": False}, []),
+    ],
+)
+def test_nvml_goes_before_an_exporter(
+    tmp_path: Path,
+    exporter: Exporter,
+    monkeypatch: pytest.MonkeyPatch,
+    body: str,
+    nvml: bool,
+    library: Answer,
+    told: dict[str, Any],
+    expected: list[tuple[str, str]],
+) -> None:
+    monkeypatch.setattr(privileges, "library", lambda: Privilege("nvml_library", library, ""))
+    exporter.body = body.encode()
+    one = source(settings(tmp_path, exporter.url, nvml, **told))
+    assert devices(one.collect(START)) == expected
+    one.close()
+
+
+def test_what_was_learned_outlives_the_process_once_it_is_kept(
+    tmp_path: Path, exporter: Exporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = settings(tmp_path, exporter.url, nvml=False)
+
+    def utilization(one: Source, text: str, seconds: int) -> float | None:
+        exporter.body = f"{NVIDIA}{text}\n".encode()
+        (row,) = one.collect(START + timedelta(seconds=seconds)).rows["samples"]
+        value: float | None = row.get("utilization")
+        return value
+
+    first = source(told)
+    assert utilization(first, "0.5", 0) == 0.5
+    assert not (tmp_path / "exporter.json").exists()
+    first.kept()
+    first.close()
+    second = source(told)
+    assert utilization(second, "1", 15) == 1.0
+    second.close()
+    (tmp_path / "exporter.json").write_text("{")
+    third = source(told)
+    assert utilization(third, "1", 30) is None
+    assert "is learned anew" in caplog.text
+    (tmp_path / "exporter.json.new").mkdir()  # a disk that does not take it
+    third.kept()
+    assert "is not kept" in caplog.text
+    third.close()
+
+
+@pytest.fixture
+def exporter() -> Any:
+    with serving() as fake:
+        yield fake
