@@ -140,7 +140,8 @@ def _reviewer(settings: Kubernetes) -> Reviewer:
 def _app(store: Store, routes: Sequence[Route], pages: ASGIApp | None, trusted_proxies: Sequence[str]) -> ASGIApp:
     """What is pushed to the doors for it, everything else (the events of the server's life, too) to the dashboard.
 
-    routes: of those doors.   trusted_proxies: who tells the outer address of who pushes; the dashboard knows them already.
+    routes: of those doors.   trusted_proxies: who tells the outer address of who pushes; the dashboard knows them
+    already.
     """
     from starlette.applications import Starlette
 
