@@ -1,10 +1,15 @@
-"""Where metrics are pushed, for tests: real HTTP, a real store; and bodies as Prometheus makes them."""
+"""Where metrics are pushed, for tests: real HTTP, a real store; and bodies as Prometheus makes them.
+
+python -m tests.collectors.receivers.pushing STORE TOKENS   takes pushes in until it is killed, and assembles none
+"""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,9 +29,9 @@ from collectors.receivers.remote_write_pb2 import Label, Sample, TimeSeries, Tim
 from ingest.coalesce import Coalescer
 from ingest.receive import Receiver
 from ingest.senders import Senders
-from tests.ingest.receiving import TOKEN
+from tests.ingest.receiving import REPO, TOKEN
 from tests.patience import PATIENCE_SECONDS, until
-from warehouse.store import Store
+from warehouse.store import Store, open_store
 
 V1 = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
 V2 = {"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request", "Content-Encoding": "snappy"}
@@ -132,3 +137,22 @@ def write_v2(series: Sequence[Given]) -> bytes:
         told = [Sample(timestamp=ts, value=value) for ts, value in samples]
         found.append(part(5, TimeSeriesV2(labels_refs=places, samples=told).SerializeToString()))
     return b"".join(part(4, text.encode()) for text in texts) + b"".join(found)
+
+
+def receiver_process(store: str, tokens: Path) -> tuple[subprocess.Popen[str], str]:
+    """One that can be killed, and its address."""
+    command = [sys.executable, "-m", "tests.collectors.receivers.pushing", store, str(tokens)]
+    process = subprocess.Popen(command, cwd=REPO, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+def main() -> None:
+    url, tokens = sys.argv[1:]
+    with open_store(url) as store, receiving(store, Path(tokens)) as pushed:
+        print(pushed.url, flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import math
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,28 +120,10 @@ def test_what_comes_late_completes_its_instant(pushed: Pushed) -> None:
     ]
 
 
-def test_an_acknowledged_push_outlives_the_server(own_store: Store, tmp_path: Path) -> None:
-    tokens = tokens_file(tmp_path, SENDERS)
-    with receiving(own_store, tokens) as before:
-        assert before.write(snappy(write_v1([util([(0, 50)])]))).status_code == 204
-        assert before.write(snappy(write_v1([memory([(0, 1024), (15, 2048)])]))).status_code == 204
-    with receiving(own_store, tokens) as after:
-        assert after.write(snappy(write_v1([util([(15, 60)])]))).status_code == 204
-        after.assemble()
-    with receiving(own_store, tokens) as again:  # what is remembered of the target is made again from the log
-        assert again.write(snappy(write_v1([util([(45, 90)])]))).status_code == 204
-        again.assemble()
-    assert samples(own_store, "interval_seconds, utilization, memory_used_bytes") == [
-        (0.0, "GPU-0", 15.0, 0.5, 1024 * MIB),
-        (15.0, "GPU-0", 15.0, 0.6, 2048 * MIB),
-        (45.0, "GPU-0", 30.0, 0.9, None),
-    ]
-
-
 def test_counters_gain_and_a_first_instant_waits_for_the_second(pushed: Pushed) -> None:
     energy = labels("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"), [(at(0), 1_000_000.0)]
     assert pushed.write(snappy(write_v1([util([(0, 50)]), energy]))).status_code == 204
-    pushed.assembler.run(pushed.store, _never())
+    pushed.assembler.run(pushed.store, threading.Event())
     assert samples(pushed.store) == []
     more = labels("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"), [(at(10), 2_000_000.0)]
     assert pushed.write(snappy(write_v1([util([(10, 50)]), more]))).status_code == 204
@@ -168,21 +150,13 @@ def test_an_end_of_series_is_no_value_and_a_target_that_ends_is_a_finding(pushed
         pushed.assemble()
     assert samples(pushed.store, "state, utilization")[3] == (45.0, "GPU-0", "stale", None)
     row = pushed.store.rows("SELECT finding, message FROM findings WHERE finding = 'source_unreachable'")
-    assert row == [
-        {"finding": "source_unreachable", "message": "prometheus dcgm n1:9400: its series have ended"}
-    ]
+    assert row == [{"finding": "source_unreachable", "message": "prometheus dcgm n1:9400: its series have ended"}]
 
 
 def test_another_nan_is_an_unknown_value_and_no_end(pushed: Pushed) -> None:
     assert pushed.write(snappy(write_v1([util([(0, 50), (15, math.nan)])]))).status_code == 204
     pushed.assemble()
     assert samples(pushed.store, "state, utilization")[1] == (15.0, "GPU-0", "blank", None)
-
-
-def _never() -> Any:
-    import threading
-
-    return threading.Event()
 
 
 # --- what a sender may
@@ -219,9 +193,7 @@ def test_a_sender_speaks_for_its_cluster_and_its_node_alone(pushed: Pushed) -> N
     found = pushed.store.rows("SELECT DISTINCT cluster, node, device_id FROM samples ORDER BY ALL")
     assert found == [{"cluster": "c1", "node": "n1", "device_id": "GPU-0"}]
     quarantined = "SELECT DISTINCT source, reason, JSONExtractString(raw, 'node') AS node FROM quarantine"
-    assert pushed.store.rows(quarantined) == [
-        {"source": "push:c1-n1 metrics", "reason": "out_of_place", "node": "n2"}
-    ]
+    assert pushed.store.rows(quarantined) == [{"source": "push:c1-n1 metrics", "reason": "out_of_place", "node": "n2"}]
 
 
 # --- what is refused
@@ -234,7 +206,10 @@ def test_a_sender_speaks_for_its_cluster_and_its_node_alone(pushed: Pushed) -> N
         ({"Content-Type": "application/x-protobuf;proto=prometheus.WriteRequestV3", "Content-Encoding": "snappy"}, 415),
         ({"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip"}, 415),
         ({"Content-Type": "application/x-protobuf"}, 415),
-        ({"Content-Type": 'application/x-protobuf; proto="prometheus.WriteRequest"', "Content-Encoding": "snappy"}, 204),
+        (
+            {"Content-Type": 'application/x-protobuf; proto="prometheus.WriteRequest"', "Content-Encoding": "snappy"},
+            204,
+        ),
     ],
 )
 def test_another_type_or_encoding_is_refused(pushed: Pushed, headers: dict[str, str], status: int) -> None:
@@ -281,7 +256,7 @@ def test_a_series_that_cannot_be_read_is_refused_alone(pushed: Pushed) -> None:
     for one in bad:
         answer = pushed.write(snappy(one + good))
         assert answer.status_code == 400 and "refused" in answer.text, one[:40]
-    pushed.assembler.run(pushed.store, _never())
+    pushed.assembler.run(pushed.store, threading.Event())
     assert pushed.store.value("SELECT count() FROM pushed_points") == len(bad)
 
 
@@ -289,7 +264,8 @@ def test_what_no_profile_reads_is_taken_and_not_kept(pushed: Pushed) -> None:
     others: list[Given] = [({"__name__": f"node_load{n}", "job": "node"}, [(at(0), 1.0)]) for n in range(5)]
     answer = pushed.write(snappy(write_v2([*others, util([(0, 50)])])), V2)
     assert (answer.status_code, answer.headers["X-Prometheus-Remote-Write-Samples-Written"]) == (204, "6")
-    histogram = write_v1([(labels("DCGM_FI_DEV_GPU_UTIL"), [])])[:-0] + part(1, part(1, part(1, b"__name__") + part(2, b"h")) + part(4, b"\x08\x01"))
+    name = part(1, part(1, b"__name__") + part(2, b"h"))
+    histogram = part(1, name + part(4, b"\x08\x01"))
     assert pushed.write(snappy(histogram)).status_code == 204
     metadata = part(3, part(1, b"x"))
     assert pushed.write(snappy(metadata)).status_code == 204
