@@ -9,7 +9,7 @@ Source: https://opentelemetry.io/docs/specs/otlp/ and .../specs/semconv/hardware
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from google.protobuf import json_format
@@ -18,8 +18,8 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, DataPointFlags, Metric
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from collectors.receivers.points import MalformedError, Point, Push, Target, Terms, why_no_labels
-from collectors.receivers.wire import filled, parts
+from collectors.receivers.points import MOST_LABELS, MalformedError, Point, Push, Target, Terms, why_no_labels
+from collectors.receivers.wire import made, parts
 from ingest.body import DOCUMENT_BYTES, TooLargeError
 
 _RESOURCE_METRICS, _RESOURCE, _SCOPE_METRICS, _METRICS = 1, 1, 2, 2
@@ -31,18 +31,22 @@ _PROCESS = "process.pid"
 DEVICE, PARTITION = "gpu.parent.uuid", "gpuledger.partition"
 """Labels that every point of a partition has, and no other: its device, and its own id."""
 
+METRIC_BYTES = 1 << 20
+"""Of one metric with all its points: a node's GPUs and their processes are some hundred."""
+MOST_OBJECTS = 400_000
+"""Of a document in JSON, as its braces tell."""
+
 Attributes = dict[str, str]
 
 
 def read(text: bytes, terms: Terms) -> Push:
     """Errors: MalformedError if it is no such request."""
-    push, known = Push(), False
-    for number, part in parts(memoryview(text)):
-        if number == _RESOURCE_METRICS and part is not None:
-            known = True
-            _take_resource(push, part, terms)
-    if text and not known:
+    push = Push()
+    groups = [part for number, part in parts(memoryview(text)) if number == _RESOURCE_METRICS and part is not None]
+    if text and not groups:
         raise MalformedError("body", "nothing in it is of an ExportMetricsServiceRequest")
+    for group in groups:
+        _take_resource(push, group, terms)
     return push
 
 
@@ -50,11 +54,15 @@ def read_json(text: bytes, terms: Terms) -> Push:
     """Errors: MalformedError if it is no such request; TooLargeError."""
     if len(text) > DOCUMENT_BYTES:
         raise TooLargeError("body", f"a document of {len(text)} bytes: at most {DOCUMENT_BYTES}", "Send protobuf")
+    if text.count(b"{") > MOST_OBJECTS:
+        raise TooLargeError("body", f"more than {MOST_OBJECTS:,} objects", "Send fewer at once")
     request = ExportMetricsServiceRequest()
     try:
         json_format.Parse(text, request, ignore_unknown_fields=True, max_recursion_depth=40)
     except (json_format.ParseError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise MalformedError("body", f"no ExportMetricsServiceRequest in JSON ({str(error)[:200]})") from error
+    if not text.lstrip().startswith(b"{") or not (request.resource_metrics or text.strip() == b"{}"):
+        raise MalformedError("body", "nothing in it is of an ExportMetricsServiceRequest")
     push = Push()
     for group in request.resource_metrics:
         source = _Source(_attributes(group.resource.attributes) or {}, terms)
@@ -71,23 +79,22 @@ def _take_resource(push: Push, text: memoryview, terms: Terms) -> None:
     for number, part in parts(text):
         if part is not None and number == _SCOPE_METRICS:
             scopes.append(part)
-        elif part is not None and number == _RESOURCE and not filled(resource, part):
-            raise MalformedError("body", "a resource that is none, or too long")
+        elif part is not None and number == _RESOURCE:
+            found = made(Resource, part)
+            if found is None:
+                raise MalformedError("body", "a resource that is none, or too long")
+            resource = found
     source = _Source(_attributes(resource.attributes) or {}, terms)
-    metric = Metric()
     for scope in scopes:
         for number, part in parts(scope):
             if number != _METRICS or part is None:
                 continue
-            if filled(metric, part, METRIC_BYTES):
-                _take(push, metric, source, terms)
-            else:
+            metric = made(Metric, part, METRIC_BYTES)
+            if metric is None:
                 push.refused["not a metric, or too long"] += 1
+            else:
+                _take(push, metric, source, terms)
             push.check_room()
-
-
-METRIC_BYTES = 1 << 20
-"""Of one metric with all its points: a node's GPUs and their processes are some hundred."""
 
 
 class _Source:
@@ -119,8 +126,9 @@ class _Source:
 
 def _take(push: Push, metric: Metric, source: _Source, terms: Terms) -> None:
     kind = metric.WhichOneof("data")
-    points: Iterable[Any] = getattr(metric, kind).data_points if kind else ()
-    count = sum(1 for _ in points)
+    points: Sequence[Any] = getattr(metric, kind).data_points if kind else ()
+    push.check_room(len(points) if kind else 0)
+    count = len(points)
     if not metric.name:
         push.refused["a metric without a name"] += max(1, count)
         return
@@ -141,7 +149,7 @@ def _take(push: Push, metric: Metric, source: _Source, terms: Terms) -> None:
 def _take_point(push: Push, name: str, point: Any, source: _Source, terms: Terms) -> None:
     own = _attributes(point.attributes)
     if own is None:
-        push.refused["an attribute that is there twice, or has no name"] += 1
+        push.refused[f"an attribute that is there twice or has no name, or more than {MOST_LABELS}"] += 1
         return
     ts = (point.time_unix_nano + 500_000) // 1_000_000
     stale = bool(point.flags & DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK)
@@ -159,8 +167,11 @@ def _take_point(push: Push, name: str, point: Any, source: _Source, terms: Terms
     push.points.append(Point(source.target, name, labels, ts, float(getattr(point, value)) if value else 0.0, stale))
 
 
-def _attributes(given: Iterable[KeyValue]) -> Attributes | None:
-    """Those that are texts, numbers and truths, as texts; None where one is there twice or has no name."""
+def _attributes(given: Sequence[KeyValue]) -> Attributes | None:
+    """Those that are texts, numbers and truths, as texts; None where one is there twice or has no name, or there are
+    more than anybody has."""
+    if len(given) > MOST_LABELS:
+        return None
     found: Attributes = {}
     for key, text in _texts(given):
         if not key or key in found:
@@ -169,7 +180,7 @@ def _attributes(given: Iterable[KeyValue]) -> Attributes | None:
     return found
 
 
-def _texts(given: Iterable[KeyValue]) -> Iterator[tuple[str, str]]:
+def _texts(given: Sequence[KeyValue]) -> Iterator[tuple[str, str]]:
     for one in given:
         kind = one.value.WhichOneof("value")
         if kind == "bool_value":

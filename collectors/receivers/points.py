@@ -13,6 +13,7 @@ from ingest.errors import IngestError
 MOST_POINTS = 200_000
 """Of one push, as many as rows of any other."""
 MOST_LABELS = 64
+TOO_MANY_LABELS = f"more than {MOST_LABELS} labels"
 MOST_TEXT = 1000
 """Characters of a label's name or value."""
 
@@ -66,9 +67,9 @@ class Push:
     refused: Counter[str] = field(default_factory=Counter)
     accepted: Counter[str] = field(default_factory=Counter)
 
-    def check_room(self) -> None:
-        """Errors: MalformedError if it has more points than are taken at once."""
-        if self.accepted["samples"] + self.refused.total() > MOST_POINTS:
+    def check_room(self, more: int = 0) -> None:
+        """Errors: MalformedError if it has, with so many more, more points than are taken at once."""
+        if self.accepted["samples"] + self.refused.total() + more > MOST_POINTS:
             raise MalformedError("body", f"more than {MOST_POINTS:,} points", "Send fewer at once")
 
 
@@ -92,7 +93,7 @@ class Terms:
 def why_no_labels(labels: Mapping[str, str], pairs: int) -> str:
     """What is wrong with a series's labels; empty: nothing. pairs: how many there were, with those of the same name."""
     if pairs > MOST_LABELS:
-        return f"more than {MOST_LABELS} labels"
+        return TOO_MANY_LABELS
     if len(labels) < pairs or "" in labels:
         return "a label without a name, or there twice"
     if any(len(name) > MOST_TEXT or len(text) > MOST_TEXT for name, text in labels.items()):

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from collectors.receivers.points import (
+    MOST_LABELS,
     NAME,
+    TOO_MANY_LABELS,
     MalformedError,
     Point,
     Push,
@@ -22,12 +24,11 @@ from collectors.receivers.points import (
     why_no_labels,
 )
 from collectors.receivers.remote_write_pb2 import TimeSeries, TimeSeriesV2
-from collectors.receivers.wire import filled, parts
+from collectors.receivers.wire import made, parts
 
 V1, V2 = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
 STALE = 0x7FF0000000000002
 """The NaN that Prometheus ends a series with. Any other is a value."""
-MOST_SYMBOLS = 200_000
 
 _SERIES_V1, _METADATA_V1 = 1, 3
 _SYMBOLS_V2, _SERIES_V2 = 4, 5
@@ -39,13 +40,16 @@ def read(text: bytes, message: str, terms: Terms) -> Push:
 
 
 def _read_v1(text: bytes, terms: Terms) -> Push:
-    push, series, known = Push(), TimeSeries(), False
+    push, known = Push(), False
     for number, part in parts(memoryview(text)):
         known |= number in (_SERIES_V1, _METADATA_V1) and part is not None
         if number != _SERIES_V1 or part is None:
             continue
-        if not filled(series, part):
+        series = made(TimeSeries, part)
+        if series is None:
             push.refused["not a series, or too long"] += 1
+        elif len(series.labels) > MOST_LABELS:
+            push.refused[TOO_MANY_LABELS] += max(1, len(series.samples))
         else:
             labels = {one.name: one.value for one in series.labels}
             _take(push, labels, len(series.labels), series, terms)
@@ -55,7 +59,7 @@ def _read_v1(text: bytes, terms: Terms) -> Push:
 
 
 def _read_v2(text: bytes, terms: Terms) -> Push:
-    push, series, known = Push(), TimeSeriesV2(), False
+    push, known = Push(), False
     symbols: list[memoryview] = []
     found: list[memoryview] = []
     for number, part in parts(memoryview(text)):
@@ -66,14 +70,14 @@ def _read_v2(text: bytes, terms: Terms) -> Push:
         else:
             continue
         known = True
-        if len(symbols) > MOST_SYMBOLS or len(found) > MOST_SYMBOLS:
-            raise MalformedError("body", f"more than {MOST_SYMBOLS:,} symbols or series", "Send fewer at once")
     _check_known(text, known, V2)
     texts = _Symbols(symbols)
     for part in found:
-        labels = texts.labels(series.labels_refs) if filled(series, part) else None
-        if labels is None:
-            push.refused["not a series, or too long"] += 1
+        series = made(TimeSeriesV2, part)
+        many = series is not None and len(series.labels_refs) > 2 * MOST_LABELS
+        labels = None if series is None or many else texts.labels(series.labels_refs)
+        if series is None or labels is None:
+            push.refused[TOO_MANY_LABELS if many else "not a series, or too long"] += 1
         else:
             _take(push, labels, len(series.labels_refs) // 2, series, terms)
         push.check_room()
@@ -108,6 +112,7 @@ def _check_known(text: bytes, known: bool, message: str) -> None:
 def _take(push: Push, labels: dict[str, str], pairs: int, series: Any, terms: Terms) -> None:
     """One series: refused as a whole, passed over, or its points taken."""
     samples = len(series.samples)
+    push.check_room(samples)
     why = why_no_labels(labels, pairs) or ("" if labels.get(NAME) else "a series without a name")
     if why:
         push.refused[why] += max(1, samples)

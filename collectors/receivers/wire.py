@@ -8,22 +8,30 @@ Source: https://protobuf.dev/programming-guides/encoding/
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from collectors.receivers.points import MalformedError
+from ingest.body import TooLargeError
 
+M = TypeVar("M", bound=Message)
 PART_BYTES = 1 << 16
 """Of a part that is read at once."""
+MOST_PARTS = 200_000
+"""Of one message, more than of anything that is taken in at once."""
 
 
 def parts(text: memoryview) -> Iterator[tuple[int, memoryview | None]]:
     """Each field: its number, and its bytes; None of those that have a number and no length.
 
-    Errors: MalformedError where it is no message.
+    Errors: MalformedError where it is no message; TooLargeError if it has too many.
     """
-    at, end = 0, len(text)
+    at, end, count = 0, len(text), 0
     while at < end:
+        count += 1
+        if count > MOST_PARTS:
+            raise TooLargeError("body", f"more than {MOST_PARTS:,} parts", "Send fewer at once")
         tag, at = _varint(text, at)
         number, kind = tag >> 3, tag & 7
         if number == 0:
@@ -46,15 +54,17 @@ def parts(text: memoryview) -> Iterator[tuple[int, memoryview | None]]:
         yield number, None
 
 
-def filled(message: Message, text: memoryview, limit: int = PART_BYTES) -> bool:
-    """Reads a part into a message; whether it is one, of at most so many bytes."""
+def made(kind: type[M], text: memoryview, limit: int = PART_BYTES) -> M | None:
+    """A part as a message; None if it is none, or of more bytes. A new one each time: one that is filled again keeps
+    the memory of all that it ever was."""
     if len(text) > limit:
-        return False
+        return None
+    message = kind()
     try:
         message.ParseFromString(bytes(text))
     except DecodeError:
-        return False
-    return True
+        return None
+    return message
 
 
 def _varint(text: memoryview, at: int) -> tuple[int, int]:
