@@ -134,12 +134,11 @@ class MetricsEndpoint:
         )
 
     def _count(self, sender: Sender, push: Push) -> None:
+        """For the summary of the sender's day. What becomes of the others is counted with their rows."""
         now = self._now()
         self._door.counts.bodies += 1
-        self._tally.add(now, sender.name, "points", "stored", "", len(push.points))
-        for outcome, found in (("ignored", push.ignored), ("quarantined", push.refused)):
-            for reason, count in found.items():
-                self._tally.add(now, sender.name, "points", outcome, reason[:100], count)
+        for reason, count in (push.ignored + push.refused).items():
+            self._tally.add(now, sender.name, "points", "not_taken", reason[:100], count)
 
 
 def _read(body: bytes, message: str, terms: Terms) -> Push:

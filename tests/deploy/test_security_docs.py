@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from dashboards.access import doorkeeper
 from gpuledger.http.limits import KIB, MIB, HttpLimits, limits_here
-from ingest import body, door, receive, reviews
+from ingest import body, door, reviews
 from ingest.text_files import ROW_BYTES
 from tests.conftest import REPO
 
