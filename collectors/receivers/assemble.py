@@ -22,11 +22,17 @@ from collectors.exporters.rows import rows
 from collectors.exporters.scrape import take_notes
 from collectors.exporters.sightings import OwnPod, Reader
 from collectors.exporters.tracker import FLIP_SECONDS, Key, Observed, Tracker
-from collectors.readings import Collected, Row
+from collectors.readings import Collected, Row, Severity
 from collectors.receivers.points import Target
 
 UP = "up"
 """Prometheus's own word on a target: its labels are the target's, and no exporter's."""
+STATUS = "hw.status"
+"""OpenTelemetry's word on a component's health: 1 for the state that it is in (`hw.state`)."""
+UNHEALTHY: Mapping[str, Severity] = {
+    **dict.fromkeys(("degraded", "predicted_failure", "needs_cleaning"), "warning"),
+    "failed": "critical",
+}
 PERIOD_SECONDS = 30.0
 """How often a target is asked, as long as nothing says otherwise."""
 GAPS = 9
@@ -52,7 +58,7 @@ class Names:
 
     def _wanted(self, name: str) -> bool:
         plain = name.removesuffix("_total")
-        return name == UP or name in self._plain or plain in self._plain or plain.endswith(self._ends)
+        return name in (UP, STATUS) or name in self._plain or plain in self._plain or plain.endswith(self._ends)
 
 
 @dataclass
@@ -66,7 +72,7 @@ class _Source:
 @dataclass
 class Memory:
     """What is known of a target after its last instant. at: that instant, seconds since 1970.   up: the series `up`,
-    as they were last.   stopped: nothing but the ends of its series came."""
+    as they were last.   health: by device, in which of UNHEALTHY it was.   stopped: nothing but ends of series came."""
 
     profiles: Sequence[Profile] = FILES.built_in
     at: float = -math.inf
@@ -74,6 +80,7 @@ class Memory:
     names: set[str] = field(default_factory=set)
     sources: dict[str, _Source] = field(default_factory=dict)
     up: list[Series] = field(default_factory=list)
+    health: dict[str, frozenset[str]] = field(default_factory=dict)
     stopped: bool = False
 
     @property
@@ -178,6 +185,8 @@ def rows_of(target: Target, memory: Memory, instant: Instant) -> Collected:
     elif instant.ended and observed and not memory.stopped:
         memory.stopped = True
         collected.add("findings", _stopped(target, observed[0], instant.at))
+    for row in _unhealthy(target, memory, instant, observed):
+        collected.add("findings", row)
     collected += rows(observed, cluster=target.cluster)
     return collected
 
@@ -197,13 +206,26 @@ def _ended(source: _Source, instant: Instant, present: set[Key], own_pod: OwnPod
     return tracker.stale(instant.at, sorted(ended))
 
 
+def _unhealthy(target: Target, memory: Memory, instant: Instant, observed: Iterable[Observed]) -> Iterator[Row]:
+    """What the health of its devices has become since the last instant, where it is not well."""
+    nodes = {one.reading.device_id: one.node for one in observed}
+    found: dict[str, set[str]] = defaultdict(set)
+    for series in instant.series:
+        device, state = series.labels.get("hw.id", ""), series.labels.get("hw.state", "")
+        if series.name == STATUS and device in nodes and series.labels.get("hw.type") == "gpu":
+            found[device] |= {state} if series.value == 1 and state in UNHEALTHY else set()
+    for device, states in found.items():
+        for state in sorted(states - memory.health.get(device, frozenset())):
+            row = _finding(target, nodes[device], instant.at, "device_unhealthy", f"{STATUS}: {state}")
+            yield row | {"device_id": device, "severity": UNHEALTHY[state]}
+        memory.health[device] = frozenset(states)
+
+
 def _stopped(target: Target, one: Observed, at: float) -> Row:
-    message = f"{target.way} {target.job} {target.instance}: its series have ended".replace("  ", " ")
-    row: Row = {
-        "ts": datetime.fromtimestamp(at, UTC),
-        "node": one.node,
-        "finding": "source_unreachable",
-        "severity": "warning",
-        "message": message,
-    }
-    return row | ({"cluster": target.cluster} if target.cluster else {})
+    where = " ".join(filter(None, (target.way, target.job, target.instance)))
+    return _finding(target, one.node, at, "source_unreachable", f"{where}: its series have ended")
+
+
+def _finding(target: Target, node: str, at: float, finding: str, message: str) -> Row:
+    row: Row = {"ts": datetime.fromtimestamp(at, UTC), "node": node, "finding": finding, "message": message}
+    return row | {"severity": "warning"} | ({"cluster": target.cluster} if target.cluster else {})

@@ -266,3 +266,27 @@ def test_the_end_of_a_series_is_no_value(pushed: Pushed) -> None:
         ("GPU-1", "", "", "stale", None),
         (GPU, "", "", "ok", 0.5),
     ]
+
+
+def test_a_device_that_is_not_well_is_a_finding_when_it_begins(pushed: Pushed) -> None:
+    device = {"hw.id": GPU, "hw.type": "gpu"}
+
+    def told(at: float, degraded: float, failed: float) -> dict[str, Any]:
+        points: Points = [
+            ("hw.gpu.utilization", 0.5, device),
+            ("hw.status", degraded, device | {"hw.state": "degraded"}),
+            ("hw.status", failed, device | {"hw.state": "failed"}),
+            ("hw.status", 1, device | {"hw.state": "ok"}),
+            ("hw.status", 1, {"hw.id": GPU, "hw.type": "fan", "hw.state": "failed"}),
+        ]
+        return request(points, at)
+
+    push(pushed, told(0, 0, 0), told(15, 1, 0), told(30, 1, 0), told(45, 0, 1), told(60, 1, 0))
+    pushed.assemble()
+    found = pushed.store.rows("SELECT ts, device_id, finding, severity, message, node FROM findings ORDER BY ts")
+    about = {"device_id": GPU, "finding": "device_unhealthy", "node": "n1"}
+    assert [round(row.pop("ts").timestamp() - NOW.timestamp()) for row in found] == [15, 45, 60]
+    assert found == [
+        about | {"severity": severity, "message": f"hw.status: {state}"}
+        for severity, state in (("warning", "degraded"), ("critical", "failed"), ("warning", "degraded"))
+    ]
