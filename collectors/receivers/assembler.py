@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -35,6 +35,8 @@ SECOND_SECONDS = 120.0
 HELD_UP_SECONDS = 900.0
 """Nothing more is taken in when the oldest instant has waited so long: something keeps them from being assembled."""
 ROWS_AT_ONCE = 50_000
+LEASE_SECONDS = 60.0
+"""Of several servers over one store one assembles; another goes on when it has not for so long."""
 LOG_SECONDS = 60.0
 FORGET_SECONDS = 3600.0
 """A target of which nothing came for so long is forgotten."""
@@ -48,9 +50,13 @@ class Assembler:
     """receiver: where rows go.   pushed: the log that is filled meanwhile, or None where nobody fills one here."""
 
     def __init__(
-        self, receiver: Receiver, pushed: PointLog | None = None, settle_seconds: float = SETTLE_SECONDS
+        self,
+        receiver: Receiver,
+        pushed: PointLog | None = None,
+        settle_seconds: float = SETTLE_SECONDS,
+        lease_seconds: float = LEASE_SECONDS,
     ) -> None:
-        self._receiver, self._pushed, self._settle = receiver, pushed, settle_seconds
+        self._receiver, self._pushed, self._settle, self._lease = receiver, pushed, settle_seconds, lease_seconds
         self._mine = uuid.uuid4()
         self._memories: dict[Key, tuple[Memory, float]] = {}
         self._looked_at = 0.0
@@ -65,16 +71,21 @@ class Assembler:
             with store.turn("assembling"):
                 self._pass(Reading(store, self._mine), stop)
         except LedgerError as error:
+            self._memories.clear()  # they are ahead of what is stored
             if self._to_be_logged():
                 log.error("receive: pushed points wait to be assembled: %s", error)
         except Exception:  # the next pass goes on where this one stopped
+            self._memories.clear()
             log.exception("receive: pushed points wait to be assembled")
 
     def _pass(self, reading: Reading, stop: threading.Event) -> None:
         now = time.monotonic()
-        if self._memories and reading.others_were_here(now - self._looked_at + EVERY_SECONDS):
+        others = reading.seconds_since_others()
+        if others < now - self._looked_at + EVERY_SECONDS:
             self._memories.clear()  # they know what happened meanwhile; the log tells it
         self._looked_at = now
+        if others < self._lease:
+            return
         pending = reading.pending()
         if self._pushed is not None:
             waits = (one.waits_seconds for one in pending if (one.sender, one.target) not in self._troubled)
@@ -104,11 +115,9 @@ class Assembler:
         return due
 
     def _store(self, batch: _Batch) -> None:
-        try:
-            batch.store()
-        except BaseException:
-            self._memories.clear()  # they are ahead of what is stored
-            raise
+        """Errors: LedgerError of a sender whose rows the store did not take; the others' are there."""
+        for trouble in batch.store():
+            raise trouble
 
     def _target(self, key: Key, pending: Sequence[Pending], reading: Reading, batch: _Batch) -> None:
         target = Target.of(key[1])
@@ -124,8 +133,8 @@ class Assembler:
             if (at is None or one.ts.timestamp() > at) and (first_unready is None or one.ts < first_unready)
         ]
         together = TOGETHER_SECONDS[target.way]
-        if late:
-            self._late(key, target, late, together, reading, batch)
+        if at is not None and late:
+            self._late(key, at, late, together, reading, batch)
         if not next_ones:
             return
         if memory is None:
@@ -138,19 +147,21 @@ class Assembler:
             return
         wanted = {one.ts for one in next_ones}
         self._told(key, target, memory, some, wanted, batch)
-        batch.done += next_ones
+        batch.done[key[0]] += next_ones
         self._memories[key] = memory, time.monotonic()
 
     def _late(
-        self, key: Key, target: Target, late: Sequence[Pending], together: float, reading: Reading, batch: _Batch
+        self, key: Key, at: float, late: Sequence[Pending], together: float, reading: Reading, batch: _Batch
     ) -> None:
-        """What came after its instant was assembled: this instant again and those after it, which it may change."""
+        """What came after its instant was assembled: this instant again and those after it, which it may change, as far
+        as they were assembled (at: seconds since 1970)."""
+        target = Target.of(key[1])
         new = sorted(reading.new(late))
         for first, last in _spans(new):
             some = instants(reading.points(*key, first - LOOKBACK, last + AROUND), together)
-            wanted = {ts for one in some for ts in one.members if first <= ts}
+            wanted = {ts for one in some for ts in one.members if first <= ts and ts.timestamp() <= at}
             self._told(key, target, Memory(), some, wanted, batch)
-        batch.done += late
+        batch.done[key[0]] += late
 
     def _told(
         self, key: Key, target: Target, memory: Memory, some: Sequence[Instant], wanted: set[datetime], batch: _Batch
@@ -161,11 +172,11 @@ class Assembler:
 
 
 class _Batch:
-    """Rows of several targets that are stored together, and the instants that they were made of."""
+    """Rows of several targets that are stored together, and by sender the instants that they were made of."""
 
     def __init__(self, receiver: Receiver, reading: Reading) -> None:
         self._receiver, self._reading = receiver, reading
-        self.done: list[Pending] = []
+        self.done: dict[str, list[Pending]] = defaultdict(list)
         self.rows = 0
         self._rows: dict[str, dict[str, list[Row]]] = {}
 
@@ -175,16 +186,21 @@ class _Batch:
             own.setdefault(record, []).extend(some)
             self.rows += len(some)
 
-    def store(self) -> None:
-        """Errors: LedgerError; nothing is marked then, and all of it comes again."""
-        for name, records in self._rows.items():
+    def store(self) -> list[LedgerError]:
+        """Answers why the store did not take the rows of some senders: theirs are not marked, and come again."""
+        troubles = []
+        for name, done in self.done.items():
             sender = self._receiver.senders.named(name)
-            if sender is None:
-                log.warning("receive: %s may send no more: what it pushed last is not taken", name)
-                continue
-            self._receiver.take(sender, f"push:{sender.name} metrics", records)
-        self._reading.assembled(self.done)
-        self.done, self.rows, self._rows = [], 0, {}
+            try:
+                if sender is not None:
+                    self._receiver.take(sender, f"push:{name} metrics", self._rows.get(name, {}))
+                else:
+                    log.warning("receive: %s may send no more: what it pushed last is not taken", name)
+                self._reading.assembled(done)
+            except LedgerError as trouble:
+                troubles.append(trouble)
+        self.done, self.rows, self._rows = defaultdict(list), 0, {}
+        return troubles
 
 
 def _spans(times: Iterable[datetime]) -> list[list[datetime]]:

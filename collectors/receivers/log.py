@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import secrets
 import threading
 from collections import deque
@@ -190,10 +191,10 @@ class Reading:
         }
         return {row["ts"] for row in self._store.rows(read_sql(__file__, "new_instants"), asked)}
 
-    def others_were_here(self, seconds: float) -> bool:
-        """Whether somebody else assembled anything in so many seconds."""
-        asked = {"mine": str(self._mine), "seconds": int(seconds) + 1}
-        return bool(self._store.value(read_sql(__file__, "assembled_by_others"), asked))
+    def seconds_since_others(self) -> float:
+        """How long ago somebody else assembled anything; infinity: nobody did."""
+        found = self._store.value(read_sql(__file__, "assembled_by_others"), {"mine": str(self._mine)})
+        return math.inf if found is None else float(found)
 
     def assembled(self, some: Iterable[Pending]) -> None:
         """To be called once their rows are in the store."""

@@ -88,7 +88,7 @@ def receiving(
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             try:
                 with httpx.Client(base_url=url) as client:
-                    yield Pushed(url, client, receiver, log, Assembler(receiver, log, settle_seconds), store)
+                    yield Pushed(url, client, receiver, log, Assembler(receiver, log, settle_seconds, 0.0), store)
             finally:
                 server.should_exit = True
                 thread.join(PATIENCE_SECONDS)
