@@ -25,7 +25,7 @@ from warehouse.store import Store
 
 PERIOD = 60
 DAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
-HOURS = 4
+HOURS = 3
 DEVICE_COUNT = 3
 INSTANTS = HOURS * 3600 // PERIOD
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from collectors.receivers import assembler
+from collectors.receivers.assembler import Assembler
 from tests.collectors.receivers.pushing import (
     STALE_NAN,
     V1,
@@ -132,6 +134,43 @@ def test_counters_gain_and_a_first_instant_waits_for_the_second(pushed: Pushed) 
         (0.0, "GPU-0", 10.0, None),
         (10.0, "GPU-0", 10.0, 1000.0),
     ]
+
+
+def test_an_instant_is_assembled_when_nothing_of_it_has_come_for_a_while(pushed: Pushed) -> None:
+    patient = Assembler(pushed.receiver, pushed.log, 30.0, 0.0)
+    assert pushed.write(snappy(write_v1([util([(0, 50), (15, 60), (30, 70)])]))).status_code == 204
+    patient.run(pushed.store, threading.Event())
+    assert samples(pushed.store) == [] and not pushed.log.held_up
+    pushed.store.command(
+        "INSERT INTO pushed_instants (sender, target, ts, push, received_at) SELECT sender, target, ts, push,"
+        " received_at - INTERVAL 1 MINUTE FROM pushed_instants"
+    )
+    assert pushed.write(snappy(write_v1([memory([(15, 1024)])]))).status_code == 204
+    # All came a minute ago, and something of the second just now: neither it nor what is after it is complete.
+    patient.run(pushed.store, threading.Event())
+    patient.run(pushed.store, threading.Event())
+    assert samples(pushed.store) == []
+    pushed.assemble()
+    assert samples(pushed.store) == [
+        (0.0, "GPU-0", 0.5, None),
+        (15.0, "GPU-0", 0.6, 1024 * MIB),
+        (30.0, "GPU-0", 0.7, None),
+    ]
+
+
+def test_nothing_is_acknowledged_while_what_was_is_not_assembled(
+    pushed: Pushed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembler, "HELD_UP_SECONDS", -1.0)
+    body = snappy(write_v1([util([(0, 50), (15, 60)])]))
+    assert pushed.write(body).status_code == 204
+    Assembler(pushed.receiver, pushed.log, 3600.0).run(pushed.store, threading.Event())
+    answer = pushed.write(body)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    pushed.assemble()
+    monkeypatch.undo()
+    Assembler(pushed.receiver, pushed.log, 3600.0, 0.0).run(pushed.store, threading.Event())
+    assert pushed.write(body).status_code == 204
 
 
 def test_an_end_of_series_is_no_value_and_a_target_that_ends_is_a_finding(pushed: Pushed) -> None:
@@ -274,10 +313,3 @@ def test_what_no_profile_reads_is_taken_and_not_kept(pushed: Pushed) -> None:
     counted = "SELECT outcome, reason, sum(rows) AS rows FROM sender_days WHERE record_type = 'points' GROUP BY ALL"
     found = {(row["outcome"], row["reason"]): row["rows"] for row in pushed.store.rows(counted)}
     assert (found["not_taken", "in no profile"], found["not_taken", "histograms"]) == (5, 1)
-
-
-def test_a_store_that_does_not_take_it_is_no_reason_to_drop_it(pushed: Pushed, monkeypatch: pytest.MonkeyPatch) -> None:
-    pushed.log.held_up = True
-    answer = pushed.write(snappy(write_v1([util([(0, 50)])])))
-    pushed.log.held_up = False
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
