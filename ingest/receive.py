@@ -6,7 +6,8 @@ place, go to quarantine under its name; rows that a person has to decide on are 
 report.
 
     401 no or a wrong token   403 this sender may not send that   404 no such record type   409 not what the batch's
-    hash says   413 too large   422 not readable   429 and 503, with Retry-After: later
+    hash says   413 too large   415 no JSON, by its Content-Type   422 not readable   429 and 503, with Retry-After:
+    later
 
 What is sent again changes nothing: batches of the last while are known by their hash, all others by their rows' keys.
 """
@@ -17,19 +18,20 @@ import asyncio
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ingest.body import BODY_REJECTS, EXAMPLES, TooLargeError, body_lines, decompressed, portions
 from ingest.coalesce import Arrived, Coalescer
+from ingest.door import BODY_BYTES, RETRY, Door
 from ingest.errors import IngestError
 from ingest.json_files import lines_piece
 from ingest.judge import Judge, Judged
@@ -37,30 +39,33 @@ from ingest.normalise import Clean, normalise
 from ingest.notes import Note, Notes
 from ingest.pieces import Reject
 from ingest.place import ALL, OUT_OF_PLACE, other_clusters
-from ingest.reviews import ReviewError
 from ingest.senders import Sender, Senders
 from ingest.tally import Tally
-from ingest.wire import BATCH_HEADER, CLUSTER_HEADER, NODE_HEADER, PATH, batch_id
+from ingest.wire import BATCH_HEADER, CLUSTER_HEADER, NODE_HEADER, PATH, batch_id, lines_of
 from warehouse.errors import LedgerError
 from warehouse.records import RECORD_TYPES, RecordType
 from warehouse.store import Store
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES = 16 << 20
-"""Of a body as it travels."""
 TEXT_BYTES = 128 << 20
 """Of a body when decompressed."""
 AT_ONCE = 2
 """Bodies that are read at the same time; the others wait outside."""
 WAITING_BYTES = 64 << 20
 """Of bodies that were let in and are not in the store yet, as they travel."""
-RETRY_SECONDS = 5
 PORTION_ROWS = 100_000
 """So many are looked at at once."""
-LOG_SECONDS = 60.0
 KNOWN = 100_000
 """Batches that are remembered by their hash."""
+CONTENT_TYPES = frozenset(
+    {
+        *("application/x-ndjson", "application/json", "application/jsonl", "application/jsonlines"),
+        *("application/json-lines", "application/x-jsonlines", "text/plain", "application/octet-stream"),
+        *("", "application/x-www-form-urlencoded"),  # curl --data-binary, where none is said
+    }
+)
+"""What a body of JSON is called. Any other is no JSON, and read as such it would be rows for the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -96,17 +101,11 @@ Batch = tuple[str, str]
 
 
 @dataclass
-class _Counts:
-    bodies: int = 0
-    rows: int = 0
-    refused: int = 0
-
-
-@dataclass
 class _Part:
-    """A part of a body. judged, notes (for the audit): as it was looked at last; that may be once more when it is
-    written.   done: once it is in the store."""
+    """A part of a body. rows: of it, good and bad.   judged, notes (for the audit): as it was looked at last; that may
+    be once more when it is written.   done: once it is in the store."""
 
+    rows: int
     look: Callable[[bool], tuple[Judged, Sequence[Note]]]
     judged: Judged
     notes: Sequence[Note]
@@ -130,7 +129,7 @@ class Receiver:
         store: Store,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._coalescer, self._senders, self._now = coalescer, senders, now
+        self._coalescer, self._now = coalescer, now
         self._judge = Judge(store)
         self._notes = Notes(store, self._judge.inventory)
         self.tally = Tally(store)
@@ -138,28 +137,23 @@ class Receiver:
         self._under_way: dict[Batch, asyncio.Task[Report]] = {}
         self._bytes = 0
         self._reading = asyncio.Semaphore(AT_ONCE)
-        self.counts = _Counts()
-        self._unreviewed, self._unreviewed_logged_at = 0, -LOG_SECONDS
+        self.senders = senders
+        self.door = Door(senders, self.tally, now)
 
     def route(self) -> Route:
         return Route(PATH + "/{record}", self.endpoint, methods=["POST"])
 
-    async def endpoint(self, request: Request) -> JSONResponse:
-        try:
-            report = await self._received(request)
-        except HTTPException as refusal:
-            self.counts.refused += 1
-            if refusal.status_code in (401, 403):
-                await self._denied(request, refusal)
-            headers = {**(refusal.headers or {}), "Connection": "close"}
-            return JSONResponse({"error": refusal.detail}, refusal.status_code, headers)
-        except ClientDisconnect:
-            return JSONResponse({"error": "the sender hung up"}, 400)
-        return JSONResponse(report.document())
+    async def endpoint(self, request: Request) -> Response:
+        record = request.path_params["record"].replace("-", "_")
+
+        async def work() -> Response:
+            return JSONResponse((await self._received(request)).document())
+
+        return await self.door.answered(request, record if record in RECORD_TYPES else "", work)
 
     async def _received(self, request: Request) -> Report:
         sender, record = await self._admitted(request)
-        body = await self._body(request)
+        body = await self.door.body(request, BODY_BYTES)
         name = batch_id(record.name, body)
         said = request.headers.get(BATCH_HEADER)
         if said is not None and said != name:
@@ -178,73 +172,23 @@ class Receiver:
 
     async def _admitted(self, request: Request) -> tuple[Sender, RecordType]:
         """Who it is and what it sends, before the body is read."""
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        sender = await self._sender(request, token.strip()) if scheme.lower() == "bearer" else None
-        if sender is None:
-            raise HTTPException(
-                401, "no token of ours: send Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
-            )
+        sender = await self.door.sender(request)
         record = RECORD_TYPES.get(request.path_params["record"].replace("-", "_"))
         if record is None:
             raise HTTPException(404, f"no such record type; there are {', '.join(RECORD_TYPES)}")
-        request.state.sender = sender.name
-        if not sender.place.may_send(record.name):
-            request.state.denied = "not its record type"
-            raise HTTPException(
-                403, f"{sender.name} may not send {record.name}, only {', '.join(sender.place.records)}"
-            )
+        self.door.check_may_send(request, sender, record.name)
+        kind = _content_type(request)
+        if kind not in CONTENT_TYPES:
+            raise HTTPException(415, f"Content-Type {kind[:80]!r}: send application/x-ndjson or application/json")
         if self._coalescer.full or self._bytes >= WAITING_BYTES:
-            raise HTTPException(429, "more waits than is taken in at once", {"Retry-After": str(RETRY_SECONDS)})
+            raise HTTPException(429, "more waits than is taken in at once", RETRY)
         return sender, record
-
-    async def _sender(self, request: Request, token: str) -> Sender | None:
-        """Whose token it is; a service account's may have to be asked about."""
-        sender = self._senders.of(token)
-        if sender is not None or not self._senders.reviewable(token):
-            return sender
-        try:
-            return await self._senders.reviewed(token, request.client.host if request.client else "")
-        except ReviewError as error:
-            if not error.passes:
-                request.state.denied = "its token names no node"
-                raise HTTPException(403, str(error)) from error
-            self._not_reviewed(error)
-            raise HTTPException(503, str(error), {"Retry-After": str(RETRY_SECONDS)}) from error
-
-    def _not_reviewed(self, error: ReviewError) -> None:
-        """Logs it, once a while: whoever comes again and again must not fill the log."""
-        self._unreviewed += 1
-        if time.monotonic() >= self._unreviewed_logged_at + LOG_SECONDS:
-            log.error("receive: %d tokens not reviewed; the last one: %s", self._unreviewed, error)
-            self._unreviewed, self._unreviewed_logged_at = 0, time.monotonic()
-
-    async def _denied(self, request: Request, refusal: HTTPException) -> None:
-        """Counts who was not let in, and why."""
-        record = request.path_params.get("record", "").replace("-", "_")
-        sender = getattr(request.state, "sender", "")
-        reason = "wrong token" if refusal.status_code == 401 else getattr(request.state, "denied", "not its cluster")
-        known = record if record in RECORD_TYPES else ""
-        self.tally.add(self._now(), sender, known, "denied", reason)
-        if self.tally.due:
-            await asyncio.to_thread(self.tally.write)
-
-    async def _body(self, request: Request) -> bytes:
-        declared = request.headers.get("content-length", "")
-        if declared.isdigit() and int(declared) > BODY_BYTES:
-            raise HTTPException(413, f"a body of {declared} bytes: at most {BODY_BYTES}")
-        parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size > BODY_BYTES:
-                raise HTTPException(413, f"a body of more than {BODY_BYTES} bytes")
-            parts.append(part)
-        return b"".join(parts)
 
     async def _stored(
         self, sender: Sender, record: RecordType, source: str, name: str, body: bytes, request: Request
     ) -> Report:
         encoding = request.headers.get("content-encoding", "").strip().lower()
-        document = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+        document = _content_type(request) == "application/json"
         self._bytes += len(body)
         try:
             async with self._reading:
@@ -262,12 +206,12 @@ class Receiver:
         except IngestError as error:
             raise HTTPException(422, str(error)) from error
         except LedgerError as error:
-            raise HTTPException(503, str(error)[:500], {"Retry-After": str(RETRY_SECONDS)}) from error
+            raise HTTPException(503, str(error)[:500], RETRY) from error
         finally:
             self._bytes -= len(body)
         report = _report(name, len(lines), [one.judged for one in found])
-        self.counts.bodies += 1
-        self.counts.rows += len(lines)
+        self.door.counts.bodies += 1
+        self.door.counts.rows += len(lines)
         self._count(sender, record, report)
         if not report.held and not report.refused:
             self._remember((sender.name, name), report)
@@ -290,9 +234,35 @@ class Receiver:
             raise IngestError(
                 "body", _many(rejects, len(lines)), "The first of them are in quarantine; mend and resend"
             )
-        return [await self._write(sender, record, source, first, clean) for first, clean in cleans]
+        return [await asyncio.to_thread(self._judged, sender, record, source, *one) for one in cleans]
 
-    async def _write(self, sender: Sender, record: RecordType, source: str, first: int, clean: Clean) -> _Part:
+    def take(self, sender: Sender, source: str, records: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+        """Rows by record type, which were made here of what a sender pushed in another form: with its rights, as if it
+        had sent them. They are in the store, or wherever else they belong, when it returns; not for the event loop.
+
+        Errors: LedgerError if the store does not take them: then they are to be given again.
+        """
+        given: list[tuple[RecordType, list[_Part]]] = []
+        for name, rows in records.items():
+            record, parts = RECORD_TYPES[name], []
+            for first, portion in portions(lines_of(rows), PORTION_ROWS):
+                clean = _clean(record, portion, first, self._now())
+                if not sender.place.may_send(name) or other_clusters(sender.place, clean.table):
+                    reason = "not its record type or cluster"
+                    self.tally.add(self._now(), sender.name, name, "denied", reason, len(portion))
+                else:
+                    parts.append(self._judged(sender, record, source, first, clean))
+            given.append((record, parts))
+        for record, parts in given:
+            for part in parts:
+                part.done.result()
+            self._noted(sender, source, [note for part in parts for note in part.notes])
+            if parts:
+                read = sum(part.rows for part in parts)
+                self._count(sender, record, _report("", read, [part.judged for part in parts]))
+
+    def _judged(self, sender: Sender, record: RecordType, source: str, first: int, clean: Clean) -> _Part:
+        """Looks at rows, and has them written."""
         now = self._now()
 
         def look(fresh: bool) -> tuple[Judged, Sequence[Note]]:
@@ -300,13 +270,14 @@ class Receiver:
             noted = judged.held or record.name in ("devices", "events")
             return judged, self._notes.on(sender.name, record, judged, now) if noted else []
 
-        part = _Part(look, *await asyncio.to_thread(look, False))
+        part = _Part(clean.rows, look, *look(False))
         about = sender.name, part.judged.version, part.again
         part.done = self._coalescer.put(Arrived(record, source, part.judged.clean, time.monotonic(), *about))
         return part
 
     def _noted(self, sender: Sender, source: str, notes: Sequence[Note]) -> None:
-        self._notes.write(sender.name, source, notes, self._now())
+        if notes:
+            self._notes.write(sender.name, source, notes, self._now())
         if self.tally.due:
             self.tally.write()
 
@@ -332,6 +303,10 @@ class Receiver:
         self._known[batch] = replace(report, known=True)
         while len(self._known) > KNOWN:
             self._known.popitem(last=False)
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _lines(body: bytes, encoding: str, document: bool) -> list[bytes]:

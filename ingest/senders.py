@@ -186,6 +186,18 @@ class Senders:
                 found = sender
         return found
 
+    def named(self, name: str) -> Sender | None:
+        """What the sender of this name may send now, for what it sent before; None if it may send no more."""
+        self._refresh()
+        for _, sender in self._tokens:
+            if sender.name == name:
+                return sender
+        account, _, node = name.partition("@")
+        told = self._accounts.get(account)
+        if told is None or (told.nodes == "own") != bool(node):
+            return None
+        return Sender(name, told.place.on_node(node) if node else told.place)
+
     def reviewable(self, token: str) -> bool:
         """Whether an API server can be asked about it."""
         return self._reviews is not None and is_web_token(token)

@@ -39,11 +39,16 @@ class WireBatch:
 
 def pack(record: str, rows: Sequence[Mapping[str, Any]], suspect: bool = False) -> WireBatch:
     """The rows as a batch; what is None is left out, a time is ISO 8601 in UTC with milliseconds."""
-    times: dict[datetime, str] = {}
-    lines = [_ENCODER.encode(plain(row, times)) for row in rows]
-    # A lone surrogate has no UTF-8 form.
-    text = "".join(line + "\n" for line in lines).encode("utf-8", errors="backslashreplace")
+    lines = lines_of(rows)
+    text = b"".join(line + b"\n" for line in lines)
     return WireBatch(record, len(lines), gzip.compress(text, COMPRESSION, mtime=0), suspect)
+
+
+def lines_of(rows: Sequence[Mapping[str, Any]]) -> list[bytes]:
+    """A line of JSON for each row, without its end."""
+    times: dict[datetime, str] = {}
+    # A lone surrogate has no UTF-8 form.
+    return [_ENCODER.encode(plain(row, times)).encode("utf-8", errors="backslashreplace") for row in rows]
 
 
 def plain(row: Mapping[str, Any], times: dict[datetime, str] | None = None) -> dict[str, Any]:

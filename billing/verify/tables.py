@@ -30,7 +30,11 @@ _SETTING = "a setting that changes no money"
 NOT_VOUCHED: Mapping[str, str] = {
     **dict.fromkeys(("samples", "events", "devices", "service_levels", "metrics", "findings"), _FACT),
     **dict.fromkeys(
-        ("ingest_batches", "touched_hours", "stream_hours", "quarantine", "held_rows", "sender_days"), _INGEST
+        (
+            *("ingest_batches", "touched_hours", "stream_hours", "quarantine", "held_rows", "sender_days"),
+            *("pushed_points", "pushed_instants"),
+        ),
+        _INGEST,
     ),
     **dict.fromkeys(("slo_definitions", "slo_points", "slo_hours", "slo_measured"), _DERIVED),
     **dict.fromkeys(

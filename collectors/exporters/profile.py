@@ -40,6 +40,7 @@ ALLOWED: Mapping[str, tuple[float, float]] = {
             *("power_watts", "power_limit_watts", "energy_joules", "energy_joules_total"),
             *("sm_clock_hertz", "memory_clock_hertz"),
             *("pcie_transmit_bytes_per_second", "pcie_receive_bytes_per_second"),
+            *("pcie_transmit_bytes", "pcie_receive_bytes"),
             *("nvlink_transmit_bytes_per_second", "nvlink_receive_bytes_per_second"),
             *("throttle_power_seconds", "throttle_thermal_seconds", "throttle_hardware_seconds"),
             *("throttle_sync_seconds", "last_kernel_seconds", "context_switch_requests_per_second"),

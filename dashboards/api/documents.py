@@ -525,7 +525,8 @@ class HeldPushWithEffect(HeldPushDocument):
 
 
 class SenderDay(Document):
-    """sender: empty: nobody that is known.   outcome: stored, held, quarantined, out_of_place, refused or denied."""
+    """sender: empty: nobody that is known.   outcome: stored, held, quarantined, out_of_place, refused, not_taken (of
+    pushed metrics) or denied."""
 
     day: date
     sender: str

@@ -14,7 +14,7 @@ from warehouse.store import EmbeddedStore, Store, identifier, migrations, open_s
 
 EXAMPLES = 3
 """Newest rows shown of each reason."""
-OUTCOMES = ("stored", "held", "out_of_place", "quarantined", "refused", "denied")
+OUTCOMES = ("stored", "held", "out_of_place", "quarantined", "refused", "not_taken", "denied")
 SENDERS = ("sender", "last_push", *OUTCOMES, "reasons")
 HELD = ("sender", "record_type", "reason", "rows", "since")
 

@@ -15,10 +15,10 @@ from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
 
 if TYPE_CHECKING:
+    from starlette.routing import Route
     from starlette.types import ASGIApp
 
     from gpuledger.serve import Tls
-    from ingest.receive import Receiver
     from ingest.reviews import Reviewer
     from ingest.senders import Kubernetes, Senders
 
@@ -61,13 +61,14 @@ def server(
     senders = Senders(tokens, _reviewer)
     with open_store(store) as opened, listen(host, port) as listener:
         migrate(opened)
-        with _receiving(opened, senders) as receiver:
+        with _receiving(opened, senders) as routes:
             access = access_settings(sign_in, trusted_proxy)
             pages = None if no_dashboard else dashboard(opened, listener, access)
-            app = _app(opened, receiver, pages, access.trusted_proxies)
+            app = _app(opened, routes, pages, access.trusted_proxies)
             url = url_of(listener, tls is not None)
             say(f"  Store             {opened.url}")
             say(f"  Records           {url}api/v1/records/   (Ctrl-C ends it)")
+            say(f"  Metrics           {url}api/v1/write (Prometheus), {url}v1/metrics (OpenTelemetry)")
             if not no_dashboard:
                 say(f"  Dashboard         {url}")
             alerts = AlertSettings(rules, routing)
@@ -104,18 +105,26 @@ def _refuse_open_doors(host: str, tls: Tls | None, books_ok: bool, plain_ok: boo
 
 
 @contextlib.contextmanager
-def _receiving(store: Store, senders: Senders) -> Iterator[Receiver]:
-    """A receiver with connections and a thread of its own: pages and closes need not wait for it, nor what is written
-    for what is looked up."""
+def _receiving(store: Store, senders: Senders) -> Iterator[list[Route]]:
+    """The doors for what is pushed, with connections and threads of their own: pages and closes need not wait for them,
+    nor what is written for what is looked up."""
+    from collectors.receivers.assembler import EVERY_SECONDS, Assembler
+    from collectors.receivers.endpoint import MetricsEndpoint
+    from collectors.receivers.log import PointLog
     from ingest.coalesce import Coalescer
     from ingest.receive import Receiver
+    from warehouse.background import repeating
 
-    with store.another() as own, store.another() as judging:
+    with store.another() as own, store.another() as judging, store.another() as logging:
         coalescer = Coalescer(own)
         receiver = Receiver(coalescer, senders, judging)
+        pushed = PointLog(logging)
+        metrics = MetricsEndpoint(receiver.door, receiver.tally, pushed)
         try:
-            yield receiver
+            with repeating(store, Assembler(receiver, pushed).run, seconds=EVERY_SECONDS):
+                yield [receiver.route(), *metrics.routes()]
         finally:
+            pushed.close()
             coalescer.close()
             receiver.tally.write()
 
@@ -128,23 +137,25 @@ def _reviewer(settings: Kubernetes) -> Reviewer:
     return TokenReviews(find(settings.kubeconfig, settings.context), settings.audience)
 
 
-def _app(store: Store, receiver: Receiver, pages: ASGIApp | None, trusted_proxies: Sequence[str]) -> ASGIApp:
-    """Records to the receiver, everything else (the events of the server's life, too) to the dashboard.
+def _app(store: Store, routes: Sequence[Route], pages: ASGIApp | None, trusted_proxies: Sequence[str]) -> ASGIApp:
+    """What is pushed to the doors for it, everything else (the events of the server's life, too) to the dashboard.
 
-    trusted_proxies: who tells the outer address of who pushes; the dashboard knows them already.
+    routes: of those doors.   trusted_proxies: who tells the outer address of who pushes; the dashboard knows them
+    already.
     """
     from starlette.applications import Starlette
 
+    from collectors.receivers.endpoint import PATHS
     from dashboards.access.proxies import Proxies
     from ingest.wire import PATH
 
-    records: ASGIApp = Starlette(routes=[receiver.route()])
+    records: ASGIApp = Starlette(routes=routes)
     if trusted_proxies:
         records = Proxies(records, trusted_proxies)
     others = pages or _healthz(store)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        pushed = scope["type"] == "http" and scope["path"].startswith(PATH + "/")
+        pushed = scope["type"] == "http" and (scope["path"].startswith(PATH + "/") or scope["path"] in PATHS)
         await (records if pushed else others)(scope, receive, send)
 
     return app

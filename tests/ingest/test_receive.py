@@ -75,7 +75,7 @@ def test_a_batch_sent_again_changes_nothing(served: Served, store: Store) -> Non
     rows = [sample(number) for number in range(10)]
     assert not push(served, rows).json()["known"]
     assert push(served, rows).json()["known"]
-    with receiving(store, served.receiver._senders._path) as restarted:
+    with receiving(store, served.receiver.senders._path) as restarted:
         assert push(restarted, rows).json()["read"] == 10
     assert store.value("SELECT count() FROM samples") == 10
 

@@ -1,0 +1,231 @@
+"""One target: the series of its instants, one after another, become rows. No store and no clock.
+
+What is remembered of a target between its instants is what a scrape remembers: counters, who held what, how often it is
+asked. It is made again from the log where it is not there (`Memory` is new after a restart), by instants that lie
+before; nothing is told of those.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from collectors.exporters.exposition import Series
+from collectors.exporters.profile import FILES, Profile
+from collectors.exporters.prometheus import Result, TargetPods
+from collectors.exporters.rows import rows
+from collectors.exporters.scrape import take_notes
+from collectors.exporters.sightings import OwnPod, Reader
+from collectors.exporters.tracker import FLIP_SECONDS, Key, Observed, Tracker
+from collectors.readings import Collected, Row, Severity
+from collectors.receivers.points import Target
+
+UP = "up"
+"""Prometheus's own word on a target: its labels are the target's, and no exporter's."""
+STATUS = "hw.status"
+"""OpenTelemetry's word on a component's health: 1 for the state that it is in (`hw.state`)."""
+UNHEALTHY: Mapping[str, Severity] = {
+    **dict.fromkeys(("degraded", "predicted_failure", "needs_cleaning"), "warning"),
+    "failed": "critical",
+}
+PERIOD_SECONDS = 30.0
+"""How often a target is asked, as long as nothing says otherwise."""
+GAPS = 9
+"""By the middle one of so many gaps between instants it is told how often a target is asked."""
+LOOKBACK_SECONDS = FLIP_SECONDS + 300.0
+"""What is read again to remember: counters and holders of so long ago."""
+TOGETHER_SECONDS: Mapping[str, float] = {"prometheus": 0.0, "otlp": 1.0}
+"""Points of one instant: a scrape stamps all of them alike; OpenTelemetry's Go SDK stamps each metric by itself."""
+
+
+class Names:
+    """Which metrics some profile reads. Names that a site has put its own prefix before count where the profile knows
+    of prefixes: which it is, the reader finds out."""
+
+    def __init__(self, profiles: Sequence[Profile] = FILES.built_in) -> None:
+        readers = [Reader(profile) for profile in profiles]
+        self._plain = frozenset(name for reader in readers for name in reader.names)
+        self._ends = tuple(
+            name for reader in readers if any("?P<prefix>" in one for one in reader.profile.recognise)
+            for name in reader.names
+        )  # fmt: skip
+        self.wanted = lru_cache(20_000)(self._wanted)
+
+    def _wanted(self, name: str) -> bool:
+        plain = name.removesuffix("_total")
+        return name in (UP, STATUS) or name in self._plain or plain in self._plain or plain.endswith(self._ends)
+
+
+@dataclass
+class _Source:
+    """A profile whose metrics the target has."""
+
+    reader: Reader
+    tracker: Tracker
+
+
+@dataclass
+class Memory:
+    """What is known of a target after its last instant. at: that instant, seconds since 1970.   up: the series `up`,
+    as they were last.   health: by device, in which of UNHEALTHY it was.   stopped: nothing but ends of series came."""
+
+    profiles: Sequence[Profile] = FILES.built_in
+    at: float = -math.inf
+    gaps: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))
+    names: set[str] = field(default_factory=set)
+    sources: dict[str, _Source] = field(default_factory=dict)
+    up: list[Series] = field(default_factory=list)
+    health: dict[str, frozenset[str]] = field(default_factory=dict)
+    stopped: bool = False
+
+    @property
+    def period_seconds(self) -> float:
+        return statistics.median(self.gaps) if self.gaps else PERIOD_SECONDS
+
+    def saw(self, at: float) -> None:
+        """An instant came."""
+        if math.isfinite(self.at):
+            self.gaps.append(at - self.at)
+        self.at = at
+
+    def learn(self, names: Iterable[str]) -> None:
+        """Which profiles' metrics it has."""
+        new = set(names) - self.names
+        if not new:
+            return
+        self.names |= new
+        for profile in self.profiles:
+            count, prefix = profile.recognised(self.names)
+            if count and profile.name not in self.sources:
+                tracker = Tracker(profile.vendor, self.period_seconds)
+                self.sources[profile.name] = _Source(Reader(profile, prefix), tracker)
+
+
+@dataclass(frozen=True)
+class Instant:
+    """All that is known of a target at one instant. at: seconds since 1970.   members: the times that its points have.
+    series: its values.   ended: series that end here."""
+
+    at: float
+    members: frozenset[datetime]
+    series: Sequence[Series]
+    ended: Sequence[Series]
+
+
+def instants(points: Iterable[tuple[datetime, str, Mapping[str, str], float, bool]], together: float) -> list[Instant]:
+    """The points of one target by instant. together: seconds that points of one instant may lie apart."""
+    by_time: dict[datetime, tuple[list[Series], list[Series]]] = defaultdict(lambda: ([], []))
+    for ts, name, labels, value, stale in points:
+        by_time[ts][stale].append(Series(name, labels, math.nan if stale else value))
+    found = []
+    for members in _groups(sorted(by_time), together):
+        values, ended = [], []
+        for ts in members:
+            values += by_time[ts][0]
+            ended += by_time[ts][1]
+        found.append(Instant(members[-1].timestamp(), frozenset(members), values, ended))
+    return found
+
+
+def _groups(times: Sequence[datetime], together: float) -> Iterator[list[datetime]]:
+    group: list[datetime] = []
+    for ts in times:
+        if group and (ts - group[0]).total_seconds() > together:
+            yield group
+            group = []
+        group.append(ts)
+    if group:
+        yield group
+
+
+def assemble(
+    target: Target, memory: Memory, some: Sequence[Instant], told: Callable[[Instant], bool] = lambda _: True
+) -> Collected:
+    """The rows of a target's instants, oldest first; `memory` is then of the last.
+
+    told: instants that rows are wanted of; the others are only remembered.
+    """
+    if not math.isfinite(memory.at) and len(some) > 1:
+        memory.gaps.append(some[1].at - some[0].at)
+    collected = Collected()
+    for instant in some:
+        found = rows_of(target, memory, instant)
+        if told(instant):
+            collected += found
+    return collected
+
+
+def rows_of(target: Target, memory: Memory, instant: Instant) -> Collected:
+    """The series of one target at one instant -> rows: this is where what is known of a target comes in."""
+    memory.saw(instant.at)
+    memory.learn(one.name for one in (*instant.series, *instant.ended))
+    memory.up = [one for one in instant.series if one.name == UP] or memory.up
+    own_pod = TargetPods(Result({instant.at: memory.up})) if memory.up else None
+    # `job` and `instance` are the target's own, of which the exporter says nothing.
+    collected = Collected()
+    observed: list[Observed] = []
+    present = False
+    for source in memory.sources.values():
+        source.tracker.period_seconds = memory.period_seconds
+        seen = source.reader.read(
+            instant.series, instant.at, own_pod=own_pod, honor_labels=None if target.way == "prometheus" else True
+        )
+        collected.dropped += seen.dropped
+        present |= bool(seen.devices)
+        observed += source.tracker.advance(seen.devices)
+        observed += _ended(source, instant, {(one.device_id, one.partition) for one in seen.devices}, own_pod)
+        take_notes(source.tracker, collected, target.cluster)
+    if present:
+        memory.stopped = False
+    elif instant.ended and observed and not memory.stopped:
+        memory.stopped = True
+        collected.add("findings", _stopped(target, observed[0], instant.at))
+    for row in _unhealthy(target, memory, instant, observed):
+        collected.add("findings", row)
+    collected += rows(observed, cluster=target.cluster)
+    return collected
+
+
+def _ended(source: _Source, instant: Instant, present: set[Key], own_pod: OwnPod | None) -> list[Observed]:
+    """Devices whose series end here. Where others of the target go on, these are gone; else the target does not answer,
+    and nobody knows what became of them."""
+    if not instant.ended:
+        return []
+    tracker = source.tracker
+    seen = source.reader.read(instant.ended, instant.at, own_pod=own_pod)
+    ended = {(one.device_id, one.partition) for one in seen.devices} & tracker.known.keys() - present
+    if not ended:
+        return []
+    if present:
+        return tracker.gone(tracker.known.keys() - ended, instant.at)
+    return tracker.stale(instant.at, sorted(ended))
+
+
+def _unhealthy(target: Target, memory: Memory, instant: Instant, observed: Iterable[Observed]) -> Iterator[Row]:
+    """What the health of its devices has become since the last instant, where it is not well."""
+    nodes = {one.reading.device_id: one.node for one in observed}
+    found: dict[str, set[str]] = defaultdict(set)
+    for series in instant.series:
+        device, state = series.labels.get("hw.id", ""), series.labels.get("hw.state", "")
+        if series.name == STATUS and device in nodes and series.labels.get("hw.type") == "gpu":
+            found[device] |= {state} if series.value == 1 and state in UNHEALTHY else set()
+    for device, states in found.items():
+        for state in sorted(states - memory.health.get(device, frozenset())):
+            row = _finding(target, nodes[device], instant.at, "device_unhealthy", f"{STATUS}: {state}")
+            yield row | {"device_id": device, "severity": UNHEALTHY[state]}
+        memory.health[device] = frozenset(states)
+
+
+def _stopped(target: Target, one: Observed, at: float) -> Row:
+    where = " ".join(filter(None, (target.way, target.job, target.instance)))
+    return _finding(target, one.node, at, "source_unreachable", f"{where}: its series have ended")
+
+
+def _finding(target: Target, node: str, at: float, finding: str, message: str) -> Row:
+    row: Row = {"ts": datetime.fromtimestamp(at, UTC), "node": node, "finding": finding, "message": message}
+    return row | {"severity": "warning"} | ({"cluster": target.cluster} if target.cluster else {})

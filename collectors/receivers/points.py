@@ -1,0 +1,101 @@
+"""What a push says, whichever protocol it came by."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ingest.errors import IngestError
+
+MOST_POINTS = 200_000
+"""Of one push, as many as rows of any other."""
+MOST_LABELS = 64
+TOO_MANY_LABELS = f"more than {MOST_LABELS} labels"
+MOST_TEXT = 1000
+"""Characters of a label's name or value."""
+
+NAME = "__name__"
+
+
+class MalformedError(IngestError):
+    """It is not what it says it is, and sent again it will not be."""
+
+
+class Target(NamedTuple):
+    """What was scraped, or whose resource it is: the series of one device come from one.
+
+    way: prometheus or otlp.   cluster: empty, where neither a label nor the sender's place says it.
+    job, instance: Prometheus's labels; of OTLP, the service and its instance.
+    """
+
+    way: str
+    cluster: str
+    job: str
+    instance: str
+
+    @property
+    def text(self) -> str:
+        return json.dumps(self, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def of(cls, text: str) -> Target:
+        return cls(*json.loads(text))
+
+
+class Point(NamedTuple):
+    """ts: milliseconds since 1970.   stale: the series ends here; `value` says nothing then."""
+
+    target: Target
+    name: str
+    labels: Mapping[str, str]
+    ts: int
+    value: float
+    stale: bool
+
+
+@dataclass
+class Push:
+    """A request that was read. points: what a profile may read.   ignored: what nothing here reads, by reason: it is
+    what it should be, and not needed.   refused: what cannot be taken, by reason.   accepted: points and others that
+    were not refused."""
+
+    points: list[Point] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    accepted: Counter[str] = field(default_factory=Counter)
+
+    def check_room(self, more: int = 0) -> None:
+        """Errors: MalformedError if it has, with so many more, more points than are taken at once."""
+        if self.accepted["samples"] + self.refused.total() + more > MOST_POINTS:
+            raise MalformedError("body", f"more than {MOST_POINTS:,} points", "Send fewer at once")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a point must keep to. wanted: whether a profile reads metrics of this name.   cluster: of what names none.
+    allowed: whether it may be of this cluster.   earliest, latest: milliseconds since 1970."""
+
+    wanted: Callable[[str], bool]
+    allowed: Callable[[str], bool]
+    cluster: str
+    earliest: int
+    latest: int
+
+    def why_not(self, cluster: str, ts: int) -> str:
+        if not self.earliest <= ts <= self.latest:
+            return "a time that is not now, nor lately"
+        return "" if self.allowed(cluster) else f"cluster {cluster[:100]!r} is not the sender's"
+
+
+def why_no_labels(labels: Mapping[str, str], pairs: int) -> str:
+    """What is wrong with a series's labels; empty: nothing. pairs: how many there were, with those of the same name."""
+    if pairs > MOST_LABELS:
+        return TOO_MANY_LABELS
+    if len(labels) < pairs or "" in labels:
+        return "a label without a name, or there twice"
+    if any(len(name) > MOST_TEXT or len(text) > MOST_TEXT for name, text in labels.items()):
+        return f"a label of more than {MOST_TEXT} characters"
+    return ""

@@ -1,0 +1,8 @@
+-- One row: a point of a target in [first_at, last_at], each once, in the order of their times. Of a series that came
+-- with two values at one instant the smaller: which it is must not depend on what came first.
+SELECT ts, name, labels, value, stale
+FROM pushed_points
+WHERE sender = {sender:String} AND target = {target:String}
+    AND ts >= {first_at:DateTime64(3, 'UTC')} AND ts <= {last_at:DateTime64(3, 'UTC')}
+ORDER BY ts, name, labels, stale, value
+LIMIT 1 BY ts, name, labels
