@@ -33,13 +33,42 @@ CARD: dict[str, Any] = {
     "minimum_seconds": [{"seconds": 60, "effective_to": "2026-10"}, {"seconds": 120, "effective_from": "2026-10"}],
     "priority_classes": {"high": {"from": 100}, "low": {"to": 0}},
     "rates": [
-        {"sku": "h100", "match": {"model": "H100*", "pool": "train"}, "price_per_gpu_hour": "3.00", "effective_to": "2026-10-10"},
-        {"sku": "h100", "match": {"model": "H100*", "pool": "train"}, "price_per_gpu_hour": "3.21", "effective_from": "2026-10-10"},
-        {"sku": "h100-night", "match": {"model": "H100*", "pool": "train", "tenant": "chem"}, "price_per_gpu_hour": "2.10",
-         "windows": [{"days": ["mon", "tue", "wed", "thu", "fri"], "from": "20:00", "to": "08:00"}, {"days": ["sat", "sun"]}]},
-        {"sku": "h100-chem", "match": {"model": "H100*", "pool": "train", "tenant": "chem"}, "price_per_gpu_hour": "2.93"},
-        {"sku": "spot", "match": {"model": "H100*", "pool": "train", "preemptible": True, "priority": "low"}, "price_per_gpu_hour": "1.20"},
-        {"sku": "urgent", "match": {"model": "H100*", "pool": "train", "priority": "high"}, "price_per_gpu_hour": "4.05"},
+        {
+            "sku": "h100",
+            "match": {"model": "H100*", "pool": "train"},
+            "price_per_gpu_hour": "3.00",
+            "effective_to": "2026-10-10",
+        },
+        {
+            "sku": "h100",
+            "match": {"model": "H100*", "pool": "train"},
+            "price_per_gpu_hour": "3.21",
+            "effective_from": "2026-10-10",
+        },
+        {
+            "sku": "h100-night",
+            "match": {"model": "H100*", "pool": "train", "tenant": "chem"},
+            "price_per_gpu_hour": "2.10",
+            "windows": [
+                {"days": ["mon", "tue", "wed", "thu", "fri"], "from": "20:00", "to": "08:00"},
+                {"days": ["sat", "sun"]},
+            ],
+        },
+        {
+            "sku": "h100-chem",
+            "match": {"model": "H100*", "pool": "train", "tenant": "chem"},
+            "price_per_gpu_hour": "2.93",
+        },
+        {
+            "sku": "spot",
+            "match": {"model": "H100*", "pool": "train", "preemptible": True, "priority": "low"},
+            "price_per_gpu_hour": "1.20",
+        },
+        {
+            "sku": "urgent",
+            "match": {"model": "H100*", "pool": "train", "priority": "high"},
+            "price_per_gpu_hour": "4.05",
+        },
         {"sku": "mig-1g", "match": {"model": "A100", "partition_profile": "1g.*"}, "price_per_gpu_hour": "1.61"},
         {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.40"},
         {"sku": "l40s-web", "match": {"model": "L40S", "queue": "web"}, "price_per_gpu_hour": "0.97"},
@@ -48,32 +77,58 @@ CARD: dict[str, Any] = {
     "commitments": [
         {"name": "reserved", "tenant": "chem", "sku": "h100*", "gpus": "0.2", "price_per_gpu_hour": "2.00"},
         {"name": "more", "tenant": "chem", "sku": "*", "gpus": "0.1", "price_per_gpu_hour": "1.10"},
-        {"name": "slice", "tenant": "bio", "sku": "a100", "gpus": "0.05", "price_per_gpu_hour": "0.90", "effective_from": "2026-10"},
+        {
+            "name": "slice",
+            "tenant": "bio",
+            "sku": "a100",
+            "gpus": "0.05",
+            "price_per_gpu_hour": "0.90",
+            "effective_from": "2026-10",
+        },
     ],
     "discounts": [
         {"name": "contract", "percent": "10", "match": {"tenant": "phys"}},
         {"name": "volume", "tiers": [{"from": "60", "percent": "5"}, {"from": "120", "percent": "12"}]},
-        {"name": "long", "per": "session", "measure": "hours", "match": {"queue": "batch"},
-         "tiers": [{"from": "8", "percent": "3"}, {"above": "16", "percent": "7"}]},
+        {
+            "name": "long",
+            "per": "session",
+            "measure": "hours",
+            "match": {"queue": "batch"},
+            "tiers": [{"from": "8", "percent": "3"}, {"above": "16", "percent": "7"}],
+        },
     ],
     "components": [
         {"sku": "energy", "kind": "energy", "price": "0.31", "pue": "1.20"},
         {"sku": "hbm", "kind": "memory", "price": "0.01", "match": {"tenant": "bio"}},
     ],
     "idle_policy": [
-        {"pool": "test*", "share": "platform"}, {"pool": "train", "share": "guaranteed"},
-        {"pool": "mig", "share": "evenly"}, {"share": "allocated_cost"},
+        {"pool": "test*", "share": "platform"},
+        {"pool": "train", "share": "guaranteed"},
+        {"pool": "mig", "share": "evenly"},
+        {"share": "allocated_cost"},
     ],
-    "taxes": [{"name": "VAT", "percent": "0", "tenant": "bio"}, {"name": "VAT", "percent": "19"}, {"name": "levy", "percent": "1.5"}],
+    "taxes": [
+        {"name": "VAT", "percent": "0", "tenant": "bio"},
+        {"name": "VAT", "percent": "19"},
+        {"name": "levy", "percent": "1.5"},
+    ],
     "invoice_currencies": [{"tenant": "kyoto", "currency": "JPY"}],
-    "exchange_rates": [{"month": "2026-09", "currency": "JPY", "rate": "161.5"}, {"month": "2026-10", "currency": "JPY", "rate": "163.25"}],
-}  # fmt: skip
+    "exchange_rates": [
+        {"month": "2026-09", "currency": "JPY", "rate": "161.5"},
+        {"month": "2026-10", "currency": "JPY", "rate": "163.25"},
+    ],
+}
 MAPPING: dict[str, Any] = {
     "timezone": ZONE,
     "unmapped_owner": "",
     "rules": [
         {"match": {"namespace": "web-*"}, "tenant": "web", "cost_center": "4711"},
-        {"match": {"tenant": "hpc", "project": "acc-17"}, "tenant": "phys", "project": "lattice", "effective_to": "2026-10-12"},
+        {
+            "match": {"tenant": "hpc", "project": "acc-17"},
+            "tenant": "phys",
+            "project": "lattice",
+            "effective_to": "2026-10-12",
+        },
         {"match": {"tenant": "hpc", "project": "acc-17"}, "tenant": "bio", "effective_from": "2026-10-12"},
         {"match": {"tenant": "chem"}, "cost_center": "12"},
         {"match": {"cluster": "west", "queue": "night"}, "tenant": "kyoto"},
@@ -88,7 +143,7 @@ ENERGY: dict[str, Any] = {
         {"pool": "train", "grams_per_kwh": "300", "source": "the grid", "effective_to": "2026-10-15"},
         {"pool": "train", "grams_per_kwh": "200", "source": "the grid", "effective_from": "2026-10-15"},
     ],
-}  # fmt: skip
+}
 # device: (cluster, node, model, pool, units)
 DEVICES = {
     **{f"h{n}": ("", f"n{n // 2}", "H100-SXM", "train", 1) for n in range(4)},
@@ -101,9 +156,16 @@ DEVICES = {
 FIRST = {"x0": "2026-10-10 06:30"}
 """It has no price, so that it may not be there before the month that is issued ends."""
 PAYERS = (
-    ("chem", "a", "batch"), ("chem", "b", "day"), ("phys", "a", "batch"), ("hpc", "acc-17", "batch"), ("bio", "p", "day"),
-    ("", "web-shop", "web"), ("", "", "night"), ("", "lost", "day"), ("kyoto", "k", "day"),
-)  # fmt: skip
+    ("chem", "a", "batch"),
+    ("chem", "b", "day"),
+    ("phys", "a", "batch"),
+    ("hpc", "acc-17", "batch"),
+    ("bio", "p", "day"),
+    ("", "web-shop", "web"),
+    ("", "", "night"),
+    ("", "lost", "day"),
+    ("kyoto", "k", "day"),
+)
 
 
 def fill_whole_books(store: Store) -> None:
@@ -116,10 +178,15 @@ def fill_whole_books(store: Store) -> None:
     budgets = [
         {"tenant": "chem", "amount": "150.00", "thresholds": [{"percent": "50"}, {"percent": "80"}]},
         {"tenant": "chem", "project": "b", "amount": "61.00"},
-        {"tenant": "phys", "project": "a", "amount": "40.00", "thresholds": [{"percent": "100"}, {"percent": "130", "of": "forecast"}]},
+        {
+            "tenant": "phys",
+            "project": "a",
+            "amount": "40.00",
+            "thresholds": [{"percent": "100"}, {"percent": "130", "of": "forecast"}],
+        },
         {"tenant": "phys", "amount": "333.00", "effective_from": "2026-10"},
         {"tenant": "bio", "amount": "0.05"},
-    ]  # fmt: skip
+    ]
     low = [{"tenant": "phys", "amount": "500.00"}, {"tenant": "bio", "amount": "1.00"}]
     for number, more in ((1, {}), (2, {"low_balances": low})):
         file = {"currency": "EUR", "budgets": budgets[: 3 * number], **more}
@@ -141,7 +208,11 @@ def fill_whole_books(store: Store) -> None:
         one = Grant(name, tenant, Decimal(amount), starts_at=at(starts), expires_at=at(ends), **more)
         add_grant(store, one, begin)
     revoke_grant(store, "g3", "ann", "sent back", at("2026-10-18 12:17:33"))
-    credits = (("c1", "chem", "2026-09", "2.50", ""), ("c2", "phys", "2026-10", "1.75", "a"), ("c3", "bio", "2026-09", "-0.40", ""))
+    credits = (
+        ("c1", "chem", "2026-09", "2.50", ""),
+        ("c2", "phys", "2026-10", "1.75", "a"),
+        ("c3", "bio", "2026-09", "-0.40", ""),
+    )
     for name, tenant, month, amount, project in credits:
         given = Credit(tenant, month, Decimal(amount), "EUR", "sorry", project=project, author="ann", id=name)
         add_credit(store, given, at("2026-09-15 00:00"))
@@ -184,7 +255,7 @@ def _put_jobs(store: Store, dice: random.Random) -> list[dict[str, Any]]:
     drawn: list[dict[str, Any]] = []
     slots = [(name, part) for name, (*_, units) in DEVICES.items() for part in range({1: 1, 7: 3, 100: 2}[units])]
     for number, (device, part) in enumerate(slots):
-        cluster, node, model, _, units = DEVICES[device]
+        cluster, node, _, _, units = DEVICES[device]
         now = at(FIRST.get(device, "2026-09-29 05:00")) + timedelta(minutes=dice.randrange(1200))
         while now < at("2026-10-31 20:00"):
             name = f"{device}-{part}-{len(events)}"
@@ -192,14 +263,24 @@ def _put_jobs(store: Store, dice: random.Random) -> list[dict[str, Any]]:
             hours = dice.choice((0.01, 0.7, 3, 9, 17.5, 40))
             end = now + timedelta(seconds=int(hours * dice.uniform(2000, 3600)))
             about: dict[str, Any] = {
-                "allocation_id": name, "workload_id": f"w{number}-{dice.randrange(3)}", "cluster": cluster, "node": node,
-                "tenant": tenant, "project": project, "queue": queue, "preemptible": dice.random() < 0.3,
+                "allocation_id": name,
+                "workload_id": f"w{number}-{dice.randrange(3)}",
+                "cluster": cluster,
+                "node": node,
+                "tenant": tenant,
+                "project": project,
+                "queue": queue,
+                "preemptible": dice.random() < 0.3,
                 "priority": dice.choice((None, -5, 0, 50, 100)),
-            }  # fmt: skip
+            }
             held: dict[str, Any] = {"device_id": device, "units": 1}
             if units == 7:
-                held = {"device_id": device, "units": (1, 2, 4)[part], "partition_id": f"{device}-p{part}",
-                        "partition_profile": ("1g.5gb", "2g.10gb", "4g.20gb")[part]}  # fmt: skip
+                held = {
+                    "device_id": device,
+                    "units": (1, 2, 4)[part],
+                    "partition_id": f"{device}-p{part}",
+                    "partition_profile": ("1g.5gb", "2g.10gb", "4g.20gb")[part],
+                }
             elif units == 100:
                 held["units"] = dice.choice((20, 25, 50))
             one = [{**about, "ts": now - timedelta(minutes=dice.randrange(90)), "event": "submitted", "gpus": 1.0}]
@@ -214,9 +295,19 @@ def _put_jobs(store: Store, dice: random.Random) -> list[dict[str, Any]]:
             drawn += _samples(dice, held, about, now, end)
             now = end + timedelta(minutes=dice.choice((0, 3, 200, 900, 2500)))
     start = at("2026-10-30 07:00")
-    common = {"cluster": "", "node": "n0", "tenant": "chem", "project": "b", "queue": "day", "device_id": "h0", "units": 1}
+    common = {
+        "cluster": "",
+        "node": "n0",
+        "tenant": "chem",
+        "project": "b",
+        "queue": "day",
+        "device_id": "h0",
+        "units": 1,
+    }
     events.append({**common, "allocation_id": "taken", "workload_id": "taken", "ts": start, "event": "started"})
-    events.append({**common, "allocation_id": "open", "workload_id": "open", "ts": at("2026-10-31 21:00"), "event": "started"})
+    events.append(
+        {**common, "allocation_id": "open", "workload_id": "open", "ts": at("2026-10-31 21:00"), "event": "started"}
+    )
     put(store, "events", events)
     put(store, "samples", drawn)
     return late
@@ -234,14 +325,30 @@ def _samples(
         state = dice.choice(("ok", "ok", "ok", "idle", "unsupported", "blank")) if kind == "gaps" else "ok"
         use = 0.0 if kind == "idles" else round(dice.uniform(0.1, 1), 2)
         row = {
-            "ts": now, "interval_seconds": 2400.0, "cluster": about["cluster"], "node": about["node"], "state": state,
-            "device_id": held["device_id"], "partition_id": held.get("partition_id", ""), "workload_id": about["workload_id"],
-            "utilization": use if state in ("ok", "idle") else None, "memory_used_bytes": dice.randrange(1, 40) * 2**30,
-            "power_watts": 50 + 300 * use, "energy_joules": None,
-        }  # fmt: skip
+            "ts": now,
+            "interval_seconds": 2400.0,
+            "cluster": about["cluster"],
+            "node": about["node"],
+            "state": state,
+            "device_id": held["device_id"],
+            "partition_id": held.get("partition_id", ""),
+            "workload_id": about["workload_id"],
+            "utilization": use if state in ("ok", "idle") else None,
+            "memory_used_bytes": dice.randrange(1, 40) * 2**30,
+            "power_watts": 50 + 300 * use,
+            "energy_joules": None,
+        }
         rows.append(row)
         if held.get("partition_id"):
-            rows.append({**row, "partition_id": "", "workload_id": "", "utilization": None, "state": "unsupported",
-                         "energy_joules": 2400 * (40 + 200 * use)})  # fmt: skip
+            rows.append(
+                {
+                    **row,
+                    "partition_id": "",
+                    "workload_id": "",
+                    "utilization": None,
+                    "state": "unsupported",
+                    "energy_joules": 2400 * (40 + 200 * use),
+                }
+            )
         now += step * (3 if kind == "gaps" and dice.random() < 0.2 else 1)
     return rows
