@@ -144,7 +144,9 @@ def test_an_alertmanager_keeps_what_it_knows_while_it_is_silenced_or_its_route_i
     ],
     ids=["never tried", "never reached", "knows the one before", "knows the end of the one before"],
 )
-def test_an_alertmanager_hears_nothing_of_what_is_silenced_or_closed_from_its_beginning_on(last: Attempt | None) -> None:
+def test_an_alertmanager_hears_nothing_of_what_was_quiet_from_its_beginning_on(
+    last: Attempt | None,
+) -> None:
     log = {("am/alertmanager/0", "f"): last} if last else {}
     assert due([alert(node="n1")], routing({"receivers": ["am"]}), log, silences=[silence(node="n1")]) == []
     closed = routing({"receivers": ["am"], "hours": "office"}, hours={"office": {"from": "09:00", "to": "10:00"}})
