@@ -41,7 +41,7 @@ def command_lines() -> Iterator[Any]:
             yield pytest.param(words, id=f"{path.name}:{number} {' '.join(words)[:50]}")
 
 
-@pytest.mark.parametrize("arguments", command_lines())
+@pytest.mark.parametrize("arguments", list(command_lines()))
 def test_a_command_line_of_a_document_is_one_that_we_understand(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
