@@ -73,8 +73,9 @@ class Notes:
 
     def _changed(self, table: pa.Table) -> list[str]:
         """Devices of which the rows say something new."""
-        before = self._inventory.rows(table["device_id"].unique().to_pylist())
-        self._inventory.forget(before)
+        devices = table["device_id"].unique().to_pylist()
+        before = self._inventory.rows(devices)
+        self._inventory.forget(devices)  # new ones, too: that they are nowhere is remembered as well
         names = ("cluster", "node", "model", "pool", "units", "state")
         changed = {}
         for row in table.select(["device_id", *names]).to_pylist():

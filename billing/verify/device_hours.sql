@@ -4,7 +4,7 @@
 -- Reads:   capacity again from the device rows themselves, by another way than the close: from pairs of neighbouring
 --          rows, without the hours' segments. Every hour before the last close's end has to be closed.
 --          Rows of a batch that is not all there yet do not count, as in a close.
--- Params:  start, end = [start, end); forever; most = rows.   $$latest_closes = latest_closes.sql.
+-- Params:  start, end = [start, end); forever; most = rows that wait, and rows that do not.   $$latest_closes = latest_closes.sql.
 WITH
     [toDateTime({start:DateTime64(3, 'UTC')}, 'UTC'), assumeNotNull((SELECT toStartOfHour(toDateTime(min(ts), 'UTC')) FROM devices WHERE (batch = 0 OR batch IN (SELECT batch FROM ingest_batches))))] AS firsts,
     [toDateTime({end:DateTime64(3, 'UTC')}, 'UTC'), assumeNotNull((SELECT max(closed_until) FROM close_runs))] AS lasts,
@@ -84,8 +84,6 @@ WITH
         FULL OUTER JOIN booked
             ON capacity.hour = booked.hour AND capacity.cluster = booked.cluster AND capacity.device_id = booked.device_id
         WHERE reason != ''
-        ORDER BY at, in_cluster, of_device
-        LIMIT {most:UInt32}
     ),
     came AS
     (
@@ -98,3 +96,4 @@ SELECT at, in_cluster, of_device, reason, last_came > latest.ingest_cutoff AS wa
 FROM (SELECT 1 AS one, wrong.*, last_came FROM wrong LEFT JOIN came ON wrong.in_cluster = came.cluster AND wrong.of_device = came.device_id) AS wrong
 ASOF LEFT JOIN ($latest_closes) AS latest ON wrong.one = latest.one AND wrong.at < latest.closed_until
 ORDER BY at, in_cluster, of_device
+LIMIT {most:UInt32} BY waits

@@ -42,7 +42,8 @@ class Failure:
 class VerifyReport:
     """hours: closed hours that were checked.   documents: issued ones.   failures: of each kind at most MOST_FAILURES.
 
-    waiting: device-hours that differ because device rows came after their close: no failure, the next close takes them.
+    waiting: device-hours that differ because device rows came after their close: no failure, the next close takes them;
+    at most MOST_FAILURES, too.
     """
 
     hours: int

@@ -17,10 +17,10 @@ from warehouse.store import Store, read_sql
 FRESH_SECONDS = 60.0
 LONGEST_FUNCTION = 100
 TABLE_FUNCTIONS = frozenset(
-    {"numbers", "numbers_mt", "zeros", "zeros_mt", "generateseries", "generate_series", "values", "sqlstandardvalues",
-     "primes"}
-)  # fmt: skip
-"""In lower case. The others read files, other machines, this process's memory, or tables behind the filters' back."""
+    {"numbers", "numbers_mt", "generateseries", "generate_series", "values", "sqlstandardvalues", "primes"}
+)
+"""In lower case. The others read files, other machines, this process's memory, or tables behind the filters' back; and
+`zeros` is refused by the engine itself to who may only read."""
 SYSTEM = frozenset(
     {"system.one", "system.numbers", "system.numbers_mt", "system.zeros", "system.tables", "system.columns",
      "system.databases", "system.functions", "system.aggregate_function_combinators", "system.formats",

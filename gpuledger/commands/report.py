@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from gpuledger import options, remote
-from gpuledger.output import say
+from gpuledger.output import complain, say
 from warehouse.errors import LedgerError
 from warehouse.private_files import users_file
 from warehouse.store import migrate, open_store
@@ -110,11 +110,15 @@ def send(
             say(f"{sent} sent, {failed} failed" if sent or failed else "nothing is due")
             raise typer.Exit(1 if failed else 0)
         zone = billing_timezone(opened)
-        asked = parse_period(period, zone)
+        asked, failed = parse_period(period, zone), False
         for wanted in schedules.wanted_by(schedule, tenant, tuple(to or ()), code):
             name = schedules.name_of(tenant, asked, zone, wanted.to)
             try:
                 schedules.send(opened, schedule, schedules.Due(wanted, tenant, asked, name), now, whoever())
             except SendError as error:
-                raise LedgerError(f"report {name}", f"was not sent: {error}", "Check smtp in the file") from error
-            say(f"sent: {name}")
+                complain(f"report {name}: was not sent: {error}. Check smtp in the file")
+                failed = True
+            else:
+                say(f"sent: {name}")
+    if failed:
+        raise typer.Exit(1)

@@ -97,8 +97,8 @@ def check(
     file: Annotated[Path, typer.Argument(help="The tenants' mapping, YAML.")],
     store: options.Store = "",
 ) -> None:
-    """Check a mapping and show what it would change in the closed books. Changes nothing; exit 1 if it leaves
-    something unmapped."""
+    """Check a mapping and show what it would change in the closed books. Changes nothing; exit 1 if no rule fits
+    something that was held."""
     from billing.tenants import load_mapping, preview
 
     mapping = load_mapping(file)

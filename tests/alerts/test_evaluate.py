@@ -14,7 +14,7 @@ from alerts.reading import alerts, history
 from alerts.rule import Rule
 from alerts.state import State
 from tests.alerts.facts import NOON, ago, put, served
-from tests.alerts.rules import alive, look, own_rules, rule, states, tell
+from tests.alerts.rules import NEWEST, alive, look, own_rules, rule, states, tell
 from warehouse.errors import StoreError
 from warehouse.store import Store
 
@@ -269,6 +269,7 @@ def test_the_journal_gives_back_what_it_was_given(facts: Store) -> None:
     }
 
 
+MOST = NEWEST.replace("argMax(s.value, ts)", "max(s.value)")
 TOGETHER = """
 SELECT metric, service AS gpu, argMax(s.value, ts) AS value, count() AS readings
 FROM service_levels AS s
@@ -299,6 +300,20 @@ def test_rules_that_differ_in_one_text_share_a_query_and_each_gets_its_own_rows(
     put(facts, served(8, "a", 14.0))
     ended = look(facts, 8, *rules).transitions
     assert sorted(one.alert.rule for one in ended if one.alert.state is State.resolved) == ["of-1h", "of-b"]
+
+
+def test_rules_of_different_intervals_share_a_query_unless_it_looks_back_an_interval(facts: Store) -> None:
+    """The number of half past eleven was told within the last hour, and not within the last minute."""
+    put(facts, [*served(61, "m", 1.0), *served(30, "m", 12.0), *served(0, "m", 1.0)])
+    minute, hour = (rule(name=name, interval=f"1{name[0]}", sql=MOST) for name in ("minute", "hour"))
+    for rules in ((minute, hour), (hour, minute)):
+        asked = set(engine._questions(rules, NOON).values())
+        assert sorted(one.rule.name for one in asked) == ["hour", "minute"]
+    told = [(one.alert.rule, one.alert.value) for one in look(facts, 0, minute, hour).transitions]
+    assert told == [("hour", 12.0)]
+    same = MOST.replace("{previous_at:DateTime64(3, 'UTC')}", "toDateTime64(0, 3, 'UTC')")
+    alike = [rule(name=one.name, interval=one.interval, sql=same) for one in (minute, hour)]
+    assert len(set(engine._questions(alike, NOON).values())) == 1
 
 
 def test_a_shared_query_that_fails_or_does_not_say_of_what_its_rows_are_fails_each_of_its_rules(facts: Store) -> None:

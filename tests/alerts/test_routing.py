@@ -127,9 +127,30 @@ def test_an_alertmanager_keeps_what_it_knows_while_it_is_silenced_or_its_route_i
     office = {"from": "09:00", "to": "10:00"}
     log = {("am/alertmanager/0", "f"): attempt(2)}
     again = ["am/alertmanager/0 f firing again"]
-    assert due([alert(node="n1")], routing({"receivers": ["am"]}), log, silences=[silence(node="n1")]) == again
+    log[("hook/webhook", "f")] = attempt(9000)
+    always = routing({"receivers": ["am", "hook"]})
+    assert due([alert(node="n1")], always, log, silences=[silence(node="n1")]) == again, "nobody else is reminded"
     closed = routing({"receivers": ["am", "hook"], "hours": "office"}, hours={"office": office})
-    assert due([alert()], closed, {**log, ("hook/webhook", "f"): attempt(9000)}) == again
+    assert due([alert()], closed, log) == again
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        None,
+        attempt(5, outcome="failed", number=3, next_attempt_at=ago(1)),
+        attempt(20, active_at=ago(60)),
+        attempt(20, "resolved", active_at=ago(60)),
+    ],
+    ids=["never tried", "never reached", "knows the one before", "knows the end of the one before"],
+)
+def test_an_alertmanager_hears_nothing_of_what_was_quiet_from_its_beginning_on(
+    last: Attempt | None,
+) -> None:
+    log = {("am/alertmanager/0", "f"): last} if last else {}
+    assert due([alert(node="n1")], routing({"receivers": ["am"]}), log, silences=[silence(node="n1")]) == []
+    closed = routing({"receivers": ["am"], "hours": "office"}, hours={"office": {"from": "09:00", "to": "10:00"}})
+    assert due([alert()], closed, log) == []
 
 
 def test_a_second_occurrence_is_told_anew() -> None:

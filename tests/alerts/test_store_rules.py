@@ -22,6 +22,7 @@ from alerts.slo.measure import measure
 from billing.accounts.budget_file import apply_budgets, parse_budgets
 from billing.close import close as close_books
 from billing.rates import apply_rate_card, parse_rate_card
+from billing.verify import verify
 from ingest import ingest_tables
 from tests.alerts.cases import holder
 from tests.alerts.facts import NOON, ago, device, ended, put, sampled, served, started, submitted
@@ -29,6 +30,7 @@ from tests.alerts.rules import alive
 from tests.alerts.slo.promises import ERRORS, promise
 from tests.alerts.test_shipped_rules import OF_THE_WHOLE_STORE
 from tests.billing.account_books import NO_PRICES
+from tests.billing.facts import put as told
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
 from warehouse.records import SAMPLES
 from warehouse.store import Store
@@ -199,6 +201,15 @@ def test_books_that_do_not_balance_alert_and_those_that_do_not_fail_do_not(facts
     )
     # The device-hour does not sum up, and the hour's entries are not those that its close wrote.
     assert fires(facts, "ledger-not-balanced") == {("ledger",): 2.0}
+
+
+def test_books_of_which_only_a_close_is_due_do_not_alert(facts: Store) -> None:
+    told(facts, "devices", [row for _, row in device("gpu-0", since=600)])
+    close_books(facts, ago(180), NOON)
+    late = [*device("gpu-1", since=400), *device("gpu-0", since=300, state="unavailable")]
+    told(facts, "devices", [row for _, row in late])
+    assert verify(facts).waiting == 4 + 2
+    assert fires(facts, "ledger-not-balanced") == {}
 
 
 @pytest.mark.parametrize(("days", "expected"), [((0, 8), {("overlaps",): 1.0}), ((8, 9), {})])

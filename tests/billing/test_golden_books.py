@@ -167,3 +167,11 @@ def test_every_figure_is_that_of_the_golden_file(
     if os.environ.get("GPULEDGER_GOLDEN") == "write":
         golden[command] = found
     assert found == golden.get(command)
+
+
+def test_a_mapping_that_leaves_nothing_out_is_a_yes(books: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+    path = tmp_path / "mapping.yaml"
+    path.write_text('rules: [{match: {queue: "*"}, tenant: all}]')
+    result = CliRunner().invoke(app(), ["tenants", "check", str(path), "--store", books[0]])
+    assert result.exit_code == 0, result.output
+    assert "would change" in result.stdout

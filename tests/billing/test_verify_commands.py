@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from billing.close import close
+from billing.verify import run as prove
 from billing.verify import verify
 from gpuledger.cli import build, run
 from tests.billing.facts import devices, put
 from tests.billing.hand_ledger import at
 from tests.billing.rich_books import rich_books
+from tests.stores import fresh_store
 from warehouse.store import Store, open_store
 
 pytestmark = pytest.mark.usefixtures("engine_stays")
@@ -29,6 +31,30 @@ def test_a_device_that_is_told_of_after_the_close_waits_and_is_no_failure(store:
     assert ([str(one) for one in report.failures], report.waiting) == ([], 1)
     close(store, at("2026-10-05 12:00"), at("2026-11-10 00:00"))
     assert verify(store).waiting == 0
+
+
+def test_what_waits_for_a_close_hides_nothing_that_is_wrong(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove, "MOST_FAILURES", 2)
+    put(store, "devices", devices("2026-10-05 06:00", "g0"))
+    close(store, at("2026-10-05 12:00"), at("2026-11-10 00:00"))
+    put(store, "devices", devices("2026-10-05 06:00", "g1"))
+    spoil = "ALTER TABLE ledger_entries UPDATE unallocated_unit_ms = 0 WHERE hour = '2026-10-05 11:00:00'"
+    store.command(spoil, settings={"mutations_sync": 2})
+    report = verify(store)
+    assert (report.waiting, report.balanced) == (2, False)
+    assert "2026-10-05 11:00Z, device g0" in [one.where for one in report.failures]
+
+
+def test_a_close_that_is_due_is_said_and_is_a_yes(tmp_path: Path) -> None:
+    url = f"chdb://{tmp_path}/store"
+    with fresh_store(tmp_path / "store") as store:
+        put(store, "devices", devices("2026-10-05 10:00", "g0"))
+        close(store, at("2026-10-05 12:00"), at("2026-11-10 00:00"))
+        put(store, "devices", devices("2026-10-05 08:30", "g1"))
+    said = gpuledger("verify", "--store", url)
+    assert "4 device-hours had device rows since their close. Next: gpuledger close" in said
+    gpuledger("close", "--until", "2026-10-05T12:00Z", "--store", url)
+    assert "since their close" not in gpuledger("verify", "--store", url)
 
 
 def gpuledger(*arguments: str, exit_code: int = 0) -> str:

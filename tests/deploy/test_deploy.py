@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from compose_spec import PyCompose
 
 from alerts.routing import load_routing
 from collectors.agent.settings import read_settings
 from dashboards.access.settings import load_access
-from gpuledger.cli import build
 from ingest.senders import Senders
 from tests.alerts.test_prometheus import needs_promtool, promtool
 from tests.conftest import REPO
+from tests.deploy.command_lines import understood
 
 DEPLOY = REPO / "deploy"
 BASE = DEPLOY / "kubernetes" / "base"
@@ -60,14 +59,9 @@ def docker_cmd(path: Path) -> list[str]:
 
 
 def documented() -> Iterator[Any]:
-    """Command lines of docs/deploy.md and of comments."""
-    texts = [DEPLOY / "compose/prometheus.yml", DEPLOY / "grafana/provisioning/datasources/gpuledger.yaml"]
-    for path in (REPO / "docs/deploy.md", *texts):
-        for line in re.findall(
-            r"(?:^    (?:\S+ )*?|# |`)gpuledger ((?:users|tokens|server|sql|report|up) [^>#`\n]+)",
-            path.read_text(),
-            re.M,
-        ):
+    """Command lines of comments."""
+    for path in (DEPLOY / "compose/prometheus.yml", DEPLOY / "grafana/provisioning/datasources/gpuledger.yaml"):
+        for line in re.findall(r"(?:# |`)gpuledger ((?:users|tokens|sql) [^>#`\n]+)", path.read_text(), re.M):
             yield pytest.param(shlex.split(line), id=f"{path.name}: {line.strip()[:60]}")
 
 
@@ -80,21 +74,9 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def command_line() -> Any:
-    return typer.main.get_command(build())
-
-
 @pytest.mark.parametrize("arguments", COMMANDS)
-def test_a_command_line_is_one_that_we_understand(command_line: Any, arguments: list[str]) -> None:
-    command, rest, context = command_line, list(arguments), None
-    name = "gpuledger"
-    while hasattr(command, "get_command"):
-        context = command.context_class(command, info_name=name, parent=context)
-        name = rest.pop(0)
-        command = command.get_command(context, name)
-        assert command is not None, name
-    command.make_context(name, rest, parent=context)
+def test_a_command_line_is_one_that_we_understand(arguments: list[str]) -> None:
+    understood(arguments)
 
 
 def test_the_units_keep_secrets_and_the_system_apart() -> None:

@@ -1,8 +1,7 @@
-"""What the documents on limits and threats say is there."""
+"""What the document on limits says is there."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields
 
 from dashboards.access import doorkeeper
@@ -12,7 +11,6 @@ from ingest.text_files import ROW_BYTES
 from tests.conftest import REPO
 
 LIMITS = (REPO / "docs/limits.md").read_text()
-THREATS = (REPO / "docs/threat-model.md").read_text()
 
 
 def test_every_limit_of_the_server_is_in_the_table() -> None:
@@ -53,11 +51,3 @@ def test_the_table_has_the_numbers_that_hold() -> None:
     ):
         assert said in LIMITS, said
         assert number, said
-
-
-def test_the_tests_that_the_documents_name_are_there() -> None:
-    for document in (LIMITS, THREATS):
-        for line in document.splitlines():
-            if "(to be filled in)" not in line:
-                for path in re.findall(r"`(tests/[a-z_/]+\.py)`", line):
-                    assert (REPO / path).exists(), path

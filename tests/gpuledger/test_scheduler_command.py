@@ -38,12 +38,13 @@ queues: [{name: batch}]
 """
 
 
-def ask(*arguments: object) -> str:
+def ask(*arguments: object, exit_code: int = 0) -> str:
     app = typer.Typer()
     scheduler.register(app)
     result = CliRunner().invoke(app, ["scheduler", *map(str, arguments)])
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
+    assert result.exit_code == exit_code, result.output
     return result.stdout
 
 
@@ -132,6 +133,11 @@ def test_a_scheduler_killed_in_the_middle_carries_on_where_it_was(running: Runni
     assert all(row["same"] for row in replayed)
     ask("snapshot", running.folder / "snap.jsonl", "--data", running.folder / "data")
     assert ask("replay", running.folder / "snap.jsonl", "--format", "csv").count("True") == 2
+    entries = [json.loads(line) for line in (running.folder / "snap.jsonl").read_text().splitlines()]
+    last = max(place for place, entry in enumerate(entries) if entry["kind"] == "plan")
+    entries[last]["body"]["actions"] = []
+    (running.folder / "other.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries[: last + 1]))
+    assert ask("replay", running.folder / "other.jsonl", "--format", "csv", exit_code=1).count("True") == 1
 
 
 def test_who_may_run_commands_needs_a_token(tmp_path: Path) -> None:

@@ -374,3 +374,15 @@ def test_as_many_rows_as_an_agent_sends_at_once_are_taken(served: Served, store:
     rows = [json.dumps({**sample(), "ts": (NOW - timedelta(seconds=n)).isoformat()}).encode() for n in range(2000)]
     answer = post(served, "samples", **gzipped(b"\n".join(rows * (body.BODY_ROWS // 2000))))
     assert answer.json()["read"] == body.BODY_ROWS
+
+
+def test_a_device_that_has_just_come_is_known_to_the_next_push(store: Store, tmp_path: Path) -> None:
+    place = "records: all, clusters: all, nodes: all"
+    row = {"cluster": "c1", "node": "n1", "device_id": "new", "state": "available"}
+    with receiving(store, tokens_file(tmp_path, f"senders: [{{name: a, token: {TOKEN}, {place}}}]\n")) as served:
+        fates = []
+        for model in ("H100", "A100"):
+            told = {**row, "model": model, "ts": datetime.now(UTC).isoformat()}
+            answer = post(served, "devices", json.dumps(told).encode())
+            fates.append((answer.json()["stored"], answer.json()["held"]))
+    assert fates == [(1, {}), (0, {"device_changed": 1})]

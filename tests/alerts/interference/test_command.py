@@ -41,6 +41,8 @@ def test_episodes_victims_and_speeds_are_printed(tmp_path: Path) -> None:
         put(opened, [*runs("b", 30, 1), *tells("a", 30, 1, 4.0)])
     code, out, _ = run("status", *AT, "--check", *store)
     assert (code, "2.5" in out, "measured" in out) == (1, True, True)
+    assert run("status", *AT, *store)[0] == 0
+    assert run("status", "--at", "2026-10-06T11:20Z", "--check", *store)[0] == 0, "nobody was beside it yet"
     assert [(one["workload_id"], one["max_slowdown"]) for one in asked("status", *AT)] == [("a", 2.5)]
     assert [(one["identity"], one["lost_gpu_seconds"]) for one in asked("victims", *AT)] == [("a", 1080.0)]
     assert {(one["victim"], one["verdict"]) for one in asked("aggressors", *AT)} == {("a", "candidate"), ("b", "none")}

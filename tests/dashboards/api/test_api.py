@@ -414,6 +414,12 @@ def test_the_document_names_every_route() -> None:
     rows = [line for line in (REPO / "docs" / "api.md").read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
     for method, path, _ in ROUTES:
         assert any(f"`{method} " in row and f"{path}`" in row for row in rows), (method, path)
+    there = {(method, path) for method, path, _ in ROUTES}
+    for row in rows:
+        method = "GET"
+        for given, path in re.findall(r"`(?:([A-Z]+) )?(/[^`]*)`", row.split("|")[1]):
+            method = given or method
+            assert (method, path) in there, "a route that is named and is not there"
 
 
 def test_a_method_that_a_path_has_not_is_told_those_that_it_has(served_site: Site) -> None:

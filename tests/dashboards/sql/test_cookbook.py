@@ -40,6 +40,14 @@ def test_the_cookbook_counts_what_the_books_say(served_site: Site) -> None:
     assert asked(served_site, idle) == ["vision\t48", "speech\t36"]
 
 
+def test_the_table_functions_that_are_named_answer(served_site: Site) -> None:
+    (named,) = re.findall(r"table functions other than ([^;]*?) and the views", TEXT.replace("\n", " "))
+    given = {"numbers": "2", "generateSeries": "1, 3", "primes": "3", "values": "'a Int8', 1"}
+    assert re.findall(r"`(\w+)`", named) == list(given)
+    for name, arguments in given.items():
+        assert asked(served_site, f"SELECT * FROM {name}({arguments})"), name
+
+
 def test_the_views_are_described_as_they_are_with_a_comment_on_every_column(served_site: Site) -> None:
     rows = served_site.store.rows(
         "SELECT table, name, comment FROM system.columns "

@@ -1,0 +1,165 @@
+"""What the documents say that a machine can try: command lines are understood, examples of files are read by their
+readers, and what is named (files, columns, variables) is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer import BadParameter, Exit
+
+from alerts.acceptance.plan import load_plan
+from alerts.routing import load_routing
+from alerts.rule_files import load_rules
+from alerts.slo.objectives import load_objectives
+from billing.accounts.budget_file import load_budgets
+from billing.energy.settings import load_energy_settings
+from billing.parties.details import load_parties
+from billing.tenants.mapping import load_mapping
+from collectors.agent.settings import read_settings
+from collectors.services.profile import read_profile
+from dashboards.access.roles import AccessError
+from dashboards.access.settings import load_access
+from dashboards.reports.schedule import load_schedule
+from ingest.senders import Senders
+from scheduler.settings import load_settings
+from tests.conftest import REPO
+from tests.deploy.command_lines import of_document, understood
+from warehouse.records import RECORD_TYPES
+
+DOCUMENTS = [REPO / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + sorted(REPO.glob("docs/*.md"))
+TRACKED = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True).stdout.split()
+
+
+def command_lines() -> Iterator[Any]:
+    for path in DOCUMENTS:
+        for number, words in of_document(path):
+            yield pytest.param(words, id=f"{path.name}:{number} {' '.join(words)[:50]}")
+
+
+@pytest.mark.parametrize("arguments", list(command_lines()))
+def test_a_command_line_of_a_document_is_one_that_we_understand(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        understood(arguments)
+    except Exit as done:
+        assert done.exit_code == 0, "--help and --version end by themselves"
+    except BadParameter as mistake:
+        assert "does not exist" in mistake.message, "the reader's own file need not be here"
+
+
+def test_a_command_line_that_we_do_not_understand_is_told_from_those_that_we_do() -> None:
+    for line in ("ledger --perod 2026-10", "invoice isue", "invoice issue", "ingest things f.csv", "rates diff"):
+        with pytest.raises(Exception, match=r"(?i)no such|missing|is not one of|^$"):
+            understood(line.split())
+
+
+def block(name: str, first: str) -> str:
+    """An indented or fenced example of a document, by how its first line begins."""
+    text = (REPO / "docs" / name).read_text(encoding="utf-8")
+    fenced = re.search(rf"^```yaml\n({re.escape(first)}.*?)^```", text, re.M | re.S)
+    if fenced:
+        return fenced[1]
+    indented = re.search(rf"^    {re.escape(first)}(?:.*\n)(?:    .*\n|\n(?=    ))*", text, re.M)
+    assert indented, f"{name} has no example that begins with {first!r}"
+    return re.sub(r"^    ", "", indented[0], flags=re.M)
+
+
+def sign_in(path: Path) -> object:
+    for secret in ("session.key", "oidc.secret"):
+        (path.parent / secret).write_text("s" * 32)
+    path.write_text(path.read_text().replace("/etc/gpuledger/", f"{path.parent}/"))
+    return load_access(path)
+
+
+def senders(path: Path) -> object:
+    path.write_text(re.sub(r"(token_sha256: )(\w+)\.\.\.", lambda cut: f"{cut[1]}{cut[2]:0<64}", path.read_text()))
+    return Senders(path)
+
+
+def rule(path: Path) -> object:
+    query = "SELECT '' AS cluster, '' AS node, '' AS tenant, {window_seconds:UInt32} AS value"
+    path.with_name("hot_rack.sql").write_text(query)
+    return load_rules(path.rename(path.with_name("hot-rack.yaml")).parent)
+
+
+EXAMPLES: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
+    ("access.md", "url: https", sign_in),
+    ("accounts.md", "currency: EUR", load_budgets),
+    ("acceptance.md", "name: H100", load_plan),
+    ("agent.md", "cluster: c1", read_settings),
+    ("agent.md", "senders:", senders),
+    ("alerts.md", "name: hot-rack", rule),
+    ("alerts.md", "address: https", load_routing),
+    ("billing.md", "seller:", load_parties),
+    ("energy.md", "timezone: Europe/Berlin", load_energy_settings),
+    ("reports.md", "smtp:", load_schedule),
+    ("scheduler.md", "pools:", load_settings),
+    ("services.md", "name: mine", read_profile),
+    ("slo.md", "objectives:", load_objectives),
+    ("tenants.md", "timezone: Europe/Berlin", load_mapping),
+)
+
+
+@pytest.mark.parametrize(("name", "first", "read"), EXAMPLES, ids=[f"{name} {first}" for name, first, _ in EXAMPLES])
+def test_an_example_of_a_document_is_read_by_its_reader(
+    tmp_path: Path, name: str, first: str, read: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_text(block(name, first), encoding="utf-8")
+    read(path)
+
+
+def test_local_users_alone_are_one_line_and_nothing_is_no_file(tmp_path: Path) -> None:
+    """As docs/access.md says."""
+    assert "`local_users: true` alone is enough" in (REPO / "docs/access.md").read_text()
+    path = tmp_path / "sign-in.yaml"
+    path.write_text("local_users: true\n")
+    assert load_access(path).sign_in
+    path.write_text("")
+    with pytest.raises(AccessError):
+        load_access(path)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.name))
+def test_what_a_document_names_is_there(path: Path) -> None:
+    text, missing = path.read_text(encoding="utf-8"), []
+    for target, heading in re.findall(r"\]\(([^)#\s:]+)(?:#([^)]*))?\)", text):
+        there = path.parent / target
+        if not there.exists():
+            missing.append(target)
+        elif heading:
+            titles = re.findall(r"^#+ (.*)$", there.read_text(encoding="utf-8"), re.M)
+            if heading not in [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in titles]:
+                missing.append(f"{target}#{heading}")
+    folders = "|".join(sorted({name.partition("/")[0] for name in TRACKED if "/" in name}))
+    named = re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./*-]*\.\w+)", text)
+    assert missing + [one for one in named if not any(REPO.glob(one))] == []
+
+
+def test_every_variable_of_the_environment_is_one_that_something_reads() -> None:
+    pattern = r"GPULEDGER_[A-Z_]*[A-Z]"
+    named = {one for path in DOCUMENTS for one in re.findall(pattern, path.read_text(encoding="utf-8"))}
+    read: set[str] = set()
+    for name in TRACKED:
+        if not name.endswith((".md", ".lock", ".pdf", ".png", ".ttf", ".otf")):
+            read |= set(re.findall(pattern, (REPO / name).read_text(encoding="utf-8", errors="replace")))
+    assert named - read == set()
+
+
+def test_the_contracts_name_every_column_and_key_and_no_other() -> None:
+    text = (REPO / "docs/contracts.md").read_text(encoding="utf-8")
+    for record in RECORD_TYPES.values():
+        (section,) = re.findall(rf"^## {record.name}: .*\n((?:(?!^## ).*\n)*)", text, re.M)
+        names = set(re.findall(r"`(\w+)`", section))
+        choices = {choice for column in record.columns for choice in column.choices}
+        assert {column.name for column in record.columns} - names == set(), record.name
+        assert names - choices - {column.name for column in record.columns} == set(), record.name
+        (key,) = re.findall(r"^Key: \(([^)]*)\)", section, re.M)
+        assert tuple(re.findall(r"\w+", key)) == record.key, record.name
+        assert choices - names == set() or "as for samples" in section, record.name
