@@ -30,6 +30,8 @@ from warehouse.private_files import users_file
 
 ADD_ONLY = "Keep them and add new ones after them; a node that is gone is set to failed or maintenance"
 
+WHOLE = "Take the log, or its snapshot, whole and as it was written"
+
 
 @dataclass
 class Restored:
@@ -49,7 +51,15 @@ class Restored:
     planned_at: float = 0.0
 
     def apply(self, entry: Entry) -> None:
-        """What the entry says has happened."""
+        """What the entry says has happened.   Errors: LedgerError if that cannot be after what came before it."""
+        try:
+            self._apply(entry)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            job = f" of job {entry.job_id}" if entry.job_id else ""
+            what = f"its {entry.kind}{job} does not follow from what is before it ({error!r})"
+            raise LedgerError(f"entry {entry.sequence}", what, WHOLE) from error
+
+    def _apply(self, entry: Entry) -> None:
         body, at, number = entry.body, entry.at, entry.sequence
         book, job_id, where = self.book, entry.job_id, f"entry {number}"
         match entry.kind:

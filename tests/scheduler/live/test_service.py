@@ -343,6 +343,23 @@ def test_a_snapshot_replays_the_plans_somewhere_else(tmp_path: Path) -> None:
         list(read_snapshot(tmp_path / "snapshot.jsonl"))
 
 
+def test_a_snapshot_that_lacks_an_entry_is_refused_in_one_line_or_replays(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    for name in ("a", "b", "c"):
+        living.submit(name)
+    living.settle()
+    entries = list(living.log.entries())
+    refused = 0
+    for lost in range(1, len(entries)):
+        some = entries[:lost] + entries[lost + 1 :]
+        try:
+            list(replays(some, [entry for entry in some if entry.kind == "plan"]))
+        except LedgerError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused
+
+
 def test_metrics_are_the_same_for_prometheus_and_sql(tmp_path: Path) -> None:
     living = Living(tmp_path)
     for name in ("a", "b", "c"):
