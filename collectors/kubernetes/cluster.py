@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from collectors.kubernetes import nodes
@@ -11,7 +11,7 @@ from collectors.kubernetes.claims import Claims, SliceDevice
 from collectors.kubernetes.follow import Changed, Current, Item, Listed, Trouble, Unserved
 from collectors.kubernetes.kueue import Evictions
 from collectors.kubernetes.objects import Object, child, items, name, namespace, text, uid, written
-from collectors.kubernetes.pods import Around, DeviceFacts, Known, Observed, observe, vanished
+from collectors.kubernetes.pods import Around, DeviceFacts, Heard, Known, Observed, observe, vanished
 from collectors.kubernetes.resources import NodeFacts, node_facts, requests
 from collectors.kubernetes.settings import Settings
 from collectors.kubernetes.state import Kind
@@ -23,6 +23,9 @@ Inventory = Mapping[str, Sequence[Row]]
 
 TROUBLE_TO_TELL = 5
 """Failures in a row after which the API is said to be unreachable."""
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+BLINK = timedelta(seconds=2)
+"""So short an interruption makes no difference to when something happened."""
 
 
 def relevant(pod: Object, settings: Settings) -> bool:
@@ -120,26 +123,30 @@ class Cluster:
 
     def _apply_pods(self, item: Listed | Changed | Current, now: datetime) -> Collected:
         collected = Collected()
+        since = self.seen_at or now
         if isinstance(item, Changed):
-            self._pod(item.object, now if item.deleted else None, collected, now)
+            # What a watch catches up with came to pass at some time since it was last connected.
+            late = item.late and now - since > BLINK
+            self._pod(item.object, Heard(now, since if late else None, item.deleted), collected, now)
         elif isinstance(item, Listed):
             seen = self._seen("pods", item, (uid(pod) for pod in item.objects))
             for pod in item.objects:
-                self._pod(pod, None, collected, now)
+                self._pod(pod, Heard(now, self.seen_at or LONG_AGO), collected, now)
             if not item.last:
                 return collected
             self._missed(seen, now, collected)
         if item.version:
             self.version = item.version
-        self.seen_at = now
+        if not (isinstance(item, Changed) and item.late):
+            self.seen_at = now
         return collected
 
-    def _pod(self, pod: Object, gone_at: datetime | None, collected: Collected, now: datetime) -> None:
+    def _pod(self, pod: Object, heard: Heard, collected: Collected, now: datetime) -> None:
         key = uid(pod)
         before = self._pods.get(key)
         if before is None and not relevant(pod, self.settings):
             return
-        observed = observe(before, pod, self._around, self.settings, gone_at)
+        observed = observe(before, pod, self._around, self.settings, heard)
         waits = observed.known is not None and observed.known.waiting
         if waits or key in self._waiting:
             self._dirty.add(("waiting", key))
@@ -149,7 +156,7 @@ class Cluster:
         self._remember(key, observed, collected, now)
 
     def _missed(self, seen: set[Any], now: datetime, collected: Collected) -> None:
-        """Pods that ended while nobody watched."""
+        """What ended, or came and went, while nobody watched."""
         missing = sorted(self._pods.keys() - seen)
         since = self.seen_at or now
         lost = 0
@@ -160,8 +167,11 @@ class Cluster:
                 del self._waiting[key]
                 self._dirty.add(("waiting", key))
             self._remember(key, observed, collected, now)
-        if lost:
-            message = f"the watch was interrupted from {written(since)} to {written(now)}: {lost} pods ended unseen"
+        if lost or (self.version and now - since > BLINK):
+            message = (
+                f"the watch was interrupted from {written(since)} to {written(now)}: {lost} pods ended unseen; "
+                "what was both bound and gone in between is not known"
+            )
             collected.add("findings", self._finding(now, "source_unreachable", "warning", message))
 
     def _remember(self, key: str, observed: Observed, collected: Collected, now: datetime) -> None:
@@ -287,7 +297,7 @@ class Cluster:
                     self._drop(stream, key)
         if stream != "workloads":
             for pod in list(self._waiting.values()):
-                self._pod(pod, None, collected, now)
+                self._pod(pod, Heard(now), collected, now)
         if stream == "slices":
             affected = {text(child(each, "spec"), "nodeName") for each in _objects(item)} - {""}
             for node in sorted(affected & self._nodes.keys()):

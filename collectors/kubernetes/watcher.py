@@ -131,7 +131,7 @@ class Watcher:
             if time.monotonic() - self._told_current < CURRENT_SECONDS:
                 return None
             self._told_current = time.monotonic()
-            return Current(item.version)
+            return item if item.late else Current(item.version)  # one of the past says nothing of now
         return item
 
     async def _consume(
@@ -141,24 +141,27 @@ class Watcher:
         tasks: list[asyncio.Task[None]],
     ) -> None:
         saved_at = asked_at = self.now() - INVENTORY_EVERY
+        unsaved = False
         try:
             while not (queue.empty() and all(task.done() for task in tasks)):
-                first = await _next(queue, tasks)
-                if first is None:
-                    continue
+                first = await _next(queue, tasks, SAVE_EVERY.total_seconds() if unsaved else None)
                 now = self.now()
                 if now - asked_at >= INVENTORY_EVERY:
                     cluster.take_stock(self.inventory())
                     asked_at = now
-                collected = self._apply(cluster, *first)
-                while not queue.empty() and sum(map(len, collected.rows.values())) < ROWS_AT_ONCE:
-                    collected += self._apply(cluster, *queue.get_nowait())
-                self.dropped += collected.dropped
+                collected = Collected()
+                if first is not None:
+                    unsaved, version = True, cluster.version
+                    collected = self._apply(cluster, *first)
+                    while not queue.empty() and sum(map(len, collected.rows.values())) < ROWS_AT_ONCE:
+                        collected += self._apply(cluster, *queue.get_nowait())
+                    self.dropped += collected.dropped
+                    saved_at = saved_at if version else now - SAVE_EVERY  # where a first watch begins is kept at once
                 if collected.rows:
                     self.sink(collected)
-                if collected.rows or now - saved_at >= SAVE_EVERY:
+                if unsaved and (collected.rows or now - saved_at >= SAVE_EVERY):
                     self._save(cluster)
-                    saved_at = now
+                    saved_at, unsaved = now, False
         except asyncio.CancelledError:
             self._save(cluster)  # cancelled while it waited: all that was applied has been handed on
             raise
@@ -174,13 +177,13 @@ class Watcher:
 
 
 async def _next(
-    queue: asyncio.Queue[tuple[Stream, Item]], tasks: list[asyncio.Task[None]]
+    queue: asyncio.Queue[tuple[Stream, Item]], tasks: list[asyncio.Task[None]], within: float | None
 ) -> tuple[Stream, Item] | None:
-    """The next item; None if every stream ended instead."""
+    """The next item; None if a stream ended, or nothing came within those seconds."""
     getting = asyncio.ensure_future(queue.get())
     running = [task for task in tasks if not task.done()]
     try:
-        await asyncio.wait({getting, *running}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({getting, *running}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
         return getting.result() if getting.done() else None
     finally:
         if not getting.done():

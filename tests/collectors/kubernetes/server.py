@@ -87,8 +87,9 @@ class ApiServer:
         return [query["resourceVersion"] for asked, query in self.requests if asked == path and "watch" in query]
 
     def lists(self, path: str = PODS) -> int:
-        """How often a list of the path was begun."""
-        return sum(asked == path and "watch" not in query and "continue" not in query for asked, query in self.requests)
+        """How often a list of the path was begun; to ask for one object is to ask how far the server is."""
+        begun = [query for asked, query in self.requests if asked == path and not query.keys() & {"watch", "continue"}]
+        return sum(query["limit"] != "1" for query in begun)
 
     # what the handler asks
 

@@ -6,11 +6,12 @@ import copy
 from typing import Any
 
 from collectors.kubernetes.claims import Claims, slice_devices
-from collectors.kubernetes.pods import Around, Known, observe
+from collectors.kubernetes.pods import Around, Heard, Known, observe
 from collectors.kubernetes.settings import Settings
 from tests.collectors.kubernetes.make import admitted, bound, ended, pod, running, second, stamp
 
 HERE = Settings(cluster="c1")
+NOW = Heard(second(9999))
 
 
 def attribute(**values: str) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def starts(claims: Claims, versions: list[dict[str, Any]]) -> list[dict[str, Any
     known: Known | None = None
     rows: list[dict[str, Any]] = []
     for version in versions:
-        observed = observe(known, version, Around(claims=claims.of), HERE)
+        observed = observe(known, version, Around(claims=claims.of), HERE, NOW)
         known, rows = observed.known, [*rows, *observed.rows]
     return [row for row in rows if row["event"] == "started"]
 
@@ -94,16 +95,16 @@ def test_a_claimed_partition_is_a_part_of_its_device() -> None:
 def test_a_pod_waits_for_its_claim_and_for_the_slice_and_is_then_told_whole() -> None:
     claims = Claims()
     runs = life(claiming("one"))[-1]
-    waiting = observe(None, runs, Around(claims=claims.of), HERE)
+    waiting = observe(None, runs, Around(claims=claims.of), HERE, NOW)
     assert (waiting.rows, waiting.known and waiting.known.waiting) == ((), True)
     claims.put_claim(claim("one", None))  # seen, but not as allocated
-    asked = observe(waiting.known, runs, Around(claims=claims.of), HERE)
+    asked = observe(waiting.known, runs, Around(claims=claims.of), HERE, NOW)
     assert [row["event"] for row in asked.rows] == ["submitted"]
     assert asked.known is not None and asked.known.waiting
     claims.put_claim(claim("one", ["gpu-0"]))
-    assert observe(asked.known, runs, Around(claims=claims.of), HERE).rows == ()  # its slice is missing
+    assert observe(asked.known, runs, Around(claims=claims.of), HERE, NOW).rows == ()  # its slice is missing
     claims.put_slice(slice_([GPU]))
-    then = observe(asked.known, runs, Around(claims=claims.of), HERE)
+    then = observe(asked.known, runs, Around(claims=claims.of), HERE, NOW)
     assert [(row["event"], row["device_id"]) for row in then.rows] == [("started", "GPU-aa")]
     assert then.known is not None and not then.known.waiting
 
@@ -113,9 +114,9 @@ def test_a_pods_end_is_told_after_its_claim_is_gone() -> None:
     claims.put_slice(slice_([GPU]))
     claims.put_claim(claim("one", ["gpu-0"]))
     runs = life(claiming("one"))[-1]
-    known = observe(None, runs, Around(claims=claims.of), HERE).known
+    known = observe(None, runs, Around(claims=claims.of), HERE, NOW).known
     claims.drop_claim(("chem", "one"))
-    done = observe(known, ended(runs, 50), Around(claims=claims.of), HERE)
+    done = observe(known, ended(runs, 50), Around(claims=claims.of), HERE, NOW)
     assert [(row["event"], row["allocation_id"]) for row in done.rows] == [("finished", "u")]
 
 
@@ -150,7 +151,7 @@ def test_a_claim_made_from_a_template_is_found_by_the_name_that_the_pod_was_give
 
 def test_pods_whose_claims_were_never_seen_are_counted_not_guessed() -> None:
     over = ended(life(claiming("lost"))[-1], 50)
-    observed = observe(None, over, Around(claims=Claims().of), HERE)
+    observed = observe(None, over, Around(claims=Claims().of), HERE, NOW)
     assert (observed.rows, observed.known, observed.dropped) == ((), None, "claims_never_seen")
 
 

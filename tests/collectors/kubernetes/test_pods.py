@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from collectors.kubernetes.kueue import Evictions
-from collectors.kubernetes.pods import Around, DeviceFacts, Known, observe, vanished
+from collectors.kubernetes.pods import Around, DeviceFacts, Heard, Known, observe, vanished
 from collectors.kubernetes.resources import NodeFacts
 from collectors.kubernetes.settings import Settings
 from tests.collectors.kubernetes.make import (
@@ -35,8 +35,8 @@ def told(*versions: Pod, deleted: bool = False, around: Around = Around(), setti
     known: Known | None = None
     rows: list[Any] = []
     for number, version in enumerate(versions, 1):
-        gone_at = second(9999) if deleted and number == len(versions) else None
-        observed = observe(known, version, around, settings, gone_at)
+        gone = deleted and number == len(versions)
+        observed = observe(known, version, around, settings, Heard(second(9999), gone=gone))
         # What is remembered survives being written down.
         known = None if observed.known is None else Known.of(observed.known.plain())
         rows += observed.rows
@@ -283,7 +283,7 @@ def test_what_ended_unseen_is_estimated_from_what_was_known() -> None:
     def unseen(*versions: Pod) -> list[tuple[Any, ...]]:
         known: Known | None = None
         for version in versions:
-            known = observe(known, version, Around(), HERE).known
+            known = observe(known, version, Around(), HERE, Heard(second(9999))).known
         assert known is not None
         return short(list(vanished(known, second(500), second(600)).rows))
 
