@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from collectors.kubernetes import nodes
 from collectors.kubernetes.claims import Claims, SliceDevice
-from collectors.kubernetes.follow import Changed, Current, Item, Listed, Trouble, Unserved
+from collectors.kubernetes.follow import BLINK, Changed, Current, Item, Listed, Trouble, Unserved
 from collectors.kubernetes.kueue import Evictions
 from collectors.kubernetes.objects import Object, child, items, name, namespace, text, uid, written
 from collectors.kubernetes.pods import Around, DeviceFacts, Heard, Known, Observed, observe, vanished
@@ -24,8 +24,6 @@ Inventory = Mapping[str, Sequence[Row]]
 TROUBLE_TO_TELL = 5
 """Failures in a row after which the API is said to be unreachable."""
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-BLINK = timedelta(seconds=2)
-"""So short an interruption makes no difference to when something happened."""
 
 
 def relevant(pod: Object, settings: Settings) -> bool:
@@ -57,7 +55,7 @@ class Cluster:
         self._claims = Claims()
         self._evictions = Evictions()
         self._listed: dict[Stream, set[Any]] = {}
-        self._unreachable: set[Stream] = set()
+        self._complained: set[tuple[Stream, str]] = set()
         self._dirty: set[tuple[Kind, str]] = set()
         self._around = Around(
             node=lambda node: self._facts.get(node, NodeFacts()),
@@ -112,7 +110,7 @@ class Cluster:
             return self._unserved(stream, item, now)
         if isinstance(item, Trouble):
             return self._trouble(stream, item, now)
-        self._unreachable.discard(stream)
+        self._complained -= {(stream, "no_permission"), (stream, "source_unreachable")}
         if stream == "pods":
             return self._apply_pods(item, now)
         if stream == "nodes":
@@ -338,17 +336,21 @@ class Cluster:
     def _unserved(self, stream: Stream, item: Unserved, now: datetime) -> Collected:
         """Kueue or dynamic allocation that a cluster does not have is nothing to tell; a right that is missing is."""
         collected = Collected()
-        if item.forbidden and stream not in self._unreachable:
-            self._unreachable.add(stream)
-            collected.add("findings", self._finding(now, "no_permission", "warning", f"{stream}: {item.what}"))
+        if item.forbidden:
+            self._complain(collected, stream, "no_permission", f"{stream}: {item.what}", now)
         return collected
 
     def _trouble(self, stream: Stream, item: Trouble, now: datetime) -> Collected:
         collected = Collected()
-        if item.failures >= TROUBLE_TO_TELL and stream not in self._unreachable:
-            self._unreachable.add(stream)
-            collected.add("findings", self._finding(now, "source_unreachable", "warning", item.what))
+        if item.failures >= TROUBLE_TO_TELL:
+            self._complain(collected, stream, "source_unreachable", item.what, now)
         return collected
+
+    def _complain(self, collected: Collected, stream: Stream, finding: str, message: str, now: datetime) -> None:
+        """Once, until the stream goes on."""
+        if (stream, finding) not in self._complained:
+            self._complained.add((stream, finding))
+            collected.add("findings", self._finding(now, finding, "warning", message))
 
     def _finding(self, now: datetime, finding: str, severity: str, message: str) -> Row:
         return {

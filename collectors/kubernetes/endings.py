@@ -225,8 +225,9 @@ def _began(status: Object) -> bool:
 
 def _for_good(pod: Object, finished: datetime, takers: list[_Taken]) -> bool:
     """Whether containers that had all ended by then stayed down: else it was one more exit of a loop of crashes."""
-    policy, phase = text(child(pod, "spec"), "restartPolicy"), text(child(pod, "status"), "phase")
-    if policy not in ("Always", "OnFailure") or (policy == "OnFailure" and phase == "Succeeded"):
+    policy, main = text(child(pod, "spec"), "restartPolicy"), items(child(pod, "status"), "containerStatuses")
+    done = all(child(status, "state", "terminated").get("exitCode") == 0 for status in main)
+    if policy not in ("Always", "OnFailure") or (policy == "OnFailure" and done):
         return True
     asked = [deletion_requested(pod), *(taken.at for taken in takers)]
     known = [when for when in asked if when is not None]

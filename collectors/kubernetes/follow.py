@@ -15,6 +15,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from collectors.kubernetes.api import Absent, Api, Gone, Interrupted
 from collectors.kubernetes.connection import KubernetesError
@@ -26,8 +27,12 @@ REFUSALS = 6
 """In a row, after which a right that is needed is missing: about fifteen seconds."""
 RARELY = 300.0
 """Seconds between two requests for what the server has not served for long."""
-UNWATCHED_SECONDS = 2.0
-"""Without a watch, after which what a new one begins with may be of any time since."""
+BLINK = timedelta(seconds=2)
+"""So short an interruption makes no difference to when something happened."""
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +109,13 @@ class Follow:
     required: bool = False
     backoff: Backoff = Backoff()
     once: bool = False
+    now: Callable[[], datetime] = utc_now
     _served: str = ""
     _failures: int = 0
     _refusals: int = 0
     _gone: int = 0
     _idle: int = 0
-    _watched_until: float | None = None
+    _watched_until: datetime | None = None
 
     async def items(self) -> AsyncIterator[Item]:
         """What happens, for ever; with `once`, until the list is complete."""
@@ -177,7 +183,7 @@ class Follow:
             first = False
             if page.last:
                 self.version = page.version
-                self._watched_until = time.monotonic()
+                self._watched_until = self.now()
 
     async def _watch(self, path: str) -> AsyncIterator[Item]:
         behind = await self._newest(path)
@@ -200,7 +206,7 @@ class Follow:
                 else:
                     yield Changed(change.object, self.version, change.kind == "DELETED", late=bool(behind))
                 if not behind:
-                    self._watched_until = time.monotonic()
+                    self._watched_until = self.now()
         except Interrupted as broken:
             if connected and not behind and not broken.silent:
                 yield self._heard_until_now()
@@ -220,7 +226,7 @@ class Follow:
         come.
         """
         until = self._watched_until
-        if until is not None and time.monotonic() - until < UNWATCHED_SECONDS:
+        if until is not None and self.now() - until < BLINK:
             return ""
         newest = await self.api.newest(path, self.query)
         if newest != self.version and _reaches(self.version, newest):
@@ -228,7 +234,7 @@ class Follow:
         return newest
 
     def _heard_until_now(self) -> Current:
-        self._watched_until = time.monotonic()
+        self._watched_until = self.now()
         return Current(self.version)
 
 

@@ -10,12 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from collectors.kubernetes.api import Api
 from collectors.kubernetes.claims import SLICE_PATHS
 from collectors.kubernetes.cluster import Cluster, Inventory, Stream, relevant
-from collectors.kubernetes.follow import Backoff, Changed, Current, Follow, Item, Listed, Trouble, Unserved
+from collectors.kubernetes.follow import Backoff, Changed, Current, Follow, Item, Listed, Trouble, Unserved, utc_now
 from collectors.kubernetes.settings import Settings
 from collectors.kubernetes.state import State
 from collectors.readings import Collected
@@ -45,10 +45,6 @@ Say = Callable[[str], None]
 
 def no_inventory() -> Inventory:
     return {}
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass
@@ -110,6 +106,7 @@ class Watcher:
             required=stream in REQUIRED,
             backoff=self.backoff,
             once=once,
+            now=self.now,
         )
         async for item in follow.items():
             if stream == "pods":

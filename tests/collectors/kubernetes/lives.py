@@ -307,7 +307,8 @@ def _taken(kubelet: Kubelet) -> Life:
         kubelet.tear_down()
     if not old:  # by the kubelet, or by the pod garbage collector
         if torn_down:
-            yield from kubelet.say(phase=kubelet.chance.choice(["Failed", "Succeeded"]))
+            failed = any(one["state"]["terminated"]["exitCode"] for one in kubelet.main)
+            yield from kubelet.say(phase="Failed" if failed else "Succeeded")
         else:
             yield kubelet.step({"phase": "Failed"})
         yield from kubelet.wait()

@@ -39,7 +39,8 @@ class ApiServer:
     """Objects by path, and the history of their changes.
 
     apply: the object as it is now (ADDED or MODIFIED); `delete`: it is gone, and this was its last version.
-    compact: versions up to now are forgotten. requests: (path, query) of all that was asked.
+    compact: versions up to now are forgotten. requests: (path, query) of all that was asked.   down: what everything
+    is answered with while it is set; it ends all watches.
     """
 
     def __init__(self) -> None:
@@ -55,6 +56,7 @@ class ApiServer:
         self._history: dict[str, list[tuple[int, str, dict[str, Any]]]] = defaultdict(list)
         self._changed = threading.Condition()
         self.stopping = False
+        self.down: tuple[int, Any, dict[str, str]] | None = None
 
     def apply(self, path: str, found: dict[str, Any]) -> None:
         self._record(path, "", found)
@@ -136,6 +138,8 @@ class ApiServer:
         until = time.monotonic() + float(query["timeoutSeconds"])
         told = time.monotonic()
         while not self.stopping and time.monotonic() < until:
+            if self.down is not None:
+                raise ConnectionError("the server goes down")
             with self._changed:
                 new = [each for each in self._history[path] if each[0] > after]
                 if not new:
@@ -170,7 +174,9 @@ class _Handler(BaseHTTPRequestHandler):
         api, path = self.api, parts.path
         api.requests.append((path, query))
         api.tokens.append(self.headers.get("Authorization", ""))
-        if api.faults.answers[path]:
+        if api.down is not None:
+            self._answer(*api.down)
+        elif api.faults.answers[path]:
             self._answer(*api.faults.answers[path].pop(0))
         elif path not in api.served:
             self._answer(404, {"kind": "Status", "code": 404, "message": "the server could not find it"}, {})

@@ -79,7 +79,7 @@ def test_a_claimed_device_is_named_by_its_uuid_in_any_version_of_the_api() -> No
         claims.put_slice(slice_([device]))
         claims.put_claim(claim("one", ["gpu-0"]))
         (row,) = starts(claims, life(claiming("one")))
-        assert (row["device_id"], row["gpus"], row["ts"], "units" in row) == ("GPU-aa", 1.0, second(6), False)
+        assert (row["device_id"], row["gpus"], row["ts"], "units" in row) == ("GPU-aa", 1.0, second(5), False)
 
 
 def test_a_claimed_partition_is_a_part_of_its_device() -> None:

@@ -91,8 +91,8 @@ History = tuple[list[Change], dict[str, Held]]
 
 
 def check(rows: list[Row], held: dict[str, Held], upto: int, estimated: bool) -> None:
-    """Every allocation lasts as long as the scheduler had reserved it, as far as the log went by then; an estimated one,
-    where that may be, began when it did and ended no later."""
+    """Every allocation lasts as long as the scheduler had reserved it, as far as the log went by then; an estimated
+    one, where that may be, began when it did and ended no later."""
     allocations = {row["allocation_id"] for row in rows}
     assert {each.split("/")[0] for each in allocations} <= held.keys()
     for allocation in allocations:
