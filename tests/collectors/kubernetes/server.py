@@ -40,7 +40,7 @@ class ApiServer:
 
     apply: the object as it is now (ADDED or MODIFIED); `delete`: it is gone, and this was its last version.
     compact: versions up to now are forgotten. requests: (path, query) of all that was asked.   down: what everything
-    is answered with while it is set; it ends all watches.
+    is answered with while it is set; it ends all watches.   refused: paths that were asked for then.
     """
 
     def __init__(self) -> None:
@@ -57,6 +57,7 @@ class ApiServer:
         self._changed = threading.Condition()
         self.stopping = False
         self.down: tuple[int, Any, dict[str, str]] | None = None
+        self.refused: list[str] = []
 
     def apply(self, path: str, found: dict[str, Any]) -> None:
         self._record(path, "", found)
@@ -174,8 +175,9 @@ class _Handler(BaseHTTPRequestHandler):
         api, path = self.api, parts.path
         api.requests.append((path, query))
         api.tokens.append(self.headers.get("Authorization", ""))
-        if api.down is not None:
-            self._answer(*api.down)
+        if (down := api.down) is not None:
+            api.refused.append(path)
+            self._answer(*down)
         elif api.faults.answers[path]:
             self._answer(*api.faults.answers[path].pop(0))
         elif path not in api.served:

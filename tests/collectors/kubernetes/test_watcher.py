@@ -423,9 +423,9 @@ class Stage:
 
     def refuse(self, status: int) -> None:
         """From now on everything, and the watch has seen that."""
-        asked = sum(path == PODS for path, _ in self.server.requests)
+        self.server.refused.clear()
         self.server.down = (status, {"kind": "Status", "message": "not now"}, {"Retry-After": "0"})
-        until(lambda: sum(path == PODS for path, _ in self.server.requests) > asked)
+        until(lambda: PODS in self.server.refused)
 
     def play(self, change: Change) -> None:
         self.clock.at = change.at
