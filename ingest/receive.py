@@ -176,14 +176,19 @@ class Receiver:
         # A sender that hangs up does not take back what it sent; sent again, it waits for the same task.
         return await asyncio.shield(task)
 
-    async def _admitted(self, request: Request) -> tuple[Sender, RecordType]:
-        """Who it is and what it sends, before the body is read."""
+    async def sender(self, request: Request) -> Sender:
+        """Who it is.   Errors: HTTPException 401, 403 or 503."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         sender = await self._sender(request, token.strip()) if scheme.lower() == "bearer" else None
         if sender is None:
             raise HTTPException(
                 401, "no token of ours: send Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"}
             )
+        return sender
+
+    async def _admitted(self, request: Request) -> tuple[Sender, RecordType]:
+        """Who it is and what it sends, before the body is read."""
+        sender = await self.sender(request)
         record = RECORD_TYPES.get(request.path_params["record"].replace("-", "_"))
         if record is None:
             raise HTTPException(404, f"no such record type; there are {', '.join(RECORD_TYPES)}")

@@ -23,6 +23,7 @@ from collectors.kubernetes.objects import Object
 
 ONCE_FAILURES = 5
 """Failures in a row after which a run that is to list once gives up."""
+ONCE_REFUSALS = 3
 REFUSALS = 6
 """In a row, after which a right that is needed is missing: about fifteen seconds."""
 RARELY = 300.0
@@ -156,7 +157,7 @@ class Follow:
 
     def _refused(self, path: str, absent: Absent) -> Item:
         """Errors: KubernetesError if a needed right was refused too often, and there is no position to go on from."""
-        often = self._refusals >= (ONCE_FAILURES if self.once else REFUSALS)
+        often = self._refusals >= (ONCE_REFUSALS if self.once else REFUSALS)
         if often and self.required and (self.once or not (self._served or self.version)):
             raise KubernetesError(f"{self.api.server}{path}", str(absent), _grant(path)) from None
         passing = self.required or bool(self._served) or (absent.forbidden and not self.once)

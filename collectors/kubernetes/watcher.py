@@ -41,6 +41,8 @@ READY_SECONDS = 60.0
 
 Sink = Callable[[Collected], None]
 Say = Callable[[str], None]
+Queue = asyncio.Queue[tuple[Stream, Item, datetime]]
+"""What came of which stream, and when: it may wait here."""
 
 
 def no_inventory() -> Inventory:
@@ -74,7 +76,7 @@ class Watcher:
             self.state.objects("waiting"),
             self.state.objects("node"),
         )
-        queue: asyncio.Queue[tuple[Stream, Item]] = asyncio.Queue(QUEUED)
+        queue: Queue = asyncio.Queue(QUEUED)
         ready = {stream: asyncio.Event() for stream in PATHS}
         try:
             async with asyncio.TaskGroup() as group:
@@ -90,7 +92,7 @@ class Watcher:
         self,
         stream: Stream,
         version: str,
-        queue: asyncio.Queue[tuple[Stream, Item]],
+        queue: Queue,
         ready: dict[Stream, asyncio.Event],
         once: bool,
     ) -> None:
@@ -114,7 +116,7 @@ class Watcher:
                 if kept is None:
                     continue
                 item = kept
-            await queue.put((stream, item))
+            await queue.put((stream, item, self.now()))
             if isinstance(item, Unserved) or (isinstance(item, Listed) and item.last):
                 ready[stream].set()
         ready[stream].set()
@@ -134,7 +136,7 @@ class Watcher:
     async def _consume(
         self,
         cluster: Cluster,
-        queue: asyncio.Queue[tuple[Stream, Item]],
+        queue: Queue,
         tasks: list[asyncio.Task[None]],
     ) -> None:
         saved_at = asked_at = self.now() - INVENTORY_EVERY
@@ -144,7 +146,7 @@ class Watcher:
                 first = await _next(queue, tasks, SAVE_EVERY.total_seconds() if unsaved else None)
                 now = self.now()
                 if now - asked_at >= INVENTORY_EVERY:
-                    cluster.take_stock(self.inventory())
+                    cluster.take_stock(await asyncio.to_thread(self.inventory))
                     asked_at = now
                 collected = Collected()
                 if first is not None:
@@ -167,15 +169,15 @@ class Watcher:
     def _save(self, cluster: Cluster) -> None:
         self.state.save(cluster.version, cluster.seen_at, cluster.changes())
 
-    def _apply(self, cluster: Cluster, stream: Stream, item: Item) -> Collected:
+    def _apply(self, cluster: Cluster, stream: Stream, item: Item, heard_at: datetime) -> Collected:
         if isinstance(item, Trouble) and (item.failures in (1, 5) or item.failures % 20 == 0):
             self.say(f"{stream}: {item.what}; trying again")
-        return cluster.apply(stream, item, self.now())
+        return cluster.apply(stream, item, heard_at)
 
 
 async def _next(
-    queue: asyncio.Queue[tuple[Stream, Item]], tasks: list[asyncio.Task[None]], within: float | None
-) -> tuple[Stream, Item] | None:
+    queue: Queue, tasks: list[asyncio.Task[None]], within: float | None
+) -> tuple[Stream, Item, datetime] | None:
     """The next item; None if a stream ended, or nothing came within those seconds."""
     getting = asyncio.ensure_future(queue.get())
     running = [task for task in tasks if not task.done()]

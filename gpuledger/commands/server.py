@@ -136,9 +136,10 @@ def _app(store: Store, receiver: Receiver, pages: ASGIApp | None, trusted_proxie
     from starlette.applications import Starlette
 
     from dashboards.access.proxies import Proxies
+    from ingest.known_devices import known_devices_route
     from ingest.wire import PATH
 
-    records: ASGIApp = Starlette(routes=[receiver.route()])
+    records: ASGIApp = Starlette(routes=[receiver.route(), known_devices_route(store, receiver.sender)])
     if trusted_proxies:
         records = Proxies(records, trusted_proxies)
     others = pages or _healthz(store)

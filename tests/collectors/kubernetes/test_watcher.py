@@ -120,8 +120,8 @@ class Watching:
 class Seen(Watcher):
     watching: Watching
 
-    def _apply(self, cluster: Cluster, stream: Any, item: Item) -> Collected:
-        collected = super()._apply(cluster, stream, item)
+    def _apply(self, cluster: Cluster, stream: Any, item: Item, heard_at: datetime) -> Collected:
+        collected = super()._apply(cluster, stream, item, heard_at)
         self.watching.reached = int(cluster.version or 0)
         return collected
 
