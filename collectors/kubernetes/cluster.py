@@ -52,7 +52,7 @@ class Cluster:
         self._last_ends: dict[str, datetime] = {}
         self._holding: dict[str, set[str]] = {}
         self._where: dict[str, str] = {}
-        self._claims = Claims()
+        self._claims = Claims(settings.share_by)
         self._evictions = Evictions()
         self._listed: dict[Stream, set[Any]] = {}
         self._complained: set[tuple[Stream, str]] = set()
@@ -275,7 +275,7 @@ class Cluster:
         for devices in self._registered.values():
             for device in devices:
                 if device.device_id == device_id:
-                    return DeviceFacts(device.units or 1, device.memory_bytes)
+                    return DeviceFacts(device.units, device.memory_bytes)
         return None
 
     # claims, slices and workloads

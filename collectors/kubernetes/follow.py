@@ -24,8 +24,10 @@ from collectors.kubernetes.objects import Object
 ONCE_FAILURES = 5
 """Failures in a row after which a run that is to list once gives up."""
 ONCE_REFUSALS = 3
-REFUSALS = 6
-"""In a row, after which a right that is needed is missing: about fifteen seconds."""
+REFUSALS = 12
+"""In a row, after which a right that is needed is missing: about a quarter of a minute."""
+SOON = 60
+"""Failures in a row during which a server may be starting: about a minute."""
 RARELY = 300.0
 """Seconds between two requests for what the server has not served for long."""
 BLINK = timedelta(seconds=2)
@@ -38,14 +40,16 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Seconds to wait after the n-th failure in a row: a random part of first * 2^n, at most `most`."""
+    """Seconds to wait after the n-th failure in a row: a random part of first * 2^n, at most `most`, and while a server
+    may be starting at most `soon`: what ends between its return and ours may have left no trace."""
 
-    first: float = 0.8
+    first: float = 0.4
     most: float = 10.0
+    soon: float = 1.5
     draw: Callable[[float, float], float] = random.uniform
 
     def after(self, failures: int) -> float:
-        longest = min(self.most, self.first * 2.0 ** min(failures - 1, 20))
+        longest = min(self.most if failures > SOON else self.soon, self.first * 2.0 ** min(failures - 1, 20))
         return self.draw(longest / 2, longest)
 
 

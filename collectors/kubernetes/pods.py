@@ -17,9 +17,10 @@ UID/2, UID/3 and so on for the others. The workload is the pod: its UID.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 from collectors.kubernetes.claims import Claimed, SliceDevice
@@ -296,15 +297,27 @@ def _parts(
     if claimed is None:  # its claims were known, and are gone
         placed += [_Placed(Part(None), None)] * (len(known.allocations) - len(placed))
     elif claimed.asked:
-        got = tuple(sorted({_claimed_device(device) for device in claimed.devices}, key=str))
         # Devices without a UUID cannot be named: then the node is told, and how many.
-        got = got if len(claimed.devices) == claimed.asked else ()
-        placed.append(_Placed(Part(float(claimed.asked)), float(claimed.asked), got))
+        named = len(claimed.devices) == claimed.asked
+        gpus = float(sum(device.part or 1 for device in claimed.devices)) if named else float(claimed.asked)
+        placed.append(_Placed(Part(gpus), gpus, _claimed_devices(claimed.devices, around) if named else ()))
     return tuple(placed)
 
 
-def _claimed_device(device: SliceDevice) -> tuple[str, str, str, int | None]:
-    return device.device_id, device.partition_id, device.partition_profile, device.units
+def _claimed_devices(devices: Sequence[SliceDevice], around: Around) -> tuple[tuple[str, str, str, int | None], ...]:
+    """With the units of each that the claims take; None: all."""
+    taken: dict[tuple[str, str, str], Fraction | None] = {}
+    units: dict[str, int] = {}
+    for device in devices:
+        key = device.device_id, device.partition_id, device.partition_profile
+        before = taken.get(key, Fraction(0))
+        taken[key] = None if device.part is None or before is None else before + device.part
+        known = around.device(device.device_id)
+        units[device.device_id] = known.units if known else device.units
+    return tuple(
+        (*key, None if part is None or part >= 1 else max(1, int(part * units[key[0]])))
+        for key, part in sorted(taken.items())
+    )
 
 
 def _shared_devices(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from collectors.kubernetes.claims import Claims, slice_devices
-from collectors.kubernetes.pods import Around, Heard, Known, observe
+import pytest
+
+from collectors.kubernetes.claims import SHARED_UNITS, Claims, slice_devices
+from collectors.kubernetes.pods import Around, DeviceFacts, Heard, Known, observe
 from collectors.kubernetes.settings import Settings
 from tests.collectors.kubernetes.make import admitted, bound, ended, pod, running, second, stamp
 
@@ -57,11 +59,13 @@ def claiming(name: str, **more: Any) -> dict[str, Any]:
     return pod("u", gpus=0, spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}, **more)
 
 
-def starts(claims: Claims, versions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def starts(claims: Claims, versions: list[dict[str, Any]], units: int = 0) -> list[dict[str, Any]]:
+    """units: of each device, as its node's agent has it; 0: only the API tells of it."""
+    around = Around(claims=claims.of, device=lambda _: DeviceFacts(units) if units else None)
     known: Known | None = None
     rows: list[dict[str, Any]] = []
     for version in versions:
-        observed = observe(known, version, Around(claims=claims.of), HERE, NOW)
+        observed = observe(known, version, around, HERE, NOW)
         known, rows = observed.known, [*rows, *observed.rows]
     return [row for row in rows if row["event"] == "started"]
 
@@ -88,7 +92,7 @@ def test_a_claimed_partition_is_a_part_of_its_device() -> None:
     claims.put_claim(claim("one", ["gpu-1-mig-1g10gb-9-0"]))
     (row,) = starts(claims, life(claiming("one")))
     assert (row["device_id"], row["partition_id"], row["partition_profile"], row["units"]) == (
-        "GPU-bb", "MIG-1", "1g.10gb", 1,
+        "GPU-bb", "MIG-1", "1g.10gb", SHARED_UNITS // 7,
     )  # fmt: skip
 
 
@@ -162,9 +166,77 @@ def test_slices_name_the_whole_devices_of_a_node_once() -> None:
     claims.put_slice(slice_([GPU, MIG, parent, tainted]))
     found = {device.device_id: device for device in claims.inventory_of("n1")}
     assert [(key, device.units, device.usable) for key, device in found.items()] == [
-        ("GPU-aa", 1, True),
-        ("GPU-bb", 7, True),
-        ("GPU-cc", 1, False),
+        ("GPU-aa", SHARED_UNITS, True),
+        ("GPU-bb", SHARED_UNITS, True),
+        ("GPU-cc", SHARED_UNITS, False),
     ]
     assert (found["GPU-aa"].memory_bytes, found["GPU-bb"].memory_bytes) == (80 << 30, None)
     assert slice_devices(slice_([GPU], "dra.net")) == {}
+
+
+SHARED = {**GPU, "allowMultipleAllocations": True, "capacity": {"memory": {"value": "80Gi"}, "cores": {"value": "100"}}}
+
+
+def consuming(name: str, share: str, **consumed: str) -> dict[str, Any]:
+    return claim(name, ["gpu-0"], shareID=share, consumedCapacity=consumed)
+
+
+@pytest.mark.parametrize(
+    ("by", "consumed", "units"),
+    [
+        ("larger", {"memory": "20Gi"}, 210),
+        ("larger", {"gpu.nvidia.com/memory": "20Gi", "gpu.nvidia.com/cores": "50"}, 420),
+        ("memory", {"memory": "20Gi", "cores": "50"}, 210),
+        ("cores", {"memory": "20Gi", "cores": "50"}, 420),
+        ("cores", {"memory": "20Gi"}, 210),
+        ("larger", {"memory": "80Gi"}, None),
+        ("larger", {}, None),
+    ],
+)
+def test_what_a_claim_consumes_of_a_shared_device_is_its_part_of_it(
+    by: Any, consumed: dict[str, str], units: int | None
+) -> None:
+    claims = Claims(by)
+    claims.put_slice(slice_([SHARED]))
+    for name, share in (("one", "s1"), ("two", "s2")):
+        claims.put_claim(consuming(name, share, **consumed))
+        (row,) = starts(claims, life(claiming(name)))
+        part = 1.0 if units is None else units / SHARED_UNITS
+        assert (row["device_id"], row.get("units"), row["gpus"]) == ("GPU-aa", units, part)
+        # Its agent has it in hundredths.
+        (row,) = starts(claims, life(claiming(name)), units=100)
+        assert row.get("units") == (None if units is None else int(part * 100))
+
+
+def test_two_shares_of_one_device_in_one_pod_add_up() -> None:
+    claims = Claims()
+    claims.put_slice(slice_([SHARED]))
+    both = consuming("both", "s1", memory="20Gi")
+    results = both["status"]["allocation"]["devices"]["results"]
+    results.append({**results[0], "shareID": "s2", "consumedCapacity": {"memory": "40Gi"}})
+    claims.put_claim(both)
+    (row,) = starts(claims, life(claiming("both")))
+    assert (row["units"], row["gpus"]) == (630, 0.75)
+
+
+def test_partitions_that_only_counters_make_known_are_parts_of_the_device_that_takes_all() -> None:
+    def consuming_counters(memory: str, engines: str) -> list[dict[str, Any]]:
+        return [{"counterSet": "gpu-0", "counters": {"memory": {"value": memory}, "engines": {"value": engines}}}]
+
+    whole = {**GPU, "consumesCounters": consuming_counters("80Gi", "8")}
+    half = {"name": "half-0", "attributes": attribute(model="X"), "consumesCounters": consuming_counters("40Gi", "2")}
+    counters = slice_([])
+    counters["metadata"]["name"] = "counters"
+    counters["spec"]["sharedCounters"] = [
+        {"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}, "engines": {"value": "8"}}}
+    ]
+    claims = Claims()
+    claims.put_slice(slice_([whole, half]))
+    claims.put_slice(counters)
+    claims.put_claim(claim("one", ["half-0"]))
+    claims.put_claim(claim("all", ["gpu-0"]))
+    (row,) = starts(claims, life(claiming("one")))
+    assert (row["device_id"], row["partition_id"], row["units"], row["gpus"]) == ("GPU-aa", "half-0", 420, 0.5)
+    (row,) = starts(claims, life(claiming("all")))
+    assert (row["device_id"], row.get("partition_id"), row.get("units")) == ("GPU-aa", None, None)
+    assert [device.device_id for device in claims.inventory_of("n1")] == ["GPU-aa"]
