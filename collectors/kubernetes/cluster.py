@@ -129,7 +129,7 @@ class Cluster:
         elif isinstance(item, Listed):
             seen = self._seen("pods", item, (uid(pod) for pod in item.objects))
             for pod in item.objects:
-                self._pod(pod, Heard(now, self.seen_at or LONG_AGO), collected, now)
+                self._pod(pod, Heard(now, self.seen_at or LONG_AGO, listed=True), collected, now)
             if not item.last:
                 return collected
             self._missed(seen, now, collected)

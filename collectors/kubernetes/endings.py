@@ -175,7 +175,7 @@ def _ended_at(pod: Object, before: Before, takers: list[_Taken]) -> datetime | N
         fits = wrote is not None and (known is None or known <= wrote)
         return wrote if fits and wrote is not None and (before.alive is None or before.alive <= wrote + SKEW) else None
     metadata = child(pod, "metadata")
-    at_once = metadata.get("deletionGracePeriodSeconds") == 0 and not before.lingers and not takes_time(pod)
+    at_once = metadata.get("deletionGracePeriodSeconds") == 0 and not before.lingers
     return at(metadata.get("deletionTimestamp")) if at_once else None
 
 

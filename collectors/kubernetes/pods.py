@@ -32,6 +32,7 @@ from collectors.kubernetes.objects import (
     child,
     condition,
     created,
+    deletion_requested,
     items,
     mark,
     name,
@@ -123,12 +124,13 @@ class Heard:
     """How we come to know a version of an object.
 
     at: when.   since: it came to be after this, while nobody listened; None: at `at`.   gone: the object is no more,
-    and this was its last version.
+    and this was its last version.   listed: there may have been versions between it and the one before.
     """
 
     at: datetime
     since: datetime | None = None
     gone: bool = False
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,8 @@ def observe(known: Known | None, pod: Object, around: Around, settings: Settings
         waiting=False,
     )
     rows, told = _submitted(known, pod, made, placed, settings)
-    before = Before(known.admitted, known.lingers, heard.since or heard.at)
+    lingers = known.lingers or takes_time(pod) or (heard.listed and deletion_requested(pod) is not None)
+    before = Before(known.admitted, lingers, heard.since or heard.at)
     started = None if rejected(pod, before) else bound_at(pod)
     if started is not None and "started" not in known.told:
         if over or (claimed is not None and claimed.allocated):
@@ -183,7 +186,7 @@ def observe(known: Known | None, pod: Object, around: Around, settings: Settings
         told=(*known.told, *told),
         earliest=earliest.isoformat(),
         admitted=known.admitted or (_admitted(pod) and not rejected(pod, before)),
-        lingers=known.lingers or takes_time(pod),
+        lingers=lingers,
     )
     if known.ended:
         return Observed(tuple(rows), None if heard.gone else known)
