@@ -191,11 +191,12 @@ def read_claim(claim: Object) -> Claim:
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """A pod's claims together.   devices: what they got, once all are allocated; those without a UUID are left out. The
-    `part` of each is what the claim takes of the whole device."""
+    `part` of each is what the claim takes of the whole device.   of: the claim of each, as namespace/name."""
 
     asked: int
     allocated: bool
     devices: tuple[SliceDevice, ...] = ()
+    of: tuple[str, ...] = ()
 
 
 @dataclass
@@ -232,14 +233,21 @@ class Claims:
             claim = self.claims.get((namespace(pod), claim_name)) if claim_name else None
             if claim is None:
                 return None
-            found.append(claim)
-        asked = sum(claim.asked for claim in found)
-        if any(claim.got is None for claim in found):
+            found.append((f"{namespace(pod)}/{claim_name}", claim))
+        asked = sum(claim.asked for _, claim in found)
+        if any(claim.got is None for _, claim in found):
             return Claimed(asked, allocated=False)
-        devices = [self._taken(result) for claim in found for result in claim.got or ()]
-        if any(device is None for device in devices):
-            return None
-        return Claimed(asked, True, tuple(device for device in devices if device is not None and device.device_id))
+        devices: list[SliceDevice] = []
+        of: list[str] = []
+        for key, claim in found:
+            for result in claim.got or ():
+                device = self._taken(result)
+                if device is None:
+                    return None
+                if device.device_id:
+                    devices.append(device)
+                    of.append(key)
+        return Claimed(asked, True, tuple(devices), tuple(of))
 
     def _taken(self, result: Result) -> SliceDevice | None:
         """The device with the part of it that the claim takes; None while its slice has not been seen."""
@@ -324,7 +332,7 @@ def _whole(told: Iterable[SliceDevice]) -> SliceDevice:
 def claim_names(pod: Object) -> list[str]:
     """Names of the pod's claims; empty text for one that is yet to be made from its template."""
     made = {text(status, "name"): status for status in items(child(pod, "status"), "resourceClaimStatuses")}
-    names = []
+    names: list[str] = []
     for claim in items(child(pod, "spec"), "resourceClaims"):
         direct, status = text(claim, "resourceClaimName"), made.get(text(claim, "name"))
         if direct:
@@ -334,4 +342,4 @@ def claim_names(pod: Object) -> list[str]:
         elif generated := text(status, "resourceClaimName"):
             names.append(generated)
         # A status without a name: the template asked for nothing, and no claim was needed.
-    return names
+    return list(dict.fromkeys(names))

@@ -11,9 +11,20 @@ from collectors.kubernetes.claims import Claims, SliceDevice
 from collectors.kubernetes.follow import BLINK, Changed, Current, Item, Listed, Trouble, Unserved
 from collectors.kubernetes.kueue import Evictions
 from collectors.kubernetes.objects import Object, child, items, name, namespace, text, uid, written
-from collectors.kubernetes.pods import Around, DeviceFacts, Heard, Known, Observed, observe, vanished
+from collectors.kubernetes.pods import (
+    Around,
+    DeviceFacts,
+    Heard,
+    Known,
+    Observed,
+    known_shares,
+    observe,
+    share_rows,
+    vanished,
+)
 from collectors.kubernetes.resources import NodeFacts, node_facts, requests
 from collectors.kubernetes.settings import Settings
+from collectors.kubernetes.sharing import shares
 from collectors.kubernetes.state import Kind
 from collectors.readings import Collected, Row
 
@@ -52,6 +63,8 @@ class Cluster:
         self._last_ends: dict[str, datetime] = {}
         self._holding: dict[str, set[str]] = {}
         self._where: dict[str, str] = {}
+        self._holders: dict[str, list[str]] = {}
+        self._claims_of: dict[str, set[str]] = {}
         self._claims = Claims(settings.share_by)
         self._evictions = Evictions()
         self._listed: dict[Stream, set[Any]] = {}
@@ -90,7 +103,7 @@ class Cluster:
         self._pods = {key: Known.of(plain) for key, plain in pods.items()}
         self._waiting = dict(waiting)
         self._told = {key: nodes.Told.of(plain) for key, plain in told.items()}
-        for key, known in self._pods.items():
+        for key, known in sorted(self._pods.items(), key=lambda each: (each[1].earliest, each[0])):
             self._occupy(key, known)
 
     def changes(self) -> Iterator[tuple[Kind, str, Mapping[str, Any] | None]]:
@@ -173,28 +186,61 @@ class Cluster:
             collected.add("findings", self._finding(now, "source_unreachable", "warning", message))
 
     def _remember(self, key: str, observed: Observed, collected: Collected, now: datetime) -> None:
-        for row in observed.rows:
-            collected.add("events", row)
+        before, known = self._pods.get(key), observed.known
+        held, holds = before is not None and before.holds, known is not None and known.holds
+        rows = list(observed.rows)
+        if known != before:
+            self._dirty.add(("pod", key))
+            if known is None:
+                self._pods.pop(key, None)
+            else:
+                self._pods[key] = known
+            self._occupy(key, known)
+        if known is not None and holds and not held and self._shares_claims(known):
+            mine = [row for row in rows if row["event"] == "started" and row["allocation_id"] == known.allocations[-1]]
+            rows = [row for row in rows if row not in mine]
+            self._pods[key] = known_shares(known, {})
+            rows += self._split(known, mine[0]["ts"])
         if observed.dropped:
             collected.dropped[observed.dropped] += 1
-        before = self._pods.get(key)
-        if observed.known == before:
-            return
-        self._dirty.add(("pod", key))
-        if observed.known is None:
-            self._pods.pop(key, None)
-        else:
-            self._pods[key] = observed.known
-        self._occupy(key, observed.known)
-        if before is not None and before.holds and not (observed.known and observed.known.holds):
-            ends = [row["ts"] for row in observed.rows if row["event"] != "started"]
+        if before is not None and held and not holds:
+            ends = [row["ts"] for row in rows if row["event"] != "started"]
             if ends:
                 self._last_ends[before.node] = max(ends)
-            if not self._holding.get(before.node):
-                self._node(before.node, collected, now)
+                rows += self._split(before, max(ends))
+        for row in rows:
+            collected.add("events", row)
+        if before is not None and held and not holds and not self._holding.get(before.node):
+            self._node(before.node, collected, now)
+
+    def _shares_claims(self, known: Known) -> bool:
+        """Another pod holds one of its claims, too."""
+        return any(len(self._holders[each.claim]) > 1 for each in known.held)
+
+    def _split(self, known: Known, ts: datetime) -> list[Row]:
+        """What the holders of a pod's claims hold from then on, of those for whom that changes."""
+        rows: list[Row] = []
+        for key in sorted({key for each in known.held for key in self._holders.get(each.claim, ())}):
+            holder = self._pods[key]
+            now = shares(holder.held, key, self._holders)
+            if tuple(now.items()) != holder.shares:
+                rows += share_rows(holder, now, ts)
+                self._pods[key] = known_shares(holder, now)
+                self._dirty.add(("pod", key))
+        return rows
 
     def _occupy(self, key: str, known: Known | None) -> None:
-        """Keeps which pods hold devices of which node."""
+        """Keeps which pods hold devices of which node, and by which claims."""
+        claims = {each.claim for each in known.held} if known is not None and known.holds else set()
+        for claim in self._claims_of.pop(key, set()) - claims:
+            self._holders[claim].remove(key)
+            if not self._holders[claim]:
+                del self._holders[claim]
+        if claims:
+            self._claims_of[key] = claims
+        for claim in claims:
+            if key not in (uids := self._holders.setdefault(claim, [])):
+                uids.append(key)
         node = known.node if known is not None and known.holds else ""
         before = self._where.get(key, "")
         if node == before:

@@ -17,10 +17,9 @@ UID/2, UID/3 and so on for the others. The workload is the pod: its UID.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any
 
 from collectors.kubernetes.claims import Claimed, SliceDevice
@@ -43,6 +42,7 @@ from collectors.kubernetes.objects import (
 )
 from collectors.kubernetes.resources import NodeFacts, Part, Request, ShareBy, parts, quantity, requests, share_of
 from collectors.kubernetes.settings import Settings
+from collectors.kubernetes.sharing import Held, Shares, gpus, shares
 from collectors.readings import Row
 
 ESTIMATED = "end estimated"
@@ -83,7 +83,8 @@ class Known:
 
     base: columns that all of its rows share.   allocations: their ids.   told: which rows, so that each is told once.
     waiting: its claims have not been seen yet, so nothing could be told.   earliest: the end is not before this.
-    admitted, lingers: as in `endings.Before`.   end_at: empty if nothing tells when it would have ended.
+    admitted, lingers: as in `endings.Before`.   held: by its claims; that is its last allocation.   shares: what was
+    told of that last, as (place, units).   end_at: empty if nothing tells when it would have ended.
     """
 
     node: str = ""
@@ -94,6 +95,8 @@ class Known:
     earliest: str = ""
     admitted: bool = False
     lingers: bool = False
+    held: tuple[Held, ...] = ()
+    shares: tuple[tuple[Any, ...], ...] = ()
     end_event: str = "cancelled"
     end_at: str = ""
     end_reason: str = ""
@@ -116,6 +119,8 @@ class Known:
     @staticmethod
     def of(plain: Mapping[str, Any]) -> Known:
         known = {each.name: plain[each.name] for each in fields(Known) if each.name in plain}
+        known["held"] = tuple(Held(**each) for each in known.get("held", ()))
+        known["shares"] = tuple((tuple(place), units) for place, units in known.get("shares", ()))
         return Known(**{**known, "allocations": tuple(plain["allocations"]), "told": tuple(plain["told"])})
 
 
@@ -176,6 +181,7 @@ def observe(known: Known | None, pod: Object, around: Around, settings: Settings
         if over or (claimed is not None and claimed.allocated):
             rows += _started(known, started, placed)
             told.append("started")
+            known = known_shares(replace(known, held=_held(claimed, around)), shares(_held(claimed, around), "", {}))
         else:
             known = replace(known, waiting=True)  # it is bound, so its claims are allocated: that has not been seen yet
     earliest = max(started or made, made)
@@ -205,6 +211,37 @@ def observe(known: Known | None, pod: Object, around: Around, settings: Settings
         rows += _end_rows(known, heard.at, known.end_reason, known.end_message)
         known = replace(known, told=(*known.told, "ended"))
     return Observed(tuple(rows), None if heard.gone else known)
+
+
+def known_shares(known: Known, told: Shares) -> Known:
+    return replace(known, shares=tuple(told.items()))
+
+
+def share_rows(known: Known, told: Shares, ts: datetime) -> list[Row]:
+    """What it holds by its claims from now on: all of it, for a resized allocation replaces what was there."""
+    rows = []
+    for (device_id, partition_id, profile), units in sorted(told.items()):
+        row = _row(known, known.allocations[-1], "resized" if known.shares else "started", ts, node=known.node)
+        _put(row, gpus=gpus(known.held, told), device_id=device_id, partition_id=partition_id)
+        _put(row, partition_profile=profile, units=units)
+        rows.append(row)
+    return rows
+
+
+def _held(claimed: Claimed | None, around: Around) -> tuple[Held, ...]:
+    if claimed is None or len(claimed.devices) != claimed.asked:
+        return ()
+    return tuple(
+        Held(claim, device.device_id, device.partition_id, device.partition_profile, *_units(device, around))
+        for claim, device in zip(claimed.of, claimed.devices, strict=True)
+    )
+
+
+def _units(device: SliceDevice, around: Around) -> tuple[int | None, int]:
+    """(those that are taken, None = all; those of the device)."""
+    known = around.device(device.device_id)
+    of = known.units if known else device.units
+    return None if device.part is None or device.part >= 1 else max(1, int(device.part * of)), of
 
 
 def _when(told: datetime | None, earliest: datetime | None, heard: Heard) -> tuple[datetime, bool]:
@@ -292,35 +329,20 @@ def _parts(
 ) -> tuple[_Placed, ...]:
     node = text(child(pod, "spec"), "nodeName")
     facts = around.node(node) if node else NodeFacts()
-    shares = _shared_devices(pod, facts, around, asked[0].share_by) if asked else ()
+    divided = _shared_devices(pod, facts, around, asked[0].share_by) if asked else ()
     placed = [
-        _Placed(part, before.gpus, shares if index == 0 else ())
+        _Placed(part, before.gpus, divided if index == 0 else ())
         for index, (part, before) in enumerate(zip(parts(asked, facts), parts(asked, NodeFacts()), strict=True))
     ]
     if claimed is None:  # its claims were known, and are gone
         placed += [_Placed(Part(None), None)] * (len(known.allocations) - len(placed))
     elif claimed.asked:
         # Devices without a UUID cannot be named: then the node is told, and how many.
-        named = len(claimed.devices) == claimed.asked
-        gpus = float(sum(device.part or 1 for device in claimed.devices)) if named else float(claimed.asked)
-        placed.append(_Placed(Part(gpus), gpus, _claimed_devices(claimed.devices, around) if named else ()))
+        held = _held(claimed, around)
+        devices = tuple((*place, units) for place, units in sorted(shares(held, "", {}).items()))
+        count = float(sum(device.part or 1 for device in claimed.devices)) if held else float(claimed.asked)
+        placed.append(_Placed(Part(count), count, devices))
     return tuple(placed)
-
-
-def _claimed_devices(devices: Sequence[SliceDevice], around: Around) -> tuple[tuple[str, str, str, int | None], ...]:
-    """With the units of each that the claims take; None: all."""
-    taken: dict[tuple[str, str, str], Fraction | None] = {}
-    units: dict[str, int] = {}
-    for device in devices:
-        key = device.device_id, device.partition_id, device.partition_profile
-        before = taken.get(key, Fraction(0))
-        taken[key] = None if device.part is None or before is None else before + device.part
-        known = around.device(device.device_id)
-        units[device.device_id] = known.units if known else device.units
-    return tuple(
-        (*key, None if part is None or part >= 1 else max(1, int(part * units[key[0]])))
-        for key, part in sorted(taken.items())
-    )
 
 
 def _shared_devices(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
 
 from collectors.kubernetes.claims import SHARED_UNITS, Claims, slice_devices
+from collectors.kubernetes.cluster import Cluster
+from collectors.kubernetes.follow import Changed, Listed
 from collectors.kubernetes.pods import Around, DeviceFacts, Heard, Known, observe
 from collectors.kubernetes.settings import Settings
+from collectors.kubernetes.sharing import Held, shares
 from tests.collectors.kubernetes.make import admitted, bound, ended, pod, running, second, stamp
 
 HERE = Settings(cluster="c1")
@@ -240,3 +244,61 @@ def test_partitions_that_only_counters_make_known_are_parts_of_the_device_that_t
     (row,) = starts(claims, life(claiming("all")))
     assert (row["device_id"], row.get("partition_id"), row.get("units")) == ("GPU-aa", None, None)
     assert [device.device_id for device in claims.inventory_of("n1")] == ["GPU-aa"]
+
+
+def claims_row(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["allocation_id"], row["event"], (row["ts"] - second(0)).total_seconds(), row.get("units")
+
+
+def test_a_claim_that_several_pods_hold_is_split_among_them_and_its_time_told_once() -> None:
+    cluster = Cluster(HERE)
+    cluster.apply("slices", Listed([slice_([GPU])], "1", True, True), second(0))
+    cluster.apply("claims", Listed([claim("one", ["gpu-0"])], "1", True, True), second(0))
+    told: list[Any] = []
+
+    def see(version: dict[str, Any], at: float) -> None:
+        nonlocal cluster
+        rows = cluster.apply("pods", Changed(version, "", False), second(at)).rows.get("events", [])
+        told.extend(claims_row(row) for row in rows if row["event"] != "submitted")
+        # What is remembered of who holds what survives being written down.
+        plain = {key: plain for kind, key, plain in cluster.changes() if kind == "pod" and plain is not None}
+        known.update(json.loads(json.dumps(plain)))
+        again = Cluster(HERE)
+        again.restore("", second(at), known, {}, {})
+        again.apply("slices", Listed([slice_([GPU])], "1", True, True), second(0))
+        again.apply("claims", Listed([claim("one", ["gpu-0"])], "1", True, True), second(0))
+        cluster = again
+
+    known: dict[str, Any] = {}
+    pods = {uid: claiming("one") for uid in "abc"}
+    for uid, version in pods.items():
+        version["metadata"] |= {"uid": uid, "name": uid}
+    running_ = {}
+    for at, (uid, version) in zip((10, 20, 30), pods.items(), strict=True):
+        running_[uid] = running(admitted(bound(version, at), at), at)
+        see(running_[uid], at)
+    see(ended(running_["a"], 40), 41)
+    see(ended(running_["c"], 50), 51)
+    see(ended(running_["b"], 60), 61)
+    assert told == [
+        ("a", "started", 10, None),
+        ("a", "resized", 20, 420),
+        ("b", "started", 20, 420),
+        ("a", "resized", 30, 280),
+        ("b", "resized", 30, 280),
+        ("c", "started", 30, 280),
+        ("a", "finished", 40, None),
+        ("b", "resized", 40, 420),
+        ("c", "resized", 40, 420),
+        ("c", "finished", 50, None),
+        ("b", "resized", 50, None),
+        ("b", "finished", 60, None),
+    ]
+
+
+def test_of_a_device_of_one_unit_the_next_holder_begins_when_the_first_ends() -> None:
+    held = (Held("chem/one", "GPU-aa", "", "", None, 1),)
+    holders = {"chem/one": ["a", "b"]}
+    assert shares(held, "a", holders) == {("GPU-aa", "", ""): 1}
+    assert shares(held, "b", holders) == {}
+    assert shares(held, "b", {"chem/one": ["b"]}) == {("GPU-aa", "", ""): None}
