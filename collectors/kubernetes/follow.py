@@ -191,13 +191,12 @@ class Follow:
                 self._watched_until = self.now()
 
     async def _watch(self, path: str) -> AsyncIterator[Item]:
-        behind = await self._newest(path)
-        began, connected, changes = time.monotonic(), False, 0
+        began, connected, changes, behind = time.monotonic(), False, 0, ""
         try:
             async for change in self.api.watch(path, self.version, self.query):
                 self._answered(path)
-                connected = True
                 if change.kind == "OPEN":
+                    behind, connected = await self._newest(path), True
                     continue
                 self._gone = 0
                 changes += 1

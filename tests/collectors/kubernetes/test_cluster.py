@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.kubernetes.cluster import Cluster
-from collectors.kubernetes.follow import Changed, Current, Item, Listed, Trouble, Unserved
+from collectors.kubernetes.follow import BLINK, Changed, Current, Item, Listed, Trouble, Unserved
 from collectors.kubernetes.objects import Object
 from collectors.kubernetes.settings import Settings
 from collectors.readings import Collected
@@ -110,12 +111,14 @@ def check(rows: list[Row], held: dict[str, Held], upto: int, estimated: bool) ->
             assert end["ts"] <= second(truth.until), (allocation, end["ts"], truth)
             assert start is None or start <= end["ts"]
         else:
-            assert (end["event"], end["ts"]) == (truth.event, second(truth.until)), (allocation, end, truth)
+            assert end["event"] == truth.event, (allocation, end, truth)
+            late = end["ts"] - second(truth.until)
+            assert timedelta(0) <= late <= (BLINK if estimated else timedelta(0)), (allocation, end, truth)
         if start is not None:
             assert truth.since is not None and start == second(truth.since), (allocation, start, truth)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(histories())
 def test_a_pod_holds_its_devices_from_its_binding_until_the_scheduler_may_give_them_away(history: History) -> None:
     log, held = history
@@ -127,7 +130,7 @@ def test_a_pod_holds_its_devices_from_its_binding_until_the_scheduler_may_give_t
     check(rows, held, log[-1].at, estimated=False)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(histories(), st.data())
 def test_restarts_from_any_saved_state_change_nothing_that_a_stamp_tells(history: History, data: st.DataObject) -> None:
     log, held = history
@@ -160,7 +163,7 @@ def test_restarts_from_any_saved_state_change_nothing_that_a_stamp_tells(history
             assert until is not None and row["ts"] <= second(until)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(histories(), st.data())
 def test_after_a_gap_what_no_stamp_tells_is_estimated_and_never_later_than_it_was(
     history: History, data: st.DataObject

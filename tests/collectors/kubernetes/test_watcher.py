@@ -260,7 +260,7 @@ def test_busy_and_failing_answers_are_waited_out(api: tuple[ApiServer, str]) -> 
 def test_a_missing_right_is_one_line_that_says_which(api: tuple[ApiServer, str]) -> None:
     server, url = api
     server.apply(NODES, node())
-    server.faults.answers[PODS] = [(403, {"kind": "Status", "message": "pods is forbidden"}, {})] * 9
+    server.faults.answers[PODS] = [(403, {"kind": "Status", "message": "pods is forbidden"}, {})] * 40
     with Watching(url) as watching:
         watching.until(lambda: watching.error)
     assert isinstance(watching.error, KubernetesError)
@@ -445,7 +445,7 @@ class Stage:
         return list({key(row): row for row in self._rows}.values())
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(3))
 def test_random_lives_are_told_to_the_second_however_the_server_and_the_watch_fail(tmp_path: Path, number: int) -> None:
     """The server refuses, is too busy, forgets, breaks off in the middle of a line and repeats itself; the watch is
     stopped and started. What no stamp tells is estimated then, and never later than it was."""
