@@ -49,7 +49,8 @@ class Backoff:
     draw: Callable[[float, float], float] = random.uniform
 
     def after(self, failures: int) -> float:
-        longest = min(self.most if failures > SOON else self.soon, self.first * 2.0 ** min(failures - 1, 20))
+        most = self.most if failures > SOON else min(self.soon, self.most)
+        longest = min(most, self.first * 2.0 ** min(failures - 1, 20))
         return self.draw(longest / 2, longest)
 
 
