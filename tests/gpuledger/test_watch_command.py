@@ -21,6 +21,7 @@ from gpuledger.cli import run
 from gpuledger.commands import watch
 from tests.collectors.kubernetes.make import admitted, bound, deleting, ended, node, pod, running
 from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
+from tests.collectors.kubernetes.test_claims import SHARED, claiming, consuming, slice_
 from tests.ingest.receiving import TOKEN, receiving, tokens_file
 from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import Store, open_store
@@ -152,6 +153,38 @@ def test_what_a_server_is_told_closes_to_the_gpu_hours_that_the_pods_held(
         ("slices", round(2 / 7 * 2, 6)),
         ("whole", 4.0),
     ]
+
+
+def test_claims_on_parts_of_a_device_and_pods_that_share_a_claim_close_to_their_shares(
+    cluster: tuple[ApiServer, list[str]], tmp_path: Path, store: Store
+) -> None:
+    """20 of 80 GiB by one claim, 40 by another that two pods hold for four hours, the second from the third hour on."""
+    server, options = cluster
+    group = "/apis/resource.k8s.io/v1"
+    server.apply(NODES, node())
+    server.apply(f"{group}/resourceslices", slice_([SHARED]))
+    server.apply(f"{group}/resourceclaims", consuming("alone", "s1", memory="20Gi"))
+    server.apply(f"{group}/resourceclaims", consuming("both", "s2", memory="40Gi"))
+    (tmp_path / "token").write_text(TOKEN)
+    with receiving(store, tokens_file(tmp_path)) as served:
+        to = ["--tenant-label", "team", "--once", "--url", served.url, "--token-file", str(tmp_path / "token")]
+        lives = []
+        for tenant, claim, at in (("one", "alone", 0), ("first", "both", 0), ("second", "both", 7200)):
+            first = claiming(claim, labels={"team": tenant})
+            first["metadata"] |= {"uid": f"u-{tenant}", "name": tenant}
+            lives.append(running(admitted(bound(first, at), at), at))
+        for life_ in lives:
+            server.apply(PODS, life_)
+        assert command(*options, *to) == 0
+        for life_ in lives:
+            server.apply(PODS, ended(life_, 14_400))
+        assert command(*options, *to) == 0
+    close(store, until=datetime(2026, 10, 1, 12, tzinfo=UTC), now=datetime(2026, 10, 2, tzinfo=UTC))
+    held = store.rows(
+        "SELECT tenant, sum(unmetered_unit_ms) / 3600000 / any(device_units) AS hours FROM ledger_entries "
+        "WHERE tenant != '' GROUP BY tenant ORDER BY tenant"
+    )
+    assert [(row["tenant"], row["hours"]) for row in held] == [("first", 1.5), ("one", 1.0), ("second", 0.5)]
 
 
 def test_through_a_server_a_nodes_devices_go_with_it_as_far_as_the_sender_may_know_them(
