@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
+import ssl
 import sys
 import threading
 import time
@@ -15,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from collectors.readings import Collected
+from collectors.readings import Collected, Row
 from ingest.wire import plain
 from warehouse.errors import LedgerError
 from warehouse.private_files import users_file, users_folder
@@ -24,19 +26,24 @@ from warehouse.records import RECORD_TYPES
 if TYPE_CHECKING:
     from warehouse.store import Store
 
+log = logging.getLogger(__name__)
+
 Sink = Callable[[Collected], None]
+DEVICES_SECONDS = 20.0
+"""For which the server's answer is waited."""
 DRAIN_SECONDS = 10.0
 """How long a run that is over waits for its last rows to be delivered; what is not stays in the spool."""
 
 
 @dataclass
 class Destination:
-    """name: for people.   put: takes rows, and returns when they are safe.   opened: the store, where it is one."""
+    """name: for people.   put: takes rows, and returns when they are safe.   devices: the cluster's, as they were last
+    reported to it; empty where it cannot be asked."""
 
     name: str
     put: Sink
     told: Counter[str]
-    opened: Store | None = None
+    devices: Callable[[], list[Row]] = list
 
     def closing_line(self, dropped: Mapping[str, int]) -> str:
         """What a run told, in one line."""
@@ -73,14 +80,15 @@ def destination(
             yield Destination(f"to {path}", counted(lambda collected: _write(collected, file)), told)
         elif url:
             put = stack.enter_context(_delivering(cluster, source, url, token_file, ca_file))
-            yield Destination(f"to {url}", counted(put), told)
+            yield Destination(f"to {url}", counted(put), told, _ServedDevices(cluster, url, token_file, ca_file))
         else:
+            from ingest.known_devices import known_devices
             from warehouse.store import migrate, open_store
 
             opened = stack.enter_context(open_store(store))
             migrate(opened)
             put = _storing(opened, source)
-            yield Destination(f"to {opened.url}", counted(put), told, opened)
+            yield Destination(f"to {opened.url}", counted(put), told, lambda: known_devices(opened, cluster))
 
 
 def _write(collected: Collected, file: TextIO) -> None:
@@ -134,6 +142,37 @@ def _delivering(cluster: str, source: str, url: str, token_file: Path | None, ca
         finally:
             stop.set()
             thread.join(DRAIN_SECONDS)
+
+
+class _ServedDevices:
+    """Called: what a server knows of the cluster's devices. Where it cannot be asked, the last answer stands, and the
+    log says why, once."""
+
+    def __init__(self, cluster: str, url: str, token_file: Path | None, ca_file: Path | None) -> None:
+        self._cluster, self._url, self._token_file = cluster, url, token_file
+        self._verify = ssl.create_default_context(cafile=ca_file) if url.startswith("https:") else False
+        self._known: list[Row] = []
+        self._said = ""
+
+    def __call__(self) -> list[Row]:
+        import httpx
+
+        from ingest.wire import PATH
+
+        try:
+            headers = {"Authorization": f"Bearer {self._token_file.read_text().strip()}"} if self._token_file else {}
+            where, asked = f"{self._url.rstrip('/')}{PATH}/devices", {"cluster": self._cluster}
+            answer = httpx.get(where, params=asked, headers=headers, verify=self._verify, timeout=DEVICES_SECONDS)
+            answer.raise_for_status()
+            self._known, trouble = [json.loads(line) for line in answer.text.split("\n") if line], ""
+        except (httpx.HTTPError, OSError, ValueError) as error:
+            trouble = str(error)
+        if trouble and trouble != self._said:
+            log.warning(
+                "the devices of %s cannot be asked for, so nodes that fail go untold: %s", self._cluster, trouble
+            )
+        self._said = trouble
+        return self._known
 
 
 def _home() -> Path:

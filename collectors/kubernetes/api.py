@@ -36,10 +36,10 @@ class Gone(Exception):  # noqa: N818 - the API's word
 
 
 class Interrupted(Exception):  # noqa: N818
-    """Something that passes: try again, not before `retry_after` seconds."""
+    """Something that passes: try again, not before `retry_after` seconds.   silent: nobody knows since when."""
 
-    def __init__(self, what: str, retry_after: float = 0.0) -> None:
-        self.retry_after = retry_after
+    def __init__(self, what: str, retry_after: float = 0.0, silent: bool = False) -> None:
+        self.retry_after, self.silent = retry_after, silent
         super().__init__(what)
 
 
@@ -62,7 +62,8 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """kind: ADDED, MODIFIED, DELETED or BOOKMARK.   version: the resourceVersion to go on from."""
+    """kind: ADDED, MODIFIED, DELETED or BOOKMARK; OPEN, once, when the watch is connected.   version: the
+    resourceVersion to go on from."""
 
     kind: str
     object: Object
@@ -95,21 +96,30 @@ class Api:
             asked = {**(query or {}), "limit": str(PAGE)}
             if token:
                 asked["continue"] = token
-            async with self._get(path, asked, 30.0) as response:
-                try:
-                    document = json.loads(await response.aread())
-                except (ValueError, RecursionError):
-                    raise Interrupted(f"{path}: the list is no JSON") from None
-            found = document.get("items") if isinstance(document, dict) else None
-            metadata = child(document, "metadata")
-            token = text(metadata, "continue")
-            if not isinstance(found, list):
-                raise Interrupted(f"{path}: the answer is no list")
-            yield Page(
-                [each for each in found if isinstance(each, dict)], text(metadata, "resourceVersion"), last=not token
-            )
+            page, token = await self._page(path, asked)
+            yield page
             if not token:
                 return
+
+    async def newest(self, path: str, query: Mapping[str, str] | None = None) -> str:
+        """The resourceVersion that the server is at."""
+        page, _ = await self._page(path, {**(query or {}), "limit": "1"})
+        return page.version
+
+    async def _page(self, path: str, asked: Mapping[str, str]) -> tuple[Page, str]:
+        """A page and the token of the next one, empty for the last."""
+        async with self._get(path, asked, 30.0) as response:
+            try:
+                document = json.loads(await response.aread())
+            except (ValueError, RecursionError):
+                raise Interrupted(f"{path}: the list is no JSON") from None
+        found = document.get("items") if isinstance(document, dict) else None
+        metadata = child(document, "metadata")
+        token = text(metadata, "continue")
+        if not isinstance(found, list):
+            raise Interrupted(f"{path}: the answer is no list")
+        objects = [each for each in found if isinstance(each, dict)]
+        return Page(objects, text(metadata, "resourceVersion"), last=not token), token
 
     async def watch(self, path: str, version: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Change]:
         """Changes after `version` until the server ends the watch. A line that was cut off is not a change."""
@@ -121,6 +131,7 @@ class Api:
             "timeoutSeconds": str(max(1, round(self._watch_seconds))),
         }
         async with self._get(path, asked, self._watch_seconds + 15.0) as response:
+            yield Change("OPEN", {}, version)
             async for line in _lines(response):
                 yield _change(path, line)
 
@@ -136,7 +147,8 @@ class Api:
                     raise _refusal(path, response, await response.aread())
                 yield response
         except (httpx.TransportError, httpx.StreamError) as error:
-            raise Interrupted(f"{path}: {type(error).__name__} {error}".rstrip()) from error
+            silent = isinstance(error, httpx.ReadTimeout)
+            raise Interrupted(f"{path}: {type(error).__name__} {error}".rstrip(), silent=silent) from error
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:

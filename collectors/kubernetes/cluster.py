@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from collectors.kubernetes import nodes
 from collectors.kubernetes.claims import Claims, SliceDevice
-from collectors.kubernetes.follow import Changed, Current, Item, Listed, Trouble, Unserved
+from collectors.kubernetes.follow import BLINK, Changed, Current, Item, Listed, Trouble, Unserved
 from collectors.kubernetes.kueue import Evictions
 from collectors.kubernetes.objects import Object, child, items, name, namespace, text, uid, written
-from collectors.kubernetes.pods import Around, DeviceFacts, Known, Observed, observe, vanished
+from collectors.kubernetes.pods import (
+    Around,
+    DeviceFacts,
+    Heard,
+    Known,
+    Observed,
+    known_shares,
+    observe,
+    share_rows,
+    vanished,
+)
 from collectors.kubernetes.resources import NodeFacts, node_facts, requests
 from collectors.kubernetes.settings import Settings
+from collectors.kubernetes.sharing import shares
 from collectors.kubernetes.state import Kind
 from collectors.readings import Collected, Row
 
@@ -23,6 +34,7 @@ Inventory = Mapping[str, Sequence[Row]]
 
 TROUBLE_TO_TELL = 5
 """Failures in a row after which the API is said to be unreachable."""
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def relevant(pod: Object, settings: Settings) -> bool:
@@ -51,10 +63,12 @@ class Cluster:
         self._last_ends: dict[str, datetime] = {}
         self._holding: dict[str, set[str]] = {}
         self._where: dict[str, str] = {}
-        self._claims = Claims()
+        self._holders: dict[str, list[str]] = {}
+        self._claims_of: dict[str, set[str]] = {}
+        self._claims = Claims(settings.share_by)
         self._evictions = Evictions()
         self._listed: dict[Stream, set[Any]] = {}
-        self._unreachable: set[Stream] = set()
+        self._complained: set[tuple[Stream, str]] = set()
         self._dirty: set[tuple[Kind, str]] = set()
         self._around = Around(
             node=lambda node: self._facts.get(node, NodeFacts()),
@@ -89,7 +103,7 @@ class Cluster:
         self._pods = {key: Known.of(plain) for key, plain in pods.items()}
         self._waiting = dict(waiting)
         self._told = {key: nodes.Told.of(plain) for key, plain in told.items()}
-        for key, known in self._pods.items():
+        for key, known in sorted(self._pods.items(), key=lambda each: (each[1].earliest, each[0])):
             self._occupy(key, known)
 
     def changes(self) -> Iterator[tuple[Kind, str, Mapping[str, Any] | None]]:
@@ -109,7 +123,7 @@ class Cluster:
             return self._unserved(stream, item, now)
         if isinstance(item, Trouble):
             return self._trouble(stream, item, now)
-        self._unreachable.discard(stream)
+        self._complained -= {(stream, "no_permission"), (stream, "source_unreachable")}
         if stream == "pods":
             return self._apply_pods(item, now)
         if stream == "nodes":
@@ -120,26 +134,30 @@ class Cluster:
 
     def _apply_pods(self, item: Listed | Changed | Current, now: datetime) -> Collected:
         collected = Collected()
+        since = self.seen_at or now
         if isinstance(item, Changed):
-            self._pod(item.object, now if item.deleted else None, collected, now)
+            # What a watch catches up with came to pass at some time since it was last connected.
+            late = item.late and now - since > BLINK
+            self._pod(item.object, Heard(now, since if late else None, item.deleted), collected, now)
         elif isinstance(item, Listed):
             seen = self._seen("pods", item, (uid(pod) for pod in item.objects))
             for pod in item.objects:
-                self._pod(pod, None, collected, now)
+                self._pod(pod, Heard(now, self.seen_at or LONG_AGO, listed=True), collected, now)
             if not item.last:
                 return collected
             self._missed(seen, now, collected)
         if item.version:
             self.version = item.version
-        self.seen_at = now
+        if not (isinstance(item, Changed) and item.late):
+            self.seen_at = now
         return collected
 
-    def _pod(self, pod: Object, gone_at: datetime | None, collected: Collected, now: datetime) -> None:
+    def _pod(self, pod: Object, heard: Heard, collected: Collected, now: datetime) -> None:
         key = uid(pod)
         before = self._pods.get(key)
         if before is None and not relevant(pod, self.settings):
             return
-        observed = observe(before, pod, self._around, self.settings, gone_at)
+        observed = observe(before, pod, self._around, self.settings, heard)
         waits = observed.known is not None and observed.known.waiting
         if waits or key in self._waiting:
             self._dirty.add(("waiting", key))
@@ -149,7 +167,7 @@ class Cluster:
         self._remember(key, observed, collected, now)
 
     def _missed(self, seen: set[Any], now: datetime, collected: Collected) -> None:
-        """Pods that ended while nobody watched."""
+        """What ended, or came and went, while nobody watched."""
         missing = sorted(self._pods.keys() - seen)
         since = self.seen_at or now
         lost = 0
@@ -160,33 +178,69 @@ class Cluster:
                 del self._waiting[key]
                 self._dirty.add(("waiting", key))
             self._remember(key, observed, collected, now)
-        if lost:
-            message = f"the watch was interrupted from {written(since)} to {written(now)}: {lost} pods ended unseen"
+        if lost or (self.version and now - since > BLINK):
+            message = (
+                f"the watch was interrupted from {written(since)} to {written(now)}: {lost} pods ended unseen; "
+                "what was both bound and gone in between is not known"
+            )
             collected.add("findings", self._finding(now, "source_unreachable", "warning", message))
 
     def _remember(self, key: str, observed: Observed, collected: Collected, now: datetime) -> None:
-        for row in observed.rows:
-            collected.add("events", row)
+        before, known = self._pods.get(key), observed.known
+        held, holds = before is not None and before.holds, known is not None and known.holds
+        rows = list(observed.rows)
+        if known != before:
+            self._dirty.add(("pod", key))
+            if known is None:
+                self._pods.pop(key, None)
+            else:
+                self._pods[key] = known
+            self._occupy(key, known)
+        if known is not None and holds and not held and self._shares_claims(known):
+            mine = [row for row in rows if row["event"] == "started" and row["allocation_id"] == known.allocations[-1]]
+            rows = [row for row in rows if row not in mine]
+            self._pods[key] = known_shares(known, {})
+            rows += self._split(known, mine[0]["ts"])
         if observed.dropped:
             collected.dropped[observed.dropped] += 1
-        before = self._pods.get(key)
-        if observed.known == before:
-            return
-        self._dirty.add(("pod", key))
-        if observed.known is None:
-            self._pods.pop(key, None)
-        else:
-            self._pods[key] = observed.known
-        self._occupy(key, observed.known)
-        if before is not None and before.holds and not (observed.known and observed.known.holds):
-            ends = [row["ts"] for row in observed.rows if row["event"] != "started"]
+        if before is not None and held and not holds:
+            ends = [row["ts"] for row in rows if row["event"] != "started"]
             if ends:
                 self._last_ends[before.node] = max(ends)
-            if not self._holding.get(before.node):
-                self._node(before.node, collected, now)
+                rows += self._split(before, max(ends))
+        for row in rows:
+            collected.add("events", row)
+        if before is not None and held and not holds and not self._holding.get(before.node):
+            self._node(before.node, collected, now)
+
+    def _shares_claims(self, known: Known) -> bool:
+        """Another pod holds one of its claims, too."""
+        return any(len(self._holders[each.claim]) > 1 for each in known.held)
+
+    def _split(self, known: Known, ts: datetime) -> list[Row]:
+        """What the holders of a pod's claims hold from then on, of those for whom that changes."""
+        rows: list[Row] = []
+        for key in sorted({key for each in known.held for key in self._holders.get(each.claim, ())}):
+            holder = self._pods[key]
+            now = shares(holder.held, key, self._holders)
+            if tuple(now.items()) != holder.shares:
+                rows += share_rows(holder, now, ts)
+                self._pods[key] = known_shares(holder, now)
+                self._dirty.add(("pod", key))
+        return rows
 
     def _occupy(self, key: str, known: Known | None) -> None:
-        """Keeps which pods hold devices of which node."""
+        """Keeps which pods hold devices of which node, and by which claims."""
+        claims = {each.claim for each in known.held} if known is not None and known.holds else set()
+        for claim in self._claims_of.pop(key, set()) - claims:
+            self._holders[claim].remove(key)
+            if not self._holders[claim]:
+                del self._holders[claim]
+        if claims:
+            self._claims_of[key] = claims
+        for claim in claims:
+            if key not in (uids := self._holders.setdefault(claim, [])):
+                uids.append(key)
         node = known.node if known is not None and known.holds else ""
         before = self._where.get(key, "")
         if node == before:
@@ -267,7 +321,7 @@ class Cluster:
         for devices in self._registered.values():
             for device in devices:
                 if device.device_id == device_id:
-                    return DeviceFacts(device.units or 1, device.memory_bytes)
+                    return DeviceFacts(device.units, device.memory_bytes)
         return None
 
     # claims, slices and workloads
@@ -287,7 +341,7 @@ class Cluster:
                     self._drop(stream, key)
         if stream != "workloads":
             for pod in list(self._waiting.values()):
-                self._pod(pod, None, collected, now)
+                self._pod(pod, Heard(now), collected, now)
         if stream == "slices":
             affected = {text(child(each, "spec"), "nodeName") for each in _objects(item)} - {""}
             for node in sorted(affected & self._nodes.keys()):
@@ -328,17 +382,21 @@ class Cluster:
     def _unserved(self, stream: Stream, item: Unserved, now: datetime) -> Collected:
         """Kueue or dynamic allocation that a cluster does not have is nothing to tell; a right that is missing is."""
         collected = Collected()
-        if item.forbidden and stream not in self._unreachable:
-            self._unreachable.add(stream)
-            collected.add("findings", self._finding(now, "no_permission", "warning", f"{stream}: {item.what}"))
+        if item.forbidden:
+            self._complain(collected, stream, "no_permission", f"{stream}: {item.what}", now)
         return collected
 
     def _trouble(self, stream: Stream, item: Trouble, now: datetime) -> Collected:
         collected = Collected()
-        if item.failures >= TROUBLE_TO_TELL and stream not in self._unreachable:
-            self._unreachable.add(stream)
-            collected.add("findings", self._finding(now, "source_unreachable", "warning", item.what))
+        if item.failures >= TROUBLE_TO_TELL:
+            self._complain(collected, stream, "source_unreachable", item.what, now)
         return collected
+
+    def _complain(self, collected: Collected, stream: Stream, finding: str, message: str, now: datetime) -> None:
+        """Once, until the stream goes on."""
+        if (stream, finding) not in self._complained:
+            self._complained.add((stream, finding))
+            collected.add("findings", self._finding(now, finding, "warning", message))
 
     def _finding(self, now: datetime, finding: str, severity: str, message: str) -> Row:
         return {

@@ -1,17 +1,23 @@
-"""How a pod ended: which event, when, and why; a pure function of its last object.
+"""How and when a pod gave its devices back; pure functions of its last object.
 
     preempted   PreemptionByScheduler, EvictionByEvictionAPI (kubectl drain, a descheduler), Kueue's and Volcano's
                 evictions, the kubelet's for a critical pod: somebody with authority took the devices away
     failed      the phase Failed by itself (with the reason of the container that failed first, such as OOMKilled), and
                 what the node did: Evicted, node shutdown, taints, a node that is gone
-    rejected    the kubelet did not admit it: UnexpectedAdmissionError, OutOfnvidia.com/gpu; it held nothing
+    rejected    the kubelet did not admit it: UnexpectedAdmissionError, OutOfnvidia.com/gpu
     cancelled   deleted before it was done
     finished    the phase Succeeded
 
-It ends when its last container did; where no container tells, when the condition says; else when deletion was asked
-for. A pod that was done before its deletion was asked for ended by itself.
+The scheduler gives a pod's devices to others once its phase is Succeeded or Failed, or its object is gone; nothing that
+a container does ends it before. Then it ended, by what is known best:
 
-Source: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+    when its last container did, if every container says so and none of them would have been restarted
+    when the phase was written, by the time that its writer has in managedFields
+    when it was deleted, if that took no time at all
+    else nothing in the object tells
+
+Source: https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions,
+        https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase
 """
 
 from __future__ import annotations
@@ -19,10 +25,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from collectors.kubernetes import kueue
-from collectors.kubernetes.objects import Object, at, child, condition, created, deletion_requested, items, text
+from collectors.kubernetes.objects import (
+    Object,
+    at,
+    child,
+    condition,
+    created,
+    deletion_requested,
+    items,
+    last_written,
+    text,
+)
 
 DISRUPTIONS = {
     "PreemptionByScheduler": "preempted",
@@ -52,18 +68,33 @@ ADMISSION_REASONS = frozenset(
     }
 )
 """With OutOf..., and Evicted where the node already was under pressure: the kubelet's reasons not to admit a pod."""
+SKEW = timedelta(seconds=5)
+"""By which the API server's clock may be behind ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What earlier versions of the object showed.
+
+    admitted: the kubelet had taken the pod.   lingers: its deletion was asked for and takes time, so the stamp of that
+    is not when it is gone.   alive: when it was last known to hold its devices.
+    """
+
+    admitted: bool = False
+    lingers: bool = False
+    alive: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """at: None if nothing in the object tells.   exact: the containers tell when."""
+    """at: None if nothing in the object tells; then it was not before `earliest`."""
 
     event: str
     at: datetime | None
+    earliest: datetime | None = None
     reason: str = ""
     message: str = ""
     actor: str = ""
-    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,61 +108,130 @@ class _Taken:
     actor: str
 
 
-def ending(pod: Object, eviction: kueue.Eviction | None = None, gone: bool = False) -> Ending | None:
+def terminal(pod: Object) -> bool:
+    return text(child(pod, "status"), "phase") in ("Succeeded", "Failed")
+
+
+def ending(
+    pod: Object, before: Before = Before(), eviction: kueue.Eviction | None = None, gone: bool = False
+) -> Ending | None:
     """How the pod ended, or would have if it were gone now; None if it goes on.
 
     gone: the object is no more.   eviction: Kueue's word on the workload that it belongs to.
     """
     status = child(pod, "status")
-    phase, reason = text(status, "phase"), text(status, "reason")
-    terminal = phase in ("Succeeded", "Failed")
-    if not terminal and not gone:
+    final, reason = terminal(pod), text(status, "reason")
+    if not final and not gone:
         return None
-    if rejected(pod):
+    earliest = latest_stamp(pod)
+    if rejected(pod, before):
         when = at(status.get("startTime")) or created(pod)
-        return Ending("rejected", when, reason, text(status, "message"), "kubelet", exact=True)
-    requested, finished = deletion_requested(pod), last_finish(pod)
-    for taken in _taken(pod, eviction):
-        if finished is None or taken.at is None or taken.at <= finished:
-            when = finished or taken.at or requested
+        return Ending("rejected", when, when, reason, text(status, "message"), "kubelet")
+    takers = list(_taken(pod, eviction))
+    requested, when = deletion_requested(pod), _ended_at(pod, before, takers)
+    for taken in takers:
+        if when is None or taken.at is None or taken.at <= when:
             kubelet = taken.reason == "TerminationByKubelet"
             why, what = (reason or taken.reason, text(status, "message")) if kubelet else (taken.reason, "")
-            return Ending(taken.event, when, why, what or taken.message, taken.actor, finished is not None)
-    if requested is not None and (not terminal or finished is None or finished >= requested):
-        return Ending("cancelled", finished or requested, "Deleted", exact=finished is not None)
-    if not terminal:
-        return Ending("cancelled", finished, "Deleted", exact=finished is not None)
-    when = finished or at(condition(pod, "Ready").get("lastTransitionTime")) or requested
-    when = when or at(status.get("startTime")) or created(pod)
-    if phase == "Succeeded":
-        return Ending("finished", when, exact=finished is not None)
+            return Ending(taken.event, when, earliest, why, what or taken.message, taken.actor)
+    # A deleted pod's own reason (Evicted, DeadlineExceeded) was there before its deletion.
+    deleted_first = not reason if when is None else requested is not None and when >= requested
+    if not final or (requested is not None and deleted_first):
+        return Ending("cancelled", when, earliest, "Deleted")
+    if text(status, "phase") == "Succeeded":
+        return Ending("finished", when, earliest)
     failed_reason, failed_message = _failure(pod)
-    return Ending(
-        "failed", when, reason or failed_reason, text(status, "message") or failed_message, exact=finished is not None
-    )
+    return Ending("failed", when, earliest, reason or failed_reason, text(status, "message") or failed_message)
 
 
-def rejected(pod: Object) -> bool:
-    """The kubelet did not admit it: it failed, no container of it has a status, and the reason is one of admission."""
+def rejected(pod: Object, before: Before = Before()) -> bool:
+    """The kubelet never admitted it: it failed, no container of it has a status, and the reason is one of admission."""
     status = child(pod, "status")
     reason = text(status, "reason")
-    if text(status, "phase") != "Failed" or next(_container_statuses(pod), None) is not None:
+    if before.admitted or text(status, "phase") != "Failed" or next(_container_statuses(pod), None) is not None:
         return False
     pressure = reason == "Evicted" and "had condition" in text(status, "message")
     return reason.startswith("OutOf") or reason in ADMISSION_REASONS or pressure
 
 
-def last_finish(pod: Object) -> datetime | None:
-    """When the last of its containers ended; None if one still runs, or none tells."""
-    ends = []
-    for status in _container_statuses(pod):
-        state = child(status, "state")
-        if "running" in state:
+def latest_stamp(pod: Object, deletion: bool = True) -> datetime | None:
+    """The latest instant that the object names in the past: it was there then.   deletion: that of its request, too."""
+    status = child(pod, "status")
+    stamps = [created(pod), at(status.get("startTime")), deletion_requested(pod) if deletion else None]
+    stamps += [at(each.get("lastTransitionTime")) for each in items(status, "conditions")]
+    for container in _container_statuses(pod):
+        for kind in ("state", "lastState"):
+            stamps.append(at(child(container, kind, "running").get("startedAt")))
+            stamps.append(at(child(container, kind, "terminated").get("finishedAt")))
+    return max((stamp for stamp in stamps if stamp is not None), default=None)
+
+
+def _ended_at(pod: Object, before: Before, takers: list[_Taken]) -> datetime | None:
+    finished = _finished_at(pod, takers)
+    if finished is not None:
+        return finished
+    if terminal(pod):
+        wrote, known = last_written(pod, "status", "phase"), latest_stamp(pod, deletion=False)
+        fits = wrote is not None and (known is None or known <= wrote)
+        return wrote if fits and wrote is not None and (before.alive is None or before.alive <= wrote + SKEW) else None
+    metadata = child(pod, "metadata")
+    at_once = metadata.get("deletionGracePeriodSeconds") == 0 and not before.lingers
+    return at(metadata.get("deletionTimestamp")) if at_once else None
+
+
+def takes_time(pod: Object) -> bool:
+    """It is being deleted, and not at once: the kubelet, or a finalizer's owner, has the last word."""
+    metadata = child(pod, "metadata")
+    if not text(metadata, "deletionTimestamp"):
+        return False
+    return metadata.get("deletionGracePeriodSeconds") != 0 or bool(metadata.get("finalizers"))
+
+
+def _finished_at(pod: Object, takers: list[_Taken]) -> datetime | None:
+    """When the last of its containers ended for good; None if one may still run, would have run again, or does not
+    say when it ended."""
+    main = items(child(pod, "status"), "containerStatuses")
+    ends: list[datetime] = []
+    failed_init = False
+    for status in items(child(pod, "status"), "initContainerStatuses"):
+        ended = child(status, "state", "terminated")
+        if "running" in child(status, "state"):
             return None
-        ended = child(state, "terminated") or child(status, "lastState", "terminated")
-        if (when := at(ended.get("finishedAt"))) is not None:
+        if ended:
+            when = at(ended.get("finishedAt"))
+            if when is None:
+                return None
             ends.append(when)
-    return max(ends, default=None)
+            failed_init |= ended.get("exitCode", 0) != 0
+    for status in items(child(pod, "status"), "ephemeralContainerStatuses"):
+        if "running" in child(status, "state"):
+            return None
+        if (when := at(child(status, "state", "terminated").get("finishedAt"))) is not None:
+            ends.append(when)
+    stops = [at(child(status, "state", "terminated").get("finishedAt")) for status in main]
+    if stops and None not in stops:
+        ends += [stop for stop in stops if stop is not None]
+    elif not (failed_init and not any(_began(status) for status in main)):
+        return None  # an init container that fails ends a pod whose others never began; nothing else of one does
+    finished = max(ends, default=None)
+    return finished if finished is not None and _for_good(pod, finished, takers) else None
+
+
+def _began(status: Object) -> bool:
+    """The container ran at some time."""
+    ended = child(status, "state", "terminated")
+    return "running" in child(status, "state") or bool(child(status, "lastState")) or bool(ended.get("startedAt"))
+
+
+def _for_good(pod: Object, finished: datetime, takers: list[_Taken]) -> bool:
+    """Whether containers that had all ended by then stayed down: else it was one more exit of a loop of crashes."""
+    policy, main = text(child(pod, "spec"), "restartPolicy"), items(child(pod, "status"), "containerStatuses")
+    done = all(child(status, "state", "terminated").get("exitCode") == 0 for status in main)
+    if policy not in ("Always", "OnFailure") or (policy == "OnFailure" and done):
+        return True
+    asked = [deletion_requested(pod), *(taken.at for taken in takers)]
+    known = [when for when in asked if when is not None]
+    return bool(known) and finished >= max(known)
 
 
 def _container_statuses(pod: Object) -> Iterator[Object]:

@@ -1,7 +1,11 @@
 """One resource without a gap: list, watch, and watch again from where it broke off; list again if that is forgotten.
 
 What comes out is in order and says all: after a list, which objects there are and that there are no others; then each
-change. Nothing is dropped or told twice by this module, but the server may repeat itself after a reconnection.
+change. Nothing is dropped, and what the server repeats after a reconnection is told once.
+
+An API server that starts answers 403 until it has read its roles, and 404 until it has read its extensions. So a
+refusal of what was served before is trouble like any other: asked again soon, from the same position. Only 410 gives
+that up.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from collectors.kubernetes.api import Absent, Api, Gone, Interrupted
 from collectors.kubernetes.connection import KubernetesError
@@ -18,20 +23,34 @@ from collectors.kubernetes.objects import Object
 
 ONCE_FAILURES = 5
 """Failures in a row after which a run that is to list once gives up."""
-ABSENT_SECONDS = 300.0
-"""After which a resource that the server did not serve is asked for again."""
+ONCE_REFUSALS = 3
+REFUSALS = 12
+"""In a row, after which a right that is needed is missing: about a quarter of a minute."""
+SOON = 60
+"""Failures in a row during which a server may be starting: about a minute."""
+RARELY = 300.0
+"""Seconds between two requests for what the server has not served for long."""
+BLINK = timedelta(seconds=2)
+"""So short an interruption makes no difference to when something happened."""
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Seconds to wait after the n-th failure in a row: a random part of first * 2^n, at most `most`."""
+    """Seconds to wait after the n-th failure in a row: a random part of first * 2^n, at most `most`, and while a server
+    may be starting at most `soon`: what ends between its return and ours may have left no trace."""
 
-    first: float = 0.8
-    most: float = 30.0
+    first: float = 0.4
+    most: float = 10.0
+    soon: float = 1.5
     draw: Callable[[float, float], float] = random.uniform
 
     def after(self, failures: int) -> float:
-        longest = min(self.most, self.first * 2.0 ** min(failures - 1, 20))
+        most = self.most if failures > SOON else min(self.soon, self.most)
+        longest = min(most, self.first * 2.0 ** min(failures - 1, 20))
         return self.draw(longest / 2, longest)
 
 
@@ -47,11 +66,12 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """An object was added, changed or deleted (`deleted`)."""
+    """An object was added, changed or deleted (`deleted`).   late: before the watch was connected again."""
 
     object: Object
     version: str
     deleted: bool
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +115,26 @@ class Follow:
     required: bool = False
     backoff: Backoff = Backoff()
     once: bool = False
-    _served: bool = False
+    now: Callable[[], datetime] = utc_now
+    _served: str = ""
     _failures: int = 0
+    _refusals: int = 0
     _gone: int = 0
     _idle: int = 0
+    _watched_until: datetime | None = None
 
     async def items(self) -> AsyncIterator[Item]:
         """What happens, for ever; with `once`, until the list is complete."""
-        path = 0
+        tried = 0
         while True:
+            path = self._served or self.paths[tried]
             try:
                 if not self.version:
-                    async for listed in self._list(self.paths[path]):
+                    async for listed in self._list(path):
                         yield listed
                 if self.once:
                     return
-                async for item in self._watch(self.paths[path]):
+                async for item in self._watch(path):
                     yield item
             except Gone:
                 self.version = ""
@@ -118,18 +142,15 @@ class Follow:
                 if self._gone > 1:  # a server that forgets what it has just listed is given time
                     await asyncio.sleep(self.backoff.after(self._gone))
             except Absent as absent:
-                if not self._served and path + 1 < len(self.paths) and not absent.forbidden:
-                    path += 1
+                if not self._served and not absent.forbidden and tried + 1 < len(self.paths):
+                    tried += 1
                     continue
-                if self.required and not self._served:
-                    raise KubernetesError(
-                        f"{self.api.server}{self.paths[path]}", str(absent), _grant(self.paths[path])
-                    ) from None
-                yield Unserved(str(absent), absent.forbidden)
-                if self.once:
+                tried = 0
+                self._refusals += 1
+                yield self._refused(path, absent)
+                if self.once and not self.required:
                     return
-                path, self._served, self.version = 0, False, ""
-                await asyncio.sleep(ABSENT_SECONDS)
+                await asyncio.sleep(self._patience())
             except Interrupted as broken:
                 self._failures += 1
                 yield Trouble(str(broken), self._failures)
@@ -139,33 +160,96 @@ class Follow:
                     ) from None
                 await asyncio.sleep(max(broken.retry_after, self.backoff.after(self._failures)))
 
+    def _refused(self, path: str, absent: Absent) -> Item:
+        """Errors: KubernetesError if a needed right was refused too often, and there is no position to go on from."""
+        often = self._refusals >= (ONCE_REFUSALS if self.once else REFUSALS)
+        if often and self.required and (self.once or not (self._served or self.version)):
+            raise KubernetesError(f"{self.api.server}{path}", str(absent), _grant(path)) from None
+        passing = self.required or bool(self._served) or (absent.forbidden and not self.once)
+        if passing and not often:
+            return Trouble(str(absent), self._refusals)
+        if not absent.forbidden:
+            self._served = ""  # perhaps in another version by now
+        return Unserved(str(absent), absent.forbidden)
+
+    def _patience(self) -> float:
+        """Seconds until what was refused is asked for again."""
+        if self.required or self._refusals < REFUSALS:
+            return self.backoff.after(self._refusals)
+        return min(RARELY, self.backoff.most * 2.0 ** min(self._refusals - REFUSALS, 20))
+
+    def _answered(self, path: str) -> None:
+        self._served, self._failures, self._refusals = path, 0, 0
+
     async def _list(self, path: str) -> AsyncIterator[Item]:
         first = True
         async for page in self.api.pages(path, self.query):
-            self._served, self._failures = True, 0
+            self._answered(path)
             yield Listed(page.objects, page.version if page.last else "", first, page.last)
             first = False
             if page.last:
                 self.version = page.version
+                self._watched_until = self.now()
 
     async def _watch(self, path: str) -> AsyncIterator[Item]:
-        began, changes = time.monotonic(), 0
-        async for change in self.api.watch(path, self.version, self.query):
-            self._served, self._failures, self._gone = True, 0, 0
-            changes += 1
-            if change.version:
-                self.version = change.version
-            if change.kind == "BOOKMARK":
-                yield Current(self.version)
-            else:
-                yield Changed(change.object, self.version, change.kind == "DELETED")
-        yield Current(self.version)
+        began, connected, changes, behind = time.monotonic(), False, 0, ""
+        try:
+            async for change in self.api.watch(path, self.version, self.query):
+                self._answered(path)
+                if change.kind == "OPEN":
+                    behind, connected = await self._newest(path), True
+                    continue
+                self._gone = 0
+                changes += 1
+                if change.kind != "BOOKMARK" and _reaches(self.version, change.version):
+                    continue  # it repeats itself
+                self.version = change.version or self.version
+                if change.kind == "BOOKMARK" or not _reaches(behind, self.version):
+                    behind = ""  # caught up
+                if change.kind == "BOOKMARK":
+                    yield Current(self.version)
+                else:
+                    yield Changed(change.object, self.version, change.kind == "DELETED", late=bool(behind))
+                if not behind:
+                    self._watched_until = self.now()
+        except Interrupted as broken:
+            if connected and not behind and not broken.silent:
+                yield self._heard_until_now()
+            raise
+        yield self._heard_until_now()
         if not changes and time.monotonic() - began < 1.0:
             # Ended at once with nothing said: no error, but not to be repeated in a tight loop either.
             self._idle += 1
             await asyncio.sleep(self.backoff.after(self._idle))
         else:
             self._idle = 0
+
+    async def _newest(self, path: str) -> str:
+        """The server's newest version, if nobody listened for a while: what a watch says up to it is of the past.
+
+        Errors: Gone if our position is later than that, as after etcd was restored: until it is passed nothing would
+        come.
+        """
+        until = self._watched_until
+        if until is not None and self.now() - until < BLINK:
+            return ""
+        newest = await self.api.newest(path, self.query)
+        if newest != self.version and _reaches(self.version, newest):
+            raise Gone(f"the server is at version {newest}, before our {self.version}")
+        return newest
+
+    def _heard_until_now(self) -> Current:
+        self._watched_until = self.now()
+        return Current(self.version)
+
+
+def _reaches(position: str, version: str) -> bool:
+    """Whether whoever is at the position knows the version; no if they are not numbers, as etcd's are.
+
+    Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
+    """
+    numbers = [int(each) for each in (position, version) if each.isascii() and each.isdigit()]
+    return len(numbers) == 2 and numbers[1] <= numbers[0]
 
 
 def _grant(path: str) -> str:

@@ -192,7 +192,7 @@ def _devices(
             "device_id": device.device_id,
             "vendor": device.vendor,
             "model": device.model,
-            "units": device.units or 1,
+            "units": device.units,
         }
         if device.memory_bytes:
             row["memory_bytes"] = device.memory_bytes

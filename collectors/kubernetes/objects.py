@@ -90,3 +90,19 @@ def deletion_requested(of: Object) -> datetime | None:
         return None
     seconds = grace if isinstance(grace, int) and not isinstance(grace, bool) and 0 < grace < 10**9 else 0
     return datetime.fromtimestamp(due.timestamp() - seconds, UTC)
+
+
+def last_written(of: Object, part: str, field: str) -> datetime | None:
+    """When whoever owns `part.field` (as status.phase) last changed anything of theirs there.
+
+    None where the server does not keep that time up to date: before 1.25 it is the first write's, and before 1.22 the
+    entry does not name its subresource.
+
+    Source: metadata.managedFields; kubernetes/kubernetes#110058
+    """
+    times = [
+        at(entry.get("time"))
+        for entry in items(child(of, "metadata"), "managedFields")
+        if text(entry, "subresource") == part and f"f:{field}" in child(entry, "fieldsV1", f"f:{part}")
+    ]
+    return max((found for found in times if found is not None), default=None)

@@ -2,15 +2,14 @@
 
     submitted   at the pod's creation; told again at each time from which the scheduler finds no place for it, with the
                 scheduler's reason (Unschedulable, SchedulingGated) and its words
-    started     at status.startTime: the kubelet has admitted the pod and holds its devices for it. Not at binding (a
-                pod that the kubelet rejects has held nothing, and the kubelet's word on it keeps no stamp of binding),
-                nor when containers start (images are pulled while the devices are held, and the first start's stamp is
-                lost when a container restarts twice). One row for each device that the API names (ResourceClaims, HAMi
-                and Volcano), else one with the node alone
+    started     at its binding, by the stamp of PodScheduled: from then on the scheduler gives its devices to nobody
+                else. One row for each device that the API names (ResourceClaims, HAMi and Volcano), else one with the
+                node alone
     the end     see `endings`; told when the phase is final, or the object is gone
 
-All stamps are the object's own, so whoever sees it, in whatever version, tells the same rows. A pod that was gone when
-the watch came back has no such stamps: it ended when it was last known, marked estimated.
+Almost all stamps are the object's own, so whoever sees it, in whatever version, tells the same rows. Where nothing in
+it tells the end, that is the second in which we hear of it; or, if it came to pass while nobody listened, the last at
+which the pod was known to be there, marked estimated.
 
 A pod has one allocation, named by its UID; one that asks for several partitions, replicas or kinds of resource has
 UID/2, UID/3 and so on for the others. The workload is the pod: its UID.
@@ -19,12 +18,12 @@ UID/2, UID/3 and so on for the others. The workload is the pod: its UID.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from collectors.kubernetes.claims import Claimed, SliceDevice
-from collectors.kubernetes.endings import ending, rejected
+from collectors.kubernetes.endings import Before, ending, rejected, takes_time, terminal
 from collectors.kubernetes.kueue import Eviction
 from collectors.kubernetes.objects import (
     Object,
@@ -32,6 +31,7 @@ from collectors.kubernetes.objects import (
     child,
     condition,
     created,
+    deletion_requested,
     items,
     mark,
     name,
@@ -42,6 +42,7 @@ from collectors.kubernetes.objects import (
 )
 from collectors.kubernetes.resources import NodeFacts, Part, Request, ShareBy, parts, quantity, requests, share_of
 from collectors.kubernetes.settings import Settings
+from collectors.kubernetes.sharing import Held, Shares, gpus, shares
 from collectors.readings import Row
 
 ESTIMATED = "end estimated"
@@ -82,6 +83,8 @@ class Known:
 
     base: columns that all of its rows share.   allocations: their ids.   told: which rows, so that each is told once.
     waiting: its claims have not been seen yet, so nothing could be told.   earliest: the end is not before this.
+    admitted, lingers: as in `endings.Before`.   held: by its claims; that is its last allocation.   shares: what was
+    told of that last, as (place, units).   end_at: empty if nothing tells when it would have ended.
     """
 
     node: str = ""
@@ -90,9 +93,12 @@ class Known:
     told: tuple[str, ...] = ()
     waiting: bool = False
     earliest: str = ""
+    admitted: bool = False
+    lingers: bool = False
+    held: tuple[Held, ...] = ()
+    shares: tuple[tuple[Any, ...], ...] = ()
     end_event: str = "cancelled"
     end_at: str = ""
-    end_exact: bool = False
     end_reason: str = ""
     end_message: str = ""
     end_actor: str = ""
@@ -112,7 +118,24 @@ class Known:
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> Known:
-        return Known(**{**plain, "allocations": tuple(plain["allocations"]), "told": tuple(plain["told"])})
+        known = {each.name: plain[each.name] for each in fields(Known) if each.name in plain}
+        known["held"] = tuple(Held(**each) for each in known.get("held", ()))
+        known["shares"] = tuple((tuple(place), units) for place, units in known.get("shares", ()))
+        return Known(**{**known, "allocations": tuple(plain["allocations"]), "told": tuple(plain["told"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """How we come to know a version of an object.
+
+    at: when.   since: it came to be after this, while nobody listened; None: at `at`.   gone: the object is no more,
+    and this was its last version.   listed: there may have been versions between it and the one before.
+    """
+
+    at: datetime
+    since: datetime | None = None
+    gone: bool = False
+    listed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +148,10 @@ class Observed:
     dropped: str = ""
 
 
-def observe(
-    known: Known | None, pod: Object, around: Around, settings: Settings, gone_at: datetime | None = None
-) -> Observed:
-    """The rows that this version of the pod's object adds to what was told.
-
-    gone_at: the object was deleted, and this is its last version; the instant stands in where no stamp tells the end.
-    """
+def observe(known: Known | None, pod: Object, around: Around, settings: Settings, heard: Heard) -> Observed:
+    """The rows that this version of the pod's object adds to what was told."""
     identity, made = uid(pod), created(pod)
-    over = gone_at is not None or _is_final(pod)
+    over = heard.gone or terminal(pod)
     asked = requests(pod, settings.resources, settings.share_by)
     claimed = around.claims(pod) if items(child(pod, "spec"), "resourceClaims") else Claimed(0, True)
     if claimed is None and (known is None or not known.allocations):
@@ -156,45 +174,117 @@ def observe(
         waiting=False,
     )
     rows, told = _submitted(known, pod, made, placed, settings)
-    started = _started_at(pod)
+    lingers = known.lingers or takes_time(pod) or (heard.listed and deletion_requested(pod) is not None)
+    before = Before(known.admitted, lingers, heard.since or heard.at)
+    started = None if rejected(pod, before) else bound_at(pod)
     if started is not None and "started" not in known.told:
         if over or (claimed is not None and claimed.allocated):
             rows += _started(known, started, placed)
             told.append("started")
+            known = known_shares(replace(known, held=_held(claimed, around)), shares(_held(claimed, around), "", {}))
         else:
-            known = replace(known, waiting=True)  # it runs, so its claims are allocated: that has not been seen yet
-    end = ending(pod, around.eviction(pod), gone=True)
+            known = replace(known, waiting=True)  # it is bound, so its claims are allocated: that has not been seen yet
     earliest = max(started or made, made)
-    known = replace(known, told=(*known.told, *told), earliest=earliest.isoformat())
+    if known.earliest:
+        earliest = max(earliest, datetime.fromisoformat(known.earliest))
+    known = replace(
+        known,
+        told=(*known.told, *told),
+        earliest=earliest.isoformat(),
+        admitted=known.admitted or (_admitted(pod) and not rejected(pod, before)),
+        lingers=lingers,
+    )
+    if known.ended:
+        return Observed(tuple(rows), None if heard.gone else known)
+    end = ending(pod, before, around.eviction(pod), gone=True)
     if end is not None:
+        when, estimated = _when(end.at, end.earliest, heard)
         known = replace(
             known,
             end_event=end.event,
-            end_at="" if end.at is None else end.at.isoformat(),
-            end_exact=end.exact,
-            end_reason=end.reason,
+            end_at="" if end.at is None and not over else when.isoformat(),
+            end_reason=f"{end.reason}, {ESTIMATED}".removeprefix(", ") if estimated and over else end.reason,
             end_message=end.message,
             end_actor=end.actor,
         )
-    if over and not known.ended:
-        rows += _end_rows(known, gone_at or made, known.end_reason, known.end_message)
+    if over:
+        rows += _end_rows(known, heard.at, known.end_reason, known.end_message)
         known = replace(known, told=(*known.told, "ended"))
-    return Observed(tuple(rows), known if gone_at is None else None)
+    return Observed(tuple(rows), None if heard.gone else known)
+
+
+def known_shares(known: Known, told: Shares) -> Known:
+    return replace(known, shares=tuple(told.items()))
+
+
+def share_rows(known: Known, told: Shares, ts: datetime) -> list[Row]:
+    """What it holds by its claims from now on: all of it, for a resized allocation replaces what was there."""
+    rows = []
+    for (device_id, partition_id, profile), units in sorted(told.items()):
+        row = _row(known, known.allocations[-1], "resized" if known.shares else "started", ts, node=known.node)
+        _put(row, gpus=gpus(known.held, told), device_id=device_id, partition_id=partition_id)
+        _put(row, partition_profile=profile, units=units)
+        rows.append(row)
+    return rows
+
+
+def _held(claimed: Claimed | None, around: Around) -> tuple[Held, ...]:
+    if claimed is None or len(claimed.devices) != claimed.asked:
+        return ()
+    return tuple(
+        Held(claim, device.device_id, device.partition_id, device.partition_profile, *_units(device, around))
+        for claim, device in zip(claimed.of, claimed.devices, strict=True)
+    )
+
+
+def _units(device: SliceDevice, around: Around) -> tuple[int | None, int]:
+    """(those that are taken, None = all; those of the device)."""
+    known = around.device(device.device_id)
+    of = known.units if known else device.units
+    return None if device.part is None or device.part >= 1 else max(1, int(device.part * of)), of
+
+
+def _when(told: datetime | None, earliest: datetime | None, heard: Heard) -> tuple[datetime, bool]:
+    """When it ended, and whether that is an estimate. Stamps are of whole seconds; so is what we hear."""
+    if told is not None:
+        return told, False
+    when = heard.at.replace(microsecond=0) if heard.since is None else heard.since
+    return max(when, earliest or when), heard.since is not None
 
 
 def vanished(known: Known, last_seen_at: datetime, missed_at: datetime) -> Observed:
     """The rows of a pod that was there at `last_seen_at`, and not in the list of `missed_at`: nobody saw its end.
 
-    It ended when its last container did, if that was seen; else when its deletion was asked for; else it was last
-    known to be there at `last_seen_at`.
+    It ended when its last container did, if that was seen; else it was last known to be there at `last_seen_at`.
     """
     if known.ended or not known.told:
         return Observed(dropped="" if known.ended else "claims_never_seen")
-    if known.end_exact:
+    if known.end_at:
         return Observed(tuple(_end_rows(known, last_seen_at, known.end_reason, known.end_message)))
     reason = f"{known.end_reason or 'Deleted'}, {ESTIMATED}"
     message = f"not in the list of {written(missed_at)}, last known at {written(last_seen_at)}"
     return Observed(tuple(_end_rows(known, last_seen_at, reason, message)))
+
+
+def bound_at(pod: Object) -> datetime | None:
+    """Since when the scheduler keeps its devices for it; None if it is on no node, or nothing tells.
+
+    The kubelet's word on a pod that it evicts or rejects may keep no conditions; then its admission is the next best. A
+    pod that was made with its node has been on it since.
+    """
+    scheduled = condition(pod, "PodScheduled")
+    if not text(child(pod, "spec"), "nodeName"):
+        return None
+    if scheduled.get("status") == "True" and (since := at(scheduled.get("lastTransitionTime"))) is not None:
+        return since
+    status = child(pod, "status")
+    return at(status.get("startTime")) or (None if terminal(pod) else created(pod))
+
+
+def _admitted(pod: Object) -> bool:
+    """The kubelet has taken it: it tells of its containers."""
+    status = child(pod, "status")
+    return bool(items(status, "containerStatuses") or items(status, "initContainerStatuses"))
 
 
 def _base(pod: Object, identity: str, settings: Settings) -> dict[str, Any]:
@@ -239,23 +329,20 @@ def _parts(
 ) -> tuple[_Placed, ...]:
     node = text(child(pod, "spec"), "nodeName")
     facts = around.node(node) if node else NodeFacts()
-    shares = _shared_devices(pod, facts, around, asked[0].share_by) if asked else ()
+    divided = _shared_devices(pod, facts, around, asked[0].share_by) if asked else ()
     placed = [
-        _Placed(part, before.gpus, shares if index == 0 else ())
+        _Placed(part, before.gpus, divided if index == 0 else ())
         for index, (part, before) in enumerate(zip(parts(asked, facts), parts(asked, NodeFacts()), strict=True))
     ]
     if claimed is None:  # its claims were known, and are gone
         placed += [_Placed(Part(None), None)] * (len(known.allocations) - len(placed))
     elif claimed.asked:
-        got = tuple(sorted({_claimed_device(device) for device in claimed.devices}, key=str))
         # Devices without a UUID cannot be named: then the node is told, and how many.
-        got = got if len(claimed.devices) == claimed.asked else ()
-        placed.append(_Placed(Part(float(claimed.asked)), float(claimed.asked), got))
+        held = _held(claimed, around)
+        devices = tuple((*place, units) for place, units in sorted(shares(held, "", {}).items()))
+        count = float(sum(device.part or 1 for device in claimed.devices)) if held else float(claimed.asked)
+        placed.append(_Placed(Part(count), count, devices))
     return tuple(placed)
-
-
-def _claimed_device(device: SliceDevice) -> tuple[str, str, str, int | None]:
-    return device.device_id, device.partition_id, device.partition_profile, device.units
 
 
 def _shared_devices(
@@ -315,16 +402,6 @@ def _per_part(
     return rows
 
 
-def _started_at(pod: Object) -> datetime | None:
-    """When the kubelet admitted it; None if it has not, or would not."""
-    status = child(pod, "status")
-    phase = text(status, "phase")
-    told = bool(items(status, "containerStatuses") or items(status, "initContainerStatuses"))
-    if rejected(pod) or not (told or phase in ("Running", "Succeeded", "Failed")):
-        return None
-    return at(status.get("startTime"))
-
-
 def _started(known: Known, ts: datetime, placed: tuple[_Placed, ...]) -> list[Row]:
     rows = []
     for allocation, each in zip(known.allocations, placed, strict=True):
@@ -344,10 +421,6 @@ def _end_rows(known: Known, otherwise: datetime, reason: str, message: str) -> l
         _row(known, allocation, known.end_event, when, reason=reason, message=message, actor=known.end_actor)
         for allocation in known.allocations
     ]
-
-
-def _is_final(pod: Object) -> bool:
-    return text(child(pod, "status"), "phase") in ("Succeeded", "Failed")
 
 
 def _row(known: Known, allocation: str, event: str, ts: datetime, **said: str) -> Row:

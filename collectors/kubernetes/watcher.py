@@ -10,12 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from collectors.kubernetes.api import Api
 from collectors.kubernetes.claims import SLICE_PATHS
 from collectors.kubernetes.cluster import Cluster, Inventory, Stream, relevant
-from collectors.kubernetes.follow import Backoff, Changed, Current, Follow, Item, Listed, Trouble, Unserved
+from collectors.kubernetes.follow import Backoff, Changed, Current, Follow, Item, Listed, Trouble, Unserved, utc_now
 from collectors.kubernetes.settings import Settings
 from collectors.kubernetes.state import State
 from collectors.readings import Collected
@@ -41,14 +41,12 @@ READY_SECONDS = 60.0
 
 Sink = Callable[[Collected], None]
 Say = Callable[[str], None]
+Queue = asyncio.Queue[tuple[Stream, Item, datetime]]
+"""What came of which stream, and when: it may wait here."""
 
 
 def no_inventory() -> Inventory:
     return {}
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass
@@ -78,7 +76,7 @@ class Watcher:
             self.state.objects("waiting"),
             self.state.objects("node"),
         )
-        queue: asyncio.Queue[tuple[Stream, Item]] = asyncio.Queue(QUEUED)
+        queue: Queue = asyncio.Queue(QUEUED)
         ready = {stream: asyncio.Event() for stream in PATHS}
         try:
             async with asyncio.TaskGroup() as group:
@@ -94,7 +92,7 @@ class Watcher:
         self,
         stream: Stream,
         version: str,
-        queue: asyncio.Queue[tuple[Stream, Item]],
+        queue: Queue,
         ready: dict[Stream, asyncio.Event],
         once: bool,
     ) -> None:
@@ -110,6 +108,7 @@ class Watcher:
             required=stream in REQUIRED,
             backoff=self.backoff,
             once=once,
+            now=self.now,
         )
         async for item in follow.items():
             if stream == "pods":
@@ -117,7 +116,7 @@ class Watcher:
                 if kept is None:
                     continue
                 item = kept
-            await queue.put((stream, item))
+            await queue.put((stream, item, self.now()))
             if isinstance(item, Unserved) or (isinstance(item, Listed) and item.last):
                 ready[stream].set()
         ready[stream].set()
@@ -131,34 +130,37 @@ class Watcher:
             if time.monotonic() - self._told_current < CURRENT_SECONDS:
                 return None
             self._told_current = time.monotonic()
-            return Current(item.version)
+            return item if item.late else Current(item.version)  # one of the past says nothing of now
         return item
 
     async def _consume(
         self,
         cluster: Cluster,
-        queue: asyncio.Queue[tuple[Stream, Item]],
+        queue: Queue,
         tasks: list[asyncio.Task[None]],
     ) -> None:
         saved_at = asked_at = self.now() - INVENTORY_EVERY
+        unsaved = False
         try:
             while not (queue.empty() and all(task.done() for task in tasks)):
-                first = await _next(queue, tasks)
-                if first is None:
-                    continue
+                first = await _next(queue, tasks, SAVE_EVERY.total_seconds() if unsaved else None)
                 now = self.now()
                 if now - asked_at >= INVENTORY_EVERY:
-                    cluster.take_stock(self.inventory())
+                    cluster.take_stock(await asyncio.to_thread(self.inventory))
                     asked_at = now
-                collected = self._apply(cluster, *first)
-                while not queue.empty() and sum(map(len, collected.rows.values())) < ROWS_AT_ONCE:
-                    collected += self._apply(cluster, *queue.get_nowait())
-                self.dropped += collected.dropped
+                collected = Collected()
+                if first is not None:
+                    unsaved, version = True, cluster.version
+                    collected = self._apply(cluster, *first)
+                    while not queue.empty() and sum(map(len, collected.rows.values())) < ROWS_AT_ONCE:
+                        collected += self._apply(cluster, *queue.get_nowait())
+                    self.dropped += collected.dropped
+                    saved_at = saved_at if version else now - SAVE_EVERY  # where a first watch begins is kept at once
                 if collected.rows:
                     self.sink(collected)
-                if collected.rows or now - saved_at >= SAVE_EVERY:
+                if unsaved and (collected.rows or now - saved_at >= SAVE_EVERY):
                     self._save(cluster)
-                    saved_at = now
+                    saved_at, unsaved = now, False
         except asyncio.CancelledError:
             self._save(cluster)  # cancelled while it waited: all that was applied has been handed on
             raise
@@ -167,20 +169,20 @@ class Watcher:
     def _save(self, cluster: Cluster) -> None:
         self.state.save(cluster.version, cluster.seen_at, cluster.changes())
 
-    def _apply(self, cluster: Cluster, stream: Stream, item: Item) -> Collected:
+    def _apply(self, cluster: Cluster, stream: Stream, item: Item, heard_at: datetime) -> Collected:
         if isinstance(item, Trouble) and (item.failures in (1, 5) or item.failures % 20 == 0):
             self.say(f"{stream}: {item.what}; trying again")
-        return cluster.apply(stream, item, self.now())
+        return cluster.apply(stream, item, heard_at)
 
 
 async def _next(
-    queue: asyncio.Queue[tuple[Stream, Item]], tasks: list[asyncio.Task[None]]
-) -> tuple[Stream, Item] | None:
-    """The next item; None if every stream ended instead."""
+    queue: Queue, tasks: list[asyncio.Task[None]], within: float | None
+) -> tuple[Stream, Item, datetime] | None:
+    """The next item; None if a stream ended, or nothing came within those seconds."""
     getting = asyncio.ensure_future(queue.get())
     running = [task for task in tasks if not task.done()]
     try:
-        await asyncio.wait({getting, *running}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({getting, *running}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
         return getting.result() if getting.done() else None
     finally:
         if not getting.done():

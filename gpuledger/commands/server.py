@@ -112,6 +112,7 @@ def _receiving(store: Store, senders: Senders) -> Iterator[list[Route]]:
     from collectors.receivers.endpoint import MetricsEndpoint
     from collectors.receivers.log import PointLog
     from ingest.coalesce import Coalescer
+    from ingest.known_devices import known_devices_route
     from ingest.receive import Receiver
     from warehouse.background import repeating
 
@@ -122,7 +123,8 @@ def _receiving(store: Store, senders: Senders) -> Iterator[list[Route]]:
         metrics = MetricsEndpoint(receiver.door, receiver.tally, pushed)
         try:
             with repeating(store, Assembler(receiver, pushed).run, seconds=EVERY_SECONDS):
-                yield [receiver.route(), *metrics.routes()]
+                devices = known_devices_route(store, receiver.door.sender)
+                yield [receiver.route(), devices, *metrics.routes()]
         finally:
             pushed.close()
             coalescer.close()

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collectors.kubernetes.watcher import Watcher
     from collectors.slurm.jobs import Site, Word
     from collectors.slurm.sources import Source
-    from warehouse.store import Store
 
 group = typer.Typer(no_args_is_help=True, help="Follow a scheduler: who was given which GPUs, and how that ended.")
 
@@ -105,8 +104,8 @@ def kubernetes(
     ] = ShareByOption.larger,
     inventory: Annotated[
         Path | None,
-        typer.Option("--inventory", help="Device rows of the nodes' agents as JSON lines; a store knows them itself.",
-                     dir_okay=False),
+        typer.Option("--inventory", help="Device rows of the nodes' agents as JSON lines; a store and a server have "
+                     "them.", dir_okay=False),
     ] = None,
     state: State = None,
     out: Out = "",
@@ -144,7 +143,7 @@ def kubernetes(
                 settings,
                 kept,
                 to.put,
-                inventory=_inventory(inventory, to.opened, cluster),
+                inventory=_inventory(inventory, to.devices, cluster),
                 say=lambda line: say(f"kubernetes: {line}"),
             )
             _until_told(_watch(watcher, api, once))
@@ -245,21 +244,15 @@ def _zone(name: str) -> ZoneInfo:
         raise LedgerError(f"--zone {name}", "no such time zone", "Europe/Berlin fits") from None
 
 
-def _inventory(path: Path | None, opened: Store | None, cluster: str) -> Callable[[], dict[str, list[Row]]]:
+def _inventory(path: Path | None, devices: Callable[[], list[Row]], cluster: str) -> Callable[[], dict[str, list[Row]]]:
     def known() -> dict[str, list[Row]]:
         found: dict[str, list[Row]] = {}
-        for row in _read_devices(path) if path is not None else _stored_devices(opened, cluster):
+        for row in _read_devices(path) if path is not None else devices():
             if row.get("node") and row.get("device_id") and row.get("cluster", cluster) == cluster:
                 found.setdefault(str(row["node"]), []).append(row)
         return found
 
     return known
-
-
-def _stored_devices(opened: Store | None, cluster: str) -> list[Row]:
-    from warehouse.store import read_sql
-
-    return opened.rows(read_sql(__file__, "known_devices"), {"cluster": cluster}) if opened is not None else []
 
 
 def _read_devices(path: Path) -> list[Row]:

@@ -21,6 +21,7 @@ from gpuledger.cli import run
 from gpuledger.commands import watch
 from tests.collectors.kubernetes.make import admitted, bound, deleting, ended, node, pod, running
 from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
+from tests.collectors.kubernetes.test_claims import SHARED, claiming, consuming, slice_
 from tests.ingest.receiving import TOKEN, receiving, tokens_file
 from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import Store, open_store
@@ -75,7 +76,7 @@ def test_once_tells_what_is_new_since_the_last_time(
     assert command(*options) == 0
     assert [(row["record"], row["event"], row["tenant"], row["ts"]) for row in lines(out)] == [
         ("events", "submitted", "physics", "2026-10-01T08:00:00.000Z"),
-        ("events", "started", "physics", "2026-10-01T08:00:06.000Z"),
+        ("events", "started", "physics", "2026-10-01T08:00:05.000Z"),
     ]
     assert "kubernetes: events 2" in capsys.readouterr().err
     server.apply(PODS, ended(life()[-1], 60))
@@ -136,7 +137,7 @@ def test_what_a_server_is_told_closes_to_the_gpu_hours_that_the_pods_held(
     asks: dict[str, dict[str, int]] = {"whole": {"nvidia.com/gpu": 2}, "slices": {"nvidia.com/mig-1g.10gb": 2}}
     for tenant, resources in asks.items():
         first = pod(f"u-{tenant}", resources=resources, labels={"team": tenant})
-        started = running(admitted(bound(first, 5), 0), 10)
+        started = running(admitted(bound(first, 0), 0), 10)
         server.apply(PODS, ended(started, 7200))
     token = tmp_path / "token"
     token.write_text(TOKEN)
@@ -152,6 +153,62 @@ def test_what_a_server_is_told_closes_to_the_gpu_hours_that_the_pods_held(
         ("slices", round(2 / 7 * 2, 6)),
         ("whole", 4.0),
     ]
+
+
+def test_claims_on_parts_of_a_device_and_pods_that_share_a_claim_close_to_their_shares(
+    cluster: tuple[ApiServer, list[str]], tmp_path: Path, store: Store
+) -> None:
+    """20 of 80 GiB by one claim, 40 by another that two pods hold for four hours, the second from the third hour on."""
+    server, options = cluster
+    group = "/apis/resource.k8s.io/v1"
+    server.apply(NODES, node())
+    server.apply(f"{group}/resourceslices", slice_([SHARED]))
+    server.apply(f"{group}/resourceclaims", consuming("alone", "s1", memory="20Gi"))
+    server.apply(f"{group}/resourceclaims", consuming("both", "s2", memory="40Gi"))
+    (tmp_path / "token").write_text(TOKEN)
+    with receiving(store, tokens_file(tmp_path)) as served:
+        to = ["--tenant-label", "team", "--once", "--url", served.url, "--token-file", str(tmp_path / "token")]
+        lives = []
+        for tenant, claim, at in (("one", "alone", 0), ("first", "both", 0), ("second", "both", 7200)):
+            first = claiming(claim, labels={"team": tenant})
+            first["metadata"] |= {"uid": f"u-{tenant}", "name": tenant}
+            lives.append(running(admitted(bound(first, at), at), at))
+        for life_ in lives:
+            server.apply(PODS, life_)
+        assert command(*options, *to) == 0
+        for life_ in lives:
+            server.apply(PODS, ended(life_, 14_400))
+        assert command(*options, *to) == 0
+    close(store, until=datetime(2026, 10, 1, 12, tzinfo=UTC), now=datetime(2026, 10, 2, tzinfo=UTC))
+    held = store.rows(
+        "SELECT tenant, sum(unmetered_unit_ms) / 3600000 / any(device_units) AS hours FROM ledger_entries "
+        "WHERE tenant != '' GROUP BY tenant ORDER BY tenant"
+    )
+    assert [(row["tenant"], row["hours"]) for row in held] == [("first", 1.5), ("one", 1.0), ("second", 0.5)]
+
+
+def test_through_a_server_a_nodes_devices_go_with_it_as_far_as_the_sender_may_know_them(
+    cluster: tuple[ApiServer, list[str]], tmp_path: Path, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, options = cluster
+    store.command(
+        "INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, state) VALUES "
+        "('2026-10-01 00:00:00', 'c1', 'n1', 'GPU-a', 'nvidia', 'A100', 7, 'available'), "
+        "('2026-10-01 00:00:00', 'c2', 'n1', 'GPU-b', 'nvidia', 'A100', 7, 'available')"
+    )
+    server.apply(NODES, node(ready="Unknown", ready_at=300))
+    (tmp_path / "token").write_text(TOKEN)
+    tokens = tokens_file(tmp_path)
+    may = tokens.read_text()
+    with receiving(store, tokens) as served:
+        to = ["--url", served.url, "--token-file", str(tmp_path / "token")]
+        for text, count in ((may.replace("inventory: true", "inventory: false"), 0), (may, 1)):
+            tokens.write_text(text)
+            assert command(*options, "--once", *to) == 0
+            found = store.rows("SELECT device_id, toString(ts) AS ts FROM devices WHERE state = 'unavailable'")
+            assert len(found) == count
+        assert found == [{"device_id": "GPU-a", "ts": "2026-10-01 08:05:00.000"}]
+        assert "devices of c1 cannot be asked for" in caplog.text
 
 
 def test_an_inventory_in_a_file_stands_in_for_the_stores(cluster: tuple[ApiServer, list[str]], tmp_path: Path) -> None:
@@ -193,8 +250,7 @@ def test_a_server_that_is_away_ends_a_single_look_in_one_line(
     cluster: tuple[ApiServer, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server, options = cluster
-    for path in (PODS, NODES):
-        server.faults.answers[path] = [(403, {"message": "no rights on this"}, {})]
+    server.down = (403, {"message": "no rights on this"}, {})
     assert command(*options, "--once", "--out", "-") == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert "no rights on this. Next: a ClusterRole" in said[-1]

@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 
 from ingest import ingest_tables
 from ingest.coalesce import Coalescer
+from ingest.known_devices import known_devices_route
 from ingest.receive import Receiver
 from ingest.senders import Connect, Senders
 from tests.patience import PATIENCE_SECONDS, until
@@ -58,7 +59,7 @@ def receiving(
     coalescer = Coalescer(store, linger_seconds, most_waiting)
     receiver = Receiver(coalescer, Senders(tokens, connect), store, now)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = _server(receiver)
+        server = _server(receiver, store)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         until(lambda: server.started)
@@ -70,9 +71,9 @@ def receiving(
             coalescer.close()
 
 
-def _server(receiver: Receiver) -> uvicorn.Server:
-    config = uvicorn.Config(Starlette(routes=[receiver.route()]), log_level="error", timeout_graceful_shutdown=2)
-    return uvicorn.Server(config)
+def _server(receiver: Receiver, store: Store) -> uvicorn.Server:
+    app = Starlette(routes=[receiver.route(), known_devices_route(store, receiver.door.sender)])
+    return uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=2))
 
 
 def receiver_process(store: str, tokens: Path, port: int) -> subprocess.Popen[bytes]:

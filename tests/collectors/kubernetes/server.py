@@ -39,7 +39,8 @@ class ApiServer:
     """Objects by path, and the history of their changes.
 
     apply: the object as it is now (ADDED or MODIFIED); `delete`: it is gone, and this was its last version.
-    compact: versions up to now are forgotten. requests: (path, query) of all that was asked.
+    compact: versions up to now are forgotten. requests: (path, query) of all that was asked.   down: what everything
+    is answered with while it is set; it ends all watches.   refused: paths that were asked for then.
     """
 
     def __init__(self) -> None:
@@ -55,6 +56,8 @@ class ApiServer:
         self._history: dict[str, list[tuple[int, str, dict[str, Any]]]] = defaultdict(list)
         self._changed = threading.Condition()
         self.stopping = False
+        self.down: tuple[int, Any, dict[str, str]] | None = None
+        self.refused: list[str] = []
 
     def apply(self, path: str, found: dict[str, Any]) -> None:
         self._record(path, "", found)
@@ -87,8 +90,9 @@ class ApiServer:
         return [query["resourceVersion"] for asked, query in self.requests if asked == path and "watch" in query]
 
     def lists(self, path: str = PODS) -> int:
-        """How often a list of the path was begun."""
-        return sum(asked == path and "watch" not in query and "continue" not in query for asked, query in self.requests)
+        """How often a list of the path was begun; to ask for one object is to ask how far the server is."""
+        begun = [query for asked, query in self.requests if asked == path and not query.keys() & {"watch", "continue"}]
+        return sum(query["limit"] != "1" for query in begun)
 
     # what the handler asks
 
@@ -135,6 +139,8 @@ class ApiServer:
         until = time.monotonic() + float(query["timeoutSeconds"])
         told = time.monotonic()
         while not self.stopping and time.monotonic() < until:
+            if self.down is not None:
+                raise ConnectionError("the server goes down")
             with self._changed:
                 new = [each for each in self._history[path] if each[0] > after]
                 if not new:
@@ -169,7 +175,10 @@ class _Handler(BaseHTTPRequestHandler):
         api, path = self.api, parts.path
         api.requests.append((path, query))
         api.tokens.append(self.headers.get("Authorization", ""))
-        if api.faults.answers[path]:
+        if (down := api.down) is not None:
+            api.refused.append(path)
+            self._answer(*down)
+        elif api.faults.answers[path]:
             self._answer(*api.faults.answers[path].pop(0))
         elif path not in api.served:
             self._answer(404, {"kind": "Status", "code": 404, "message": "the server could not find it"}, {})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from collectors.kubernetes.kueue import Evictions
-from collectors.kubernetes.pods import Around, DeviceFacts, Known, observe, vanished
+from collectors.kubernetes.pods import Around, DeviceFacts, Heard, Known, observe, vanished
 from collectors.kubernetes.resources import NodeFacts
 from collectors.kubernetes.settings import Settings
 from tests.collectors.kubernetes.make import (
@@ -30,13 +30,19 @@ from tests.collectors.kubernetes.make import (
 HERE = Settings(cluster="c1", tenant_marks=("team",))
 
 
-def told(*versions: Pod, deleted: bool = False, around: Around = Around(), settings: Settings = HERE) -> list[Any]:  # noqa: B008
-    """All rows of a pod seen in these versions; the last one as it was deleted, at second 9999."""
+def told(
+    *versions: Pod,
+    deleted: bool = False,
+    around: Around = Around(),  # noqa: B008
+    settings: Settings = HERE,
+    at: float = 9999,
+) -> list[Any]:
+    """All rows of a pod seen in these versions at that second; deleted: the last one as it was."""
     known: Known | None = None
     rows: list[Any] = []
     for number, version in enumerate(versions, 1):
-        gone_at = second(9999) if deleted and number == len(versions) else None
-        observed = observe(known, version, around, settings, gone_at)
+        gone = deleted and number == len(versions)
+        observed = observe(known, version, around, settings, Heard(second(at), gone=gone))
         # What is remembered survives being written down.
         known = None if observed.known is None else Known.of(observed.known.plain())
         rows += observed.rows
@@ -64,11 +70,11 @@ def test_a_pod_is_told_as_it_was_created_waited_started_and_finished() -> None:
     assert short(rows) == [
         ("submitted", 0, ""),
         ("submitted", 2, "Unschedulable"),
-        ("started", 61, ""),
+        ("started", 60, ""),
         ("finished", 400, ""),
     ]
     assert rows[2] == {
-        "ts": second(61), "cluster": "c1", "source": "kubernetes", "allocation_id": "u", "workload_id": "u",
+        "ts": second(60), "cluster": "c1", "source": "kubernetes", "allocation_id": "u", "workload_id": "u",
         "event": "started", "tenant": "physics", "project": "chem", "queue": "batch", "priority": 100, "gpus": 2.0,
         "node": "n1",
     }  # fmt: skip
@@ -165,21 +171,77 @@ def test_the_kubelets_eviction_and_its_preemption_for_a_critical_pod_differ() ->
 
 
 @pytest.mark.parametrize("reason", ["UnexpectedAdmissionError", "OutOfnvidia.com/gpu"])
-def test_what_the_kubelet_did_not_admit_never_started(reason: str) -> None:
+def test_what_the_kubelet_did_not_admit_held_its_place_from_its_binding_until_then(reason: str) -> None:
     versions = life()[:3]
     rows = told(*versions, rejected(versions[-1], 62, reason))
-    assert short(rows)[2:] == [("rejected", 62, reason)]
+    assert short(rows)[2:] == [("started", 60, ""), ("rejected", 62, reason)]
     assert rows[-1]["message"] == "Pod was rejected: Allocate failed"
+    # Its last word alone keeps no stamp of its binding.
     assert short(told(rejected(versions[-1], 62, reason))) == [("submitted", 0, ""), ("rejected", 62, reason)]
+
+
+def test_what_a_kubelet_that_started_again_does_not_admit_any_more_ran_until_then() -> None:
+    versions = life()
+    again = rejected(versions[-1], 61)
+    again["metadata"]["managedFields"] = wrote(5000)
+    assert short(told(*versions, again, at=5001))[2:] == [
+        ("started", 60, ""),
+        ("failed", 5000, "UnexpectedAdmissionError"),
+    ]
+
+
+def wrote(at: float) -> list[Any]:
+    """The status' phase was written then."""
+    return [{"time": stamp(at), "subresource": "status", "fieldsV1": {"f:status": {"f:phase": {}}}}]
 
 
 def test_an_old_kubelets_eviction_that_keeps_no_container_is_no_rejection() -> None:
     after = life()[-1]
     after["status"] = {"phase": "Failed", "reason": "Evicted", "startTime": stamp(61), "message": "was low on memory"}
     after = with_condition(after, "DisruptionTarget", "True", 300, "TerminationByKubelet")
-    assert short(told(after)) == [("submitted", 0, ""), ("started", 61, ""), ("failed", 300, "Evicted")]
+    assert short(told(after)) == [("submitted", 0, ""), ("started", 61, ""), ("failed", 9999, "Evicted")]
     after["status"]["message"] = "Pod was rejected: The node had condition: [DiskPressure]."
     assert short(told(after)) == [("submitted", 0, ""), ("rejected", 61, "Evicted")]
+
+
+def test_an_init_containers_end_is_not_the_pods() -> None:
+    """Eight GPUs for four hours, of an image that was never there."""
+    placed = life(gpus=8)[3]
+    init = {"name": "init", "state": {"terminated": {"exitCode": 0, "startedAt": stamp(70), "finishedAt": stamp(115)}}}
+    main = {"name": "main", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    placed["status"] |= {"initContainerStatuses": [init], "containerStatuses": [main]}
+    assert [row["event"] for row in told(placed)] == ["submitted", "started"]
+    dying = deleting(placed, 14_460)
+    over = {**dying, "status": {**dying["status"], "phase": "Failed"}}
+    lost = {"exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": None, "finishedAt": None}
+    over["status"]["containerStatuses"] = [{"name": "main", "state": {"terminated": lost}}]
+    over["metadata"] = {**over["metadata"], "managedFields": wrote(14_461)}
+    assert short(told(placed, dying, over, at=14_462))[1:] == [("started", 60, ""), ("cancelled", 14_461, "Deleted")]
+    over["metadata"]["managedFields"] = []  # nothing tells, so it is when we hear of it
+    assert short(told(placed, dying, over, at=14_470))[-1] == ("cancelled", 14_470, "Deleted")
+    # A failed one is the pod's: its others never began.
+    init["state"] = {"terminated": {"exitCode": 1, "startedAt": stamp(70), "finishedAt": stamp(115)}}
+    failed = {**placed, "status": {**placed["status"], "phase": "Failed", "containerStatuses": [main]}}
+    assert short(told(failed))[-1] == ("failed", 115, "Error")
+
+
+def test_a_loop_of_crashes_holds_its_devices_between_them() -> None:
+    crashed = ended(life(spec={"restartPolicy": "Always"})[-1], 100, 1, phase="Running")
+    assert [row["event"] for row in told(crashed)] == ["submitted", "started"]
+    dying = deleting(crashed, 340)
+    assert short(told(crashed, dying, deleted=True))[-1] == ("cancelled", 9999, "Deleted")
+    killed = ended(dying, 345, 143, phase="Running")
+    assert short(told(crashed, dying, killed, deleted=True))[-1] == ("cancelled", 345, "Deleted")
+    never = ended(life(spec={"restartPolicy": "Never"})[-1], 100, 1)
+    assert short(told(never, deleting(never, 340), deleted=True))[-1] == ("failed", 100, "Error")
+
+
+def test_a_time_that_the_server_did_not_keep_up_is_not_believed() -> None:
+    """Before 1.25 the writer's time may be that of the pod's start."""
+    gone = ended(life(spec={"restartPolicy": "Always"})[-1], 100, 137)
+    gone["status"]["reason"] = "DeadlineExceeded"
+    gone["metadata"]["managedFields"] = wrote(90)
+    assert short(told(gone))[-1] == ("failed", 9999, "DeadlineExceeded")
 
 
 def test_kueues_own_pods_say_why_they_were_stopped() -> None:
@@ -283,16 +345,16 @@ def test_what_ended_unseen_is_estimated_from_what_was_known() -> None:
     def unseen(*versions: Pod) -> list[tuple[Any, ...]]:
         known: Known | None = None
         for version in versions:
-            known = observe(known, version, Around(), HERE).known
+            known = observe(known, version, Around(), HERE, Heard(second(9999))).known
         assert known is not None
         return short(list(vanished(known, second(500), second(600)).rows))
 
     assert unseen(*life()) == [("cancelled", 500, "Deleted, end estimated")]
-    assert unseen(*life(), deleting(life()[-1], 450)) == [("cancelled", 450, "Deleted, end estimated")]
+    assert unseen(*life(), deleting(life()[-1], 450)) == [("cancelled", 500, "Deleted, end estimated")]
     stopped = ended(deleting(life()[-1], 450), 455, 143, phase="Running")
     assert unseen(*life(), stopped) == [("cancelled", 455, "Deleted")]
     marked = with_condition(life()[-1], "DisruptionTarget", "True", 450, "PreemptionByScheduler")
-    assert unseen(*life(), marked) == [("preempted", 450, "PreemptionByScheduler, end estimated")]
+    assert unseen(*life(), marked) == [("preempted", 500, "PreemptionByScheduler, end estimated")]
     assert unseen(*life(), ended(life()[-1], 400)) == []
 
 

@@ -4,39 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
 from collectors.kubernetes.api import Api
+from collectors.kubernetes.cluster import Cluster
 from collectors.kubernetes.connection import Connection, KubernetesError
-from collectors.kubernetes.follow import Backoff
+from collectors.kubernetes.follow import Backoff, Item, utc_now
 from collectors.kubernetes.settings import Settings
 from collectors.kubernetes.state import State
 from collectors.kubernetes.watcher import Watcher
 from collectors.readings import Collected
-from tests.collectors.kubernetes.lives import Change, histories, key
-from tests.collectors.kubernetes.make import admitted, bound, deleting, ended, node, pod, running
+from tests.collectors.kubernetes.lives import Change, key, lives, present
+from tests.collectors.kubernetes.make import admitted, bound, deleting, ended, node, pod, running, second
 from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
 from tests.collectors.kubernetes.test_claims import GPU, claim, claiming, slice_
-from tests.collectors.kubernetes.test_cluster import undisturbed
+from tests.collectors.kubernetes.test_cluster import check
+from tests.draws import keep_seed
 from tests.patience import PATIENCE_SECONDS, until
 
 HERE = Settings(cluster="c1")
 QUICK = Backoff(first=0.005, most=0.02)
 
 
-class Watching:
-    """A watcher in a thread; rows as they come."""
+@dataclass
+class Clock:
+    """Seconds that pass when a test says so."""
 
-    def __init__(self, url: str, state: Path | None = None, token: Callable[[], Connection] | None = None) -> None:
+    at: int = 0
+
+    def now(self) -> datetime:
+        return second(self.at)
+
+
+class Watching:
+    """A watcher in a thread; rows as they come.   reached: the version that it knows the pods up to."""
+
+    def __init__(
+        self,
+        url: str,
+        state: Path | None = None,
+        token: Callable[[], Connection] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.reached = 0
+        self._clock = clock
         self.rows: list[tuple[str, dict[str, Any]]] = []
         self.said: list[str] = []
         self.error: BaseException | None = None
@@ -74,7 +95,9 @@ class Watching:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._started.set()
         api, state = Api(self._connection, watch_seconds=5), State(self._state, "c1")
-        watcher = Watcher(api, HERE, state, self._sink, say=self.said.append, backoff=QUICK)
+        now = self._clock.now if self._clock else utc_now
+        watcher = Seen(api, HERE, state, self._sink, say=self.said.append, backoff=QUICK, now=now)
+        watcher.watching = self
         try:
             await watcher.run()
         finally:
@@ -92,6 +115,15 @@ class Watching:
 
     def until(self, done: Callable[[], Any]) -> None:
         until(done, lambda: (self.error, self.said[-3:], [row["event"] for row in self.events()]))
+
+
+class Seen(Watcher):
+    watching: Watching
+
+    def _apply(self, cluster: Cluster, stream: Any, item: Item, heard_at: datetime) -> Collected:
+        collected = super()._apply(cluster, stream, item, heard_at)
+        self.watching.reached = int(cluster.version or 0)
+        return collected
 
 
 @pytest.fixture
@@ -227,7 +259,8 @@ def test_busy_and_failing_answers_are_waited_out(api: tuple[ApiServer, str]) -> 
 
 def test_a_missing_right_is_one_line_that_says_which(api: tuple[ApiServer, str]) -> None:
     server, url = api
-    server.faults.answers[PODS] = [(403, {"kind": "Status", "message": "pods is forbidden"}, {})]
+    server.apply(NODES, node())
+    server.faults.answers[PODS] = [(403, {"kind": "Status", "message": "pods is forbidden"}, {})] * 40
     with Watching(url) as watching:
         watching.until(lambda: watching.error)
     assert isinstance(watching.error, KubernetesError)
@@ -303,43 +336,147 @@ def test_claims_and_slices_are_known_before_the_pods_that_need_them(api: tuple[A
         watching.until(lambda: any(record == "devices" for record, _ in watching.rows))
 
 
-@settings(
-    max_examples=6,
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(log=histories(), chance=st.randoms(use_true_random=False))
-def test_a_disturbed_watch_over_http_tells_what_an_undisturbed_one_does(
-    tmp_path_factory: pytest.TempPathFactory, log: list[Change], chance: random.Random
-) -> None:
-    # A deletion without a stamp in the object is told with the time at which it came.
-    unstamped = {each.uid for each in log if each.deleted and "deletionTimestamp" not in each.object["metadata"]}
+@pytest.mark.parametrize("answer", [403, 404])
+def test_a_server_that_starts_may_refuse_what_it_served_before(api: tuple[ApiServer, str], answer: int) -> None:
+    """Until it has read its roles and its extensions."""
+    server, url = api
+    server.apply(NODES, node())
+    server.apply(PODS, life()[-1])
+    with Watching(url) as watching:
+        watching.until(lambda: len(names(watching)) == 2 and len(server.watches()) == 1)
+        asked = len(server.requests)
+        server.down = (answer, {"kind": "Status", "message": "pods is forbidden"}, {})
+        watching.until(lambda: len(server.requests) > asked + 20)
+        server.apply(PODS, life("in between")[-1])
+        server.delete(PODS, ended(life("in between")[-1], 60))
+        server.down = None
+        watching.until(lambda: len(names(watching)) == 5)
+    assert names(watching)[2:] == ["submitted", "started", "finished"]
+    assert (server.lists(), watching.error) == (1, None)
 
-    def keys(rows: list[dict[str, Any]]) -> set[Any]:
-        dateless = [
-            {**row, "ts": None} if row["workload_id"] in unstamped and row["event"] == "cancelled" else row
-            for row in rows
-        ]
-        return {key(row) for row in dateless}
 
-    expected = keys(undisturbed(log))
-    state = tmp_path_factory.mktemp("watch") / "state"
-    told: set[Any] = set()
-    with serving() as (server, url):
-        server.faults.cuts[PODS] = [chance.randint(0, 4000) for _ in range(chance.randint(0, 12))]
-        server.faults.repeat[PODS] = [chance.randint(0, 5) for _ in range(6)]
-        watching = Watching(url, state)
-        watching.__enter__()
+def test_a_right_that_is_taken_away_is_a_finding_and_its_return_needs_no_list(api: tuple[ApiServer, str]) -> None:
+    server, url = api
+    server.apply(PODS, life()[-1])
+    with Watching(url) as watching:
+        watching.until(lambda: len(names(watching)) == 2 and len(server.watches()) == 1)
+        server.down = (403, {"kind": "Status", "message": "pods is forbidden"}, {})
+        watching.until(lambda: "no_permission" in {row.get("finding") for _, row in list(watching.rows)})
+        server.down = None
+        server.apply(PODS, ended(life()[-1], 60))
+        watching.until(lambda: len(names(watching)) == 3)
+    assert server.lists() == 1
+
+
+def test_the_position_on_an_empty_cluster_is_kept_at_once(api: tuple[ApiServer, str], tmp_path: Path) -> None:
+    server, url = api
+    server.bookmark_every = 60
+    server.served |= {NODES, PODS}
+    watching = Watching(url, tmp_path / "state")
+    with watching:
         watching.until(server.watches)
-        for change in log:
-            (server.delete if change.deleted else server.apply)(PODS, change.object)
-            if chance.random() < 0.15:
-                watching.stop()
-                told |= keys(watching.events())
-                watching = Watching(url, state)
-                watching.__enter__()
-        watching.until(lambda: told | keys(watching.events()) >= expected)
-        watching.stop()
-        told |= keys(watching.events())
-        assert server.lists() == 1
-    assert told == expected
+        watching.until(lambda: watching.reached)
+        copied = tmp_path / "as it was killed"  # a kill leaves what is in the file and its log
+        for name in ("state", "state-wal"):
+            shutil.copy(tmp_path / name, f"{copied}{name.removeprefix('state')}")
+    server.apply(PODS, life()[-1])
+    server.delete(PODS, ended(life()[-1], 60))
+    with Watching(url, copied) as again:
+        again.until(lambda: names(again) == ["submitted", "started", "finished"])
+    assert server.lists() == 1
+
+
+def test_a_server_that_was_set_back_is_listed_again(api: tuple[ApiServer, str], tmp_path: Path) -> None:
+    """As after etcd was restored: its versions are before ours, and nothing would come until they are passed."""
+    server, url = api
+    server.version = 5000
+    server.apply(PODS, life()[-1])
+    with Watching(url, tmp_path / "state") as watching:
+        watching.until(lambda: len(names(watching)) == 2 and server.watches())
+    with serving() as (restored, other):
+        restored.served |= {NODES, PODS}
+        with Watching(other, tmp_path / "state") as again:
+            again.until(lambda: names(again) == ["cancelled"])
+    assert again.events()[0]["reason"] == "Deleted, end estimated"
+
+
+class Stage:
+    """A server, a watch that comes and goes, and the seconds that pass for both."""
+
+    def __init__(self, server: ApiServer, url: str, state: Path) -> None:
+        self.server, self._url, self._state = server, url, state
+        self.clock = Clock()
+        self._rows: list[dict[str, Any]] = []
+        self._watching: Watching | None = None
+        self.start()
+
+    def start(self) -> None:
+        self._watching = Watching(self._url, self._state, clock=self.clock)
+        self._watching.__enter__()
+
+    def stop(self) -> None:
+        assert self._watching is not None
+        self._watching.stop()
+        assert self._watching.error is None
+        self._rows += self._watching.events()
+        self._watching = None
+
+    def refuse(self, status: int) -> None:
+        """From now on everything, and the watch has seen that."""
+        self.server.refused.clear()
+        self.server.down = (status, {"kind": "Status", "message": "not now"}, {"Retry-After": "0"})
+        until(lambda: PODS in self.server.refused)
+
+    def play(self, change: Change) -> None:
+        self.clock.at = change.at
+        (self.server.delete if change.deleted else self.server.apply)(PODS, change.object)
+
+    def catch_up(self) -> None:
+        self.server.down = None
+        if self._watching is None:
+            self.start()
+        watching = self._watching
+        assert watching is not None
+        watching.until(lambda: watching.reached >= self.server.version)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Each once: a watch that is stopped may tell again what it told."""
+        self.stop()
+        return list({key(row): row for row in self._rows}.values())
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_random_lives_are_told_to_the_second_however_the_server_and_the_watch_fail(tmp_path: Path, number: int) -> None:
+    """The server refuses, is too busy, forgets, breaks off in the middle of a line and repeats itself; the watch is
+    stopped and started. What no stamp tells is estimated then, and never later than it was."""
+    seed = f"{keep_seed()} {number}"
+    print(f"lives of {seed}")
+    chance = random.Random(seed)
+    log, held = lives(chance, 12)
+    missed: set[str] = set()
+    with serving() as (server, url):
+        server.served |= {NODES, PODS}
+        server.faults.repeat[PODS] = [chance.randint(0, 5) for _ in range(6)]
+        server.faults.cuts[PODS] = [chance.randint(0, 9000) for _ in range(chance.randint(0, 12))]
+        stage = Stage(server, url, tmp_path / "state")
+        stage.catch_up()
+        position = 0
+        while position < len(log):
+            how = chance.choice(["fine"] * 6 + ["stopped", 403, 404, 429, 503])
+            part = log[position : position + (1 if how == "fine" else chance.randint(1, 8))]
+            if how == "stopped":
+                stage.stop()
+            elif isinstance(how, int):
+                stage.refuse(how)
+            for change in part:
+                stage.play(change)
+            if how != "fine" and chance.random() < 0.3:
+                server.compact()
+                known = {change.uid for change in log[:position]}
+                there = {str(each["metadata"]["uid"]) for each in present(log, position + len(part))}
+                missed |= {change.uid for change in part} - known - there
+            stage.catch_up()
+            position += len(part)
+        rows = stage.rows()
+    assert {row["allocation_id"].split("/")[0] for row in rows} == held.keys() - missed
+    check(rows, held, log[-1].at, estimated=True)
