@@ -170,7 +170,8 @@ class SavingsReport:
         """Of all recommendations that have one; None: nothing has a price."""
         if self.currency is None:
             return None
-        return sum((one.monthly_amount for one in self.by_tenant), Decimal(0))
+        known = sum((one.monthly_amount for one in self.by_tenant), Decimal(0))
+        return rounded(Fraction(known), minor_digits(self.currency))
 
     def document(self) -> dict[str, Any]:
         """The answer in the shape that the command line prints as JSON."""
