@@ -6,7 +6,8 @@
 -- Shape:   a stretch: at least {idle_hours} consecutive hours, each held whole, metered for {min_coverage} of it and used
 --          for at most {idle_below} of that. Of allocations of which something can be said: a device is idle for a stretch,
 --          held for {least_hours} hours or not metered enough; wants_use: something rests on how it was used.
--- Spans:   parts: (hours held, cost, cost of the idle stretches) since each of {since_hours} (as hours since 1970).
+-- Spans:   parts: (hours held, cost, cost of the idle stretches) since each of three {since_hours} (hours since 1970; the
+--          first is the period's start).
 --          idle_cost: of all idle time; quiet_cost: of that in hours of at most {idle_below} use; dim_cost: of that in hours
 --          metered too little.
 -- Params:  start, end = [start, end); min_coverage, idle_below = parts of 1 in millionths; tenant: '' = all.
@@ -72,8 +73,16 @@ WITH
             sum(by_hour.idle_cost) AS idle_cost,
             sumIf(by_hour.idle_cost, is_quiet) AS quiet_cost,
             sumIf(by_hour.idle_cost, is_dim) AS dim_cost,
-            sumForEach(arrayMap(since_hour -> if(toUnixTimestamp(hour) >= since_hour * 3600, held, 0), {since_hours:Array(Int64)})) AS held_since,
-            sumForEach(arrayMap(since_hour -> if(toUnixTimestamp(hour) >= since_hour * 3600, by_hour.cost, 0), {since_hours:Array(Int64)})) AS cost_since,
+            [
+                sum(held),
+                sumIf(held, toUnixTimestamp(hour) >= {since_hours:Array(Int64)}[2] * 3600),
+                sumIf(held, toUnixTimestamp(hour) >= {since_hours:Array(Int64)}[3] * 3600)
+            ] AS held_since,
+            [
+                sum(by_hour.cost),
+                sumIf(by_hour.cost, toUnixTimestamp(hour) >= {since_hours:Array(Int64)}[2] * 3600),
+                sumIf(by_hour.cost, toUnixTimestamp(hour) >= {since_hours:Array(Int64)}[3] * 3600)
+            ] AS cost_since,
             arraySort(groupArrayIf((toInt64(intDiv(toUnixTimestamp(hour), 3600)), idle, by_hour.idle_cost), is_idle)) AS idle_hours,
             arrayFilter(
                 stretch -> length(stretch) >= {idle_hours:UInt32},
