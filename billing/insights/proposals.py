@@ -234,13 +234,13 @@ def _moved_together(kind: str, bin_: Sequence[Holder], needed: int, said: Said, 
         cost = known_sum(costs)
         return None if cost is None else cost * part
 
-    overlap = _overlap(bin_)
+    hours = f"the {float(_overlap(bin_)):.0f} hours in common"
     return Proposal(
         kind,
         tuple(bin_),
         said,
         **_saved(saving),
-        priced_by=f"the price held, {len(bin_) - needed} of {len(bin_)} GPUs for the {float(overlap):.0f} hours in common",
+        priced_by=f"the price held, {len(bin_) - needed} of {len(bin_)} GPUs for {hours}",
         confidence=confidence,
     )
 

@@ -3,7 +3,8 @@
     ledger, samples ─▶ holders ─▶ judged? ─▶ proposals ─▶ held still, or recurring? ─▶ recommendations ─▶ covered
                                      └─ no ─▶ not judged        └─ no ─▶ over ─────────────────────────▶ not covered
 
-Nothing rests on what is not known. What an allocation holds of a device gets its best recommendation alone, so that amounts add up to what could be saved.
+Nothing rests on what is not known. What an allocation holds of a device gets its best recommendation alone, so that
+amounts add up to what could be saved.
 """
 
 from __future__ import annotations

@@ -167,6 +167,24 @@ def several(dice: Random, tenant: str, kind: str, jobs: Sequence[Job]) -> Life:
     return Life(tenant, kind, tuple(named(job, tenant, None if nameless else n) for n, job in enumerate(jobs)))
 
 
+RHYTHMS = ((30, 34), (30, 32, 34), (30, 30.5, 34), (8, 22), (8, 15, 22), (8, 9, 22), (0, 1, 2, 3))
+"""Days on which runs begin: of the last week two, three, three on two days; of the last four weeks in two, in three,
+three in two; before them."""
+
+
+def rhythms() -> list[Life]:
+    """Runs of seven idle hours: what recurs, and the nearest that does not."""
+    found = []
+    for number, days in enumerate(RHYTHMS, 90):
+        tenant, runs = f"tenant-{number}", []
+        for n, day in enumerate(days):
+            start = int(day * 24) + 3
+            job = Job("", (tenant,), start, start + 7, 0.0, None, tenant, model=L40S)
+            runs.append(named(job, tenant, n if number % 2 else None))
+        found.append(Life(tenant, "reclaim", tuple(runs)))
+    return found
+
+
 def named(job: Job, tenant: str, number: int | None) -> Job:
     """Under a name that tells what it is, or a number that does not."""
     nameless = f"{int(tenant[-2:]) + 1}{int(job.since):04}"
@@ -314,7 +332,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def fleet() -> list[Life]:
-    return lives(Random(f"savings {keep_seed()}"), 30)
+    return [*lives(Random(f"savings {keep_seed()}"), 30), *rhythms()]
 
 
 @pytest.fixture(scope="module")
@@ -331,6 +349,14 @@ def told(shared_store: Store, fleet: list[Life]) -> list[Told]:
         Told(savings(store, Period(START + since * hour, START + until * hour), rules), since, until, rules)
         for since, until, rules in spans
     ]
+
+
+def test_three_days_of_a_week_or_three_of_four_weeks_recur(told: list[Told]) -> None:
+    runs = {one.tenant: (one.runs, one.basis, str(one.monthly_amount)) for one in told[0].report.recommendations}
+    assert {tenant: one for tenant, one in runs.items() if tenant >= "tenant-9"} == {
+        "tenant-91": (3, "week", "91.31"),  # 21 h x 730.5 / 168
+        "tenant-94": (3, "four_weeks", "22.83"),  # 21 h x 730.5 / 672
+    }
 
 
 def near(found: Decimal | None, exact: Fraction | None) -> bool:
