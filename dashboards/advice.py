@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,7 +11,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from billing.insights.said import Said
-from billing.insights.savings import Recommendation, savings
+from billing.insights.savings import Recommendation, SavingsReport, savings
 from billing.periods import Period
 from dashboards import grids, states
 from dashboards.filters import Filters
@@ -27,22 +27,26 @@ def of_workload(store: Store, filters: Filters, words: Language, workload: str) 
     """What the workload could do cheaper, or why that is not known."""
     span = looked_at(filters)
     report = savings(store, span, workload=workload)
+    waste = html.P(waste_told(report, words, money), className="gl-note")
     if report.recommendations:
         items = [html.Li(_item(one, words)) for one in report.recommendations]
-        return html.Div([html.Ul(items, className="gl-quality"), _note(span, filters, words)])
+        return html.Div([html.Ul(items, className="gl-quality"), waste, _note(span, filters, words)])
     why = next((one.said for one in report.not_judged), None)
     text = words("workload.not_judged", why=sentence(why, words)) if why else words("workload.no_advice")
-    return html.Div([states.nothing_here(text), _note(span, filters, words)])
+    return html.Div([states.nothing_here(text), waste, _note(span, filters, words)])
 
 
 def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
-    """What the tenant's workloads could do cheaper, the greatest amount first, each with a link; of its project, if one
-    is chosen."""
+    """What the tenant's workloads could do cheaper, the greatest amount first, each with a link, beside what idle time
+    cost; of its project, if one is chosen."""
     span, tenant, project = looked_at(filters), filters.only("tenant"), filters.only("project")
     report = savings(store, span, tenant=tenant or "")
     found = [one for one in report.recommendations if project is None or one.project == project]
+    # Idle time is known by tenant alone.
+    told = waste_told(report, words, money) if project is None else ""
+    waste = html.P(told, className="gl-note")
     if not found:
-        return html.Div([states.nothing_here(words("advice.none")), _note(span, filters, words)])
+        return html.Div([states.nothing_here(words("advice.none")), waste, _note(span, filters, words)])
     amount = sum((one.monthly_amount or Decimal(0) for one in found), Decimal(0))
     count = words.count("advice.count", len(found))
     summed = words("advice.in_all", count=count, amount=money(amount, report.currency or ""))
@@ -50,6 +54,7 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
         [
             html.P(summed, className="gl-note"),
             _table(found, filters, words, report.currency or ""),
+            waste,
             _note(span, filters, words),
         ]
     )
@@ -66,7 +71,37 @@ def looked_at(filters: Filters) -> Period:
 
 def sentence(said: Said, words: Language) -> str:
     """Why something is recommended, or is not judged."""
-    return words(f"advised.{said.key}", **said.values)
+    inner = {"what": sentence(said.what, words)} if said.what else {}
+    return words(f"advised.{said.key}", **said.values, **inner)
+
+
+def waste_told(report: SavingsReport, words: Language, shown: Callable[[Decimal | None, str], str]) -> str:
+    """What is advised in all, beside what idle time cost, and what of it is not covered and why.
+
+    shown: an amount in a currency, as text. Empty where nothing is closed.
+    """
+    if report.waste is None:
+        return ""
+    waste, currency = report.waste.total, report.currency or ""
+    parts = [
+        words("waste.part", amount=shown(amount, currency), why=words(f"wasted.{reason}"))
+        for reason, amount in waste.not_covered.items()
+    ]
+    told = [
+        words(
+            "waste.sum" if parts else "waste.all",
+            amount=shown(report.monthly_amount, currency),
+            idle=shown(waste.idle_cost, currency),
+            covered=shown(waste.covered, currency),
+            parts=words("waste.between").join(parts),
+        )
+    ]
+    if waste.unpriced_gpu_hours:
+        told.append(words("waste.unpriced", hours=f"{waste.unpriced_gpu_hours:,.0f}"))
+    if waste.unmetered_gpu_hours:
+        amount = shown(waste.unmetered_cost, currency)
+        told.append(words("waste.unmetered", hours=f"{waste.unmetered_gpu_hours:,.0f}", amount=amount))
+    return " ".join(told)
 
 
 def _item(one: Recommendation, words: Language) -> list[Component]:

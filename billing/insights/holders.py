@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -19,6 +19,7 @@ from warehouse.store import Store, read_sql
 
 MICRO = 10**6
 HOUR_MS = 3_600_000
+WEEK, FOUR_WEEKS = timedelta(days=7), timedelta(days=28)
 MOST_NAMED = 2000
 """Allocations that a query names; of more, it reads what all of them used."""
 
@@ -69,24 +70,39 @@ class Use:
 class IdleStretches:
     """Stretches of idle hours: how many and how long, from the first's start to the last's end.
 
-    hours, waste: what was metered idle in them, in GPU-hours, and its unrounded cost (None: a price is missing).
+    hours, clock_hours: what was metered idle in them, in GPU-hours, and their length.
     """
 
     stretches: int
     longest_hours: int
     hours: Fraction
     clock_hours: int
-    waste: Fraction | None
     since: datetime
     until: datetime
+
+
+@dataclass(frozen=True)
+class Span:
+    """A time until the period's end, and what was held in it: in GPU-hours, its cost and that of its idle stretches.
+
+    Costs are unrounded; None where the holder has a time without a price.
+    """
+
+    since: datetime
+    held: Fraction
+    cost: Fraction | None
+    waste: Fraction | None
 
 
 @dataclass(frozen=True)
 class Holder:
     """An allocation's part on one device or MIG instance, in the closed hours of a period.
 
-    share: of the device (0-1].   held, used, idle, unmetered: in GPU-hours.   cost: unrounded, contracted; None where
-    a price is missing.   price: per GPU-hour, the latest; None if it has none.   still_held: at the period's end.
+    share: of the device (0-1].   held, used, idle, unmetered: in GPU-hours.   price: per GPU-hour, the latest; None if
+    it has none.   still_held: at the period's end.
+    period, week, four_weeks: the whole, and the last 7 and 28 days of it, or all of it where it is shorter.
+    idle_cost: of all idle time that has a price, unrounded; quiet_cost: of that in hours that were idle throughout;
+    dim_cost: of that in hours that are metered too little to tell.
     device_memory_bytes: of the whole device; None: unknown.   use: None where no usable sample speaks of it.
     """
 
@@ -110,12 +126,21 @@ class Holder:
     used: Fraction
     idle: Fraction
     unmetered: Fraction
-    cost: Fraction | None
+    period: Span
+    week: Span
+    four_weeks: Span
+    idle_cost: Fraction
+    quiet_cost: Fraction
+    dim_cost: Fraction
     price: Decimal | None
     currency: str
     device_memory_bytes: int | None
     stretches: IdleStretches | None
     use: Use | None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.cluster, self.allocation_id, self.tenant, self.device_id, self.partition_id
 
     @property
     def whole(self) -> bool:
@@ -131,24 +156,22 @@ class Holder:
         return Fraction(self.use.covered_ms, HOUR_MS) / self.clock_hours if self.use and self.held else Fraction(0)
 
 
-def read_holders(
-    store: Store, period: Period, rules: Rules, tenant: str = "", workload: str = ""
-) -> tuple[list[Holder], list[str]]:
+def read_holders(store: Store, period: Period, rules: Rules, tenant: str = "") -> list[Holder]:
     """Of whom something can be said: who held a whole device or a MIG instance for `idle_hours` or more in the period,
-    and was idle, held for `least_hours` or is not metered enough; and the currencies of their prices.
+    and was idle, held for `least_hours` or is not metered enough.
 
-    period: its end is where the closed time ends, or before.   tenant, workload: theirs alone; empty: all.
+    period: its end is where the closed time ends, or before.   tenant: of what it paid for alone; empty: all.
     """
     params = {
         "start": period.start,
         "end": period.end,
         "tenant": tenant,
-        "workload": workload,
         "min_coverage": int(rules.min_coverage * MICRO),
         "idle_below": int(rules.idle_below * MICRO),
         "idle_hours": rules.idle_hours,
         "least_hours": rules.least_hours,
         "least_ms": rules.idle_hours * HOUR_MS,
+        "since_hours": [int(since.timestamp()) // 3600 for since in _spans(period)],
     }
     rows = store.rows(read_sql(__file__, "holders"), params)
     wanted = sorted({row["allocation_id"] for row in rows if row["wants_use"]})
@@ -157,8 +180,12 @@ def read_holders(
         every = len(wanted) > MOST_NAMED
         named = {**params, "every": int(every), "allocations": [] if every else wanted}
         uses = {_key(row): _use(row) for row in store.rows(read_sql(__file__, "use"), named)}
-    currencies = sorted({currency for row in rows for currency in row["currencies"] if currency})
-    return [_holder(row, uses.get(_key(row)), period) for row in rows], currencies
+    return [_holder(row, uses.get(_key(row)), period) for row in rows]
+
+
+def _spans(period: Period) -> tuple[datetime, datetime, datetime]:
+    """Since when a holder's spans last."""
+    return period.start, max(period.start, period.end - WEEK), max(period.start, period.end - FOUR_WEEKS)
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
@@ -195,10 +222,18 @@ def _holder(row: Mapping[str, Any], use: Use | None, period: Period) -> Holder:
             longest_hours=row["longest_idle_hours"],
             hours=hours(row["idle_stretch_micro_ms"]),
             clock_hours=row["idle_stretch_hours"],
-            waste=None if unpriced else scale.money(row["idle_stretch_cost"]),
             since=datetime.fromtimestamp(row["idle_since_hour"] * 3600, UTC),
             until=datetime.fromtimestamp(row["idle_until_hour"] * 3600, UTC),
         )
+    spans = [
+        Span(
+            since=since,
+            held=hours(held),
+            cost=None if unpriced else scale.money(cost),
+            waste=None if unpriced else scale.money(waste),
+        )
+        for since, (held, cost, waste) in zip(_spans(period), row["parts"], strict=True)
+    ]
     words = (
         "cluster", "allocation_id", "device_id", "partition_id", "tenant", "project", "queue", "workload_id", "node",
         "model", "pool", "partition_profile",
@@ -213,7 +248,12 @@ def _holder(row: Mapping[str, Any], use: Use | None, period: Period) -> Holder:
         used=used,
         idle=idle,
         unmetered=unmetered,
-        cost=None if unpriced else scale.money(row["cost"]),
+        period=spans[0],
+        week=spans[1],
+        four_weeks=spans[2],
+        idle_cost=scale.money(row["idle_cost"]),
+        quiet_cost=scale.money(row["quiet_cost"]),
+        dim_cost=scale.money(row["dim_cost"]),
         price=row["contracted_unit_price"],
         currency=row["billing_currency"],
         device_memory_bytes=row["device_memory_bytes"],

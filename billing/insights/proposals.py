@@ -1,7 +1,5 @@
-"""What could be held cheaper: pure functions from holders to proposals, each with its saving and how it was found.
-
-An amount is what a month would cost less. Who still holds at the period's end is taken to go on, at the latest price;
-of who has ended, the past saving is taken to come again at the period's pace, and a short period is never scaled up.
+"""What could have been held cheaper: pure functions from holders to proposals, each with what it would have saved in
+the period and in its last days. What of it can still be saved is for billing/insights/outlook.py to say.
 """
 
 from __future__ import annotations
@@ -10,19 +8,16 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
 
-from billing.insights.holders import Holder, Rules, Use
+from billing.insights.holders import Holder, Rules, Span, Use
 from billing.insights.mig_profiles import MigProfile, mig_profiles, profile_named
 from billing.insights.said import Said
 
-MONTH_HOURS = Fraction(365 * 24 + 6, 12)
-"""An average month: 730.5 hours."""
 KINDS = ("reclaim", "smaller_profile", "fewer_gpus", "time_slicing")
-_UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I)
+UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I)
 _REPLICA = re.compile(r"(?:(?:-[a-z0-9]{8,10})?-[a-z0-9]{5}|[-_.]?\d+)$")
 
 ProfilePrice = Callable[[Holder, str], tuple[Decimal, str] | None]
@@ -31,53 +26,82 @@ ProfilePrice = Callable[[Holder, str], tuple[Decimal, str] | None]
 
 @dataclass(frozen=True)
 class Proposal:
-    """Something that `holders` could do. Money is unrounded; None: a price is missing.
+    """Something that `holders` could have done, and what each of their spans would have cost less.
 
+    period, week, four_weeks: unrounded; None: a price is missing.
     priced_by: what the saving is computed with.   confidence: high, medium or low (see docs/insights.md).
     """
 
     kind: str
     holders: tuple[Holder, ...]
     said: Said
-    monthly: Fraction | None
-    past: Fraction | None
+    period: Fraction | None
+    week: Fraction | None
+    four_weeks: Fraction | None
     priced_by: str
     confidence: str
 
+    @property
+    def still_held(self) -> bool:
+        return all(holder.still_held for holder in self.holders)
 
-def reclaim(allocation: Sequence[Holder], rules: Rules, period_hours: Fraction, now: datetime) -> Proposal | None:
-    """Take back what was held and did nothing for a long stretch. Idle until now: all of it, else the idle part."""
-    idle = tuple(holder for holder in allocation if holder.stretches)
-    if not idle:
-        return None
-    past, monthly = Fraction(0), Fraction(0)
-    known = True
-    for holder in idle:
-        stretches = holder.stretches
-        assert stretches is not None
-        idle_now = holder.still_held and stretches.until >= now
-        part = Fraction(1) if idle_now else min(Fraction(1), stretches.clock_hours / holder.clock_hours)
-        amount = _monthly(holder, part, stretches.waste, period_hours)
-        if amount is None or stretches.waste is None:
-            known = False
-            continue
-        past, monthly = past + stretches.waste, monthly + amount
+
+SpanOf = Callable[[Holder], Span]
+"""Which of a holder's spans."""
+
+
+def _saved(saving: Callable[[SpanOf], Fraction | None]) -> dict[str, Fraction | None]:
+    """The saving of each span, by its name."""
+    spans: dict[str, SpanOf] = {
+        "period": lambda holder: holder.period,
+        "week": lambda holder: holder.week,
+        "four_weeks": lambda holder: holder.four_weeks,
+    }
+    return {name: saving(span_of) for name, span_of in spans.items()}
+
+
+def known_sum(amounts: Iterable[Fraction | None]) -> Fraction | None:
+    """None: one of them is not known."""
+    total = Fraction(0)
+    for amount in amounts:
+        if amount is None:
+            return None
+        total += amount
+    return total
+
+
+def _part_of_cost(holders: Sequence[Holder], part: Fraction) -> dict[str, Fraction | None]:
+    """A part of what each span cost."""
+
+    def saving(span_of: SpanOf) -> Fraction | None:
+        cost = known_sum(span_of(holder).cost for holder in holders)
+        return None if cost is None else cost * part
+
+    return _saved(saving)
+
+
+def reclaim(allocation: Sequence[Holder], rules: Rules) -> Iterator[Proposal]:
+    """Take back what did nothing for a long stretch: of what is still held, and of what was."""
+    for still_held in (True, False):
+        idle = tuple(holder for holder in allocation if holder.stretches and holder.still_held == still_held)
+        if idle:
+            yield _reclaim(idle, len(allocation), rules)
+
+
+def _reclaim(idle: Sequence[Holder], allocated: int, rules: Rules) -> Proposal:
     longest = max(holder.stretches.longest_hours for holder in idle if holder.stretches)
     memory = [holder.use.idle_memory_bytes if holder.use else None for holder in idle]
     return Proposal(
         "reclaim",
-        idle,
-        _said_idle(idle, len(allocation), longest, memory),
-        monthly if known else None,
-        past if known else None,
-        "the price of the idle hours",
-        "high" if longest >= rules.least_hours and None not in memory else "medium",
+        tuple(idle),
+        _said_idle(idle, allocated, longest, memory),
+        **_saved(lambda span_of: known_sum(span_of(holder).waste for holder in idle)),
+        priced_by="the price of the idle hours",
+        confidence="high" if longest >= rules.least_hours and None not in memory else "medium",
     )
 
 
-def smaller_profile(
-    allocation: Sequence[Holder], rules: Rules, period_hours: Fraction, price_of: ProfilePrice
-) -> Proposal | None:
+def smaller_profile(allocation: Sequence[Holder], rules: Rules, price_of: ProfilePrice) -> Proposal | None:
     """Move to the smallest MIG instance that has the compute of the p99 and the memory of the maximum."""
     if len(allocation) != 1 or not allocation[0].use:
         return None
@@ -94,7 +118,6 @@ def smaller_profile(
         priced_by = f"the rate card's {own[1]} at {own[0].normalize():f} per GPU-hour, {fit.slices}/{fit.of} of it"
     if ratio >= 1:
         return None
-    past = None if holder.cost is None else holder.cost * (1 - ratio)
     return Proposal(
         "smaller_profile",
         (holder,),
@@ -108,10 +131,9 @@ def smaller_profile(
                 "memory": _gib(holder.use.max_memory_bytes),
             },
         ),
-        _monthly(holder, 1 - ratio, past, period_hours),
-        past,
-        priced_by,
-        "high" if holder.sampled() >= Fraction(99, 100) and holder.clock_hours >= 168 else "medium",
+        **_part_of_cost([holder], 1 - ratio),
+        priced_by=priced_by,
+        confidence="high" if holder.sampled() >= Fraction(99, 100) and holder.clock_hours >= 168 else "medium",
     )
 
 
@@ -138,7 +160,7 @@ def smallest_fit(holder: Holder, use: Use, rules: Rules) -> MigProfile | None:
     return None
 
 
-def fewer_gpus(allocation: Sequence[Holder], rules: Rules, period_hours: Fraction) -> Proposal | None:
+def fewer_gpus(allocation: Sequence[Holder], rules: Rules) -> Proposal | None:
     """Hold fewer GPUs in one allocation, where the p95 of all together, and all their memory, fit on fewer."""
     together = len(allocation) > 1 and len({holder.model for holder in allocation}) == 1
     if not together or not all(holder.whole for holder in allocation):
@@ -149,21 +171,17 @@ def fewer_gpus(allocation: Sequence[Holder], rules: Rules, period_hours: Fractio
     needed = _gpus_needed(allocation, rules)
     if needed is None or needed >= len(allocation):
         return None
-    part = Fraction(len(allocation) - needed, len(allocation))
-    costs = [holder.cost for holder in allocation]
-    past = None if None in costs else sum((cost for cost in costs if cost is not None), Fraction(0)) * part
     return Proposal(
         "fewer_gpus",
         tuple(allocation),
         _said_of_several("fewer_gpus", allocation, needed),
-        _monthly_together(allocation, part, past, period_hours),
-        past,
-        f"the price held, {len(allocation) - needed} of {len(allocation)} GPUs",
-        "medium",
+        **_part_of_cost(allocation, Fraction(len(allocation) - needed, len(allocation))),
+        priced_by=f"the price held, {len(allocation) - needed} of {len(allocation)} GPUs",
+        confidence="medium",
     )
 
 
-def fewer_replicas(singles: Sequence[Holder], rules: Rules, period_hours: Fraction) -> Iterator[Proposal]:
+def fewer_replicas(singles: Sequence[Holder], rules: Rules) -> Iterator[Proposal]:
     """Fewer workloads of one project, queue and name (`vllm-0`, `vllm-1`) that are held at the same time."""
     groups: dict[tuple[str, ...], list[Holder]] = defaultdict(list)
     for holder in singles:
@@ -176,10 +194,10 @@ def fewer_replicas(singles: Sequence[Holder], rules: Rules, period_hours: Fracti
             if needed is None or needed >= len(bin_):
                 continue
             said = _said_of_several("fewer_replicas", bin_, needed, name=key[-1])
-            yield _moved_together("fewer_gpus", bin_, needed, said, "medium", period_hours)
+            yield _moved_together("fewer_gpus", bin_, needed, said, "medium")
 
 
-def time_slicing(singles: Sequence[Holder], rules: Rules, period_hours: Fraction) -> Iterator[Proposal]:
+def time_slicing(singles: Sequence[Holder], rules: Rules) -> Iterator[Proposal]:
     """One device for several workloads of a tenant that use little of theirs at the same time."""
     groups: dict[tuple[str, ...], list[Holder]] = defaultdict(list)
     for holder in singles:
@@ -192,34 +210,38 @@ def time_slicing(singles: Sequence[Holder], rules: Rules, period_hours: Fraction
     for members in groups.values():
         for bin_ in _bins(members, fits):
             said = _said_of_several("time_slicing", bin_, 1)
-            yield _moved_together("time_slicing", bin_, 1, said, "low", period_hours)
+            yield _moved_together("time_slicing", bin_, 1, said, "low")
 
 
 def replica_name(workload_id: str) -> str:
     """What the names of replicas have in common; empty where the name tells nothing (a UUID, a bare number)."""
-    if _UUID.search(workload_id):
+    if UUID.search(workload_id):
         return ""
     name = _REPLICA.sub("", workload_id)
     return name if name != workload_id else ""
 
 
-def _moved_together(
-    kind: str, bin_: Sequence[Holder], needed: int, said: Said, confidence: str, period_hours: Fraction
-) -> Proposal:
+def _moved_together(kind: str, bin_: Sequence[Holder], needed: int, said: Said, confidence: str) -> Proposal:
     part = Fraction(len(bin_) - needed, len(bin_))
-    overlap = _overlap(bin_)
-    past: Fraction | None = Fraction(0)
-    for holder in bin_:
-        past = None if past is None or holder.cost is None else past + holder.cost * overlap / holder.clock_hours
-    past = None if past is None else past * part
+
+    def saving(span_of: SpanOf) -> Fraction | None:
+        hours_together = _overlap(bin_, span_of)
+        costs = []
+        for holder in bin_:
+            span = span_of(holder)
+            hours = span.held / holder.share
+            costs.append(None if span.cost is None else span.cost * hours_together / hours if hours else Fraction(0))
+        cost = known_sum(costs)
+        return None if cost is None else cost * part
+
+    hours = f"the {float(_overlap(bin_)):.0f} hours in common"
     return Proposal(
         kind,
         tuple(bin_),
         said,
-        _monthly_together(bin_, part, past, period_hours),
-        past,
-        f"the price held, {len(bin_) - needed} of {len(bin_)} GPUs for the {float(overlap):.0f} hours in common",
-        confidence,
+        **_saved(saving),
+        priced_by=f"the price held, {len(bin_) - needed} of {len(bin_)} GPUs for {hours}",
+        confidence=confidence,
     )
 
 
@@ -251,29 +273,17 @@ def _gpus_needed(holders: Sequence[Holder], rules: Rules) -> int | None:
     return max(1, ceil(compute / Fraction(rules.busy)), ceil(by_memory))
 
 
-def _overlap(holders: Sequence[Holder]) -> Fraction:
-    """Hours in which all of them were held, if nobody paused."""
-    seconds = min(h.end_at for h in holders) - max(h.start_at for h in holders)
-    return max(Fraction(0), min(Fraction(seconds.total_seconds()) / 3600, *(h.clock_hours for h in holders)))
+def _overlap(holders: Sequence[Holder], span_of: SpanOf = lambda holder: holder.period) -> Fraction:
+    """Hours of a span in which all of them were held, if nobody paused."""
+    spans = [span_of(holder) for holder in holders]
+    since = max(max(h.start_at for h in holders), spans[0].since)
+    seconds = (min(h.end_at for h in holders) - since).total_seconds()
+    hours = (span.held / holder.share for span, holder in zip(spans, holders, strict=True))
+    return max(Fraction(0), min(Fraction(seconds) / 3600, *hours))
 
 
 def _held_together(holders: Sequence[Holder], rules: Rules) -> bool:
     return _overlap(holders) >= Fraction(rules.together) * max(h.clock_hours for h in holders)
-
-
-def _monthly(holder: Holder, part: Fraction, past: Fraction | None, period_hours: Fraction) -> Fraction | None:
-    if holder.still_held:
-        return None if holder.price is None else Fraction(holder.price) * holder.share * MONTH_HOURS * part
-    return None if past is None else past * min(Fraction(1), MONTH_HOURS / period_hours)
-
-
-def _monthly_together(
-    holders: Sequence[Holder], part: Fraction, past: Fraction | None, period_hours: Fraction
-) -> Fraction | None:
-    if not all(holder.still_held for holder in holders):
-        return None if past is None else past * min(Fraction(1), MONTH_HOURS / period_hours)
-    amounts = [_monthly(holder, part, past, period_hours) for holder in holders]
-    return None if None in amounts else sum((amount for amount in amounts if amount is not None), Fraction(0))
 
 
 def _said_idle(idle: Sequence[Holder], allocated: int, hours: int, memory: Sequence[int | None]) -> Said:

@@ -19,15 +19,18 @@ SENTENCES = {
     "unmetered": "metered for {coverage} of the time held, less than {least}",
     "unsampled": "no single stream of samples speaks of {least} of the time held",
     "memory_unknown": "memory is not known, and it might not fit a smaller MIG instance",
+    "runs": "{runs} runs, of the costliest: {what}",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Said:
-    """One of the sentences. values: as texts that are the same in every language."""
+    """One of the sentences. values: as texts that are the same in every language; what: a sentence inside it."""
 
     key: str
     values: Mapping[str, str] = field(default_factory=dict)
+    what: Said | None = None
 
     def __str__(self) -> str:
-        return SENTENCES[self.key].format(**self.values)
+        inner = {"what": str(self.what)} if self.what else {}
+        return SENTENCES[self.key].format(**self.values, **inner)

@@ -1,9 +1,10 @@
-"""What could be held cheaper, with the evidence and the amount; never from what is not known.
+"""What could be held cheaper, with the evidence and the amount, beside what idle time cost.
 
-    ledger, samples ─▶ holders ─▶ judged? ─▶ proposals ─▶ the best for each workload ─▶ recommendations
-                                     └─ no ─▶ not judged, with the reason
+    ledger, samples ─▶ holders ─▶ judged? ─▶ proposals ─▶ held still, or recurring? ─▶ recommendations ─▶ covered
+                                     └─ no ─▶ not judged        └─ no ─▶ over ─────────────────────────▶ not covered
 
-A workload gets its best recommendation alone, so that amounts add up to what could be saved.
+Nothing rests on what is not known. What an allocation holds of a device gets its best recommendation alone, so that
+amounts add up to what could be saved.
 """
 
 from __future__ import annotations
@@ -15,24 +16,26 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from billing.closed import Closed, closed_part, period_document
 from billing.exact import quotient, rounded
 from billing.insights.holders import HOUR_MS, MICRO, Holder, Rules, read_holders
+from billing.insights.outlook import Advised, outlook
 from billing.insights.proposals import (
     ProfilePrice,
     Proposal,
     fewer_gpus,
     fewer_replicas,
+    known_sum,
     reclaim,
-    replica_name,
     smaller_profile,
     smallest_fit,
     time_slicing,
 )
 from billing.insights.said import Said
+from billing.insights.waste import REASONS, WasteReport, read_idle_time, waste_report
 from billing.money import minor_digits
 from billing.periods import Period
 from billing.rates import RateCard, current_rate_card
@@ -43,7 +46,7 @@ from warehouse.store import Store, read_sql
 NO_RULES = Rules()
 ROW_COLUMNS = (
     "id", "kind", "tenant", "project", "workload", "devices", "what", "hours", "p50", "p95", "p99", "max_memory_bytes",
-    "coverage", "monthly_amount", "past_amount", "currency", "confidence", "still_held", "priced_by",
+    "coverage", "monthly_amount", "past_amount", "currency", "confidence", "still_held", "runs", "basis", "priced_by",
 )  # fmt: skip
 """Of a recommendation as a flat row (CSV)."""
 
@@ -58,6 +61,8 @@ class Recommendation:
         devices}; of several devices the sums of hours and the highest of the rest (coverage: the lowest); `devices`
         has the same of each. Hours are hours of the clock x devices. None: not known.
     monthly_amount, past_amount: what a month would cost less, what the period would have; None: a price is missing.
+    basis: whose saving monthly_amount is reckoned from: the last week's, or the last four weeks'.
+    still_held: by all of them, to the period's end; else `runs` of one name recurred.
     reproduce: a statement that computes the evidence again, as text.
     """
 
@@ -75,6 +80,8 @@ class Recommendation:
     priced_by: str
     confidence: str
     still_held: bool
+    runs: int
+    basis: str
     reproduce: str
 
     @property
@@ -97,6 +104,8 @@ class Recommendation:
             "priced_by": self.priced_by,
             "confidence": self.confidence,
             "still_held": self.still_held,
+            "runs": self.runs,
+            "basis": self.basis,
             "evidence": self.evidence,
             "reproduce": self.reproduce,
         }
@@ -155,6 +164,15 @@ class SavingsReport:
     recommendations: tuple[Recommendation, ...]
     by_tenant: tuple[TenantSavings, ...]
     not_judged: tuple[NotJudged, ...]
+    waste: WasteReport | None
+
+    @property
+    def monthly_amount(self) -> Decimal | None:
+        """Of all recommendations that have one; None: nothing has a price."""
+        if self.currency is None:
+            return None
+        known = sum((one.monthly_amount for one in self.by_tenant), Decimal(0))
+        return rounded(Fraction(known), minor_digits(self.currency))
 
     def document(self) -> dict[str, Any]:
         """The answer in the shape that the command line prints as JSON."""
@@ -165,6 +183,8 @@ class SavingsReport:
             "recommendations": [one.document() for one in self.recommendations],
             "by_tenant": [vars(one) for one in self.by_tenant],
             "not_judged": [one.document() for one in self.not_judged],
+            "waste": self.waste.document() if self.waste else None,
+            "summary": summary(self),
         }
 
 
@@ -174,100 +194,102 @@ def savings(
     """What could be held cheaper, judged by the closed hours of a period (None: all that is closed).
 
     tenant: of what it paid for; workload: of what concerns it; empty: all. They ask the engine for less, and answer the
-    same as they are answered among all.
+    same as they are answered among all, but for a cent that rounding moves between the reasons of a workload's waste.
     Errors: LedgerError if prices of two currencies would be added.
     """
     closed = closed_part(store, period)
     if closed is None or not closed.closed_hours:
-        return SavingsReport(closed, None, rules, (), (), ())
+        return SavingsReport(closed, None, rules, (), (), (), None)
     asked, books = closed.period, closed.books
     period = Period(max(asked.start, books.start), min(asked.end, books.end))
-    holders, currencies = read_holders(store, period, rules, tenant, workload)
-    if workload and any(_may_move(allocation, rules) for allocation in _allocations(holders)):
-        # Somebody else of its tenant may be the better half of what it could do.
-        owners = sorted({holder.tenant for holder in holders})
-        holders = [one for owner in owners for one in read_holders(store, period, rules, owner)[0]]
+    idle = read_idle_time(store, period, rules, tenant, workload)
+    # Somebody else of its tenant may be the better half of what a workload could do, or the same again.
+    owners = sorted(idle.tenants) if workload else [tenant]
+    holders = [holder for owner in owners for holder in read_holders(store, period, rules, owner)]
+    currencies = sorted(idle.currencies)
     if len(currencies) > 1:
         what = f"holds prices in {' and '.join(currencies)}, which do not add up"
         raise LedgerError("ledger", what, "Choose a --period with one of them")
-    return _report(store, holders, closed, period, rules, currencies[0] if currencies else None, workload)
-
-
-def _report(
-    store: Store,
-    holders: Sequence[Holder],
-    closed: Closed,
-    period: Period,
-    rules: Rules,
-    currency: str | None,
-    workload: str,
-) -> SavingsReport:
+    currency = currencies[0] if currencies else None
     card = current_rate_card(store)
     price_of = _profile_prices(card.card if card else None, period)
     judged, not_judged = [], []
     for allocation in _allocations(holders):
         unknown = _unknown(allocation, rules)
         if unknown:
-            not_judged.append(_not_judged(allocation, unknown, currency))
+            not_judged.append((allocation, unknown))
         else:
             judged.append(allocation)
-    chosen = best_of_each(list(_proposals(judged, rules, period, price_of)))
-    told = {holder.allocation_id for proposal in chosen for holder in proposal.holders}
+    advised, over = outlook(_proposals(judged, rules, price_of), period)
+    proposals = chain((proposal for one in advised for proposal in one.proposals), (late.proposal for late in over))
+    told = {_allocation(holder) for proposal in proposals for holder in proposal.holders}
     for allocation in judged:
-        unknown = _half_known(allocation, rules) if allocation[0].allocation_id not in told else None
+        unknown = _half_known(allocation, rules) if _allocation(allocation[0]) not in told else None
         if unknown:
-            not_judged.append(_not_judged(allocation, unknown, currency))
+            not_judged.append((allocation, unknown))
     recommendations = tuple(
-        _recommendation(proposal, rules, period)
-        for proposal in chosen
-        if not workload or workload in {holder.workload_id for holder in proposal.holders}
+        _recommendation(one, rules, period)
+        for one in advised
+        if not workload or workload in {holder.workload_id for holder in one.holders}
     )
-    listed = [one for one in not_judged if not workload or one.workload == workload]
+    listed = [
+        _not_judged(allocation, unknown, currency)
+        for allocation, unknown in not_judged
+        if not workload or allocation[0].workload_id == workload
+    ]
     listed.sort(key=lambda one: (-(one.cost or 0), -one.hours, one.allocation_id))
-    return SavingsReport(closed, currency, rules, recommendations, _by_tenant(recommendations), tuple(listed))
+    unknown_of = [holder for allocation, _ in not_judged for holder in allocation]
+    whole = not tenant and not workload
+    waste = waste_report(idle, advised, over, unknown_of, currency, whole, workload)
+    return SavingsReport(closed, currency, rules, recommendations, _by_tenant(recommendations), tuple(listed), waste)
+
+
+def summary(report: SavingsReport) -> str:
+    """The total beside the waste, in a few words; empty where nothing is closed."""
+    if report.waste is None:
+        return ""
+    waste, currency = report.waste.total, report.currency
+    if currency is None or waste.idle_cost is None:
+        return f"Idle time of the period: {waste.idle_gpu_hours:,} GPU-hours, without a price."
+    words = [
+        f"Advised: {report.monthly_amount:,} {currency} a month.",
+        f"Idle time cost {waste.idle_cost:,} in the period: {waste.covered:,} of it is covered by that",
+    ]
+    parts = "; ".join(f"{amount:,} {REASONS[reason]}" for reason, amount in waste.not_covered.items())
+    words[-1] += f"; not covered: {parts}." if parts else "."
+    if waste.unpriced_gpu_hours:
+        words.append(f"{waste.unpriced_gpu_hours:,} idle GPU-hours have no price and are in no amount.")
+    if waste.unmetered_gpu_hours:
+        hours = f"{waste.unmetered_gpu_hours:,} GPU-hours"
+        words.append(f"Unmetered time cost {waste.unmetered_cost:,} ({hours}): whether it was used is not known.")
+    if report.waste.unallocated_gpu_hours:
+        cost = f"{report.waste.unallocated_cost:,} at list price"
+        words.append(f"Unallocated time cost {cost}: it is the platform's, and nothing is advised of it here.")
+    return " ".join(words)
 
 
 def _allocations(holders: Sequence[Holder]) -> list[tuple[Holder, ...]]:
-    return [tuple(group) for _, group in groupby(holders, key=lambda holder: (holder.cluster, holder.allocation_id))]
+    return [tuple(group) for _, group in groupby(holders, key=_allocation)]
 
 
-def _may_move(allocation: Sequence[Holder], rules: Rules) -> bool:
-    """Whether it might be moved together with other workloads."""
-    (first, *more) = allocation
-    if more or not first.whole or not first.use or not _well_sampled(first, rules):
-        return False
-    return bool(replica_name(first.workload_id)) or first.use.p95 < rules.low_use
+def _allocation(holder: Holder) -> tuple[str, str, str]:
+    """Of a tenant that paid for it: who pays may change."""
+    return holder.cluster, holder.allocation_id, holder.tenant
 
 
-def best_of_each(proposals: Sequence[Proposal]) -> list[Proposal]:
-    """The proposals with the greatest monthly saving such that no workload is in two; unknown amounts come last."""
-
-    def rank(proposal: Proposal) -> tuple[Any, ...]:
-        return (proposal.monthly is None, -(proposal.monthly or 0), proposal.kind, _identity(proposal))
-
-    taken: set[tuple[str, str, str]] = set()
-    chosen = []
-    for proposal in sorted(proposals, key=rank):
-        workloads = {(holder.cluster, holder.tenant, holder.workload_id) for holder in proposal.holders}
-        if not workloads & taken:
-            taken |= workloads
-            chosen.append(proposal)
-    return chosen
-
-
-def _proposals(
-    allocations: Sequence[Sequence[Holder]], rules: Rules, period: Period, price_of: ProfilePrice
-) -> Iterator[Proposal]:
-    hours = Fraction((period.end - period.start).total_seconds()) / 3600
+def _proposals(allocations: Sequence[Sequence[Holder]], rules: Rules, price_of: ProfilePrice) -> Iterator[Proposal]:
     singles: list[Holder] = []
     for allocation in allocations:
-        found = [reclaim(allocation, rules, hours, period.end)]
+        yield from reclaim(allocation, rules)
         if all(_well_sampled(holder, rules) for holder in allocation):
-            found += [smaller_profile(allocation, rules, hours, price_of), fewer_gpus(allocation, rules, hours)]
+            current = [holder for holder in allocation if holder.still_held] or allocation
+            found = (smaller_profile(current, rules, price_of), fewer_gpus(current, rules))
+            yield from (proposal for proposal in found if proposal is not None)
             singles += allocation if len(allocation) == 1 else ()
-        yield from (proposal for proposal in found if proposal is not None and proposal.monthly != 0)
-    yield from fewer_replicas(singles, rules, hours)
-    yield from time_slicing(singles, rules, hours)
+    for still_held in (True, False):
+        group = [holder for holder in singles if holder.still_held == still_held]
+        yield from fewer_replicas(group, rules)
+        yield from time_slicing(group, rules)
 
 
 def _unknown(allocation: Sequence[Holder], rules: Rules) -> Said | None:
@@ -322,30 +344,37 @@ def _profile_prices(card: RateCard | None, period: Period) -> ProfilePrice:
     return price_of
 
 
-def _identity(proposal: Proposal) -> str:
-    parts = sorted(f"{h.cluster}\n{h.workload_id}\n{h.device_id}\n{h.partition_id}" for h in proposal.holders)
-    return hashlib.blake2b("\n\n".join([proposal.kind, *parts]).encode(), digest_size=6).hexdigest()
+def _identity(advised: Advised) -> str:
+    """The same for the same advice to the same workloads and devices; of what recurs, to the same name."""
+    if advised.recurs:
+        parts = ["\n".join(name) for name in advised.name]
+    else:
+        parts = sorted(f"{h.cluster}\n{h.workload_id}\n{h.device_id}\n{h.partition_id}" for h in advised.holders)
+    return hashlib.blake2b("\n\n".join([advised.kind, *parts]).encode(), digest_size=6).hexdigest()
 
 
-def _recommendation(proposal: Proposal, rules: Rules, period: Period) -> Recommendation:
-    holders = proposal.holders
+def _recommendation(advised: Advised, rules: Rules, period: Period) -> Recommendation:
+    holders, first = advised.holders, advised.proposals[0]
     currency = next((holder.currency for holder in holders if holder.currency), None)
     words = ("cluster", "node", "device_id", "partition_id")
+    runs = len(advised.proposals)
     return Recommendation(
-        id=_identity(proposal),
-        kind=proposal.kind,
+        id=_identity(advised),
+        kind=advised.kind,
         tenant=holders[0].tenant,
         project=holders[0].project,
         workloads=tuple(dict.fromkeys(holder.workload_id for holder in holders)),
         devices=tuple({name: getattr(holder, name) for name in words} for holder in holders),
-        said=proposal.said,
+        said=Said("runs", {"runs": str(runs)}, first.said) if advised.recurs else first.said,
         evidence={**_evidence(holders), "devices": [_evidence([holder]) for holder in holders]},
-        monthly_amount=_amount(proposal.monthly, currency),
-        past_amount=_amount(proposal.past, currency),
+        monthly_amount=_amount(advised.monthly, currency),
+        past_amount=_amount(advised.past, currency),
         currency=currency,
-        priced_by=proposal.priced_by,
-        confidence=proposal.confidence,
+        priced_by=first.priced_by,
+        confidence="medium" if advised.recurs and first.confidence == "high" else first.confidence,
         still_held=all(holder.still_held for holder in holders),
+        runs=runs,
+        basis=advised.basis,
         reproduce=_statement(holders, rules, period),
     )
 
@@ -410,8 +439,6 @@ def _amount(value: Fraction | None, currency: str | None) -> Decimal | None:
 
 def _not_judged(allocation: Sequence[Holder], said: Said, currency: str | None) -> NotJudged:
     hours = sum((holder.clock_hours for holder in allocation), Fraction(0))
-    costs = [holder.cost for holder in allocation]
-    known = None if None in costs else sum((cost for cost in costs if cost is not None), Fraction(0))
     return NotJudged(
         tenant=allocation[0].tenant,
         project=allocation[0].project,
@@ -420,7 +447,7 @@ def _not_judged(allocation: Sequence[Holder], said: Said, currency: str | None) 
         devices=len(allocation),
         hours=quotient(hours.numerator, hours.denominator, 3),
         coverage=_coverage(allocation),
-        cost=_amount(known, currency),
+        cost=_amount(known_sum(holder.period.cost for holder in allocation), currency),
         said=said,
     )
 

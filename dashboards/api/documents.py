@@ -137,6 +137,8 @@ class Recommendation(Document):
     priced_by: str
     confidence: str
     still_held: bool
+    runs: int
+    basis: str
     evidence: dict[str, Any]
     reproduce: str
 
@@ -161,12 +163,40 @@ class NotJudged(Document):
     reason: str
 
 
+class NotCovered(Document):
+    reason: str
+    what: str
+    amount: Amount
+
+
+class IdleTime(Document):
+    idle_gpu_hours: Amount
+    idle_cost: Amount | None
+    covered: Amount | None
+    not_covered: list[NotCovered]
+    unpriced_gpu_hours: Amount
+    unmetered_gpu_hours: Amount
+    unmetered_cost: Amount | None
+
+
+class TenantWaste(IdleTime):
+    tenant: str
+
+
+class Waste(IdleTime):
+    unallocated_gpu_hours: Amount | None
+    unallocated_cost: Amount | None
+    by_tenant: list[TenantWaste]
+
+
 class Savings(Document):
     period: ClosedSpan
     currency: str | None
     recommendations: list[Recommendation]
     by_tenant: list[TenantSavings]
     not_judged: list[NotJudged]
+    waste: Waste | None
+    summary: str
 
 
 class Contributor(Document):

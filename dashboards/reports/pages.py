@@ -17,9 +17,9 @@ from billing.documents.figures import DASH, HELD, hours, money, percent
 from billing.documents.pdf import compiled
 from billing.documents.statement_page import chart_of
 from billing.insights.savings import Recommendation
-from dashboards.advice import sentence
+from dashboards.advice import sentence, waste_told
 from dashboards.languages import Language
-from dashboards.reports.report import Report
+from dashboards.reports.report import ADVISED, Report
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -79,7 +79,8 @@ def _said(report: Report, words: Language) -> dict[str, Any]:
             ),
         ],
         "budgets": [_budget(one, words) for one in report.budgets],
-        "advice": [_advice(one, words) for one in report.advice],
+        "advice": [_advice(one, words) for one in report.advice.recommendations[:ADVISED]],
+        "waste": waste_told(report.advice, words, lambda amount, currency: _amount(amount, currency, words)),
         "notes": list(_notes(report, words)),
     }  # fmt: skip
 

@@ -13,7 +13,7 @@ from billing.accounts.budgets import BudgetState, budget_states
 from billing.closed import closed_period
 from billing.documents.statement import days_of
 from billing.insights.efficiency import efficiency
-from billing.insights.savings import Recommendation, savings
+from billing.insights.savings import SavingsReport, savings
 from billing.ledger_report import billing_timezone
 from billing.periods import Period, month_name, parse_period
 from dashboards.access.principal import Principal
@@ -54,7 +54,7 @@ class Report:
     workloads: Sequence[Mapping[str, Any]]
     days: Sequence[Mapping[str, Any]]
     budgets: Sequence[BudgetState]
-    advice: Sequence[Recommendation]
+    advice: SavingsReport
 
     def title(self, words: Language) -> str:
         """Like `October 2026`, or `2 – 8 November 2026`."""
@@ -80,7 +80,7 @@ def tenant_report(store: Store, tenant: str, period: Period, now: datetime) -> R
         earlier = period_before(period, zone)
         before = efficiency(scoped, earlier, ()).total if closed.start <= earlier.start else None
         days = days_of(scoped, period, tenant)
-        advice = savings(scoped, period).recommendations[:ADVISED]
+        advice = savings(scoped, period)
         month = month_name(period, zone)
         budgets = [one for one in budget_states(scoped, month, now) if one.tenant == tenant]
     return Report(

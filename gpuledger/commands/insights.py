@@ -66,9 +66,9 @@ def savings(
     idle_hours: Annotated[int, typer.Option(min=1, help="Least consecutive idle hours to reclaim a device.")] = 6,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """What could be held cheaper, with the evidence and the amount; never from what is not known."""
+    """What could be held cheaper, with the evidence and the amount, beside what idle time cost."""
     from billing.insights.holders import Rules
-    from billing.insights.savings import ROW_COLUMNS
+    from billing.insights.savings import ROW_COLUMNS, summary
     from billing.insights.savings import savings as compute
 
     rules = Rules(min_coverage=_part("--min-coverage", min_coverage), idle_hours=idle_hours)
@@ -79,6 +79,8 @@ def savings(
         print_json(report.document())
     elif fmt is options.Format.csv:
         print_rows([one.row() for one in report.recommendations], ROW_COLUMNS, fmt)
+        if said := summary(report):
+            say(said)
     else:
         _print_savings(report)
 
@@ -165,6 +167,8 @@ def _print_efficiency(report: EfficiencyReport) -> None:
 
 
 def _print_savings(report: SavingsReport) -> None:
+    from billing.insights.savings import summary
+
     if (period := figures_of(report.closed)) is None:
         return
     rows = [
@@ -188,6 +192,7 @@ def _print_savings(report: SavingsReport) -> None:
         for one in report.by_tenant
     ]
     print_rows(sums, ("tenant", "a month", "so far", "n"), options.Format.table)
+    say(summary(report))
     if unpriced := sum(one.unpriced for one in report.by_tenant):
         say(f"{unpriced} recommendations have no price and are in no sum above")
     if report.not_judged:

@@ -17,6 +17,7 @@ from billing.insights.holders import Rules
 from billing.insights.mig_profiles import mig_profiles
 from billing.insights.proposals import replica_name
 from billing.insights.savings import Recommendation, SavingsReport, savings
+from billing.insights.waste import Waste
 from billing.periods import parse_period
 from billing.rates import apply_rate_card, parse_rate_card
 from gpuledger.output import plain
@@ -28,7 +29,6 @@ from tests.billing.small_fleet import (
     H100,
     L40S,
     RATES,
-    START,
     Hourly,
     Job,
     busy_then_idle,
@@ -188,7 +188,7 @@ FLEET = [
     *of("near-idle", *(Job(name, (name,), use=use, model=L40S) for name, use in NEAR_IDLE.items())),
     *of("six-hours", Job("six", use=lambda hour: 0.01 if 40 <= hour < 46 else 0.9, model=L40S)),
     *of("parts", Job("slice", ("GPU-0",), partition="GPU-0::0", **PART),
-        Job("instance", ("GPU-1",), partition="MIG-1", profile="1g.10gb", memory=0.0, until=28, **PART)),
+        Job("instance", ("GPU-1",), partition="MIG-1", profile="1g.10gb", memory=0.0, since=72, **PART)),
     *of("gang", Job("gang", ("GPU-0",), use=0.9), Job("gang", ("GPU-1",))),
     *of("free", Job("free", model=UNPRICED)),
     *of("low", Job("low", **TENTH)),
@@ -207,12 +207,11 @@ FLEET = [
     *pairs(replicas, NO_REPLICAS),
     *of("sharers", *sharers(since=8)),
     *pairs(sharers, NO_SHARERS),
-    # Twenty hours in common, of sixty each.
-    *of("apart", *(replace(one, name=f"apart-{one.name}", until=60 if one.name == "alpha" else None)
-                   for one in sharers(since=40))),
-    # Both could share a device (730.50 together); `idle` has been idle for 82 hours (730.50 alone, of 1.00 an hour).
+    *of("left", *(replace(one, name=f"left-{one.name}", until=60 if one.name == "alpha" else None)
+                  for one in sharers())),
+    # Both could share a device for 70 hours; `idle` has been idle for 82 hours.
     *of("best", Job("idle", ("GPU-0",), use=lambda hour: 0.2 if hour < 18 else 0.0, memory=15, model=L40S),
-        Job("busy", ("GPU-1",), use=0.2, memory=15, model=L40S), Job("serve", ("GPU-2",), **TENTH)),
+        Job("busy", ("GPU-1",), since=30, use=0.2, memory=15, model=L40S), Job("serve", ("GPU-2",), **TENTH)),
     # Of 58.5 hours 2.5 were busy, less than a twentieth: of the sample in which it came, it has half.
     *of("it's", Job("it's", since=41.5, use=lambda hour: 0.9 if hour < 44 else 0.0)),
     *of("partly", Job("partly", use=lambda hour: None if hour < 20 else 0.0, model=L40S)),
@@ -231,9 +230,6 @@ class Saved:
     """Of `low`: one day, and two others."""
     lax: SavingsReport
     reproduced: list[dict[str, Any]]
-    month: SavingsReport
-    """Of `ended`, when two average months are closed; and of its day."""
-    day: SavingsReport
     nothing: SavingsReport
 
     def of(self, tenant: str) -> tuple[Recommendation, ...]:
@@ -242,6 +238,10 @@ class Saved:
     def only(self, tenant: str) -> Recommendation:
         (one,) = self.of(tenant)
         return one
+
+    def waste(self, tenant: str) -> Waste:
+        assert self.whole.waste is not None
+        return dict(self.whole.waste.by_tenant)[tenant]
 
     def why_not(self, tenant: str) -> list[str]:
         return [one.reason for one in self.whole.not_judged if one.tenant == tenant]
@@ -255,18 +255,15 @@ def saved(shared_store: Store) -> Saved:
     whole = savings(store)
     one_day, two_days = (parse_period(text, "UTC") for text in ("2026-10-01", "2026-10-02..2026-10-04"))
     (shown,) = (one for one in whole.recommendations if one.tenant == "it's")
-    before = {
-        "whole": whole,
-        "tenants": {tenant: savings(store, tenant=tenant) for tenant in ASKED},
-        "workloads": {name: savings(store, workload=name) for name in drawn([job.name for job in FLEET], 0.1)},
-        "periods": [savings(store, period, tenant="low") for period in (one_day, two_days)],
-        "lax": savings(store, None, Rules(min_coverage=Decimal("0.8")), tenant="partly"),
-        "reproduced": store.rows(shown.reproduce),
-        "nothing": savings(store, tenant="idler", workload="dark"),
-    }
-    close_hours(store, [START + timedelta(hours=1460)])
-    month, day = savings(store, tenant="ended"), savings(store, one_day, tenant="ended")
-    return Saved(**before, month=month, day=day)
+    return Saved(
+        whole=whole,
+        tenants={tenant: savings(store, tenant=tenant) for tenant in ASKED},
+        workloads={name: savings(store, workload=name) for name in drawn([job.name for job in FLEET], 0.1)},
+        periods=[savings(store, period, tenant="low") for period in (one_day, two_days)],
+        lax=savings(store, None, Rules(min_coverage=Decimal("0.8")), tenant="partly"),
+        reproduced=store.rows(shown.reproduce),
+        nothing=savings(store, tenant="idler", workload="dark"),
+    )
 
 
 def test_who_still_holds_an_idle_device_is_told_to_give_it_back(saved: Saved) -> None:
@@ -274,7 +271,10 @@ def test_who_still_holds_an_idle_device_is_told_to_give_it_back(saved: Saved) ->
     assert (one.kind, one.confidence, one.still_held, one.priced_by) == (
         "reclaim", "high", True, "the price of the idle hours",
     )  # fmt: skip
-    assert plain((one.past_amount, one.monthly_amount)) == ["252.00", "2045.40"]  # 90 h x 2.80; 730.5 h x 2.80
+    assert plain((one.past_amount, one.monthly_amount)) == [
+        "252.00",
+        "252.00",
+    ]  # 90 h x 2.80: no week, so it is not scaled up
     assert "idle for up to 90 hours on end, 10.0 GiB of memory held" in one.what
     assert plain(one.evidence["idle"]) == {
         "hours": 90,
@@ -299,11 +299,26 @@ def test_a_device_that_nobody_measured_is_never_idle(saved: Saved) -> None:
     assert unknown.reason == "metered for 10.0 % of the time held, less than 90 %"
 
 
-def test_of_who_has_ended_the_idle_hours_are_taken_to_come_again(saved: Saved) -> None:
-    one = only(saved.month)
-    assert (one.still_held, one.confidence) == (False, "medium")
-    assert plain((one.past_amount, one.monthly_amount)) == ["28.00", "14.00"]
-    assert amounts(saved.day) == [["reclaim", "28.00", "28.00"]]  # a day's waste is never scaled up to a month
+def test_who_has_ended_is_told_nothing_and_its_waste_is_named(saved: Saved) -> None:
+    assert saved.of("ended") == ()
+    assert saved.why_not("ended") == []
+    waste = saved.waste("ended")
+    assert plain((waste.idle_cost, waste.covered)) == ["30.80", "0.00"]  # ten hours, and a tenth of ten, at 2.80
+    assert plain(waste.document()["not_covered"]) == [
+        {"reason": "ended", "what": "of who has ended and was not seen again", "amount": "28.00"},
+        {"reason": "in_use", "what": "beside use, too little for a proposal", "amount": "2.80"},
+    ]
+
+
+def test_a_missing_price_leaves_the_amounts_and_not_the_hours(saved: Saved) -> None:
+    waste = saved.waste("free")
+    assert plain((waste.idle_gpu_hours, waste.idle_cost, waste.unpriced_gpu_hours)) == ["100.000", "0.00", "100.000"]
+
+
+def test_unmetered_time_is_beside_the_waste_and_never_in_it(saved: Saved) -> None:
+    waste = saved.waste("dark")  # ten hours at 0.9, then none measured
+    assert plain((waste.idle_cost, waste.unmetered_gpu_hours, waste.unmetered_cost)) == ["2.80", "90.000", "252.00"]
+    assert waste.not_covered == {"not_judged": waste.idle_cost}
 
 
 def test_near_idle_is_not_idle(saved: Saved) -> None:
@@ -312,8 +327,7 @@ def test_near_idle_is_not_idle(saved: Saved) -> None:
 
 def test_six_hours_at_1_percent_are_idle(saved: Saved) -> None:
     one = saved.only("six-hours")
-    # 6 h x 0.99 idle at 1.00; it goes on, so 6 of 100 hours of a month
-    assert plain((one.past_amount, one.monthly_amount)) == ["5.94", "43.83"]
+    assert plain((one.past_amount, one.monthly_amount)) == ["5.94", "5.94"]  # 6 h x 0.99 idle at 1.00
 
 
 def test_a_time_slice_is_not_reclaimed_and_a_mig_instance_is(saved: Saved) -> None:
@@ -326,7 +340,7 @@ def test_of_a_gang_only_the_idle_devices_count(saved: Saved) -> None:
     one = saved.only("gang")
     assert [device["device_id"] for device in one.devices] == ["gang GPU-1"]
     assert one.what.startswith(f"give back 1 of 2 {H100}")
-    assert plain((one.past_amount, one.monthly_amount)) == ["280.00", "2045.40"]
+    assert plain((one.past_amount, one.monthly_amount)) == ["280.00", "280.00"]
 
 
 def test_without_a_price_the_amount_is_unknown_and_comes_last(saved: Saved) -> None:
@@ -334,7 +348,7 @@ def test_without_a_price_the_amount_is_unknown_and_comes_last(saved: Saved) -> N
     assert [one.tenant for one in saved.whole.recommendations if one.monthly_amount is None] == ["free"]
     assert saved.whole.recommendations[-1].tenant == "free"
     sums = {one.tenant: (plain(one.monthly_amount), one.unpriced) for one in saved.whole.by_tenant}
-    assert (sums["six-hours"], sums["free"]) == (("43.83", 0), ("0", 1))
+    assert (sums["six-hours"], sums["free"]) == (("5.94", 0), ("0", 1))
     assert [*sums][-1] == "free"
 
 
@@ -347,7 +361,7 @@ def test_low_use_and_little_memory_fit_a_smaller_instance(saved: Saved) -> None:
         "smaller_profile", "medium", "in proportion: 1/7 of the device",
     )  # fmt: skip
     assert one.what.startswith(f"a MIG instance 1g.10gb of {H100} instead of the whole device: p99 10 % of it")
-    assert plain((one.past_amount, one.monthly_amount)) == ["240.00", "1753.20"]  # 6/7 of 100 h, of 730.5 h, x 2.80
+    assert plain((one.past_amount, one.monthly_amount)) == ["240.00", "240.00"]  # 6/7 of 100 h x 2.80
 
 
 def test_the_smallest_profile_that_fits_is_taken(saved: Saved) -> None:
@@ -363,7 +377,7 @@ def test_memory_that_nobody_knows_is_not_taken_to_fit(saved: Saved) -> None:
 def test_the_rate_cards_own_price_of_a_profile_is_used(saved: Saved) -> None:
     one = saved.only("own-price")
     assert one.priced_by == "the rate card's h100-1g-own-price at 4.9 per GPU-hour, 1/7 of it"
-    assert plain((one.past_amount, one.monthly_amount)) == ["210.00", "1534.05"]  # 0.70 an hour instead of 2.80
+    assert plain((one.past_amount, one.monthly_amount)) == ["210.00", "210.00"]  # 0.70 an hour instead of 2.80
 
 
 def test_a_profile_that_costs_more_is_not_recommended(saved: Saved) -> None:
@@ -393,7 +407,7 @@ def test_fewer_gpus_that_still_have_the_compute_and_the_memory(saved: Saved) -> 
     assert {one.kind for one in found} == {"fewer_gpus"}
     gone = {f"j{n}": 4 - needed for n, (_, _, needed) in enumerate(FEWER) if needed}
     assert {one.workloads[0]: (one.past_amount, one.monthly_amount) for one in found} == {
-        name: (gpus * 100, gpus * Decimal("730.50")) for name, gpus in gone.items()
+        name: (gpus * 100, gpus * 100) for name, gpus in gone.items()
     }
 
 
@@ -411,7 +425,7 @@ def test_fewer_replicas_of_one_name(saved: Saved) -> None:
     one = saved.only("replicas")
     assert (one.kind, one.workloads) == ("fewer_gpus", ("vllm-0", "vllm-1"))
     assert one.what.startswith(f"1 instead of 2 workloads vllm* on {L40S}: their p95 sum to 0.70 GPUs")
-    assert plain((one.past_amount, one.monthly_amount)) == ["100.00", "730.50"]
+    assert plain((one.past_amount, one.monthly_amount)) == ["100.00", "100.00"]
 
 
 def test_what_are_no_replicas_of_each_other_stays(saved: Saved) -> None:
@@ -428,11 +442,11 @@ def test_replicas_are_told_by_their_names() -> None:
 def test_low_use_of_one_tenant_can_share_a_device(saved: Saved) -> None:
     one = saved.only("sharers")
     assert (one.kind, one.workloads, one.confidence) == ("time_slicing", ("alpha", "beta"), "low")
-    assert plain((one.past_amount, one.monthly_amount)) == ["92.00", "730.50"]  # one of two, for 92 hours in common
+    assert plain((one.past_amount, one.monthly_amount)) == ["92.00", "92.00"]  # one of two, for 92 hours in common
 
 
 def test_who_cannot_share_stays(saved: Saved) -> None:
-    tenants = ["apart", *(f"sharers-{n}" for n in range(len(NO_SHARERS)))]
+    tenants = ["left", *(f"sharers-{n}" for n in range(len(NO_SHARERS)))]
     found = [one.kind for tenant in tenants for one in saved.of(tenant)]
     assert "time_slicing" not in found
     assert saved.of("elsewhere") == ()
@@ -443,9 +457,9 @@ def test_who_cannot_share_stays(saved: Saved) -> None:
 
 def test_a_workload_gets_its_best_recommendation_alone(saved: Saved) -> None:
     report = saved.tenants["best"]
-    assert amounts(report) == [["smaller_profile", "1753.20", "240.00"], ["reclaim", "730.50", "82.00"]]
+    assert amounts(report) == [["smaller_profile", "240.00", "240.00"], ["reclaim", "82.00", "82.00"]]
     (tenant,) = report.by_tenant
-    assert plain((tenant.monthly_amount, tenant.past_amount)) == ["2483.70", "322.00"]
+    assert plain((tenant.monthly_amount, tenant.past_amount)) == ["322.00", "322.00"]
     named = [workload for one in saved.whole.recommendations for workload in one.workloads]
     assert len(named) == len({*named})
 
@@ -469,7 +483,7 @@ def test_the_statement_computes_the_evidence_again(saved: Saved) -> None:
 
 def test_coverage_can_be_asked_for(saved: Saved) -> None:
     assert [one.coverage for one in saved.whole.not_judged if one.tenant == "partly"] == [Decimal("0.800000")]
-    assert amounts(saved.lax) == [["reclaim", "730.50", "80.00"]]
+    assert amounts(saved.lax) == [["reclaim", "80.00", "80.00"]]
     assert saved.lax.not_judged == ()
 
 
@@ -481,6 +495,9 @@ def test_what_is_told_of_one_tenant_or_workload_is_what_is_told_of_it_among_all(
         assert one.recommendations == saved.of(tenant)
         assert one.not_judged == tuple(each for each in whole.not_judged if each.tenant == tenant)
         assert one.by_tenant == tuple(each for each in whole.by_tenant if each.tenant == tenant)
+        assert one.waste and whole.waste
+        assert one.waste.by_tenant == tuple(each for each in whole.waste.by_tenant if each[0] == tenant)
+        assert one.waste.unallocated_cost is None
     for workload, one in saved.workloads.items():
         assert one.recommendations == tuple(each for each in whole.recommendations if workload in each.workloads)
         assert one.not_judged == tuple(each for each in whole.not_judged if each.workload == workload)

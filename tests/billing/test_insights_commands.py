@@ -73,12 +73,16 @@ def test_the_commands_print_tables_json_and_csv(shell: Callable[..., Any]) -> No
     assert [(row["tenant"], row["efficiency"]) for row in document["rows"]] == [("physics", "0.225000000")]
     assert "22.5 %" in shell("efficiency", "--period", "2026-10").stdout
     document = json.loads(shell("savings", "--period", "2026-10", "--format", "json").stdout)
-    assert [one["monthly_amount"] for one in document["recommendations"]] == ["2045.40"]
-    assert document["by_tenant"][0]["monthly_amount"] == "2045.40"
+    assert [one["monthly_amount"] for one in document["recommendations"]] == ["84.00"]
+    assert document["by_tenant"][0]["monthly_amount"] == "84.00"
     head, line = shell("savings", "--period", "2026-10", "--format", "csv").stdout.splitlines()
     assert head.startswith("id,kind,tenant,project,workload,devices,what,hours,p50")
     assert ",reclaim,physics,qcd,train,GPU-0," in line
-    assert "2045.40" in shell("savings", "--period", "2026-10").stdout
+    table = shell("savings", "--period", "2026-10")
+    assert "84.00" in table.stdout
+    told = "Idle time cost 86.80 in the period: 84.00 of it is covered by that; not covered: 2.80 beside use"
+    assert told in table.stderr and told in document["summary"]
+    assert told in shell("savings", "--period", "2026-10", "--format", "csv").stderr
     document = json.loads(shell("anomalies", "--period", "2026-08", "--format", "json").stdout)
     assert [one["day"] for one in document["anomalies"]] == ["2026-08-15"]
     assert shell("anomalies", "--period", "2026-08").exit_code == 0

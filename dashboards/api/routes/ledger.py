@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from billing.energy.report import energy_report
 from billing.insights.anomalies import THRESHOLD, anomalies
 from billing.insights.efficiency import efficiency
 from billing.insights.holders import Rules
-from billing.insights.savings import savings
+from billing.insights.savings import savings, summary
 from billing.ledger_report import ledger_report
 from dashboards.api import documents
 from dashboards.api.caller import By, PeriodText, See, Tenant, dimensions
@@ -89,10 +90,13 @@ def savings_(
     ),
     idle_hours: Annotated[int, Query(ge=1, le=10_000, description="Least consecutive idle hours.")] = 6,
 ) -> documents.Savings:
-    """What could be held cheaper, with the evidence and the amount."""
+    """What could be held cheaper, with the evidence and the amount, beside what idle time cost."""
     caller.check_tenant(tenant)
     rules = Rules(min_coverage=min_coverage, idle_hours=idle_hours)
     report = savings(caller.store, caller.period(period), rules, tenant or "", workload)
+    if report.waste and not caller.principal.sees_all:
+        hidden = replace(report.waste, unallocated_gpu_hours=None, unallocated_cost=None)
+        report = replace(report, waste=hidden)
     return documents.Savings(
         period=_span(report.closed),
         currency=report.currency,
@@ -102,6 +106,8 @@ def savings_(
         ],
         by_tenant=[documents.TenantSavings(**vars(one)) for one in _of(report.by_tenant, tenant)],
         not_judged=[documents.NotJudged(**one.document()) for one in _of(report.not_judged, tenant)],
+        waste=documents.Waste(**report.waste.document()) if report.waste else None,
+        summary=summary(report),
     )
 
 

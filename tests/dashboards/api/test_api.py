@@ -131,6 +131,9 @@ def test_a_tenants_sums_are_its_own_and_the_platforms_are_unknown_to_it(served_s
         assert [(row.tenant, row.allocated_gpu_hours) for row in mine.rows] == [("vision", Decimal(48))]
         assert (mine.total.billed_cost, mine.total.used_gpu_hours) == (Decimal(96), Decimal(24))
         assert vision.energy().platform is None
+        waste = vision.savings("2026-10").waste
+        assert waste and [one.tenant for one in waste.by_tenant] == ["vision"]
+        assert (waste.unallocated_gpu_hours, waste.unallocated_cost) == (None, None)
         assert {rate.sku for rate in vision.rates()} == {"h100"}
         assert [one.month for one in vision.months() if one.invoices] == ["2026-10"]
         (draft,) = vision.drafts("2026-10")
@@ -148,7 +151,9 @@ def test_the_client_reads_what_the_server_says(served_site: Site, tmp_path: Path
         assert client.invoice_file("GL-2026-00001", "csv").startswith(b"number,status,tenant")
         assert client.explain("GL-2026-00002", 1).rows[0]["billed_cost"] == "96.000000000"
         assert client.efficiency().total.efficiency == Decimal("0.5")
-        assert client.savings("2026-10").period.start == ledger.period.start
+        savings = client.savings("2026-10")
+        assert savings.period.start == ledger.period.start
+        assert savings.waste and savings.waste.unallocated_cost is not None
         assert client.anomalies().judged > 0
         assert [one.pool for one in client.platform("2026-10")] == ["train"]
         assert client.rate_card().card["currency"] == "EUR"

@@ -1,0 +1,238 @@
+"""What idle time cost, and where it went: covered by what is advised, or not, and why. The parts add up to it exactly.
+
+Of each tenant the engine sums idle costs by the hours that they were in; what is said of a holder moves its idle cost
+from there. Unmetered time is beside it, never in it; unallocated time is the platform's, and nothing is advised of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from billing.exact import MICRO, Scale, rounded
+from billing.insights.holders import Holder, Rules
+from billing.insights.outlook import Advised, Over
+from billing.insights.proposals import Proposal
+from billing.money import largest_remainder, minor_digits
+from billing.periods import Period
+from warehouse.store import Store, read_sql
+
+REASONS = {
+    "ended": "of who has ended and was not seen again",
+    "changed": "of who goes on, but not so in the last days",
+    "short": "in stretches too short to take back",
+    "in_use": "beside use, too little for a proposal",
+    "shared": "of shares and time-slices, whose end frees no device",
+    "not_judged": "of who is metered too little to judge",
+    "unpriced": "of advice without an amount, because a price is missing",
+}
+"""Why idle time is not covered, in the order in which it is said."""
+COVERED = "covered"
+HOURS_DIGITS = 3
+
+Parts = dict[str, Fraction]
+"""Idle costs by reason, and of what is covered."""
+
+
+@dataclass(frozen=True)
+class Waste:
+    """What idle time cost a tenant, or all of them; None: nothing has a price.
+
+    idle_cost: of what has a price, `covered` and all of `not_covered` together; unpriced_gpu_hours: of what has none.
+    not_covered: by reason, what is 0 left out.   unmetered: time of which nobody knows whether it was used.
+    """
+
+    idle_gpu_hours: Decimal
+    idle_cost: Decimal | None
+    covered: Decimal | None
+    not_covered: Mapping[str, Decimal]
+    unpriced_gpu_hours: Decimal
+    unmetered_gpu_hours: Decimal
+    unmetered_cost: Decimal | None
+
+    def document(self) -> dict[str, Any]:
+        parts = [{"reason": key, "what": REASONS[key], "amount": amount} for key, amount in self.not_covered.items()]
+        return {**vars(self), "not_covered": parts}
+
+
+@dataclass(frozen=True)
+class WasteReport:
+    """Of all that was asked for, and by tenant, the costliest first.
+
+    unallocated: the platform's, at list price; None: not asked for, or without a price.
+    """
+
+    total: Waste
+    by_tenant: tuple[tuple[str, Waste], ...]
+    unallocated_gpu_hours: Decimal | None
+    unallocated_cost: Decimal | None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            **self.total.document(),
+            "unallocated_gpu_hours": self.unallocated_gpu_hours,
+            "unallocated_cost": self.unallocated_cost,
+            "by_tenant": [{"tenant": tenant, **waste.document()} for tenant, waste in self.by_tenant],
+        }
+
+
+@dataclass
+class _Sums:
+    """Of a tenant: costs by reason, and GPU-hours."""
+
+    parts: Parts
+    idle: Fraction = Fraction(0)
+    unpriced: Fraction = Fraction(0)
+    unmetered: Fraction = Fraction(0)
+    unmetered_cost: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True)
+class IdleTime:
+    """What the engine says: sums of tenants before anything is said of a holder; unallocated hours and their cost."""
+
+    tenants: Mapping[str, _Sums]
+    unallocated: Fraction
+    unallocated_cost: Fraction
+    currencies: frozenset[str]
+
+
+def read_idle_time(store: Store, period: Period, rules: Rules, tenant: str = "", workload: str = "") -> IdleTime:
+    """The idle, unmetered and unallocated time of the closed hours of a period.
+
+    tenant, workload: theirs alone; empty: all, and the platform's.
+    """
+    params = {
+        "start": period.start,
+        "end": period.end,
+        "tenant": tenant,
+        "workload": workload,
+        "min_coverage": int(rules.min_coverage * MICRO),
+        "idle_below": int(rules.idle_below * MICRO),
+    }
+    rows = store.rows(read_sql(__file__, "waste"), params)
+    sums: dict[str, _Sums] = defaultdict(lambda: _Sums(defaultdict(Fraction)))
+    unallocated, unallocated_cost = Fraction(0), Fraction(0)
+    for row in rows:
+        scale = Scale.of([row["device_units"]])
+        if row["is_platform"]:
+            unallocated += Fraction(row["unallocated_micro_ms"], scale.hour)
+            unallocated_cost += scale.money(row["unallocated_cost"])
+            continue
+        own = sums[row["tenant"]]
+        own.parts["short"] += scale.money(row["quiet_cost"])
+        own.parts["in_use"] += scale.money(row["in_use_cost"])
+        own.parts["shared"] += scale.money(row["shared_cost"])
+        own.parts["not_judged"] += scale.money(row["dim_cost"])
+        own.idle += Fraction(row["idle_micro_ms"], scale.hour)
+        own.unpriced += Fraction(row["unpriced_idle_micro_ms"], scale.hour)
+        own.unmetered += Fraction(row["unmetered_micro_ms"], scale.hour)
+        own.unmetered_cost += scale.money(row["unmetered_cost"])
+    currencies = frozenset(row[name] for row in rows for name in ("currency", "other_currency") if row[name])
+    return IdleTime(sums, unallocated, unallocated_cost, currencies)
+
+
+def waste_report(
+    idle: IdleTime,
+    advised: Sequence[Advised],
+    over: Sequence[Over],
+    not_judged: Iterable[Holder],
+    currency: str | None,
+    whole: bool,
+    workload: str = "",
+) -> WasteReport:
+    """Where the idle time went.   whole: the platform was asked for too.   workload: of whom `idle` speaks alone."""
+    for one in advised:
+        for proposal in one.proposals:
+            _move(idle, proposal, COVERED, workload)
+    for late in over:
+        _move(idle, late.proposal, late.why, workload)
+    for holder in not_judged:
+        if not workload or holder.workload_id == workload:
+            _take(idle, holder)
+            idle.tenants[holder.tenant].parts["not_judged"] += holder.idle_cost
+    tenants = [(tenant, _waste(sums, currency)) for tenant, sums in idle.tenants.items()]
+    tenants.sort(key=lambda one: (-(one[1].idle_cost or 0), one[0]))
+    return WasteReport(
+        total=_total([waste for _, waste in tenants], currency),
+        by_tenant=tuple(tenants),
+        unallocated_gpu_hours=rounded(idle.unallocated, HOURS_DIGITS) if whole else None,
+        unallocated_cost=_money(idle.unallocated_cost, currency) if whole else None,
+    )
+
+
+def _move(idle: IdleTime, proposal: Proposal, why: str, workload: str) -> None:
+    """Take what a proposal would have saved of its holders' idle cost to where it belongs."""
+    wasted = sum((holder.idle_cost for holder in proposal.holders), Fraction(0))
+    for holder in proposal.holders:
+        if workload and holder.workload_id != workload:
+            continue
+        parts = idle.tenants[holder.tenant].parts
+        if proposal.period is None:
+            _take(idle, holder)
+            parts["unpriced"] += holder.idle_cost
+        elif proposal.kind == "reclaim":
+            assert holder.period.waste is not None
+            parts["short"] -= holder.period.waste
+            parts[why] += holder.period.waste
+        elif wasted:
+            # A smaller instance is cheaper by more than what was idle, if unmetered time is counted: no more than that.
+            spoken_of = holder.idle_cost * min(Fraction(1), proposal.period / wasted)
+            _take(idle, holder)
+            parts[why] += spoken_of
+            parts["in_use"] += holder.idle_cost - spoken_of
+
+
+def _take(idle: IdleTime, holder: Holder) -> None:
+    """Take a holder's idle cost from the hours that it was in."""
+    parts = idle.tenants[holder.tenant].parts
+    parts["short"] -= holder.quiet_cost
+    parts["not_judged"] -= holder.dim_cost
+    parts["in_use"] -= holder.idle_cost - holder.quiet_cost - holder.dim_cost
+
+
+def _waste(sums: _Sums, currency: str | None) -> Waste:
+    names = [COVERED, *REASONS]
+    amounts: list[Decimal] = []
+    total = None
+    if currency is not None:
+        amounts, total = largest_remainder([sums.parts[name] for name in names], minor_digits(currency))
+    parts = dict(zip(names, amounts, strict=False))
+    return Waste(
+        idle_gpu_hours=rounded(sums.idle, HOURS_DIGITS),
+        idle_cost=total,
+        covered=parts.pop(COVERED, None),
+        not_covered={name: amount for name, amount in parts.items() if amount},
+        unpriced_gpu_hours=rounded(sums.unpriced, HOURS_DIGITS),
+        unmetered_gpu_hours=rounded(sums.unmetered, HOURS_DIGITS),
+        unmetered_cost=_money(sums.unmetered_cost, currency),
+    )
+
+
+def _total(wastes: Sequence[Waste], currency: str | None) -> Waste:
+    """The sum, of amounts as they are shown."""
+
+    def added(name: str) -> Decimal:
+        return sum((getattr(one, name) for one in wastes), Decimal(0))
+
+    def amount(name: str) -> Decimal | None:
+        return None if currency is None else added(name)
+
+    found = {name: sum((one.not_covered.get(name, Decimal(0)) for one in wastes), Decimal(0)) for name in REASONS}
+    return Waste(
+        idle_gpu_hours=added("idle_gpu_hours"),
+        idle_cost=amount("idle_cost"),
+        covered=amount("covered"),
+        not_covered={name: part for name, part in found.items() if part},
+        unpriced_gpu_hours=added("unpriced_gpu_hours"),
+        unmetered_gpu_hours=added("unmetered_gpu_hours"),
+        unmetered_cost=amount("unmetered_cost"),
+    )
+
+
+def _money(value: Fraction, currency: str | None) -> Decimal | None:
+    return None if currency is None else rounded(value, minor_digits(currency))
