@@ -41,6 +41,11 @@ class Gpus:
         return bool(self.whole or self.shared)
 
     @property
+    def untyped(self) -> int:
+        """How many of which nobody tells the type."""
+        return max(0, self.whole - sum(self.types.values()))
+
+    @property
     def profiles(self) -> dict[str, int]:
         """How many of which MIG profile; '' is whole devices."""
         found: dict[str, int] = {}
