@@ -135,24 +135,27 @@ def _turns(node: Node, look: Look) -> Iterator[tuple[datetime, bool]]:
     """When it became available or not since it was last asked; the later, the later."""
     held = look.held.get(node.name, ())
     available = node.available(busy=any(end is None for _, end in held))
-    earliest, since = look.unavailable.get(node.name), look.since
-    if earliest is not None:
-        # Slurm cuts its times to whole seconds.
-        starts = [start for start, _ in held if earliest.replace(microsecond=0) <= start <= look.now]
+    back = look.unavailable.get(node.name)
+    seen = look.since - _SLACK if look.since is not None else None
+    if back is not None:
+        starts = [start for start, _ in held if _whole(back) <= start <= look.now]
         if not (starts or available):
             return
-        earliest = max(min(starts, default=look.now), earliest + _MOMENT)
-        yield earliest, True
+        back = max(min(starts, default=look.now), back + _MOMENT)
+        seen = _whole(back)
+        yield back, True
     if available:
         return
-    at = node.reason_at
-    if at is not None and (at > look.now or (since is not None and at < since - _SLACK)):
-        at = None  # A reason that is older than a look at which the node was available says nothing of when that ended.
-    ends = [end for _, end in held if end is not None and end <= look.now]
-    if at is None:
-        ends = [end for end in ends if since is not None and end >= since - _SLACK]
-    at = max([*ends, at] if at is not None else ends, default=look.now)
-    yield (at if earliest is None else max(at, earliest + _MOMENT)), False
+    # A reason that is older than a look at which the node was available says nothing of when that ended.
+    reason = [at for at in [node.reason_at] if at is not None and (seen or at) <= at <= look.now]
+    ends = [end for _, end in held if end is not None and end <= look.now and (reason or (seen and end >= seen))]
+    at = max(reason + ends, default=look.now)
+    yield (at if back is None else max(at, back + _MOMENT)), False
+
+
+def _whole(at: datetime) -> datetime:
+    """As Slurm would tell it, which cuts its times to whole seconds."""
+    return at.replace(microsecond=0)
 
 
 def _rows(

@@ -153,30 +153,31 @@ class Rest:
     def _versions(self) -> list[int]:
         """The data parsers that its own description names."""
         answer = self._answer("/openapi/v3", {})
-        paths = rest.document(answer.content, self.url).get("paths") if answer.status_code == 200 else None
-        if not isinstance(paths, dict):
-            raise self._refused(answer, "does not say which versions it offers", "Name one with --rest-version")
-        return sorted({int(found[1]) for path in paths if (found := _VERSIONED.fullmatch(path))})
+        if answer.status_code != 200:
+            raise self._refused(answer, "/openapi/v3", "See slurmrestd's log")
+        paths = rest.document(answer.content, self.url).get("paths")
+        return sorted({int(found[1]) for path in paths or () if (found := _VERSIONED.fullmatch(path))})
 
     def _get(self, plugin: str, what: str, asked: Mapping[str, str]) -> dict[str, Any]:
         path = f"/{plugin}/v0.0.{self._number()}/{what}"
         answer = self._answer(path, asked)
         if answer.status_code == 404:
             self._offered.clear()  # it may have been upgraded
-            offered = _named(self._versions())
-            raise self._refused(answer, f"has no {path}; it offers {offered}", "Leave out --rest-version, or name one")
-        if answer.status_code in (401, 403):
-            raise self._refused(answer, path, "Renew the token: scontrol token")
+            raise self._refused(
+                answer, path, f"It offers {_named(self._versions()) or 'no accounting'}: name one with --rest-version"
+            )
         if answer.status_code != 200:
             raise self._refused(answer, path, "See slurmrestd's log")
         return rest.document(answer.content, self.url + path)
 
-    def _refused(self, answer: httpx.Response, what: str, next_step: str) -> CollectorError:
+    def _refused(self, answer: httpx.Response, path: str, next_step: str) -> CollectorError:
         try:
             said = rest.errors_of(answer.json())
         except (ValueError, AttributeError, RecursionError):
             said = " ".join(answer.text.split())[:500]
-        return CollectorError(self.url, f"HTTP {answer.status_code}: {what}: {said}".rstrip(": "), next_step)
+        if answer.status_code in (401, 403):
+            next_step = "Renew the token: scontrol token"
+        return CollectorError(self.url + path, f"HTTP {answer.status_code}: {said}".rstrip(": "), next_step)
 
     def _answer(self, path: str, asked: Mapping[str, str]) -> httpx.Response:
         import ssl
