@@ -200,16 +200,20 @@ def _words_that_count(record: str, row: Row) -> Iterator[tuple[str, str]]:
 
 
 def _joined(accounted: Iterable[Job], controlled: Iterable[Job]) -> Iterator[Job]:
-    """Accounting's records with what only the controller tells of them: types and devices of GPUs, why they wait."""
-    known = {(job.job_id, job.started_at): job for job in controlled}
-    waits = {job.job_id: job.reason for job in controlled if job.state in WAITING}
+    """Accounting's records with what only the controller tells of them: types and devices of GPUs, why they wait.
+
+    A job that was put back into the queue asks for the same types in each run.
+    """
+    of_job = {job.job_id: job for job in controlled}
     for job in accounted:
-        if job.state in WAITING:
-            yield replace(job, reason=waits.get(job.job_id, job.reason))
-        elif (same := known.get((job.job_id, job.started_at))) is not None and same.held.whole == job.held.whole:
-            yield replace(job, held=same.held if job.held.untyped else job.held, placed=same.placed)
-        else:
-            yield job
+        same = of_job.get(job.job_id)
+        if same is not None and job.state in WAITING:
+            reason = same.reason if same.state in WAITING else ""
+            job = replace(job, reason=reason or job.reason)
+        elif same is not None:
+            placed = same.placed if (job.started_at, job.held.whole) == (same.started_at, same.held.whole) else {}
+            job = replace(job, held=job.held.typed(same.requested.types), placed=placed)
+        yield job
 
 
 def life_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
@@ -305,9 +309,7 @@ def _counted(
     return collected, parsed.problems
 
 
-def finding(
-    site: Site, now: datetime, name: str, message: str, job: str = "", severity: Severity = "critical"
-) -> Row:
+def finding(site: Site, now: datetime, name: str, message: str, job: str = "", severity: Severity = "critical") -> Row:
     """Critical unless said otherwise: what is not read is not billed."""
     row = {
         "ts": now,

@@ -138,7 +138,7 @@ def _turns(node: Node, look: Look) -> Iterator[tuple[datetime, bool]]:
     back = look.unavailable.get(node.name)
     seen = look.since - _SLACK if look.since is not None else None
     if back is not None:
-        starts = [start for start, _ in held if _whole(back) <= start <= look.now]
+        starts = [start for start, end in held if _whole(back) <= start <= look.now and start != end]
         if not (starts or available):
             return
         back = max(min(starts, default=look.now), back + _MOMENT)

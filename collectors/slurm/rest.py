@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -149,7 +148,8 @@ def _controlled(entry: dict[str, Any]) -> Job:
         "partition": entry.get("partition"),
         "wckey": entry.get("wckey"),
     }
-    held = _typed(gpus(tres_of_json(entry.get("tres_alloc_str"))), entry, len(nodes))
+    asked = _asked(entry, number(entry.get("node_count")) or len(nodes) or 1)
+    held = gpus(tres_of_json(entry.get("tres_alloc_str")))
     placed = _placed(entry.get("gres_detail"), nodes)
     return Job(
         job_id=_job_id(entry),
@@ -165,8 +165,8 @@ def _controlled(entry: dict[str, Any]) -> Job:
         started_at=since,
         ended_at=_at(entry.get("end_time")) if state in ENDINGS else None,
         nodes=nodes,
-        requested=gpus(tres_of_json(entry.get("tres_req_str"))) or _asked(entry, number(entry.get("node_count")) or 1),
-        held=held if started else Gpus(),
+        requested=gpus(tres_of_json(entry.get("tres_req_str"))).typed(asked.types) or asked,
+        held=held.typed(asked.types) if started else Gpus(),
         placed=placed,
         reason=_reason(entry.get("state_reason")),
         priority=number(entry.get("priority")),
@@ -194,12 +194,6 @@ def _asked(entry: Mapping[str, Any], nodes: int) -> Gpus:
     except ValueError:
         return Gpus()
     return gpus(counts)
-
-
-def _typed(held: Gpus, entry: Mapping[str, Any], nodes: int) -> Gpus:
-    """With the types that were asked for, where the site does not account for them and all of it has one."""
-    asked = _asked(entry, nodes)
-    return replace(held, types=asked.types) if held.untyped and sum(asked.types.values()) == held.whole else held
 
 
 def _node(entry: dict[str, Any]) -> Node:

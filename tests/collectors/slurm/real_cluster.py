@@ -13,6 +13,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -76,20 +77,23 @@ UnkillableStepTimeout=30
 PriorityType=priority/multifactor
 PriorityWeightQOS=1000
 NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 Port={port1} CPUs=16 RealMemory=4000 Gres=gpu:4
-NodeName=node2 NodeHostname={host} NodeAddr=127.0.0.1 Port={port2} CPUs=16 RealMemory=4000 Gres=gpu:4,shard:16
+NodeName=node2 NodeHostname={host} NodeAddr=127.0.0.1 Port={port2} CPUs=16 RealMemory=4000 Gres=gpu:4
 NodeName=node3 NodeHostname={host} NodeAddr=127.0.0.1 Port={port3} CPUs=16 RealMemory=4000 \
 Gres=gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:2
+NodeName=node4 NodeHostname={host} NodeAddr=127.0.0.1 Port={port4} CPUs=16 RealMemory=4000 Gres=gpu:2,shard:8
 PartitionName=gpu Nodes=node[1-2] Default=YES MaxTime=INFINITE State=UP
 PartitionName=mig Nodes=node3 MaxTime=INFINITE State=UP
-PartitionName=all Nodes=node[1-3] MaxTime=INFINITE State=UP
+PartitionName=shards Nodes=node4 MaxTime=INFINITE State=UP
 """
 GRES_CONF = """\
 NodeName=node1 Name=gpu File={folder}/dev/n1/nvidia[0-3]
 NodeName=node2 Name=gpu File={folder}/dev/n2/nvidia[0-3]
-NodeName=node2 Name=shard Count=16
 NodeName=node3 Name=gpu Type=a100_3g.20gb File={folder}/dev/n3/nvidia[0-1]
 NodeName=node3 Name=gpu Type=a100_1g.5gb File={folder}/dev/n3/nvidia[2-3]
+NodeName=node4 Name=gpu File={folder}/dev/n4/nvidia[0-1]
+NodeName=node4 Name=shard Count=8
 """
+"""Without drivers Slurm gives a GPU to a shard and whole at once: shards have a node of their own."""
 SLURMDBD_CONF = """\
 AuthType=auth/munge
 AuthInfo=socket={folder}/run/munge.socket
@@ -107,7 +111,7 @@ StoragePass=slurm
 StorageLoc=slurm_acct_db
 TrackWCKey=yes
 """
-NODES = {"node1": 4, "node2": 4, "node3": 4}
+NODES = 4
 ACCOUNTS = ("ml-vision", "r&d energy", "a|b", "quo`te", "x/y", "acc.t@x", "ünï")
 USERS = ("root", "nobody", "games")
 REST_USER = "nobody"
@@ -128,12 +132,14 @@ class Cluster:
 
     def __init__(self, folder: Path, tres: str) -> None:
         self.folder = folder
-        ports = _free_ports(6)
+        ports = _free_ports(3 + NODES)
         self.values = {
             "folder": folder,
             "host": socket.gethostname().split(".")[0],
             "tres": tres,
-            **dict(zip(("ctld_port", "dbd_port", "sql_port", "port1", "port2", "port3"), ports, strict=True)),
+            **dict(
+                zip(("ctld_port", "dbd_port", "sql_port", *(f"port{n + 1}" for n in range(NODES))), ports, strict=True)
+            ),
         }
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -146,7 +152,7 @@ class Cluster:
         self.until(lambda: self.run("sacctmgr", "-n", "list", "cluster", check=False).returncode == 0, "slurmdbd")
         self._associations()
         self.controller()
-        for number in range(1, len(NODES) + 1):
+        for number in range(1, NODES + 1):
             self._daemon(f"node{number}", ["slurmd", "-D", "-N", f"node{number}"])
         self.until(lambda: set(self.text("sinfo", "-h", "-N", "-o", "%T").split()) == {"idle"}, "the nodes")
 
@@ -189,13 +195,10 @@ class Cluster:
     def text(self, *command: str) -> str:
         return self.run(*command).stdout.decode("utf-8", "replace").strip()
 
-    def submit(self, *options: str, seconds: float = 1, node_output: str = "/dev/null") -> int:
-        """The id of a batch job that sleeps."""
-        return int(
-            self.text("sbatch", "--parsable", f"--output={node_output}", *options, f"--wrap=sleep {seconds}").split(
-                ";"
-            )[0]
-        )
+    def submit(self, *options: str, seconds: float = 1) -> int | None:
+        """The id of a batch job that sleeps; None if Slurm does not take it."""
+        done = self.run("sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap=sleep {seconds}", check=False)
+        return None if done.returncode else int(done.stdout.split(b";")[0])
 
     def until(self, done: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
         end = time.monotonic() + seconds
@@ -210,9 +213,9 @@ class Cluster:
         return path.read_text(errors="replace")[-1000:]
 
     def _write(self) -> None:
-        for name in ("run", "state", "spool", "log", "mysql", "dev/n1", "dev/n2", "dev/n3"):
+        for name in ("run", "state", "spool", "log", "mysql", *(f"dev/n{number + 1}" for number in range(NODES))):
             (self.folder / name).mkdir(parents=True)
-        for number in (1, 2, 3):
+        for number in range(1, NODES + 1):
             for index in range(4):
                 path = self.folder / "dev" / f"n{number}" / f"nvidia{index}"
                 os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
@@ -281,14 +284,19 @@ class Cluster:
 
 
 @contextmanager
-def running(folder: Path, tres: str = "gres/gpu,gres/shard") -> Iterator[Cluster]:
-    """tres: what accounting keeps count of; without the types of MIG it knows no profiles."""
-    cluster = Cluster(folder, tres)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
+def running(tres: str = "gres/gpu,gres/shard") -> Iterator[Cluster]:
+    """In a folder that slurmrestd, another user, may enter too.
+
+    tres: what accounting keeps count of; without the types of MIG it knows no profiles.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpuledger-slurm-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        cluster = Cluster(Path(folder), tres)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
 
 
 def _found(name: str) -> str | None:

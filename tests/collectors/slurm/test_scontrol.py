@@ -136,10 +136,9 @@ def test_a_node_that_came_back_is_available_from_the_first_job_on_it() -> None:
     assert turns("IDLE+DRAIN", -30, (-40, -20), unavailable=-100) == [(-40, "available"), (-20, "unavailable")]
     # Slurm's seconds are cut off, and what is told later must be later.
     assert turns("MIXED", None, (-100, None), unavailable=-99.5) == [(-99.499, "available")]
-    assert turns("IDLE+DRAIN", -200, (-100, -100), unavailable=-100) == [
-        (-99.999, "available"),
-        (-99.998, "unavailable"),
-    ]
+    assert turns("IDLE+DRAIN", -200, (-100, -99), unavailable=-99.5) == [(-99.499, "available"), (-99, "unavailable")]
+    assert turns("IDLE+DRAIN", -200, (-100, -99), unavailable=-99) == []
+    assert turns("IDLE+DRAIN", -200, (-100, -100), unavailable=-100) == []  # it held nothing
     assert turns("IDLE+DRAIN", -200, (-101, -100), unavailable=-100) == []
 
 
