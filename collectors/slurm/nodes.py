@@ -141,7 +141,7 @@ def _turns(node: Node, look: Look) -> Iterator[tuple[datetime, bool]]:
         starts = [start for start, end in held if _whole(back) <= start <= look.now and start != end]
         if not (starts or available):
             return
-        back = max(min(starts, default=look.now), back + _MOMENT)
+        back = max(min(starts, default=_whole(look.now)), back + _MOMENT)
         seen = _whole(back)
         yield back, True
     if available:
