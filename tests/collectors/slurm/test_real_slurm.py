@@ -32,7 +32,7 @@ from billing.close import close
 from ingest import ingest_tables
 from tests.collectors.slurm import hostile
 from tests.collectors.slurm.real_cluster import ACCOUNTS, USERS, Cluster, missing, running
-from tests.stores import fresh_store
+from tests.stores import emptied
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
 
@@ -267,7 +267,7 @@ def evidence(cluster: Cluster, store: Store, out: Path, wrong: dict[tuple[str, s
     return "\n".join(lines)
 
 
-def test_every_job_is_billed_to_its_account_to_the_second(cluster: Cluster, tmp_path: Path) -> None:
+def test_every_job_is_billed_to_its_account_to_the_second(cluster: Cluster, store: Store, tmp_path: Path) -> None:
     begun = datetime.now(UTC) - timedelta(minutes=1)
     lives = Lives(cluster, random.Random(SEED))
     print(f"GPULEDGER_HISTORY={SEED}")
@@ -288,9 +288,8 @@ def test_every_job_is_billed_to_its_account_to_the_second(cluster: Cluster, tmp_
     told = accounted(cluster, lives)
     print(dict(lives.done), len(lives.accounts), "submissions", float(sum(told.values())), "GPU-seconds")
     assert len(told) > LIFE_SECONDS / 4
-    for number, out in enumerate(outs):
-        store = fresh_store(tmp_path / f"store{number}")
-        books = billed(store, out, begun)
+    for out in outs:
+        books = billed(emptied(store), out, begun)
         wrong = {
             key: (float(told.get(key, 0)), float(books.get(key, 0)))
             for key in told | books
