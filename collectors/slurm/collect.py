@@ -24,6 +24,7 @@ from collectors.slurm.jobs import (
     WAITING,
     Job,
     Site,
+    contradictions,
     life,
     not_ours,
     placements,
@@ -122,7 +123,7 @@ class SlurmCollector:
             lives = list(_joined(accounted.records, jobs))
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
         told = life_rows(lives, self._site, now)
-        told += placement_rows(jobs, self._site, self._inventory)
+        told += placement_rows(jobs, self._site, self._inventory, now)
         told += self._reason_rows(jobs, now)
         collected += self._new(told)
         if nodes is not None:
@@ -243,10 +244,12 @@ def problem_rows(what: str, problems: Sequence[Problem], site: Site, now: dateti
     return collected
 
 
-def placement_rows(jobs: Iterable[Job], site: Site, inventory: Inventory) -> Collected:
+def placement_rows(jobs: Iterable[Job], site: Site, inventory: Inventory, now: datetime) -> Collected:
     """Events that name the devices of the controller's jobs."""
     collected = Collected()
     for job in jobs:
+        for message in contradictions(job, inventory):
+            collected.add("findings", finding(site, now, "profile_unknown", message, job.job_id, "warning"))
         for row in placements(job, site, inventory):
             collected.add("events", row)
     return collected
@@ -289,7 +292,7 @@ def _jobs_of_file(
     parsed: Parsed[Job], site: Site, inventory: Inventory, now: datetime
 ) -> tuple[Collected, list[Problem]]:
     collected = life_rows(parsed.records, site, now)
-    collected += placement_rows(parsed.records, site, inventory)
+    collected += placement_rows(parsed.records, site, inventory, now)
     return _counted(parsed, collected, site, now)
 
 

@@ -30,7 +30,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from collectors.readings import Row
-from collectors.slurm.inventory import Inventory
+from collectors.slurm.inventory import Inventory, Place
 from collectors.slurm.tres import Gpus, Gres, profile
 from warehouse.records import MAX_UNITS
 
@@ -245,7 +245,7 @@ def _devices(node: str, entries: Iterable[Gres], site: Site, inventory: Inventor
             even = _spread(entry.count, len(entry.indices or ()), number) if shared else None
             units, of = entry.shares.get(index, (even, per_gpu))
             place = inventory.get((node, index))
-            if place is None:
+            if place is None or not _fits(place, name):
                 unknown[name] = unknown.get(name, 0) + (units / of if units and of else 1)
                 continue
             yield {
@@ -258,6 +258,21 @@ def _devices(node: str, entries: Iterable[Gres], site: Site, inventory: Inventor
         if entry.indices is None and per_gpu:
             unknown[name] = unknown.get(name, 0) + entry.count / per_gpu
     yield from _of_node(node, unknown)
+
+
+def contradictions(job: Job, inventory: Inventory) -> list[str]:
+    """Where Slurm says another profile of an index than the inventory: the device is not known then."""
+    return [
+        f"{node}, index {index}: Slurm says {profile(entry.type)}, the inventory {place.units} units"
+        for node, entries in job.placed.items()
+        for entry in entries
+        for index in entry.indices or ()
+        if (place := inventory.get((node, index))) is not None and not _fits(place, profile(entry.type))
+    ]
+
+
+def _fits(place: Place, profile_name: str) -> bool:
+    return not profile_name or place.units in (None, slices(profile_name))
 
 
 def slices(profile_name: str) -> int | None:

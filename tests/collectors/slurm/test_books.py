@@ -54,7 +54,7 @@ def test_each_gpu_is_held_once_though_accounting_and_the_controller_both_tell(st
     )
     events = life_rows(sacct.read(ACCOUNTING, SITE).records, SITE, start).rows["events"]
     for record in (FIRST, SECOND):
-        events += placement_rows(rest.read_jobs({"jobs": [record]}).records, SITE, INVENTORY).rows["events"]
+        events += placement_rows(rest.read_jobs({"jobs": [record]}).records, SITE, INVENTORY, start).rows["events"]
     put(store, EVENTS, events)
     put(store, EVENTS, events[::-1])  # told again, the other way round
     close(store, datetime(2026, 10, 1, 13, tzinfo=UTC))

@@ -98,7 +98,7 @@ def as_slurm_writes(entries: list[dict[str, Any]]) -> bytes:
 def rows(parsed: Parsed[Job], site: Site = SITE) -> list[dict[str, Any]]:
     assert not parsed.problems
     found = life_rows(parsed.records, site, NOW)
-    found += placement_rows(parsed.records, site, INVENTORY)
+    found += placement_rows(parsed.records, site, INVENTORY, NOW)
     return found.rows.get("events", [])
 
 

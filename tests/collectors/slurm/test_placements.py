@@ -36,7 +36,7 @@ INVENTORY: Inventory = {
 def placed(site: Site = SITE, inventory: Inventory = INVENTORY, **more: Any) -> list[dict[str, Any]]:
     parsed = rest.read_jobs({"jobs": [controlled(**(JOB | more))]})
     assert not parsed.problems
-    rows = placement_rows(parsed.records, site, inventory).rows.get("events", [])
+    rows = placement_rows(parsed.records, site, inventory, NOW).rows.get("events", [])
     assert not check_rows(EVENTS, rows, NOW).bad
     return rows
 
@@ -93,6 +93,19 @@ def test_instances_and_shards_have_their_units() -> None:
         ("GPU-s1", 4, None),
         (None, None, 0.125),
     ]
+
+
+def test_an_index_that_slurm_and_the_inventory_call_otherwise_names_no_device() -> None:
+    """Slurm was seen to number instances otherwise for a while after its restart."""
+    mig = {"nodes": "g3", "node_count": 1, "tres_alloc_str": "gres/gpu=1", "gres_detail": ["gpu:h100_1g.10gb:1(IDX:3)"]}
+    for units, device, told in ((3, None, 1), (1, "GPU-x", 1), (None, "GPU-x", 1)):
+        inventory = {("g3", 3): Place("GPU-x", "MIG-y", units, model="NVIDIA H100", device_units=7)}
+        assert columns(placed(inventory=inventory, **mig), "device_id", "units") == [(device, told)]
+        (job,) = rest.read_jobs({"jobs": [controlled(**(JOB | mig))]}).records
+        findings = placement_rows([job], SITE, inventory, NOW).rows.get("findings", [])
+        assert [row["message"] for row in findings] == (
+            [] if device else ["g3, index 3: Slurm says 1g.10gb, the inventory 3 units"]
+        )
 
 
 TWO_PROFILES: dict[str, Any] = {

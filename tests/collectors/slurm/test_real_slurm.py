@@ -223,11 +223,15 @@ def accounted(cluster: Cluster, lives: Lives) -> dict[tuple[str, str], Fraction]
     return {key: seconds for key, seconds in held.items() if seconds}
 
 
+def lines_of(out: Path) -> list[dict[str, Any]]:
+    """Not `splitlines`: it knows more ends of a line than JSON lines have."""
+    return [json.loads(line) for line in out.read_text(encoding="utf-8").split("\n") if line]
+
+
 def billed(store: Store, out: Path, begun: datetime) -> dict[tuple[str, str], Fraction]:
     """GPU-seconds by workload and tenant, of the books that are made from what was told."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for line in out.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
+    for row in lines_of(out):
         row["ts"] = datetime.fromisoformat(row["ts"])
         rows[row.pop("record")].append(row)
     for device in {str(device["device_id"]): device for device in DEVICES}.values():
@@ -259,8 +263,7 @@ def evidence(cluster: Cluster, store: Store, out: Path, wrong: dict[tuple[str, s
     columns = "--format=jobidraw,jobid,state,submit,start,end,suspended,nodelist,alloctres"
     for line in cluster.text("sacct", "-X", "-a", "-D", "-P", "--starttime=2000-01-01", columns).splitlines():
         lines += [line] if line.split("|")[0] in jobs else []
-    for line in out.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
+    for row in lines_of(out):
         if row.get("workload_id") in jobs or row["record"] in ("devices", "findings"):
             lines.append(" ".join(str(value) for value in row.values()))
     lines += [str(row) for row in refused]
@@ -296,7 +299,5 @@ def test_every_job_is_billed_to_its_account_to_the_second(cluster: Cluster, stor
             if abs(told.get(key, Fraction()) - books.get(key, Fraction())) > Fraction(1, 20)
         }
         assert not wrong, evidence(cluster, store, out, wrong)
-    tenants = {
-        row["tenant"] for out in outs for row in map(json.loads, out.read_text().splitlines()) if "tenant" in row
-    }
+    tenants = {row["tenant"] for out in outs for row in lines_of(out) if "tenant" in row}
     assert tenants <= set(ACCOUNTS)

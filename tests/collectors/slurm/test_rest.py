@@ -40,7 +40,7 @@ def test_the_controllers_json_names_devices_by_node_in_order(new: bool) -> None:
     (job,) = parsed.records
     assert (job.ended_at, job.limit_seconds) == (None, None)
     inventory = {(node, index): Place(f"{node}/{index}") for node in ("g1", "g2") for index in range(4)}
-    rows = placement_rows([job], SITE, inventory).rows["events"]
+    rows = placement_rows([job], SITE, inventory, NOW).rows["events"]
     assert [(row["allocation_id"], row["device_id"]) for row in rows] == [
         ("9", "g1/0"),
         ("9", "g1/1"),
@@ -139,7 +139,7 @@ def test_no_json_breaks_the_reader(of_accounting: bool, odd: dict[str, Any]) -> 
     parsed = rest.read_jobs({"jobs": [entry]})
     assert len(parsed.records) + len(parsed.problems) == 1
     life_rows(parsed.records, SITE, NOW)
-    placement_rows(parsed.records, SITE, {})
+    placement_rows(parsed.records, SITE, {}, NOW)
 
 
 @settings(max_examples=50)
