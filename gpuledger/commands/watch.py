@@ -279,7 +279,8 @@ def _stored_devices(opened: Store | None, cluster: str) -> list[Row]:
 def _read_devices(path: Path) -> list[Row]:
     """The last row of each device in a file of JSON lines; lines of another record type are passed over."""
     last: dict[str, Row] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    # Not `splitlines`: a text that a user wrote may hold what it takes for the end of a line.
+    for number, line in enumerate(path.read_text(encoding="utf-8").rstrip("\n").split("\n"), 1):
         try:
             row = parse_json(line)
             if row.pop("record", "devices") == "devices":
