@@ -111,7 +111,7 @@ class SlurmCollector:
         collected = Collected()
         begin, self._deep = since(now, self._kept, self._pace)
         nodes = self._ask("nodes", self._source.nodes, now, collected)
-        accounted = self._ask("accounting", lambda: self._source.accounted(begin), now, collected)
+        accounted = self._ask("accounting", lambda: self._source.accounted(begin, now), now, collected)
         controlled = self._ask("controller", self._source.controlled, now, collected)
         if nodes is not None:
             self._know(nodes)

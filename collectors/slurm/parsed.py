@@ -31,5 +31,11 @@ class Parsed(Generic[T]):
     skipped: Counter[str] = field(default_factory=Counter)
     problems: list[Problem] = field(default_factory=list)
 
+    def __iadd__(self, other: Parsed[T]) -> Parsed[T]:
+        self.records += other.records
+        self.skipped += other.skipped
+        self.problems += other.problems
+        return self
+
     def bad(self, line: int, reason: str, detail: str, job: str = "") -> None:
         self.problems.append(Problem(line, reason, detail, job))

@@ -22,12 +22,21 @@ _REASON = re.compile(r"\s*Reason=(?P<text>.*?)(?:\s*\[(?P<who>[^@\[\]]*)@(?P<at>
 
 
 def read_nodes(text: str, site: Site) -> Parsed[Node]:
+    """Of a node that is there twice, as a reason with a line of its own could make it, nothing is believed."""
     parsed: Parsed[Node] = Parsed()
+    found: dict[str, list[tuple[int, Node]]] = {}
     for number, block in _blocks(text, "NodeName="):
         try:
-            parsed.records.append(_node(block, site))
+            node = _node(block, site)
         except ValueError as mistake:
             parsed.bad(number, "unreadable", f"{block[0][:40]}: {mistake}")
+        else:
+            found.setdefault(node.name, []).append((number, node))
+    for name, same in found.items():
+        if len(same) == 1:
+            parsed.records.append(same[0][1])
+        for number, _ in same[1:]:
+            parsed.bad(number, "named twice", f"node {name[:40]} is there twice: see its reason")
     return parsed
 
 

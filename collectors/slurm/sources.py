@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,14 +24,16 @@ NEWEST_KNOWN = 43
 """v0.0.NN: of the data parsers that are read, the newest."""
 EPOCH_SINCE = 40
 """v0.0.NN: from here on a time may be asked for as plain seconds; before, only in the words of Slurm's commands."""
+WINDOW = timedelta(hours=6)
+"""Accounting is asked for so much at once: a job's JSON is 3 kB, and a large site has 100,000 jobs a day."""
 _VERSIONED = re.compile(r"/slurmdb/v0\.0\.([0-9]{1,4})/jobs/?")
 
 
 class Source(Protocol):
     """Errors of all three: CollectorError if it cannot be asked."""
 
-    def accounted(self, since: datetime) -> Parsed[Job]:
-        """Every record of a job that was not over at `since`."""
+    def accounted(self, since: datetime, now: datetime) -> Parsed[Job]:
+        """Every record of a job that was not over at `since`; some may come twice."""
 
     def controlled(self) -> Parsed[Job]:
         """Jobs that the controller has in memory, with the indices of their GPUs."""
@@ -58,9 +60,14 @@ class Commands:
     scontrol: tuple[str, ...] = ("scontrol",)
     timeout_seconds: float = 120.0
 
-    def accounted(self, since: datetime) -> Parsed[Job]:
-        start = f"--starttime={since.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
-        asked = [*self.sacct, "--allocations", "--allusers", "--duplicates", start]
+    def accounted(self, since: datetime, now: datetime) -> Parsed[Job]:
+        parsed: Parsed[Job] = Parsed()
+        for start, end in _windows(since, now):
+            window = [f"--starttime={_clock(start)}", *([f"--endtime={_clock(end)}"] if end else [])]
+            parsed += self._accounted([*self.sacct, "--allocations", "--allusers", "--duplicates", *window])
+        return parsed
+
+    def _accounted(self, asked: Sequence[str]) -> Parsed[Job]:
         try:
             return rest.read_jobs(self._json([*asked, "--json"]))
         except _RefusedError as refused:
@@ -125,12 +132,19 @@ class Rest:
     transport: httpx.BaseTransport | None = field(default=None, repr=False)
     _offered: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    def accounted(self, since: datetime) -> Parsed[Job]:
-        number, start = self._number(), int(since.timestamp())
-        asked = {"start_time": str(start) if number >= EPOCH_SINCE else f"uts{start}"}
-        if number >= EPOCH_SINCE:
-            asked |= {"show_duplicates": "true", "skip_steps": "true"}
-        return rest.read_jobs(self._get("slurmdb", "jobs", asked))
+    def accounted(self, since: datetime, now: datetime) -> Parsed[Job]:
+        parsed: Parsed[Job] = Parsed()
+        is_new = self._number() >= EPOCH_SINCE
+        for window in _windows(since, now):
+            asked = {
+                name: f"{'' if is_new else 'uts'}{int(at.timestamp())}"
+                for name, at in zip(("start_time", "end_time"), window, strict=True)
+                if at is not None
+            }
+            if is_new:
+                asked |= {"show_duplicates": "true", "skip_steps": "true"}
+            parsed += rest.read_jobs(self._get("slurmdb", "jobs", asked))
+        return parsed
 
     def controlled(self) -> Parsed[Job]:
         return rest.read_jobs(self._get("slurm", "jobs", {"flags": "DETAIL"} if self._number() >= EPOCH_SINCE else {}))
@@ -200,6 +214,18 @@ class Rest:
             raise CollectorError(
                 self.url + path, f"no answer: {mistake}", "Check the address and the token file"
             ) from mistake
+
+
+def _windows(since: datetime, now: datetime) -> Iterator[tuple[datetime, datetime | None]]:
+    """Parts of the time since then, the last without an end."""
+    while now - since > WINDOW:
+        yield since, since + WINDOW
+        since += WINDOW
+    yield since, None
+
+
+def _clock(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def _named(versions: Sequence[int]) -> str:

@@ -58,7 +58,7 @@ class Told:
     away: set[str] = field(default_factory=set)
     asked: list[datetime] = field(default_factory=list)
 
-    def accounted(self, begin: datetime) -> Parsed[Job]:
+    def accounted(self, begin: datetime, now: datetime) -> Parsed[Job]:
         self.asked.append(begin)
         self._check("accounted")
         return sacct.read("\n".join([HEADER, *self.lines]), PLAIN)
@@ -266,7 +266,8 @@ def slurm(tmp_path: Path) -> Commands:
 
 def test_commands_are_run_in_utc_without_a_shell(slurm: Commands, tmp_path: Path) -> None:
     """The site's zone is for files; commands are told to speak UTC."""
-    (job,) = slurm.accounted(datetime(2026, 10, 5, 14, 30, tzinfo=ZoneInfo("Europe/Berlin"))).records
+    since = datetime(2026, 10, 5, 14, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    (job,) = slurm.accounted(since, since + timedelta(hours=6)).records
     assert job.started_at == datetime(2026, 10, 1, 10, tzinfo=UTC)
     assert (tmp_path / "sacct.asked").read_text(encoding="utf-8").strip() == (
         "UTC $(touch /nothing); * --allocations --allusers --duplicates --starttime=2026-10-05T12:30:00 --json"
@@ -275,13 +276,32 @@ def test_commands_are_run_in_utc_without_a_shell(slurm: Commands, tmp_path: Path
     assert slurm.nodes().records[0].name == "g1"
 
 
+def test_accounting_is_asked_for_six_hours_at_once(slurm: Commands, tmp_path: Path) -> None:
+    script(tmp_path / "sacct", f'echo "$@" >> {tmp_path}/asked\ncat {tmp_path}/sacct.json')
+    assert len(slurm.accounted(NOW, NOW + timedelta(hours=13)).records) == 3
+    asked = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
+    assert [line.split("--duplicates ")[1] for line in asked] == [
+        "--starttime=2026-10-05T12:00:00 --endtime=2026-10-05T18:00:00 --json",
+        "--starttime=2026-10-05T18:00:00 --endtime=2026-10-06T00:00:00 --json",
+        "--starttime=2026-10-06T00:00:00 --json",
+    ]
+    seen: list[tuple[str, str]] = []
+    with slurmrestd({"/openapi/v3": offered(38), "/slurmdb/v0.0.38/jobs": NO_JOBS}, seen) as url:
+        Rest(url).accounted(NOW, NOW + timedelta(hours=7))
+    start, end = int(NOW.timestamp()), int(NOW.timestamp()) + 6 * 3600
+    assert [path.split("?")[1] for path, _ in seen[1:]] == [
+        f"start_time=uts{start}&end_time=uts{end}",
+        f"start_time=uts{end}",
+    ]
+
+
 def test_where_sacct_has_no_json_its_text_is_read_without_what_users_write(slurm: Commands, tmp_path: Path) -> None:
     (tmp_path / "sacct.json").unlink()
-    (job,) = slurm.accounted(NOW).records
+    (job,) = slurm.accounted(NOW, NOW).records
     assert job.started_at == datetime(2026, 10, 5, 10, tzinfo=UTC)
     assert f"--parsable2 --format={sacct.FORMAT}" in (tmp_path / "sacct.asked").read_text(encoding="utf-8")
     with pytest.raises(CollectorError, match="A wckey can only be read from JSON"):
-        replace(slurm, site=replace(SITE, tenant="wckey")).accounted(NOW)
+        replace(slurm, site=replace(SITE, tenant="wckey")).accounted(NOW, NOW)
 
 
 def test_an_answer_without_nodes_and_a_queue_without_json_are_refused(slurm: Commands, tmp_path: Path) -> None:
@@ -304,7 +324,7 @@ def test_an_answer_without_nodes_and_a_queue_without_json_are_refused(slurm: Com
 def test_a_command_that_fails_says_why(tmp_path: Path, text: str | None, seconds: float, says: str) -> None:
     command = script(tmp_path / "sacct", text) if text else str(tmp_path / "nope")
     with pytest.raises(CollectorError, match=says):
-        Commands(SITE, (command,), timeout_seconds=seconds).accounted(NOW)
+        Commands(SITE, (command,), timeout_seconds=seconds).accounted(NOW, NOW)
 
 
 @contextmanager
@@ -353,7 +373,7 @@ def test_slurmrestd_is_asked_with_the_token_of_the_moment(tmp_path: Path) -> Non
     seen: list[tuple[str, str]] = []
     with slurmrestd(answers, seen) as url:
         source = Rest(url, token)
-        assert [found.job_id for found in source.accounted(NOW).records] == ["7"]
+        assert [found.job_id for found in source.accounted(NOW, NOW).records] == ["7"]
         token.write_text("second", encoding="utf-8")
         with pytest.raises(CollectorError, match=r"HTTP 401: Authentication failure\. Renew the token"):
             source.controlled()
@@ -402,7 +422,7 @@ def test_an_old_slurmrestd_is_asked_for_times_in_slurms_words(tmp_path: Path) ->
     answers = {"/openapi/v3": offered(37, 38), "/slurmdb/v0.0.38/jobs": NO_JOBS, "/slurm/v0.0.38/jobs": NO_JOBS}
     with slurmrestd(answers, seen) as url:
         source = Rest(url)
-        source.accounted(NOW)
+        source.accounted(NOW, NOW)
         source.controlled()
     assert [path for path, _ in seen[1:]] == [
         f"/slurmdb/v0.0.38/jobs?start_time=uts{int(NOW.timestamp())}",
@@ -426,9 +446,9 @@ def test_what_slurmrestd_refuses_is_said_whole() -> None:
     }
     with slurmrestd(answers, []) as url:
         with pytest.raises(CollectorError, match=r"HTTP 500: Unable to parse time format, Query empty x+, start_time"):
-            Rest(url).accounted(NOW)
+            Rest(url).accounted(NOW, NOW)
         with pytest.raises(CollectorError, match=r"v0\.0\.41/jobs: HTTP 404: .* offers v0\.0\.37, v0\.0\.38: name one"):
-            Rest(url, version="v0.0.41").accounted(NOW)
+            Rest(url, version="v0.0.41").accounted(NOW, NOW)
 
 
 def test_an_upgraded_slurmrestd_is_asked_anew(tmp_path: Path) -> None:

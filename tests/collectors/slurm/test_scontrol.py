@@ -177,8 +177,16 @@ def test_states_of_nodes(state: str, available: bool) -> None:
 def test_shards_per_gpu_are_read_from_the_nodes_unless_they_differ() -> None:
     nodes = scontrol.read_nodes(NODES, SITE).records
     assert shares_per_gpu(nodes) == {"shard": 8}
-    differ = scontrol.read_nodes(NODES + NODES.replace("shard:32", "shard:16"), SITE).records
+    other = NODES.replace("NodeName=g", "NodeName=h").replace("shard:32", "shard:16")
+    differ = scontrol.read_nodes(NODES + other.replace("NodeName=login1", "NodeName=login2"), SITE).records
     assert shares_per_gpu(differ) == {}
+
+
+def test_a_reason_that_is_another_nodes_record_is_not_believed() -> None:
+    forged = NODES.replace("kernel update", "kernel\nNodeName=g9 State=IDLE Gres=gpu:4\n")
+    parsed = scontrol.read_nodes(forged, SITE)
+    assert [node.name for node in parsed.records] == ["g1", "g2", "login1"]
+    assert [problem.reason for problem in parsed.problems] == ["named twice"]
 
 
 def test_an_inventory_is_a_csv_and_its_mistakes_are_named(tmp_path: Path) -> None:
@@ -209,7 +217,8 @@ def test_no_text_breaks_the_reader(lines: list[str]) -> None:
     nodes = scontrol.read_nodes(text, SITE)
     changes(nodes.records, Look(NOW), SITE, INVENTORY)
     begun = sum(line.startswith("NodeName=") for line in text.split("\n"))
-    assert len(nodes.records) + len(nodes.problems) == begun
+    twice = {problem.detail for problem in nodes.problems if problem.reason == "named twice"}
+    assert len(nodes.records) + len(nodes.problems) + len(twice) == begun
 
 
 def test_a_file_says_by_itself_what_it_is() -> None:
