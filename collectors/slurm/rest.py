@@ -31,6 +31,8 @@ from collectors.slurm.tres import Gpus, Gres, gpu_gres, gpus, gres, tres_of_json
 T = TypeVar("T")
 _LATEST = 1 << 37
 """Seconds since 1970, far ahead: Slurm writes its NO_VAL and INFINITE as times too."""
+_NOTHING_FOUND = 9003
+"""ESLURM_REST_EMPTY_RESULT."""
 _NO_VALUE = (0xFFFFFFFE, 0xFFFFFFFF)
 
 
@@ -50,10 +52,12 @@ def document(text: str | bytes, where: str) -> dict[str, Any]:
 
 
 def errors_of(content: Mapping[str, Any]) -> str:
-    """What Slurm says went wrong, in one line; '' if nothing did."""
+    """What Slurm says went wrong, in one line; '' if nothing did. That nothing was found is none."""
     errors = content.get("errors")
     said = []
     for error in errors if isinstance(errors, list) else ():
+        if isinstance(error, dict) and error.get("error_number") == _NOTHING_FOUND:
+            continue
         words = [error.get(key) for key in ("description", "error", "source")] if isinstance(error, dict) else [error]
         said.append(", ".join(dict.fromkeys(str(word) for word in words if word)))
     return "; ".join(said)[:500]

@@ -114,6 +114,15 @@ def test_an_answer_that_is_no_json_or_an_error_says_so() -> None:
         )
 
 
+def test_that_nothing_was_found_is_an_answer() -> None:
+    """Slurm 22.05, of a time without jobs."""
+    error = {"description": "Nothing found", "error_number": 9003, "error": "Nothing found with query", "source": "x"}
+    found = rest.document(json.dumps({"jobs": [], "errors": [error]}), "http://head")
+    assert rest.read_jobs(found).records == []
+    with pytest.raises(CollectorError, match="Slurm says: away"):
+        rest.document(json.dumps({"jobs": [], "errors": [error, {"description": "away"}]}), "http://head")
+
+
 def test_a_json_file_is_recognised() -> None:
     collected, problems = read_text(json.dumps({"jobs": [accounted(True)]}), SITE, {}, NOW, "jobs.json")
     assert not problems
