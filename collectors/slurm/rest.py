@@ -143,6 +143,8 @@ def _controlled(entry: dict[str, Any]) -> Job:
     # What ends a record of accounting ends no job here.
     state = {"RESIZING": "RUNNING", "REQUEUED": "PENDING"}.get(state, state)
     started = _at(entry.get("start_time")) if state in HOLDING or state in ENDINGS else None
+    if state == "COMPLETING" and started is not None and (_at(entry.get("end_time")) or started) <= started:
+        started = None  # a run that ends because it goes back into the queue: its start is told no more
     since, restarted = _since(started, _at(entry.get("resize_time")), number(entry.get("restart_cnt")))
     nodes = _nodes(entry.get("nodes"))
     words: dict[Word, object] = {

@@ -154,6 +154,14 @@ def test_a_restarted_job_is_placed_a_millisecond_later_than_the_end_of_its_last_
     assert {row["ts"] for row in placed(resize_time=TEN + 3600)} == {later + timedelta(hours=1)}
 
 
+def test_a_run_that_goes_back_into_the_queue_starts_nothing_while_it_completes() -> None:
+    """Slurm 22.05 tells the instant of the requeue as its start and its end."""
+    for end, events in ((0, ["submitted"]), (60, ["submitted", *["started"] * 3])):
+        completing = JOB | {"job_state": "COMPLETING", "end_time": TEN + end, "gres_detail": []}
+        (job,) = rest.read_jobs({"jobs": [controlled(**completing)]}).records
+        assert [row["event"] for row in life(job, SITE)] == events
+
+
 def test_waiting_and_ended_jobs_are_placed_nowhere() -> None:
     assert placed(job_state="PENDING") == []
     ended = {"job_state": "TIMEOUT", "end_time": TEN + 3600, "gres_detail": []}
