@@ -148,8 +148,7 @@ class Cluster:
         self._write()
         self._munge()
         self._database()
-        self._daemon("slurmdbd", ["slurmdbd", "-D"])
-        self.until(lambda: self.run("sacctmgr", "-n", "list", "cluster", check=False).returncode == 0, "slurmdbd")
+        self.start_accounting()
         self._associations()
         self.controller()
         for number in range(1, NODES + 1):
@@ -171,6 +170,15 @@ class Cluster:
         process.terminate()
         process.wait(PATIENCE_SECONDS)
         self.controller()
+
+    def start_accounting(self) -> None:
+        self._daemon("slurmdbd", ["slurmdbd", "-D"])
+        self.until(lambda: self.run("sacctmgr", "-n", "list", "cluster", check=False).returncode == 0, "slurmdbd")
+
+    def stop_accounting(self) -> None:
+        process = self.processes.pop("slurmdbd")
+        process.terminate()
+        process.wait(PATIENCE_SECONDS)
 
     def rest(self, plugins: str = "openapi/v0.0.38,openapi/dbv0.0.38") -> Path:
         """The socket on which slurmrestd listens."""

@@ -1,7 +1,8 @@
 """Random lives of jobs on a real Slurm, with its users' text everywhere: who held what, to the second.
 
-It runs where Slurm is installed (real_cluster.py says what that takes), for about a minute and a half.
-GPULEDGER_HISTORY=4711 repeats a run's decisions, as far as a scheduler can be repeated.
+It runs where Slurm is installed (real_cluster.py says what that takes), for about a minute and a half; the controller
+and accounting are away once each. GPULEDGER_HISTORY=4711 repeats a run's decisions, as far as a scheduler can be
+repeated; GPULEDGER_SLURM_SECONDS=300 lets jobs come for so long.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=f"no Slurm here: {missing()}")]
-LIFE_SECONDS = float(os.environ.get("GPULEDGER_SLURM_SECONDS", "40"))
+LIFE_SECONDS = float(os.environ.get("GPULEDGER_SLURM_SECONDS", "25"))
 SEED = int(os.environ.get("GPULEDGER_HISTORY") or secrets.randbelow(10**6))
 EVERY_SECONDS = 2
 A100_UNITS = 7
@@ -279,14 +280,13 @@ def test_every_job_is_billed_to_its_account_to_the_second(cluster: Cluster, stor
             stack.enter_context(watching(cluster, tmp_path / "commands")),
             stack.enter_context(watching(cluster, tmp_path / "rest", "--rest", f"unix:{cluster.rest()}")),
         ]
-        end, restarted = time.monotonic() + LIFE_SECONDS, False
-        while (left := end - time.monotonic()) > 0:
-            lives.step()
-            if not restarted and left < LIFE_SECONDS / 2:
-                cluster.restart_controller()
-                restarted = True
-            time.sleep(lives.draw.choice([0, 0.2, 0.7]))
-        lives.end()
+        begin = time.monotonic()
+        for share, then in ((0.3, cluster.stop_accounting), (0.5, cluster.start_accounting),
+                            (0.7, cluster.restart_controller), (1.0, lives.end)):  # fmt: skip
+            while time.monotonic() - begin < LIFE_SECONDS * share:
+                lives.step()
+                time.sleep(lives.draw.choice([0, 0.2, 0.7]))
+            then()
         time.sleep(3 * EVERY_SECONDS)
     told = accounted(cluster, lives)
     print(dict(lives.done), len(lives.accounts), "submissions", float(sum(told.values())), "GPU-seconds")
