@@ -159,7 +159,8 @@ def test_an_inventory_in_a_file_stands_in_for_the_stores(cluster: tuple[ApiServe
     server.apply(NODES, node(ready="False", ready_at=300))
     devices = tmp_path / "devices.jsonl"
     row = {"record": "devices", "ts": "2026-10-01T00:00:00.000Z", "node": "n1", "device_id": "GPU-a", "model": "A100"}
-    devices.write_text(json.dumps({**row, "state": "available"}) + '\n{"record": "findings", "message": "a\u2028b"}\n', "utf-8")
+    finding = '{"record": "findings", "message": "a\u2028b"}'
+    devices.write_text(json.dumps({**row, "state": "available"}) + f"\n{finding}\n", "utf-8")
     out = tmp_path / "rows.jsonl"
     assert command(*options, "--once", "--out", str(out), "--inventory", str(devices)) == 0
     (found,) = lines(out)
