@@ -276,7 +276,13 @@ def read_text(
         raise CollectorError(where, "empty: there is nothing to read", "Did the command that wrote it fail?")
     if first.startswith("{"):
         content = rest.document(text, where)
-        if "nodes" in content and "jobs" not in content:
+        if not {"nodes", "jobs"} & content.keys():
+            raise CollectorError(
+                where,
+                f"JSON without jobs or nodes: it has {', '.join(content)[:80]}",
+                "Use sacct, squeue or slurmrestd",
+            )
+        if "jobs" not in content:
             return _nodes_of_file(rest.read_nodes(content), site, inventory, now)
         return _jobs_of_file(rest.read_jobs(content), site, inventory, now)
     if first.startswith("JobId="):

@@ -123,7 +123,12 @@ def test_that_nothing_was_found_is_an_answer() -> None:
         rest.document(json.dumps({"jobs": [], "errors": [error, {"description": "away"}]}), "http://head")
 
 
-def test_a_json_file_is_recognised() -> None:
+def test_a_json_file_is_recognised_and_another_refused() -> None:
+    with pytest.raises(CollectorError, match=r"x\.json: JSON without jobs or nodes: it has meta, sinfo"):
+        read_text('{"meta": {}, "sinfo": []}', SITE, {}, NOW, "x.json")
+    nodes = {"nodes": [{"name": "g1", "state": "down", "state_flags": [], "gres": "gpu:1"}]}
+    found, _ = read_text(json.dumps(nodes), SITE, {}, NOW, "nodes.json")
+    assert [row["finding"] for row in found.rows["findings"]] == ["node_unavailable"]
     collected, problems = read_text(json.dumps({"jobs": [accounted(True)]}), SITE, {}, NOW, "jobs.json")
     assert not problems
     assert len(collected.rows["events"]) == 5
