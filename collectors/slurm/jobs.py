@@ -121,6 +121,14 @@ class Job:
         return bool(self.started_at is not None and self.nodes and (self.state in HOLDING or self.state in ENDINGS))
 
 
+def begun(submitted: datetime | None, started: datetime | None, ended: datetime | None) -> datetime | None:
+    """When a record of accounting began: of a job that was resized the later one may name the first start, before its
+    own submission, which is the resize."""
+    if submitted is None or started is None or (ended is not None and ended < submitted):
+        return started
+    return max(submitted, started)
+
+
 def not_ours(job: Job, site: Site) -> str:
     """Why a job makes no events; '' if it does."""
     if not job.gpus and not any(job.placed.values()):

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from collectors.errors import CollectorError
 from collectors.slurm.hostlists import hosts
-from collectors.slurm.jobs import ENDINGS, HOLDING, STATES, WAITING, Job, Word
+from collectors.slurm.jobs import ENDINGS, HOLDING, STATES, WAITING, Job, Word, begun
 from collectors.slurm.nodes import Node, states_of
 from collectors.slurm.parsed import Parsed
 from collectors.slurm.sacct import NO_NODES
@@ -106,6 +106,7 @@ def _read(content: Mapping[str, Any], key: str, one: Callable[[dict[str, Any]], 
 def _accounted(entry: dict[str, Any]) -> Job:
     times, told = _object(entry, "time"), _object(entry, "state")
     state = _state(told.get("current"))
+    submitted, ended = _at(times.get("submission")), _at(times.get("end")) if state in ENDINGS else None
     tres_told = _object(entry, "tres")
     association = _object(entry, "association")
     wckey = entry.get("wckey")
@@ -122,9 +123,9 @@ def _accounted(entry: dict[str, Any]) -> Job:
         cluster=_text(entry.get("cluster") or association.get("cluster")),
         words={word: text for word, value in words.items() if (text := _text(value))},
         state=state,
-        submitted_at=_at(times.get("submission")),
-        started_at=_at(times.get("start")) if state not in WAITING else None,
-        ended_at=_at(times.get("end")) if state in ENDINGS else None,
+        submitted_at=submitted,
+        started_at=begun(submitted, _at(times.get("start")), ended) if state not in WAITING else None,
+        ended_at=ended,
         nodes=_nodes(entry.get("nodes")),
         requested=gpus(tres_of_json(tres_told.get("requested"))),
         held=gpus(tres_of_json(tres_told.get("allocated"))),

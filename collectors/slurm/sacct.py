@@ -19,7 +19,7 @@ from datetime import timedelta
 
 from collectors.errors import CollectorError
 from collectors.slurm.hostlists import hosts
-from collectors.slurm.jobs import STATES, Job, Site, Word
+from collectors.slurm.jobs import STATES, Job, Site, Word, begun
 from collectors.slurm.parsed import Parsed
 from collectors.slurm.times import instants, most_likely, seconds
 from collectors.slurm.tres import gpus, tres
@@ -119,7 +119,7 @@ def _job(row: Mapping[str, str], site: Site) -> Job:
         words={word: row[column.lower()] for word, column in _WORDS.items() if row.get(column.lower())},
         state=state,
         submitted_at=submitted,
-        started_at=started,
+        started_at=begun(submitted, started, ended),
         ended_at=ended,
         nodes=() if nodes.lower() in NO_NODES else hosts(nodes),
         requested=gpus(tres(row.get("reqtres", ""))),

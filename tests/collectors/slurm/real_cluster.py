@@ -148,7 +148,8 @@ class Cluster:
         self._write()
         self._munge()
         self._database()
-        self.start_accounting()
+        self._daemon("slurmdbd", ["slurmdbd", "-D"])
+        self.until(lambda: self.run("sacctmgr", "-n", "list", "cluster", check=False).returncode == 0, "slurmdbd")
         self._associations()
         self.controller()
         for number in range(1, NODES + 1):
@@ -170,15 +171,6 @@ class Cluster:
         process.terminate()
         process.wait(PATIENCE_SECONDS)
         self.controller()
-
-    def start_accounting(self) -> None:
-        self._daemon("slurmdbd", ["slurmdbd", "-D"])
-        self.until(lambda: self.run("sacctmgr", "-n", "list", "cluster", check=False).returncode == 0, "slurmdbd")
-
-    def stop_accounting(self) -> None:
-        process = self.processes.pop("slurmdbd")
-        process.terminate()
-        process.wait(PATIENCE_SECONDS)
 
     def rest(self, plugins: str = "openapi/v0.0.38,openapi/dbv0.0.38") -> Path:
         """The socket on which slurmrestd listens."""

@@ -167,6 +167,22 @@ def test_a_requeued_job_has_several_runs_of_one_allocation() -> None:
     ]
 
 
+def test_a_resized_job_whose_later_record_names_the_first_start_is_held_once() -> None:
+    """As slurmctld tells it after slurmdbd was away: submitted is the resize, and started is before it."""
+    found = rows(
+        line(State="RESIZING", NodeList="g[1-2]", End="2026-10-01T10:20:00", Elapsed="00:20:00"),
+        line(Submit="2026-10-01T10:20:00", AllocTRES="gres/gpu=1"),
+    )
+    held = [("10:00", "started", 1), ("10:00", "started", 1), ("10:20", "finished", None), ("10:20", "finished", None)]
+    assert told(found, "gpus") == [
+        ("09:00", "submitted", 2),
+        *held,
+        ("10:20", "submitted", 2),
+        ("10:20", "started", 1),
+        ("11:00", "finished", None),
+    ]
+
+
 def test_array_tasks_and_het_components_are_named_by_their_raw_ids() -> None:
     found = rows(
         line(JobID="123_4", JobIDRaw="127", **{"State": "RUNNING", "End": "Unknown"}),
