@@ -2,7 +2,7 @@
 
 It runs where Slurm is installed (real_cluster.py says what that takes), for a minute and a quarter, with a restart of
 the controller. Accounting is not taken away: Slurm 22.05 was seen to lose a job's record then. GPULEDGER_HISTORY=4711
-repeats a run's decisions, as far as a scheduler can be repeated; GPULEDGER_SLURM_SECONDS=300 lets jobs come for so long.
+repeats a run's decisions, as far as a scheduler can be repeated; GPULEDGER_SLURM_SECONDS=300 makes it longer.
 """
 
 from __future__ import annotations
