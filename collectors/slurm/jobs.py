@@ -144,6 +144,9 @@ def life(job: Job, site: Site) -> list[Row]:
     rows: list[Row] = []
     if job.submitted_at is not None:
         rows.append(waiting(job, site, job.submitted_at))
+    if job.state == "RESIZING" and job.started_at == job.ended_at:
+        # It held nothing, and its end would end the next record, which starts in this second.
+        return rows
     nodes = job.nodes if job.holds else ()
     if job.started_at is not None:
         for number, node in enumerate(nodes):

@@ -183,6 +183,14 @@ def test_a_resized_job_whose_later_record_names_the_first_start_is_held_once() -
     ]
 
 
+def test_a_job_that_is_resized_in_the_second_of_its_start_is_not_ended_by_it() -> None:
+    found = rows(
+        line(State="RESIZING", NodeList="g[1-2]", End="2026-10-01T10:00:00", Elapsed="00:00:00"),
+        line(Submit="2026-10-01T10:00:00"),
+    )
+    assert [event for _, event in told(found)] == ["submitted", "submitted", "started", "finished"]
+
+
 def test_array_tasks_and_het_components_are_named_by_their_raw_ids() -> None:
     found = rows(
         line(JobID="123_4", JobIDRaw="127", **{"State": "RUNNING", "End": "Unknown"}),
