@@ -148,7 +148,7 @@ def _turns(node: Node, look: Look) -> Iterator[tuple[datetime, bool]]:
         return
     # A reason that is older than a look at which the node was available says nothing of when that ended.
     reason = [at for at in [node.reason_at] if at is not None and (seen or at) <= at <= look.now]
-    ends = [end for _, end in held if end is not None and end <= look.now and (reason or (seen and end >= seen))]
+    ends = [end for _, end in held if end is not None and (reason or (seen and end >= seen))]
     at = max(reason + ends, default=look.now)
     yield (at if back is None else max(at, back + _MOMENT)), False
 

@@ -123,6 +123,7 @@ def test_a_draining_node_is_available_until_its_last_job_ends() -> None:
     assert turns("IDLE+DRAIN", -50) == [(-50, "unavailable")]
     assert turns("IDLE+DRAIN", -500) == [(0, "unavailable")]  # the reason is older than a look that saw it available
     assert turns("IDLE+MAINTENANCE", None, (-900, -400)) == [(0, "unavailable")]
+    assert turns("IDLE+DRAIN", None, (-90, 1)) == [(1, "unavailable")]  # it ended while the look took place
     assert turns("DOWN", -50, (-90, None)) == [(-50, "unavailable")]
 
 
