@@ -8,7 +8,7 @@ SELECT
     anyIf(e.queue, e.event = 'submitted') AS queue,
     any(e.workload_id) AS workload_id,
     maxIf(e.gpus, e.event = 'submitted') AS gpus,
-    anyIf(e.reason, e.event = 'submitted') AS reason,
+    argMaxIf(e.reason, e.ts, e.event = 'submitted') AS reason,
     minIf(e.ts, e.event = 'submitted') AS submitted_at,
     minOrNullIf(e.ts, e.event = 'started') AS started_at,
     maxOrNullIf(e.ts, e.event IN ('finished', 'failed', 'cancelled', 'rejected')) AS ended_at

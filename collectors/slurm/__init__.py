@@ -1,14 +1,13 @@
 """Slurm: who was given which GPUs, as the accounting, the controller or the REST interface tell it.
 
-Owns:      reading `sacct`, `scontrol` and slurmrestd; what Slurm's words mean in ours.
+Owns:      reading `sacct`, `squeue`, `scontrol` and slurmrestd; what Slurm's words mean in ours.
 Owns not:  who pays (the tenants' mapping), processes on a node (attribution), what was used (samples).
-Words:     a *job* is one record of a run: a requeued job has several. Its *raw* id is what cgroups name it by. A
-           *part* is what a job holds on one node. A *gres index* numbers a node's GPUs the way Slurm does; an
-           *inventory* says which device that is.
+Words:     a *job* is one record of a run: a requeued job has several. Its *raw* id is what cgroups name it by. A *gres
+           index* numbers a node's GPUs the way Slurm does; an *inventory* says which device that is.
 
-    sacct text ────┐
-    slurmdb JSON ──┼─▶ Job ─▶ events: submitted, started (node only), ended
-    scontrol text ─┤      └─▶ events: resized (the devices, once their indices are told)
-    slurmctld JSON ┘
-    nodes ─▶ devices that are unavailable, findings
+    sacct JSON, text ───┐
+    slurmdb JSON ───────┼─▶ Job ─▶ events: submitted, started (node only), ended
+    squeue JSON ────────┤      └─▶ events: resized (the devices, once their indices are told), reasons for waiting
+    slurmctld JSON ─────┘
+    nodes, and when jobs were on them ─▶ devices that are unavailable, findings
 """

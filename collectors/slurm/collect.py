@@ -9,23 +9,40 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from collectors.errors import CollectorError
-from collectors.readings import Collected, Row
+from collectors.readings import Collected, Row, Severity
 from collectors.slurm import rest, sacct, scontrol
 from collectors.slurm.inventory import Inventory
-from collectors.slurm.jobs import SOURCE, Job, Site, life, not_ours, placements
-from collectors.slurm.nodes import Node, changes, shares_per_gpu
+from collectors.slurm.jobs import (
+    SOURCE,
+    WAITING,
+    Job,
+    Site,
+    contradictions,
+    life,
+    not_ours,
+    placements,
+    profile_is_a_guess,
+    waiting,
+)
+from collectors.slurm.nodes import Look, Node, changes, held_by, shares_per_gpu
 from collectors.slurm.parsed import Parsed, Problem
 from collectors.slurm.sources import Source
 from warehouse.json_text import parse_json
 
+Told = TypeVar("Told", Job, Node)
+PROFILE_UNKNOWN = (
+    "nobody told of which MIG profile its GPUs are, the smallest of the node was taken: name the types in"
+    " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
+)
 MOST_PROBLEMS = 100
-"""How many bad records a cycle keeps in words; all are counted."""
+"""How many bad records a cycle tells one by one; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +57,12 @@ class Pace:
 
 @dataclass(frozen=True)
 class Kept:
-    """What outlives a restart: until when accounting was read, and deeply; nodes that were unavailable."""
+    """What outlives a restart: until when accounting was read, and deeply; since when which nodes are unavailable."""
 
     until: datetime | None = None
     deep_until: datetime | None = None
     nodes_at: datetime | None = None
-    unavailable: frozenset[str] = frozenset()
+    unavailable: Mapping[str, datetime] = field(default_factory=dict)
 
 
 def since(now: datetime, kept: Kept, pace: Pace) -> tuple[datetime, bool]:
@@ -63,7 +80,8 @@ class SlurmCollector:
     """One cluster's Slurm. `collect` reads and hands on; `kept` says that it is safe, and only then is forgotten
     what must not be asked again. Without it the next cycle asks and hands on the same.
 
-    problems: bad records of the last cycle, in words.
+    away:     sources that could not be read in the last cycle, in words.
+    problems: bad records of the last cycle.
     Errors:   CollectorError if the cluster has no name (the controller tells none), or the state file is unreadable.
     """
 
@@ -73,42 +91,49 @@ class SlurmCollector:
         if not site.cluster:
             raise CollectorError("slurm", "the cluster has no name", "Name it as the agents on its nodes do")
         self.problems: list[Problem] = []
+        self.away: list[str] = []
         self._source, self._site, self._inventory = source, site, inventory
         self._state_file, self._pace = state_file, pace or Pace()
         self._kept = _read_kept(state_file)
         self._next = self._kept
         self._sent: set[int] = set()
         self._seen: set[int] = set()
+        self._reasons: dict[str, str] = {}
+        self._next_reasons: dict[str, str] = {}
         self._deep = False
 
     def collect(self, now: datetime) -> Collected:
-        """Events, devices and findings since the last cycle that was kept; a source that is away is a finding."""
-        self.problems, self._seen, self._next = [], set(), self._kept
+        """Events, devices and findings since the last cycle that was kept; a source that is away is a finding.
+
+        While accounting is away the controller tells of starts and ends too, of the jobs that it still knows.
+        """
+        self.problems, self.away, self._seen, self._next = [], [], set(), self._kept
         collected = Collected()
-        self._nodes(now, collected)
         begin, self._deep = since(now, self._kept, self._pace)
-        try:
-            accounted = self._source.accounted(begin)
-        except CollectorError as mistake:
+        nodes = self._ask("nodes", self._source.nodes, now, collected)
+        accounted = self._ask("accounting", lambda: self._source.accounted(begin, now), now, collected)
+        controlled = self._ask("controller", self._source.controlled, now, collected)
+        if nodes is not None:
+            self._know(nodes)
+        jobs = [] if controlled is None else controlled.records
+        if accounted is None:
             self._deep = False
-            collected.add("findings", _unreachable(mistake, now, self._site))
+            lives = jobs
         else:
-            self._note("accounting", accounted, collected)
-            collected += self._new(life_rows(accounted.records, self._site))
-            deep_until = now if self._deep else self._kept.deep_until
-            self._next = replace(self._next, until=now, deep_until=deep_until)
-        try:
-            controlled = self._source.controlled()
-        except CollectorError as mistake:
-            collected.add("findings", _unreachable(mistake, now, self._site))
-        else:
-            self._note("controller", controlled, collected)
-            collected += self._new(placement_rows(controlled.records, self._site, self._inventory))
+            lives = list(_joined(accounted.records, jobs))
+            self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
+        told = life_rows(lives, self._site, now)
+        told += placement_rows(jobs, self._site, self._inventory, now)
+        told += self._reason_rows(jobs, now)
+        collected += self._new(told)
+        if nodes is not None:
+            collected += self._node_rows(nodes, now, [*jobs, *(job for job in lives if job.ended_at)])
         return collected
 
     def kept(self) -> None:
         """What the last `collect` handed on is on disk."""
         self._sent = self._seen if self._deep else self._sent | self._seen
+        self._reasons = self._next_reasons
         if self._next != self._kept:
             _write_kept(self._state_file, self._next)
             self._kept = self._next
@@ -116,72 +141,129 @@ class SlurmCollector:
     def close(self) -> None:
         """Nothing stays open between cycles."""
 
-    def _nodes(self, now: datetime, collected: Collected) -> None:
+    def _ask(
+        self, what: str, ask: Callable[[], Parsed[Told]], now: datetime, collected: Collected
+    ) -> Parsed[Told] | None:
         try:
-            nodes = self._source.nodes()
+            parsed = ask()
         except CollectorError as mistake:
-            collected.add("findings", _unreachable(mistake, now, self._site))
-            return
-        self._note("nodes", nodes, collected)
-        told = {**shares_per_gpu(nodes.records), **self._site.shares_per_gpu}
-        self._site = replace(self._site, shares_per_gpu=told)
-        before = dict.fromkeys(self._kept.unavailable, False)
-        changed, available = changes(nodes.records, before, now, self._kept.nodes_at, self._site, self._inventory)
-        self._next = replace(
-            self._next,
-            nodes_at=now,
-            unavailable=frozenset(name for name, is_available in available.items() if not is_available),
-        )
-        collected += changed
-
-    def _note(self, what: str, parsed: Parsed[Job] | Parsed[Node], collected: Collected) -> None:
+            self.away.append(str(mistake))
+            collected.add("findings", finding(self._site, now, "source_unreachable", str(mistake)))
+            return None
+        self.problems += parsed.problems
         for reason, count in parsed.skipped.items():
             collected.dropped[reason] += count
         for problem in parsed.problems:
             collected.dropped[f"{what}: {problem.reason}"] += 1
-        self.problems += parsed.problems[: MOST_PROBLEMS - len(self.problems)]
+        collected += self._new(problem_rows(what, parsed.problems, self._site, now))
+        return parsed
+
+    def _know(self, nodes: Parsed[Node]) -> None:
+        """What the nodes tell about the site: how many shares a GPU has, and which MIG profiles are where."""
+        shares = {**shares_per_gpu(nodes.records), **self._site.shares_per_gpu}
+        has = {node.name: node.gres for node in nodes.records if node.has_gpus}
+        self._site = replace(self._site, shares_per_gpu=shares, gres=has)
+
+    def _reason_rows(self, jobs: Iterable[Job], now: datetime) -> Collected:
+        """Jobs whose reason for waiting has changed are told again; the first comes with the submission."""
+        collected = Collected()
+        self._next_reasons = {}
+        for job in jobs:
+            if job.state in WAITING and job.reason and not not_ours(job, self._site):
+                before = self._reasons.get(job.job_id, job.reason)
+                if before != job.reason:
+                    collected.add("events", waiting(job, self._site, now))
+                self._next_reasons[job.job_id] = job.reason
+        return collected
+
+    def _node_rows(self, nodes: Parsed[Node], now: datetime, jobs: Iterable[Job]) -> Collected:
+        look = Look(now, self._kept.nodes_at, self._kept.unavailable, held_by(jobs))
+        changed, unavailable = changes(nodes.records, look, self._site, self._inventory)
+        self._next = replace(self._next, nodes_at=now, unavailable=unavailable)
+        return changed
 
     def _new(self, found: Collected) -> Collected:
-        """Without the events that were handed on in these very words."""
-        rows = found.rows.pop("events", [])
-        for row in rows:
-            print_of_row = hash(tuple(sorted((name, str(value)) for name, value in row.items())))
-            if print_of_row not in self._sent and print_of_row not in self._seen:
-                found.add("events", row)
-            self._seen.add(print_of_row)
-        return found
+        """Without the rows that were handed on in these very words."""
+        new = Collected(dropped=found.dropped)
+        for record, rows in found.rows.items():
+            for row in rows:
+                print_of_row = hash((record, *sorted(_words_that_count(record, row))))
+                if print_of_row not in self._sent and print_of_row not in self._seen:
+                    new.add(record, row)
+                self._seen.add(print_of_row)
+        return new
 
 
-def life_rows(jobs: Iterable[Job], site: Site) -> Collected:
-    """Events of accounting's records."""
+def _words_that_count(record: str, row: Row) -> Iterator[tuple[str, str]]:
+    """A submission is one whatever its job waits for now, and a problem is one whenever it is met."""
+    changing = "ts" if record == "findings" else "reason" if row["event"] == "submitted" else ""
+    return ((name, str(value)) for name, value in row.items() if name != changing)
+
+
+def _joined(accounted: Iterable[Job], controlled: Iterable[Job]) -> Iterator[Job]:
+    """Accounting's records with what only the controller tells of them: types and devices of GPUs, why they wait.
+
+    A job that was put back into the queue asks for the same types in each run.
+    """
+    of_job = {job.job_id: job for job in controlled}
+    for job in accounted:
+        same = of_job.get(job.job_id)
+        if same is not None and job.state in WAITING:
+            reason = same.reason if same.state in WAITING else ""
+            job = replace(job, reason=reason or job.reason)
+        elif same is not None:
+            placed = same.placed if (job.started_at, job.held.whole) == (same.started_at, same.held.whole) else {}
+            job = replace(job, held=job.held.typed(same.requested.types), placed=placed)
+        yield job
+
+
+def life_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
+    """Events of accounting's records; a job that cannot be billed right is a finding that names it."""
     collected = Collected()
     for job in jobs:
         if reason := not_ours(job, site):
             collected.dropped[reason] += 1
+            if job.gpus.shared:
+                collected.add("findings", finding(site, now, "record_unreadable", reason, job.job_id))
             continue
+        if profile_is_a_guess(job, site):
+            collected.add("findings", finding(site, now, "profile_unknown", PROFILE_UNKNOWN, job.job_id, "warning"))
         for row in life(job, site):
             collected.add("events", row)
     return collected
 
 
-def placement_rows(jobs: Iterable[Job], site: Site, inventory: Inventory) -> Collected:
+def problem_rows(what: str, problems: Sequence[Problem], site: Site, now: datetime) -> Collected:
+    """A finding for each record that cannot be read, with the job: it is not billed until somebody looks."""
+    collected = Collected()
+    for problem in problems[:MOST_PROBLEMS]:
+        message = f"{what}: {f'job {problem.job}' if problem.job else 'a record'}: {problem.detail}"
+        collected.add("findings", finding(site, now, "record_unreadable", message, problem.job))
+    if (more := len(problems) - MOST_PROBLEMS) > 0:
+        collected.add("findings", finding(site, now, "record_unreadable", f"{what}: {more} more records"))
+    return collected
+
+
+def placement_rows(jobs: Iterable[Job], site: Site, inventory: Inventory, now: datetime) -> Collected:
     """Events that name the devices of the controller's jobs."""
     collected = Collected()
     for job in jobs:
+        for message in contradictions(job, inventory):
+            collected.add("findings", finding(site, now, "profile_unknown", message, job.job_id, "warning"))
         for row in placements(job, site, inventory):
             collected.add("events", row)
     return collected
 
 
 def read_file(path: Path, site: Site, inventory: Inventory, now: datetime) -> tuple[Collected, list[Problem]]:
-    """What a file holds: the text of sacct, of scontrol show job or node, or JSON of any of them.
+    """What a file holds: the text of sacct or of scontrol show node, or JSON of sacct, squeue, sinfo or slurmrestd.
 
-    Errors: CollectorError if it cannot be read or is none of these.
+    Errors: CollectorError if it cannot be read, is empty, or is none of these.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as mistake:
-        raise CollectorError(str(path), f"cannot be read: {mistake}", "Give a file of sacct's or scontrol's") from None
+        raise CollectorError(str(path), f"cannot be read: {mistake}", "Give a file of sacct's or squeue's") from None
     return read_text(text, site, inventory, now, str(path))
 
 
@@ -190,46 +272,64 @@ def read_text(
 ) -> tuple[Collected, list[Problem]]:
     """The same of a text; `where` names it in errors."""
     first = text.lstrip()[:4096]
+    if not first:
+        raise CollectorError(where, "empty: there is nothing to read", "Did the command that wrote it fail?")
     if first.startswith("{"):
         content = rest.document(text, where)
-        if "nodes" in content and "jobs" not in content:
+        if not {"nodes", "jobs"} & content.keys():
+            raise CollectorError(
+                where,
+                f"JSON without jobs or nodes: it has {', '.join(content)[:80]}",
+                "Use sacct, squeue or slurmrestd",
+            )
+        if "jobs" not in content:
             return _nodes_of_file(rest.read_nodes(content), site, inventory, now)
-        return _jobs_of_file(rest.read_jobs(content), site, inventory)
+        return _jobs_of_file(rest.read_jobs(content), site, inventory, now)
     if first.startswith("JobId="):
-        return _jobs_of_file(scontrol.read_jobs(text, site), site, inventory)
+        raise CollectorError(
+            where, "text of scontrol: a job's name can forge any line of it", "Use squeue --json, or sacct --json"
+        )
     if first.startswith("NodeName="):
         return _nodes_of_file(scontrol.read_nodes(text, site), site, inventory, now)
-    return _jobs_of_file(sacct.read(text, site, where=where), site, inventory)
+    return _jobs_of_file(sacct.read(text, site, where), site, inventory, now)
 
 
-def _jobs_of_file(parsed: Parsed[Job], site: Site, inventory: Inventory) -> tuple[Collected, list[Problem]]:
-    collected = life_rows(parsed.records, site)
-    collected += placement_rows(parsed.records, site, inventory)
-    return _counted(parsed, collected)
+def _jobs_of_file(
+    parsed: Parsed[Job], site: Site, inventory: Inventory, now: datetime
+) -> tuple[Collected, list[Problem]]:
+    collected = life_rows(parsed.records, site, now)
+    collected += placement_rows(parsed.records, site, inventory, now)
+    return _counted(parsed, collected, site, now)
 
 
 def _nodes_of_file(
     parsed: Parsed[Node], site: Site, inventory: Inventory, now: datetime
 ) -> tuple[Collected, list[Problem]]:
-    return _counted(parsed, changes(parsed.records, {}, now, None, site, inventory)[0])
+    return _counted(parsed, changes(parsed.records, Look(now), site, inventory)[0], site, now)
 
 
-def _counted(parsed: Parsed[Job] | Parsed[Node], collected: Collected) -> tuple[Collected, list[Problem]]:
+def _counted(
+    parsed: Parsed[Job] | Parsed[Node], collected: Collected, site: Site, now: datetime
+) -> tuple[Collected, list[Problem]]:
     collected.dropped.update(parsed.skipped)
     for problem in parsed.problems:
         collected.dropped[problem.reason] += 1
+    collected += problem_rows("file", parsed.problems, site, now)
     return collected, parsed.problems
 
 
-def _unreachable(mistake: CollectorError, now: datetime, site: Site) -> Row:
-    return {
+def finding(site: Site, now: datetime, name: str, message: str, job: str = "", severity: Severity = "critical") -> Row:
+    """Critical unless said otherwise: what is not read is not billed."""
+    row = {
         "ts": now,
         "cluster": site.cluster,
-        "finding": "source_unreachable",
-        "severity": "critical",
-        "message": str(mistake),
+        "workload_id": job,
+        "finding": name,
+        "severity": severity,
+        "message": message,
         "source": SOURCE,
     }
+    return {name: value for name, value in row.items() if value != ""}
 
 
 def _read_kept(path: Path) -> Kept:
@@ -240,7 +340,7 @@ def _read_kept(path: Path) -> Kept:
             until=_time(told, "until"),
             deep_until=_time(told, "deep_until"),
             nodes_at=_time(told, "nodes_at"),
-            unavailable=frozenset(str(name) for name in told.get("unavailable", ())),
+            unavailable={name: at for name in told.get("unavailable", {}) if (at := _time(told["unavailable"], name))},
         )
     except FileNotFoundError:
         return Kept()
@@ -264,7 +364,7 @@ def _write_kept(path: Path, kept: Kept) -> None:
         "until": kept.until and kept.until.isoformat(),
         "deep_until": kept.deep_until and kept.deep_until.isoformat(),
         "nodes_at": kept.nodes_at and kept.nodes_at.isoformat(),
-        "unavailable": sorted(kept.unavailable),
+        "unavailable": {name: at.isoformat() for name, at in sorted(kept.unavailable.items())},
     }
     beside = path.with_name(path.name + ".new")
     try:

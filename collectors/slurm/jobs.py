@@ -1,7 +1,7 @@
 """A Slurm job's record -> events.
 
 What Slurm says              what that is here
-PENDING and holds            submitted
+PENDING and holds            submitted, with Slurm's reason for waiting where the controller tells it
 RUNNING, COMPLETING          started; what is completing has not given its GPUs back, the end follows
 SUSPENDED, STOPPED           started: the GPUs stay taken ("those resources do not become available", gres.html)
 CONFIGURING                  submitted only: nodes boot, and the start is counted anew when they are up
@@ -13,24 +13,26 @@ REQUEUED                     cancelled: this run ended, a next record follows
 RESIZING                     finished: the record ends where the next one of the same job starts
 
 `reason` keeps Slurm's word. An allocation is named by the job's raw id, which is also the workload's (cgroups name it
-so). Events have no node in their key, so a job on several nodes is several allocations of one workload: the first
-node's has the job's id, the others ID@NODE; likewise several MIG profiles on one node, ID@NODE/PROFILE.
+so). Where devices are not known, rows of two nodes would have the same key, so what a job has on its first node is
+named by the job's id, on others ID@NODE. Every node of a job gets an end, whatever was known of it when it started.
 
 Accounting knows nodes and totals. Indices come later, from the controller: a `resized` of the same instant, with the
-devices, takes the place of a `started` with a node only (docs/ledger.md, Claims).
+devices, takes the place of a `started` with a node only (docs/ledger.md, Claims); one that names nothing takes the
+place of what accounting assumed for a node on which the job has no GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from fnmatch import fnmatchcase
 from typing import Literal
 
 from collectors.readings import Row
-from collectors.slurm.inventory import Inventory
+from collectors.slurm.inventory import Inventory, Place
 from collectors.slurm.tres import Gpus, Gres, profile
+from warehouse.records import MAX_UNITS
 
 SOURCE = "slurm"
 WAITING = frozenset({"PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "CONFIGURING"})
@@ -63,6 +65,8 @@ class Site:
     zone: in which its commands print times.   cluster: named so in every row, instead of Slurm's name.
     tenant, project, queue: which word of Slurm's tells them; None: none does.   preemptible_qos,
     preemptible_partitions: globs.   shares_per_gpu: how many shards (or MPS percents) are a GPU, by kind of GRES.
+    gres: what each node has, as the controller told it; it says of which MIG profile a job's GPUs are, where
+    accounting does not.
     """
 
     zone: tzinfo = UTC
@@ -73,6 +77,7 @@ class Site:
     preemptible_qos: tuple[str, ...] = ()
     preemptible_partitions: tuple[str, ...] = ()
     shares_per_gpu: Mapping[str, int] = field(default_factory=dict)
+    gres: Mapping[str, tuple[Gres, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +85,8 @@ class Job:
     """One record of one run of a job.
 
     job_id: raw.   name: as users know it (`123_4`, `123+1`).   nodes: in Slurm's order, none while it waits.
-    requested, held: GPUs over all nodes.   placed: what it has on a node, where indices are told.   restarted:
-    an earlier record of it may end in the instant in which this one starts.
+    requested, held: GPUs over all nodes.   placed: what it has on a node, where indices are told.   reason: why it
+    waits.   restarted: an earlier record of it may end in the instant in which this one starts.
     """
 
     job_id: str
@@ -99,6 +104,7 @@ class Job:
     priority: int | None = None
     exit_code: str = ""
     actor: str = ""
+    reason: str = ""
     limit_seconds: int | None = None
     suspended_seconds: int = 0
     restarted: bool = False
@@ -115,6 +121,14 @@ class Job:
         return bool(self.started_at is not None and self.nodes and (self.state in HOLDING or self.state in ENDINGS))
 
 
+def begun(submitted: datetime | None, started: datetime | None, ended: datetime | None) -> datetime | None:
+    """When a record of accounting began: of a job that was resized the later one may name the first start, before its
+    own submission, which is the resize."""
+    if submitted is None or started is None or (ended is not None and ended < submitted):
+        return started
+    return max(submitted, started)
+
+
 def not_ours(job: Job, site: Site) -> str:
     """Why a job makes no events; '' if it does."""
     if not job.gpus and not any(job.placed.values()):
@@ -129,21 +143,34 @@ def life(job: Job, site: Site) -> list[Row]:
     """What accounting knows: submitted, started with the node, and the end."""
     rows: list[Row] = []
     if job.submitted_at is not None:
-        asked = {"gpus": _gpus(job.requested or job.held, site), "message": job.name if job.name != job.job_id else ""}
-        rows.append(_row(job, site, job.submitted_at, "submitted", job.job_id) | asked)
-    parts = list(_parts(job, site)) if job.holds else []
+        rows.append(waiting(job, site, job.submitted_at))
+    if job.state == "RESIZING" and job.started_at == job.ended_at:
+        # It held nothing, and its end would end the next record, which starts in this second.
+        return rows
+    nodes = job.nodes if job.holds else ()
     if job.started_at is not None:
-        for part in parts:
-            row = _row(job, site, job.started_at, "started", part.allocation_id) | part.columns
-            if job.priority is not None:
-                row["priority"] = job.priority
-            rows.append(row)
+        for number, node in enumerate(nodes):
+            for columns in _on_node(job, node, number, site):
+                row = _row(job, site, job.started_at, "started", _allocation_id(job, node)) | columns
+                if job.priority is not None:
+                    row["priority"] = job.priority
+                rows.append(row)
     event = ENDINGS.get(job.state)
     if event is not None and job.ended_at is not None:
         told = {"reason": job.state, "message": _message(job), "actor": job.actor}
-        ending = [part.allocation_id for part in parts] or [job.job_id]
+        ending = [_allocation_id(job, node) for node in nodes] or [job.job_id]
         rows.extend(_row(job, site, job.ended_at, event, allocation_id) | told for allocation_id in ending)
     return [_without_empty(row) for row in rows]
+
+
+def waiting(job: Job, site: Site, at: datetime) -> Row:
+    """`submitted`: what is asked for, and why it waits."""
+    asked = {
+        "gpus": _gpus(job.requested or job.held, site),
+        "reason": job.reason if job.state in WAITING else "",
+        "message": job.name if job.name != job.job_id else "",
+    }
+    return _without_empty(_row(job, site, at, "submitted", job.job_id) | asked)
 
 
 def placements(job: Job, site: Site, inventory: Inventory) -> list[Row]:
@@ -153,71 +180,84 @@ def placements(job: Job, site: Site, inventory: Inventory) -> list[Row]:
     # An end in the same millisecond would end this too, though it is the end of the record before.
     at = job.started_at + timedelta(milliseconds=1) if job.restarted else job.started_at
     rows: list[Row] = []
-    for node, entries in job.placed.items():
-        by_profile: dict[str, list[Gres]] = {}
-        for entry in entries:
-            by_profile.setdefault(profile(entry.type), []).append(entry)
-        for order, (name, of_profile) in enumerate(sorted(by_profile.items())):
-            allocation_id = _allocation_id(job, node, name, order)
-            devices = _devices(node, name, of_profile, site, inventory)
-            rows.extend(_row(job, site, at, "resized", allocation_id) | columns for columns in devices)
+    for node in job.nodes:
+        row = _row(job, site, at, "resized", _allocation_id(job, node))
+        rows += [row | columns for columns in _devices(node, job.placed.get(node, ()), site, inventory)] or [
+            row | {"gpus": 0.0}
+        ]
     return [_without_empty(row) for row in rows]
+
+
+def profile_is_a_guess(job: Job, site: Site) -> bool:
+    """Whether nobody told of which MIG profile its instances are, on a node that has several."""
+    return bool(
+        job.holds
+        and not any(job.placed.values())
+        and job.gpus.untyped
+        and any(len(_profiles_of(node, site)) > 1 for node in job.nodes)
+    )
 
 
 def _without_empty(row: Row) -> Row:
     return {name: value for name, value in row.items() if value not in ("", None)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    allocation_id: str
-    columns: Row
+def _on_node(job: Job, node: str, number: int, site: Site) -> list[Row]:
+    """What a job has on its number-th node, without the devices.
 
-
-def _parts(job: Job, site: Site) -> Iterator[_Part]:
-    """What a job holds by node and profile; totals are spread evenly, the first nodes take what is left over."""
+    Totals are spread evenly, the first nodes take what is left over. Where nobody tells the profile of an instance, it
+    is the node's own, or the smallest of several: nobody is billed more than they had.
+    """
     if any(job.placed.values()):
-        yield from _told_parts(job, site)
-        return
+        return list(_devices(node, job.placed.get(node, ()), site, {}))
     held = job.gpus
-    for number, node in enumerate(job.nodes):
-        order = 0
-        for name, count in held.profiles.items():
-            here = _spread(count, len(job.nodes), number)
-            if here:
-                columns: Row = {"node": node, "gpus": here, "partition_profile": name, "units": slices(name)}
-                yield _Part(_allocation_id(job, node, name, order), columns)
-                order += 1
-        share = 0.0 if held.whole else (_gpus(held, site) or 0.0) / len(job.nodes)
-        if share:
-            yield _Part(_allocation_id(job, node, "", order), {"node": node, "gpus": share})
+    counts = {name: _spread(count, len(job.nodes), number) for name, count in held.profiles.items()}
+    if profiles := _profiles_of(node, site):
+        smallest = min(profiles, key=lambda name: (slices(name) or MAX_UNITS, name))
+        untyped = _spread(held.untyped, len(job.nodes), number)
+        counts[""] = counts.get("", 0) - untyped
+        counts[smallest] = counts.get(smallest, 0) + untyped
+    rows = list(_of_node(node, counts))
+    if not held.whole and (share := (_gpus(held, site) or 0.0) / len(job.nodes)):
+        rows.append({"node": node, "gpus": share})
+    return rows
 
 
-def _told_parts(job: Job, site: Site) -> Iterator[_Part]:
-    for node, entries in job.placed.items():
-        counts: dict[str, float] = {}
-        for entry in entries:
-            per_gpu = 1 if entry.name == "gpu" else site.shares_per_gpu.get(entry.name) or _told_total(entry)
-            if per_gpu:
-                name = profile(entry.type)
-                counts[name] = counts.get(name, 0) + entry.count / per_gpu
-        for order, (name, count) in enumerate(sorted(counts.items())):
-            columns: Row = {"node": node, "gpus": count, "partition_profile": name, "units": slices(name)}
-            yield _Part(_allocation_id(job, node, name, order), columns)
+def _profiles_of(node: str, site: Site) -> set[str]:
+    """The MIG profiles of a node's GPUs, '' for whole ones; none if the node is not known."""
+    return {profile(entry.type) for entry in site.gres.get(node, ()) if entry.name == "gpu" and entry.count}
 
 
-def _devices(node: str, name: str, entries: list[Gres], site: Site, inventory: Inventory) -> Iterator[Row]:
-    """Rows of the devices that the indices name; one with the node for those that the inventory does not know."""
-    unknown = 0.0
+def _of_node(node: str, counts: Mapping[str, float]) -> Iterator[Row]:
+    """Rows of a node: one for its whole GPUs or shares of them, and one for each instance.
+
+    Instances may lie on one device, so each is a claim of its own, and has a partition's name made up for it.
+    """
+    for name, count in sorted(counts.items()):
+        if not name and count > 0:
+            yield {"node": node, "gpus": count}
+        for number in range(round(count) if name else 0):
+            yield {
+                "node": node,
+                "gpus": 1,
+                "partition_id": f"{node}/{name}/{number}",
+                "partition_profile": name,
+                "units": slices(name),
+            }
+
+
+def _devices(node: str, entries: Iterable[Gres], site: Site, inventory: Inventory) -> Iterator[Row]:
+    """Rows of the devices that the indices name; of the node for those that the inventory does not know."""
+    unknown: dict[str, float] = {}
     for entry in entries:
-        shared = entry.name != "gpu"
+        name, shared = profile(entry.type), entry.name != "gpu"
         per_gpu = site.shares_per_gpu.get(entry.name) or _told_total(entry) if shared else 1
         for number, index in enumerate(entry.indices or ()):
             even = _spread(entry.count, len(entry.indices or ()), number) if shared else None
             units, of = entry.shares.get(index, (even, per_gpu))
             place = inventory.get((node, index))
-            if place is None:
-                unknown += units / of if units and of else 1
+            if place is None or not _fits(place, name):
+                unknown[name] = unknown.get(name, 0) + (units / of if units and of else 1)
                 continue
             yield {
                 "node": node,
@@ -227,9 +267,23 @@ def _devices(node: str, name: str, entries: list[Gres], site: Site, inventory: I
                 "units": units or place.units or slices(name),
             }
         if entry.indices is None and per_gpu:
-            unknown += entry.count / per_gpu
-    if unknown:
-        yield {"node": node, "gpus": unknown, "partition_profile": name, "units": slices(name)}
+            unknown[name] = unknown.get(name, 0) + entry.count / per_gpu
+    yield from _of_node(node, unknown)
+
+
+def contradictions(job: Job, inventory: Inventory) -> list[str]:
+    """Where Slurm says another profile of an index than the inventory: the device is not known then."""
+    return [
+        f"{node}, index {index}: Slurm says {profile(entry.type)}, the inventory {place.units} units"
+        for node, entries in job.placed.items()
+        for entry in entries
+        for index in entry.indices or ()
+        if (place := inventory.get((node, index))) is not None and not _fits(place, profile(entry.type))
+    ]
+
+
+def _fits(place: Place, profile_name: str) -> bool:
+    return not profile_name or place.units in (None, slices(profile_name))
 
 
 def slices(profile_name: str) -> int | None:
@@ -237,10 +291,8 @@ def slices(profile_name: str) -> int | None:
     return int(profile_name.split("g.")[0]) if profile_name else None
 
 
-def _allocation_id(job: Job, node: str, profile_name: str, order: int) -> str:
-    if job.nodes[:1] == (node,) and order == 0:
-        return job.job_id
-    return f"{job.job_id}@{node}" + (f"/{profile_name or 'shared'}" if order else "")
+def _allocation_id(job: Job, node: str) -> str:
+    return job.job_id if job.nodes[0] == node else f"{job.job_id}@{node}"
 
 
 def _row(job: Job, site: Site, at: datetime, event: str, allocation_id: str) -> Row:

@@ -1,28 +1,32 @@
 """The state of a Slurm node -> the state of its devices.
 
 A node is unavailable when nobody can be given it: DOWN, FAIL, ERROR, INVAL, a reboot that was issued, drained or in a
-maintenance reservation with nobody on it. It is available while jobs are on it, though it is draining: they still
-have it, and pay. PLANNED and RESERVED nodes wait for somebody, powered-down ones wake when asked: available.
-FUTURE nodes are not there.
+maintenance reservation, with nobody on it. While a job is on it, it has its GPUs and pays: so a node that drains is
+available until its last job ends, and one that came back is available from the start of the first job on it, though
+nobody looked in between. PLANNED and RESERVED nodes wait for somebody, powered-down ones wake when asked: available.
+FUTURE nodes are not there; of UNKNOWN ones, after a restart of the controller, nothing is known that was not before.
 
 Source: https://slurm.schedmd.com/sinfo.html (NODE STATE CODES), scontrol show node
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from collectors.readings import Collected, Row
 from collectors.slurm.inventory import Inventory, Place
-from collectors.slurm.jobs import SOURCE, Site
+from collectors.slurm.jobs import SOURCE, Job, Site
 from collectors.slurm.tres import Gres
 
-_BROKEN = frozenset({"DOWN", "FAIL", "ERROR", "FAILING", "INVAL", "INVALID_REG", "UNKNOWN", "REBOOT_ISSUED"})
+_BROKEN = frozenset({"DOWN", "FAIL", "ERROR", "FAILING", "INVAL", "INVALID_REG", "REBOOT_ISSUED"})
 _CLOSED = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "MAINTENANCE"})
 _IN_USE = frozenset({"ALLOCATED", "MIXED", "COMPLETING", "DRAINING", "ALLOC"})
-_ABSENT = frozenset({"FUTURE"})
+_UNTOLD = frozenset({"FUTURE", "UNKNOWN"})
+_SLACK = timedelta(seconds=2)
+"""Slurm's times are whole seconds, and its nodes are asked a moment before its jobs."""
+_MOMENT = timedelta(milliseconds=1)
 _MARKS = "*~#!%$@^-"
 """What sinfo writes behind a state; `*` is not responding."""
 
@@ -41,13 +45,16 @@ class Node:
     def has_gpus(self) -> bool:
         return any(entry.name == "gpu" and entry.count for entry in self.gres)
 
-    @property
-    def available(self) -> bool:
-        return not (self.states & _BROKEN or (self.states & _CLOSED and not self.states & _IN_USE))
+    def available(self, busy: bool = False) -> bool:
+        """Whether somebody has its devices or may get them.   busy: a job is on it; a suspended one leaves it idle."""
+        if self.states & _BROKEN:
+            return False
+        return busy or not self.states & _CLOSED or bool(self.states & _IN_USE)
 
     @property
-    def absent(self) -> bool:
-        return bool(self.states & _ABSENT)
+    def told(self) -> bool:
+        """Whether the controller knows its state."""
+        return not self.states & _UNTOLD
 
 
 def states_of(words: Iterable[str]) -> frozenset[str]:
@@ -71,47 +78,89 @@ def shares_per_gpu(nodes: Iterable[Node]) -> dict[str, int]:
     return {kind: sizes.pop() for kind, sizes in told.items() if len(sizes) == 1}
 
 
-def changes(
-    nodes: Iterable[Node],
-    before: Mapping[str, bool],
-    now: datetime,
-    since: datetime | None,
-    site: Site,
-    inventory: Inventory,
-) -> tuple[Collected, dict[str, bool]]:
-    """Device rows and findings for the nodes whose availability is another than `before`, and what it is now.
+Held = Mapping[str, Sequence[tuple[datetime, datetime | None]]]
+"""node -> from when to when jobs were on it; None: still are."""
 
-    before: node -> available; a node that is not in it is new: it gets rows only if it is unavailable, for whoever
-    knows the devices has said that they are there.   since: when the nodes were last asked.
+
+def held_by(jobs: Iterable[Job]) -> Held:
+    """From the records of jobs, with GPUs or without."""
+    found: dict[str, list[tuple[datetime, datetime | None]]] = {}
+    for job in jobs:
+        if job.holds and job.started_at is not None:
+            for node in job.nodes:
+                found.setdefault(node, []).append((job.started_at, job.ended_at))
+    return found
+
+
+@dataclass(frozen=True)
+class Look:
+    """When the nodes are asked, what was known before, and what else is known.
+
+    since: when they were last asked.   unavailable: nodes that were, and since when.   held: when jobs were on them.
     """
-    collected, available = Collected(), dict(before)
+
+    now: datetime
+    since: datetime | None = None
+    unavailable: Mapping[str, datetime] = field(default_factory=dict)
+    held: Held = field(default_factory=dict)
+
+
+def changes(
+    nodes: Iterable[Node], look: Look, site: Site, inventory: Inventory
+) -> tuple[Collected, dict[str, datetime]]:
+    """Device rows and findings for the nodes whose availability changed, and which are unavailable now, since when.
+
+    A node that was not seen before gets rows only if it is unavailable: whoever knows the devices has said that they
+    are there.
+    """
+    collected, unavailable = Collected(), dict(look.unavailable)
     places: dict[str, list[Place]] = {}
     for (name, _), place in inventory.items():
         places.setdefault(name, []).append(place)
     for node in nodes:
-        if node.absent or not (node.has_gpus or node.name in places):
+        if not node.told or not (node.has_gpus or node.name in places):
             continue
-        if before.get(node.name, True) == node.available:
-            available[node.name] = node.available
-            continue
-        at = _changed_at(node, now, since)
-        for row in _rows(node, at, site, places.get(node.name, []), collected):
-            collected.add("devices", row)
-        if not node.available:
-            collected.add("findings", _finding(node, at, site))
-        available[node.name] = node.available
-    return collected, available
+        for at, is_available in _turns(node, look):
+            for row in _rows(node, at, is_available, site, places.get(node.name, []), collected):
+                collected.add("devices", row)
+            if is_available:
+                unavailable.pop(node.name, None)
+            else:
+                collected.add("findings", _finding(node, at, site))
+                unavailable[node.name] = at
+    return collected, unavailable
 
 
-def _changed_at(node: Node, now: datetime, since: datetime | None) -> datetime:
-    """When it became unavailable, as its reason says, unless that was seen before; else now."""
-    told = node.reason_at
-    if node.available or told is None or told > now or (since is not None and told < since - timedelta(hours=1)):
-        return now
-    return told
+def _turns(node: Node, look: Look) -> Iterator[tuple[datetime, bool]]:
+    """When it became available or not since it was last asked; the later, the later."""
+    held = look.held.get(node.name, ())
+    available = node.available(busy=any(end is None for _, end in held))
+    back = look.unavailable.get(node.name)
+    seen = look.since - _SLACK if look.since is not None else None
+    if back is not None:
+        starts = [start for start, end in held if _whole(back) <= start <= look.now and start != end]
+        if not (starts or available):
+            return
+        back = max(min(starts, default=_whole(look.now)), back + _MOMENT)
+        seen = _whole(back)
+        yield back, True
+    if available:
+        return
+    # A reason that is older than a look at which the node was available says nothing of when that ended.
+    reason = [at for at in [node.reason_at] if at is not None and (seen or at) <= at <= look.now]
+    ends = [end for _, end in held if end is not None and (reason or (seen and end >= seen))]
+    at = max(reason + ends, default=look.now)
+    yield (at if back is None else max(at, back + _MOMENT)), False
 
 
-def _rows(node: Node, at: datetime, site: Site, places: list[Place], collected: Collected) -> list[Row]:
+def _whole(at: datetime) -> datetime:
+    """As Slurm would tell it, which cuts its times to whole seconds."""
+    return at.replace(microsecond=0)
+
+
+def _rows(
+    node: Node, at: datetime, is_available: bool, site: Site, places: list[Place], collected: Collected
+) -> list[Row]:
     rows: dict[str, Row] = {}
     if not places:
         collected.dropped["node's devices are not in the inventory"] += 1
@@ -126,7 +175,7 @@ def _rows(node: Node, at: datetime, site: Site, places: list[Place], collected: 
             "device_id": place.device_id,
             "model": place.model,
             "units": place.device_units,
-            "state": "available" if node.available else "unavailable",
+            "state": "available" if is_available else "unavailable",
         } | {
             name: value
             for name in ("vendor", "memory_bytes", "pool")

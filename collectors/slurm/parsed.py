@@ -12,11 +12,15 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One record that is not used.   line: where it begins, from 1; of JSON the record's place in its list.
-    reason: few words, to count by.   detail: what was found."""
+    reason: few words, to count by.   detail: what was found.   job: its id, where that can be told."""
 
     line: int
     reason: str
     detail: str
+    job: str = ""
+
+    def __str__(self) -> str:
+        return f"record at {self.line}: {f'job {self.job}: ' if self.job else ''}{self.detail}"
 
 
 @dataclass
@@ -27,5 +31,11 @@ class Parsed(Generic[T]):
     skipped: Counter[str] = field(default_factory=Counter)
     problems: list[Problem] = field(default_factory=list)
 
-    def bad(self, line: int, reason: str, detail: str) -> None:
-        self.problems.append(Problem(line, reason, detail))
+    def __iadd__(self, other: Parsed[T]) -> Parsed[T]:
+        self.records += other.records
+        self.skipped += other.skipped
+        self.problems += other.problems
+        return self
+
+    def bad(self, line: int, reason: str, detail: str, job: str = "") -> None:
+        self.problems.append(Problem(line, reason, detail, job))

@@ -1,8 +1,11 @@
-"""JSON of slurmrestd (and of `sacct --json`, `scontrol --json`) -> the same jobs and nodes.
+"""JSON of slurmrestd, `sacct --json`, `squeue --json` and `sinfo --json` -> jobs and nodes.
 
-    /slurmdb/v0.0.NN/jobs     accounting: time.start, tres.allocated, state.current, kill_request_user
-    /slurm/v0.0.NN/jobs       the controller: start_time, tres_alloc_str, job_state, gres_detail
-    /slurm/v0.0.NN/nodes      the controller: state, gres, reason
+    /slurmdb/v0.0.NN/jobs, sacct --json     accounting: time.start, tres.allocated, state.current, kill_request_user
+    /slurm/v0.0.NN/jobs, squeue --json      the controller: start_time, tres_alloc_str, job_state, gres_detail
+    /slurm/v0.0.NN/nodes, sinfo --json      the controller: state, gres, reason
+
+Users write names, comments and wckeys: in JSON they are values, whatever they hold. Bytes that are no UTF-8 come as
+they were written, so they are replaced, not refused: one job's name would else hide everybody's jobs.
 
 Versions differ: a number is plain, or {"set": true, "infinite": false, "number": 4}; a state is a word, or a list of
 a word and flags; what is missing may be null, "" or 0. Times are seconds since 1970, so zones do not matter.
@@ -19,31 +22,45 @@ from typing import Any, TypeVar
 
 from collectors.errors import CollectorError
 from collectors.slurm.hostlists import hosts
-from collectors.slurm.jobs import ENDINGS, HOLDING, STATES, WAITING, Job, Word
+from collectors.slurm.jobs import ENDINGS, HOLDING, STATES, WAITING, Job, Word, begun
 from collectors.slurm.nodes import Node, states_of
 from collectors.slurm.parsed import Parsed
 from collectors.slurm.sacct import NO_NODES
-from collectors.slurm.scontrol import live, resized
-from collectors.slurm.tres import Gres, gpu_gres, gpus, gres, tres_of_json
+from collectors.slurm.tres import Gpus, Gres, gpu_gres, gpus, gres, tres_of_json
 
 T = TypeVar("T")
 _LATEST = 1 << 37
 """Seconds since 1970, far ahead: Slurm writes its NO_VAL and INFINITE as times too."""
+_NOTHING_FOUND = 9003
+"""ESLURM_REST_EMPTY_RESULT."""
 _NO_VALUE = (0xFFFFFFFE, 0xFFFFFFFF)
 
 
 def document(text: str | bytes, where: str) -> dict[str, Any]:
     """Errors: CollectorError if it is no JSON object, or the errors that it holds and nothing else."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
     try:
-        found = json.loads(text)
+        found = json.loads(text, strict=False)
     except (ValueError, RecursionError) as mistake:
         raise CollectorError(where, f"not JSON: {str(mistake)[:120]}", "Is this slurmrestd's address?") from None
     if not isinstance(found, dict):
         raise CollectorError(where, "not a JSON object", "Is this slurmrestd's address?")
-    errors = found.get("errors")
-    if isinstance(errors, list) and errors and not (found.get("jobs") or found.get("nodes")):
-        raise CollectorError(where, f"Slurm says: {json.dumps(errors[0])[:200]}", "Check the token and the version")
+    if not (found.get("jobs") or found.get("nodes")) and (said := errors_of(found)):
+        raise CollectorError(where, f"Slurm says: {said}", "See the log of slurmctld, slurmdbd or slurmrestd")
     return found
+
+
+def errors_of(content: Mapping[str, Any]) -> str:
+    """What Slurm says went wrong, in one line; '' if nothing did. That nothing was found is none."""
+    errors = content.get("errors")
+    said = []
+    for error in errors if isinstance(errors, list) else ():
+        if isinstance(error, dict) and error.get("error_number") == _NOTHING_FOUND:
+            continue
+        words = [error.get(key) for key in ("description", "error", "source")] if isinstance(error, dict) else [error]
+        said.append(", ".join(dict.fromkeys(str(word) for word in words if word)))
+    return "; ".join(said)[:500]
 
 
 def read_jobs(content: Mapping[str, Any]) -> Parsed[Job]:
@@ -80,14 +97,16 @@ def _read(content: Mapping[str, Any], key: str, one: Callable[[dict[str, Any]], 
             continue
         try:
             parsed.records.append(one(entry))
-        except (ValueError, TypeError, AttributeError, KeyError) as mistake:
-            parsed.bad(place, "unreadable", f"record {place}: {mistake}")
+        except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as mistake:
+            job = number(entry.get("job_id"))
+            parsed.bad(place, "unreadable", str(mistake)[:200], "" if job is None else str(job))
     return parsed
 
 
 def _accounted(entry: dict[str, Any]) -> Job:
     times, told = _object(entry, "time"), _object(entry, "state")
     state = _state(told.get("current"))
+    submitted, ended = _at(times.get("submission")), _at(times.get("end")) if state in ENDINGS else None
     tres_told = _object(entry, "tres")
     association = _object(entry, "association")
     wckey = entry.get("wckey")
@@ -102,17 +121,18 @@ def _accounted(entry: dict[str, Any]) -> Job:
         job_id=_job_id(entry),
         name=_name(entry, _object(entry, "array"), _object(entry, "het")),
         cluster=_text(entry.get("cluster") or association.get("cluster")),
-        words={word: value for word, value in words.items() if isinstance(value, str) and value},
+        words={word: text for word, value in words.items() if (text := _text(value))},
         state=state,
-        submitted_at=_at(times.get("submission")),
-        started_at=_at(times.get("start")) if state not in WAITING else None,
-        ended_at=_at(times.get("end")) if state in ENDINGS else None,
+        submitted_at=submitted,
+        started_at=begun(submitted, _at(times.get("start")), ended) if state not in WAITING else None,
+        ended_at=ended,
         nodes=_nodes(entry.get("nodes")),
         requested=gpus(tres_of_json(tres_told.get("requested"))),
         held=gpus(tres_of_json(tres_told.get("allocated"))),
         priority=number(entry.get("priority")),
         exit_code=_exit_code(entry.get("exit_code")),
         actor=_text(entry.get("kill_request_user")) if state == "CANCELLED" else "",
+        reason=_reason(told.get("reason")),
         limit_seconds=_minutes(times.get("limit")),
         suspended_seconds=number(times.get("suspended")) or 0,
         restarted=bool(number(entry.get("restart_cnt"))),
@@ -120,9 +140,13 @@ def _accounted(entry: dict[str, Any]) -> Job:
 
 
 def _controlled(entry: dict[str, Any]) -> Job:
-    state = live(_state(entry.get("job_state")))
+    state = _state(entry.get("job_state"))
+    # What ends a record of accounting ends no job here.
+    state = {"RESIZING": "RUNNING", "REQUEUED": "PENDING"}.get(state, state)
     started = _at(entry.get("start_time")) if state in HOLDING or state in ENDINGS else None
-    since, restarted = resized(started, _at(entry.get("resize_time")), number(entry.get("restart_cnt")))
+    if state == "COMPLETING" and started is not None and (_at(entry.get("end_time")) or started) <= started:
+        started = None  # a run that ends because it goes back into the queue: its start is told no more
+    since, restarted = _since(started, _at(entry.get("resize_time")), number(entry.get("restart_cnt")))
     nodes = _nodes(entry.get("nodes"))
     words: dict[Word, object] = {
         "account": entry.get("account"),
@@ -131,6 +155,7 @@ def _controlled(entry: dict[str, Any]) -> Job:
         "partition": entry.get("partition"),
         "wckey": entry.get("wckey"),
     }
+    asked = _asked(entry, number(entry.get("node_count")) or len(nodes) or 1)
     held = gpus(tres_of_json(entry.get("tres_alloc_str")))
     placed = _placed(entry.get("gres_detail"), nodes)
     return Job(
@@ -141,20 +166,41 @@ def _controlled(entry: dict[str, Any]) -> Job:
             {"job_id": entry.get("het_job_id"), "job_offset": entry.get("het_job_offset")},
         ),
         cluster=_text(entry.get("cluster")),
-        words={word: value for word, value in words.items() if isinstance(value, str) and value},
+        words={word: text for word, value in words.items() if (text := _text(value))},
         state=state,
         submitted_at=_at(entry.get("submit_time")),
         started_at=since,
         ended_at=_at(entry.get("end_time")) if state in ENDINGS else None,
         nodes=nodes,
-        requested=gpus(tres_of_json(entry.get("tres_req_str"))),
-        held=held,
+        requested=gpus(tres_of_json(entry.get("tres_req_str"))).typed(asked.types) or asked,
+        held=held.typed(asked.types) if started else Gpus(),
         placed=placed,
+        reason=_reason(entry.get("state_reason")),
         priority=number(entry.get("priority")),
         exit_code=_exit_code(entry.get("exit_code")),
         limit_seconds=_minutes(entry.get("time_limit")),
         restarted=restarted,
     )
+
+
+def _since(started: datetime | None, resize: datetime | None, restarts: int | None) -> tuple[datetime | None, bool]:
+    """Since when a running job has what it has, and whether an earlier record of it ends then."""
+    if started is not None and resize is not None and resize > started:
+        return resize, True
+    return started, bool(restarts)
+
+
+def _asked(entry: Mapping[str, Any], nodes: int) -> Gpus:
+    """What was asked for, with its types: users write it, so what cannot be read tells nothing."""
+    counts: dict[str, float] = {}
+    try:
+        for key, times in (("tres_per_node", nodes), ("tres_per_job", 1)):
+            for found in gpu_gres(gres(_text(entry.get(key)))):
+                name = f"gres/{found.name}:{found.type}" if found.type else f"gres/{found.name}"
+                counts[name] = counts.get(name, 0) + found.count * times
+    except ValueError:
+        return Gpus()
+    return gpus(counts)
 
 
 def _node(entry: dict[str, Any]) -> Node:
@@ -246,5 +292,11 @@ def _object(entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _reason(value: object) -> str:
+    reason = _text(value)
+    return "" if reason == "None" else reason
+
+
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    """Half of a surrogate pair has no UTF-8 form, and is replaced."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""

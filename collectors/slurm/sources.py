@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,12 +20,20 @@ from collectors.slurm.parsed import Parsed
 if TYPE_CHECKING:
     import httpx
 
+NEWEST_KNOWN = 43
+"""v0.0.NN: of the data parsers that are read, the newest."""
+EPOCH_SINCE = 40
+"""v0.0.NN: from here on a time may be asked for as plain seconds; before, only in the words of Slurm's commands."""
+WINDOW = timedelta(hours=6)
+"""Accounting is asked for so much at once: a job's JSON is 3 kB, and a large site has 100,000 jobs a day."""
+_VERSIONED = re.compile(r"/slurmdb/v0\.0\.([0-9]{1,4})/jobs/?")
+
 
 class Source(Protocol):
     """Errors of all three: CollectorError if it cannot be asked."""
 
-    def accounted(self, since: datetime) -> Parsed[Job]:
-        """Every record of a job that was not over at `since`."""
+    def accounted(self, since: datetime, now: datetime) -> Parsed[Job]:
+        """Every record of a job that was not over at `since`; some may come twice."""
 
     def controlled(self) -> Parsed[Job]:
         """Jobs that the controller has in memory, with the indices of their GPUs."""
@@ -32,34 +41,63 @@ class Source(Protocol):
     def nodes(self) -> Parsed[Node]: ...
 
 
+class _RefusedError(CollectorError):
+    """A command that ran and failed, or answered something else than was asked."""
+
+
 @dataclass(frozen=True)
 class Commands:
-    """`sacct` and `scontrol`, run without a shell; both are told to speak UTC, so that no hour is ambiguous.
+    """`sacct`, `squeue` and `scontrol`, run without a shell and told to speak UTC, so that no hour is ambiguous.
 
-    sacct, scontrol: the commands and what goes before their options, such as ("ssh", "head", "sacct").
+    Jobs are read as JSON (Slurm 21.08 on). Where sacct has none, its text is read, without what users may write;
+    scontrol's text of jobs never is.   sacct, squeue, scontrol: the commands and what goes before their options, such
+    as ("ssh", "head", "sacct").
     """
 
     site: Site
     sacct: tuple[str, ...] = ("sacct",)
+    squeue: tuple[str, ...] = ("squeue",)
     scontrol: tuple[str, ...] = ("scontrol",)
     timeout_seconds: float = 120.0
 
-    def accounted(self, since: datetime) -> Parsed[Job]:
-        options = ["--allocations", "--allusers", "--duplicates", "--parsable2", f"--format={sacct.FORMAT}"]
-        text = self._run([*self.sacct, *options, f"--starttime={since.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"])
-        return sacct.read(text, self._utc)
+    def accounted(self, since: datetime, now: datetime) -> Parsed[Job]:
+        parsed: Parsed[Job] = Parsed()
+        for start, end in _windows(since, now):
+            window = [f"--starttime={_clock(start)}", *([f"--endtime={_clock(end)}"] if end else [])]
+            parsed += self._accounted([*self.sacct, "--allocations", "--allusers", "--duplicates", *window])
+        return parsed
+
+    def _accounted(self, asked: Sequence[str]) -> Parsed[Job]:
+        try:
+            return rest.read_jobs(self._json([*asked, "--json"]))
+        except _RefusedError as refused:
+            if "wckey" in (self.site.tenant, self.site.project, self.site.queue):
+                raise CollectorError(refused.where, refused.what, "A wckey can only be read from JSON") from None
+        return sacct.read(
+            self._run([*asked, "--parsable2", f"--format={sacct.FORMAT}"]).decode("utf-8", "replace"), self._utc
+        )
 
     def controlled(self) -> Parsed[Job]:
-        return scontrol.read_jobs(self._run([*self.scontrol, "show", "job", "--details"]), self._utc)
+        return rest.read_jobs(self._json([*self.squeue, "--all", "--states=all", "--json"]))
 
     def nodes(self) -> Parsed[Node]:
-        return scontrol.read_nodes(self._run([*self.scontrol, "show", "node"]), self._utc)
+        text = self._run([*self.scontrol, "show", "node"]).decode("utf-8", "replace")
+        if not text.startswith("NodeName="):
+            raise CollectorError(self.scontrol[0], f"names no node: {text[:80]!r}", "Try the command by hand")
+        return scontrol.read_nodes(text, self._utc)
 
     @property
     def _utc(self) -> Site:
         return replace(self.site, zone=UTC)
 
-    def _run(self, arguments: Sequence[str]) -> str:
+    def _json(self, arguments: Sequence[str]) -> dict[str, Any]:
+        answer = self._run(arguments)
+        try:
+            return rest.document(answer, arguments[0])
+        except CollectorError as mistake:
+            raise _RefusedError(mistake.where, mistake.what, mistake.next_step) from None
+
+    def _run(self, arguments: Sequence[str]) -> bytes:
         environment = {**os.environ, "TZ": "UTC", "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C.UTF-8"}
         where = arguments[0]
         try:
@@ -71,59 +109,124 @@ class Commands:
         except OSError as mistake:
             raise CollectorError(where, f"cannot be run: {mistake}", "Install Slurm's commands, or use REST") from None
         if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().split("\n")[-1][:200]
-            raise CollectorError(where, f"exit status {done.returncode}: {said}", "Try the command by hand")
-        return done.stdout.decode("utf-8", "replace")
+            said = done.stderr.decode("utf-8", "replace").strip().replace("\n", "; ")[-300:]
+            raise _RefusedError(where, f"exit status {done.returncode}: {said}", "Try the command by hand")
+        return done.stdout
 
 
 @dataclass(frozen=True)
 class Rest:
     """slurmrestd at `url`, with the JWT in `token_file`, which is read for every request because tokens are renewed.
 
-    version: of its data parser, e.g. v0.0.41.   ca_file: of the authority to trust, instead of the system's.
+    url: http://, https://, or unix:/path of its socket, which needs no token.   version: of its data parser, e.g.
+    v0.0.41; by default the newest that it offers and that is known here.   ca_file: of the authority to trust, instead
+    of the system's.
     """
 
     url: str
-    token_file: Path
-    version: str = "v0.0.41"
+    token_file: Path | None = None
+    version: str = ""
     user: str = ""
     ca_file: Path | None = None
     timeout_seconds: float = 120.0
     transport: httpx.BaseTransport | None = field(default=None, repr=False)
+    _offered: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    def accounted(self, since: datetime) -> Parsed[Job]:
-        asked: dict[str, str] = {"start_time": str(int(since.timestamp()))}
-        if self._number >= 40:
-            asked |= {"show_duplicates": "true", "skip_steps": "true"}
-        return rest.read_jobs(self._get(f"/slurmdb/{self.version}/jobs", asked))
+    def accounted(self, since: datetime, now: datetime) -> Parsed[Job]:
+        parsed: Parsed[Job] = Parsed()
+        is_new = self._number() >= EPOCH_SINCE
+        for window in _windows(since, now):
+            asked = {
+                name: f"{'' if is_new else 'uts'}{int(at.timestamp())}"
+                for name, at in zip(("start_time", "end_time"), window, strict=True)
+                if at is not None
+            }
+            if is_new:
+                asked |= {"show_duplicates": "true", "skip_steps": "true"}
+            parsed += rest.read_jobs(self._get("slurmdb", "jobs", asked))
+        return parsed
 
     def controlled(self) -> Parsed[Job]:
-        asked = {"flags": "DETAIL"} if self._number >= 40 else {}
-        return rest.read_jobs(self._get(f"/slurm/{self.version}/jobs", asked))
+        return rest.read_jobs(self._get("slurm", "jobs", {"flags": "DETAIL"} if self._number() >= EPOCH_SINCE else {}))
 
     def nodes(self) -> Parsed[Node]:
-        return rest.read_nodes(self._get(f"/slurm/{self.version}/nodes", {}))
+        return rest.read_nodes(self._get("slurm", "nodes", {}))
 
-    @property
     def _number(self) -> int:
-        last = self.version.rsplit(".", 1)[-1]
-        return int(last) if last.isdigit() else 0
+        if self.version:
+            last = self.version.rsplit(".", 1)[-1]
+            return int(last) if last.isdigit() else 0
+        if not self._offered:
+            self._offered.extend(self._versions())
+        if known := [number for number in self._offered if number <= NEWEST_KNOWN]:
+            return max(known)
+        raise CollectorError(
+            self.url, f"offers {_named(self._offered) or 'no accounting'}", "Try --rest-version with one of them"
+        )
 
-    def _get(self, path: str, asked: Mapping[str, str]) -> dict[str, Any]:
+    def _versions(self) -> list[int]:
+        """The data parsers that its own description names."""
+        answer = self._answer("/openapi/v3", {})
+        if answer.status_code != 200:
+            raise self._refused(answer, "/openapi/v3", "See slurmrestd's log")
+        paths = rest.document(answer.content, self.url).get("paths")
+        return sorted({int(found[1]) for path in paths or () if (found := _VERSIONED.fullmatch(path))})
+
+    def _get(self, plugin: str, what: str, asked: Mapping[str, str]) -> dict[str, Any]:
+        path = f"/{plugin}/v0.0.{self._number()}/{what}"
+        answer = self._answer(path, asked)
+        if answer.status_code == 404:
+            self._offered.clear()  # it may have been upgraded
+            raise self._refused(
+                answer, path, f"It offers {_named(self._versions()) or 'no accounting'}: name one with --rest-version"
+            )
+        if answer.status_code != 200:
+            raise self._refused(answer, path, "See slurmrestd's log")
+        return rest.document(answer.content, self.url + path)
+
+    def _refused(self, answer: httpx.Response, path: str, next_step: str) -> CollectorError:
+        try:
+            said = rest.errors_of(answer.json())
+        except (ValueError, AttributeError, RecursionError):
+            said = " ".join(answer.text.split())[:500]
+        if answer.status_code in (401, 403):
+            next_step = "Renew the token: scontrol token"
+        return CollectorError(self.url + path, f"HTTP {answer.status_code}: {said}".rstrip(": "), next_step)
+
+    def _answer(self, path: str, asked: Mapping[str, str]) -> httpx.Response:
         import ssl
 
         import httpx
 
-        where = self.url.rstrip("/") + path
+        socket = self.url.removeprefix("unix:") if self.url.startswith("unix:") else ""
+        base = "http://localhost" if socket else self.url.rstrip("/")
         try:
-            headers = {"X-SLURM-USER-TOKEN": self.token_file.read_text(encoding="utf-8").strip()}
+            headers = {}
+            if self.token_file is not None:
+                headers["X-SLURM-USER-TOKEN"] = self.token_file.read_text(encoding="utf-8").strip()
             if self.user:
                 headers["X-SLURM-USER-NAME"] = self.user
+            transport = self.transport or (httpx.HTTPTransport(uds=socket) if socket else None)
             verify = ssl.create_default_context(cafile=str(self.ca_file)) if self.ca_file else True
-            with httpx.Client(timeout=self.timeout_seconds, verify=verify, transport=self.transport) as client:
-                answer = client.get(where, params=dict(asked), headers=headers)
+            with httpx.Client(timeout=self.timeout_seconds, verify=verify, transport=transport) as client:
+                return client.get(base + path, params=dict(asked), headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as mistake:
-            raise CollectorError(where, f"no answer: {mistake}", "Check the address and the token file") from mistake
-        if answer.status_code != 200:
-            raise CollectorError(where, f"HTTP {answer.status_code}: {answer.text[:120]}", "Check token and version")
-        return rest.document(answer.content, where)
+            raise CollectorError(
+                self.url + path, f"no answer: {mistake}", "Check the address and the token file"
+            ) from mistake
+
+
+def _windows(since: datetime, now: datetime) -> Iterator[tuple[datetime, datetime | None]]:
+    """Parts of the time since then, the last without an end."""
+    while now - since > WINDOW:
+        yield since, since + WINDOW
+        since += WINDOW
+    yield since, None
+
+
+def _clock(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def _named(versions: Sequence[int]) -> str:
+    return ", ".join(f"v0.0.{number}" for number in versions)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 _COUNT = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([KMGTP]?)(?:[bB]?)")
 _SCALES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
@@ -39,6 +39,15 @@ class Gpus:
 
     def __bool__(self) -> bool:
         return bool(self.whole or self.shared)
+
+    @property
+    def untyped(self) -> int:
+        """How many of which nobody tells the type."""
+        return max(0, self.whole - sum(self.types.values()))
+
+    def typed(self, types: Mapping[str, int]) -> Gpus:
+        """With these types, where its own are not told and these are of all that it has."""
+        return replace(self, types=types) if self.untyped and sum(types.values()) == self.whole else self
 
     @property
     def profiles(self) -> dict[str, int]:

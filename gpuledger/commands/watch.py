@@ -154,16 +154,22 @@ def slurm(
     cluster: Cluster = "",
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="Read this text or JSON of sacct or scontrol once, instead of asking.",
-                     dir_okay=False),
+        typer.Option("--file", help="Read this once, instead of asking: JSON of sacct, squeue or sinfo, or text of "
+                     "sacct.", dir_okay=False),
     ] = None,
     sacct: Annotated[str, typer.Option("--sacct", help="The command, with what goes before its options.")] = "sacct",
-    scontrol: Annotated[str, typer.Option("--scontrol", help="The other one.")] = "scontrol",
-    rest: Annotated[str, typer.Option("--rest", help="Ask slurmrestd at this URL instead of the commands.")] = "",
+    squeue: Annotated[str, typer.Option("--squeue", help="And this one.")] = "squeue",
+    scontrol: Annotated[str, typer.Option("--scontrol", help="And this one.")] = "scontrol",
+    rest: Annotated[
+        str, typer.Option("--rest", help="Ask slurmrestd instead of the commands: https://host:6820, unix:/its/socket.")
+    ] = "",
     rest_token_file: Annotated[
-        Path | None, typer.Option("--rest-token-file", help="File with the JWT for it.", dir_okay=False)
+        Path | None,
+        typer.Option("--rest-token-file", help="File with the JWT for it; a socket needs none.", dir_okay=False),
     ] = None,
-    rest_version: Annotated[str, typer.Option("--rest-version", help="Of its data parser.")] = "v0.0.41",
+    rest_version: Annotated[
+        str, typer.Option("--rest-version", help="Of its data parser.", show_default="the newest that it offers")
+    ] = "",
     zone: Annotated[str, typer.Option("--zone", help="Time zone in which a --file's times are.")] = "UTC",
     tenant: Annotated[str, typer.Option("--tenant", help="Slurm's word for who pays.")] = "account",
     project: Annotated[str, typer.Option("--project", help="And for the project.")] = "account",
@@ -193,32 +199,40 @@ def slurm(
             for problem in problems[:20]:
                 say(f"slurm: {problem}")
             to.put(collected)
-            say(f"slurm: {to.closing_line(collected.dropped)}")
+            empty = not (collected.rows or collected.dropped)
+            say(f"slurm: {'no record in this file' if empty else to.closing_line(collected.dropped)}")
             return
         where = state_file(state, "slurm", cluster, out or "-", url, store)
         if where is None:
             raise LedgerError("--out -", "needs to know how far it is", "Next: --state FILE, or --file")
-        source = _slurm_source(site, sacct, scontrol, rest, rest_token_file, rest_version)
+        source = _slurm_source(site, sacct, squeue, scontrol, rest, rest_token_file, rest_version)
         collector = SlurmCollector(source, site, places, where)
         dropped: Counter[str] = Counter()
         with _stopping() as stop:
             while True:
                 began = time.monotonic()
+                away = collector.away
                 collected = collector.collect(datetime.now(UTC))
                 to.put(collected)
                 collector.kept()
                 dropped += collected.dropped
+                for line in collector.away if collector.away != away else ():
+                    say(f"slurm: {line}")
                 if once or stop.wait(max(0.0, every - (time.monotonic() - began))):
                     break
         say(f"slurm: {to.closing_line(dropped)}")
+        if once and collector.away:
+            raise typer.Exit(2)
 
 
-def _slurm_source(site: Site, sacct: str, scontrol: str, rest: str, token_file: Path | None, version: str) -> Source:
+def _slurm_source(
+    site: Site, sacct: str, squeue: str, scontrol: str, rest: str, token_file: Path | None, version: str
+) -> Source:
     from collectors.slurm.sources import Commands, Rest
 
     if not rest:
-        return Commands(site, tuple(shlex.split(sacct)), tuple(shlex.split(scontrol)))
-    if token_file is None:
+        return Commands(site, tuple(shlex.split(sacct)), tuple(shlex.split(squeue)), tuple(shlex.split(scontrol)))
+    if token_file is None and not rest.startswith("unix:"):
         raise LedgerError("--rest", "needs a token", "Next: scontrol token > FILE, and --rest-token-file FILE")
     return Rest(rest, token_file, version)
 
@@ -258,7 +272,8 @@ def _inventory(path: Path | None, devices: Callable[[], list[Row]], cluster: str
 def _read_devices(path: Path) -> list[Row]:
     """The last row of each device in a file of JSON lines; lines of another record type are passed over."""
     last: dict[str, Row] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    # Not `splitlines`: a text that a user wrote may hold what it takes for the end of a line.
+    for number, line in enumerate(path.read_text(encoding="utf-8").rstrip("\n").split("\n"), 1):
         try:
             row = parse_json(line)
             if row.pop("record", "devices") == "devices":

@@ -216,7 +216,8 @@ def test_an_inventory_in_a_file_stands_in_for_the_stores(cluster: tuple[ApiServe
     server.apply(NODES, node(ready="False", ready_at=300))
     devices = tmp_path / "devices.jsonl"
     row = {"record": "devices", "ts": "2026-10-01T00:00:00.000Z", "node": "n1", "device_id": "GPU-a", "model": "A100"}
-    devices.write_text(json.dumps({**row, "state": "available"}) + '\n{"record": "samples", "device_id": "GPU-a"}\n')
+    finding = '{"record": "findings", "message": "a\u2028b"}'
+    devices.write_text(json.dumps({**row, "state": "available"}) + f"\n{finding}\n", "utf-8")
     out = tmp_path / "rows.jsonl"
     assert command(*options, "--once", "--out", str(out), "--inventory", str(devices)) == 0
     (found,) = lines(out)
@@ -284,21 +285,67 @@ def test_a_text_of_sacct_is_read_once(
     assert [(row["event"], row["tenant"]) for row in found] == LIFE
 
 
+@pytest.mark.parametrize("text", ["", "\n", "{", "JobId=7 JobName=x\n   JobState=RUNNING\n"])
+def test_a_file_that_holds_nothing_to_read_says_so(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "jobs.txt"
+    path.write_text(text)
+    assert command("slurm", "--cluster", "s1", "--file", str(path), "--out", "-") == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert str(path) in line
+
+
+def test_a_file_without_a_record_says_so_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "sacct.txt"
+    path.write_text(sacct_text().splitlines()[0] + "\n")
+    assert command("slurm", "--cluster", "s1", "--file", str(path), "--out", "-") == 0
+    assert "no record in this file" in capsys.readouterr().err
+
+
+def slurm_commands(folder: Path) -> list[str]:
+    """Options for a Slurm that answers as one without jobs in its controller, and the text of its accounting."""
+    (folder / "sacct.txt").write_text(sacct_text())
+    answers = {
+        "sacct": f'case "$*" in *--json*) exit 1;; esac; cat {folder}/sacct.txt',
+        "squeue": """echo '{"jobs": []}'""",
+        "scontrol": "echo 'NodeName=g1 Gres=gpu:2 State=IDLE'",
+    }
+    options = ["--state", str(folder / "state"), "--once"]
+    for name, answer in answers.items():
+        (folder / name).write_text(f"#!/bin/sh\n{answer}\n")
+        (folder / name).chmod(0o755)
+        options += [f"--{name}", str(folder / name)]
+    return options
+
+
 def test_slurms_commands_are_asked_and_a_second_run_tells_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "sacct.txt").write_text(sacct_text())
-    sacct = tmp_path / "sacct"
-    sacct.write_text(f"#!/bin/sh\ncat {tmp_path}/sacct.txt\n")
-    sacct.chmod(0o755)
-    asked = ["--sacct", str(sacct), "--scontrol", "true", "--state", str(tmp_path / "state"), "--once"]
-    out = tmp_path / "rows.jsonl"
+    asked, out = slurm_commands(tmp_path), tmp_path / "rows.jsonl"
     for _ in range(2):
         assert command("slurm", "--cluster", "s1", *asked, "--out", str(out)) == 0
     events = [line for line in out.read_text().splitlines() if json.loads(line)["record"] == "events"]
     assert [(row["event"], row["tenant"]) for row in map(json.loads, events[:3])] == LIFE
     assert set(events[3:]) <= set(events[:3])
+
+
+def test_one_look_at_a_slurm_of_which_a_part_is_away_tells_the_rest_and_exits_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    asked, out = slurm_commands(tmp_path), tmp_path / "rows.jsonl"
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho slurmctld is down >&2\nexit 1\n")
+    assert command("slurm", "--cluster", "s1", *asked, "--out", str(out)) == 2
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["event"], row["tenant"]) for row in rows if row["record"] == "events"] == LIFE
+    assert [row["finding"] for row in rows if row["record"] == "findings"] == ["source_unreachable"]
+    assert "squeue: exit status 1: slurmctld is down" in capsys.readouterr().err
 
 
 def test_a_watch_that_is_told_to_stop_remembers_where_it_was(

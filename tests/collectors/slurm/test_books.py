@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from billing.close import close
-from collectors.slurm import sacct, scontrol
+from collectors.slurm import rest, sacct
 from collectors.slurm.collect import life_rows, placement_rows
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Site
 from ingest import ingest_tables
+from tests.collectors.slurm.records import TEN, controlled
 from warehouse.records import DEVICES, EVENTS, RecordType
 from warehouse.store import Store
 
@@ -23,18 +24,10 @@ JobID|JobIDRaw|Account|Partition|State|Submit|Start|End|NodeList|AllocTRES|ReqTR
 7|7|chem|train|COMPLETED|2026-10-01T11:00:00|2026-10-01T11:00:00|2026-10-01T12:00:00|g2|gres/gpu=4|gres/gpu=4
 8|8|bio|train|COMPLETED|2026-10-01T09:00:00|2026-10-01T10:00:00|2026-10-01T10:30:00|g2|gres/gpu=1|gres/gpu=1
 """
-CONTROLLER = """\
-JobId=7 JobName=x
-   Account=chem JobState=RUNNING Restarts={restarts}
-   SubmitTime=2026-10-01T09:00:00
-   StartTime=2026-10-01T{start}:00:00 EndTime=2026-10-06T10:00:00
-   Partition=train
-   NodeList={nodes}
-   AllocTRES=gres/gpu=4
-{placed}
-"""
-FIRST = "     Nodes=g[1-2] CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:2-3)"
-SECOND = "     Nodes=g2 CPU_IDs=0 Mem=0 GRES=gpu:4(IDX:0-3)"
+FIRST = controlled(
+    job_id=7, submit_time=TEN - 3600, tres_alloc_str="gres/gpu=4", gres_detail=["gpu:2(IDX:2-3)", "gpu:2(IDX:2-3)"]
+)
+SECOND = FIRST | {"start_time": TEN + 3600, "restart_cnt": 1, "nodes": "g2", "gres_detail": ["gpu:4(IDX:0-3)"]}
 
 
 def put(store: Store, record: RecordType, rows: list[dict[str, object]]) -> None:
@@ -59,11 +52,9 @@ def test_each_gpu_is_held_once_though_accounting_and_the_controller_both_tell(st
             for (node, _), place in INVENTORY.items()
         ],
     )
-    first = CONTROLLER.format(start=10, nodes="g[1-2]", placed=FIRST, restarts=0)
-    second = CONTROLLER.format(start=11, nodes="g2", placed=SECOND, restarts=1)
-    events = life_rows(sacct.read(ACCOUNTING, SITE).records, SITE).rows["events"]
-    for text in (first, second):
-        events += placement_rows(scontrol.read_jobs(text, SITE).records, SITE, INVENTORY).rows["events"]
+    events = life_rows(sacct.read(ACCOUNTING, SITE).records, SITE, start).rows["events"]
+    for record in (FIRST, SECOND):
+        events += placement_rows(rest.read_jobs({"jobs": [record]}).records, SITE, INVENTORY, start).rows["events"]
     put(store, EVENTS, events)
     put(store, EVENTS, events[::-1])  # told again, the other way round
     close(store, datetime(2026, 10, 1, 13, tzinfo=UTC))

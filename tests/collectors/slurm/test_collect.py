@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,37 +19,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
-from collectors.slurm import sacct, scontrol
+from collectors.slurm import rest, sacct, scontrol
 from collectors.slurm.collect import Kept, Pace, SlurmCollector, since
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Job, Site
 from collectors.slurm.nodes import Node
 from collectors.slurm.parsed import Parsed
 from collectors.slurm.sources import Commands, Rest
+from tests.collectors.slurm.records import TEN, accounted, controlled
 
 SITE = Site(zone=ZoneInfo("Europe/Berlin"), cluster="alpha")
 PLAIN = Site(cluster="alpha")
 NOW = datetime(2026, 10, 5, 12, tzinfo=UTC)
 HEADER = "JobID|JobIDRaw|Account|Partition|State|Submit|Start|End|NodeList|AllocTRES|ReqTRES"
 INVENTORY = {("g1", 0): Place("GPU-0", model="H100")}
-NODE = "NodeName=g1\n   Gres=gpu:1\n   State={} Weight=1\n   Reason=bad fan [root@2026-10-05T11:00:00]\n"
+DAYS = 4 * 86_400
+NODE = "NodeName=g1\n   Gres={gres}\n   State={state} Weight=1\n   Reason=bad fan [root@2026-10-05T11:00:00]\n"
 
 
 def record(state: str, start: str, end: str = "Unknown", job: int = 7) -> str:
     return f"{job}|{job}|chem|train|{state}|2026-10-05T09:00:00|2026-10-05T{start}|{end}|g1|gres/gpu=1|gres/gpu=1"
 
 
-JOB = """\
-JobId=7 JobName=x
-   Account=chem QOS=normal
-   JobState=RUNNING Reason=None
-   SubmitTime=2026-10-05T09:00:00
-   StartTime=2026-10-05T10:00:00 EndTime=2026-10-06T10:00:00
-   Partition=train
-   NodeList=g1
-   AllocTRES=gres/gpu=1
-     Nodes=g1 CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)
-"""
+JOB = controlled(
+    job_id=7, submit_time=TEN - 3600 + DAYS, start_time=TEN + DAYS, nodes="g1", node_count=1,
+    tres_alloc_str="gres/gpu=1", tres_req_str="gres/gpu=1", gres_detail=["gpu:1(IDX:0)"], priority=None,
+)  # fmt: skip
 
 
 @dataclass
@@ -56,23 +52,24 @@ class Told:
     """A Slurm that says what it was given, or is away."""
 
     lines: list[str] = field(default_factory=list)
-    jobs: str = ""
+    jobs: list[dict[str, Any]] = field(default_factory=list)
     node: str = "IDLE"
+    gres: str = "gpu:1"
     away: set[str] = field(default_factory=set)
     asked: list[datetime] = field(default_factory=list)
 
-    def accounted(self, begin: datetime) -> Parsed[Job]:
+    def accounted(self, begin: datetime, now: datetime) -> Parsed[Job]:
         self.asked.append(begin)
         self._check("accounted")
         return sacct.read("\n".join([HEADER, *self.lines]), PLAIN)
 
     def controlled(self) -> Parsed[Job]:
         self._check("controlled")
-        return scontrol.read_jobs(self.jobs, PLAIN)
+        return rest.read_jobs({"jobs": self.jobs})
 
     def nodes(self) -> Parsed[Node]:
         self._check("nodes")
-        return scontrol.read_nodes(NODE.format(self.node), PLAIN)
+        return scontrol.read_nodes(NODE.format(gres=self.gres, state=self.node), PLAIN)
 
     def _check(self, what: str) -> None:
         if what in self.away:
@@ -84,7 +81,7 @@ def events(rows: dict[str, list[dict[str, Any]]]) -> list[tuple[str, str]]:
 
 
 def test_what_was_kept_is_not_handed_on_again_and_what_was_not_is(tmp_path: Path) -> None:
-    told = Told([record("RUNNING", "10:00:00")], JOB)
+    told = Told([record("RUNNING", "10:00:00")], [JOB])
     collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     first = events(collector.collect(NOW).rows)
     assert first == [("submitted", ""), ("started", ""), ("resized", "GPU-0")]
@@ -97,7 +94,7 @@ def test_what_was_kept_is_not_handed_on_again_and_what_was_not_is(tmp_path: Path
 
 
 def test_a_restart_goes_on_from_the_kept_place_with_the_same_keys(tmp_path: Path) -> None:
-    told = Told([record("RUNNING", "10:00:00")], JOB)
+    told = Told([record("RUNNING", "10:00:00")], [JOB])
     collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     first = collector.collect(NOW).rows["events"]
     collector.kept()
@@ -107,19 +104,61 @@ def test_a_restart_goes_on_from_the_kept_place_with_the_same_keys(tmp_path: Path
 
 
 def test_a_source_that_is_away_is_a_finding_and_its_window_is_asked_again(tmp_path: Path) -> None:
-    told = Told([record("RUNNING", "10:00:00")], JOB, away={"accounted", "nodes"})
+    """The controller tells of its jobs meanwhile."""
+    told = Told([record("RUNNING", "10:00:00")], [JOB], away={"accounted", "nodes"})
     collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     rows = collector.collect(NOW).rows
-    assert events(rows) == [("resized", "GPU-0")]
+    assert events(rows) == [("submitted", ""), ("started", ""), ("resized", "GPU-0")]
     assert [(row["finding"], row["severity"], row["message"]) for row in rows["findings"]] == [
         ("source_unreachable", "critical", "nodes: away"),
         ("source_unreachable", "critical", "accounted: away"),
     ]
+    assert collector.away == ["nodes: away", "accounted: away"]
+    collector.kept()
+    told.jobs = [JOB | {"job_state": "COMPLETED", "end_time": TEN + DAYS + 60, "gres_detail": []}]
+    ended = collector.collect(NOW + timedelta(minutes=2)).rows["events"]
+    assert [(row["event"], row["ts"]) for row in ended] == [("finished", datetime(2026, 10, 5, 10, 1, tzinfo=UTC))]
     collector.kept()
     told.away = set()
     later = NOW + timedelta(days=3)
-    assert events(collector.collect(later).rows) == [("submitted", ""), ("started", "")]
+    assert events(collector.collect(later).rows) == []  # accounting says the same
+    assert collector.away == []
     assert told.asked[-1] == later - timedelta(days=7)
+
+
+def test_accounting_knows_from_the_controller_on_which_node_the_gpu_is(tmp_path: Path) -> None:
+    line = record("RUNNING", "10:00:00").replace("|g1|", "|g[1-2]|")
+    placed = JOB | {"nodes": "g[1-2]", "gres_detail": ["", "gpu:1(IDX:0)"]}
+    collector = SlurmCollector(Told([line], [placed]), PLAIN, INVENTORY, tmp_path / "slurm.json")
+    rows = collector.collect(NOW).rows["events"]
+    assert [(row["event"], row["allocation_id"], row.get("node")) for row in rows] == [
+        ("submitted", "7", None),
+        ("started", "7@g2", "g2"),
+        ("resized", "7", None),
+        ("resized", "7@g2", "g2"),
+    ]
+
+
+def test_a_reason_for_waiting_comes_with_the_submission_and_again_when_it_changes(tmp_path: Path) -> None:
+    line = "7|7|chem|train|PENDING|2026-10-05T09:00:00|Unknown|Unknown|None assigned||gres/gpu=1"
+    waits = JOB | {"job_state": "PENDING", "state_reason": "Priority", "nodes": "", "gres_detail": []}
+    told = Told([line], [waits])
+    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+
+    def reasons(now: datetime) -> list[tuple[str, Any, datetime]]:
+        rows = collector.collect(now).rows.get("events", [])
+        collector.kept()
+        return [(row["event"], row.get("reason"), row["ts"]) for row in rows]
+
+    at = datetime(2026, 10, 5, 9, tzinfo=UTC)
+    assert reasons(NOW) == [("submitted", "Priority", at)]
+    assert reasons(NOW + timedelta(minutes=1)) == []
+    told.jobs = [waits | {"state_reason": "Resources"}]
+    later = NOW + timedelta(minutes=2)
+    assert reasons(later) == [("submitted", "Resources", later)]
+    assert reasons(NOW + timedelta(minutes=3)) == []
+    told.lines, told.jobs = [record("RUNNING", "10:00:00")], [JOB]
+    assert [event for event, _, _ in reasons(NOW + timedelta(minutes=4))] == ["started", "resized"]
 
 
 def test_a_node_that_was_mended_while_nobody_looked_is_told_after_a_restart(tmp_path: Path) -> None:
@@ -134,15 +173,40 @@ def test_a_node_that_was_mended_while_nobody_looked_is_told_after_a_restart(tmp_
     assert (up["state"], up["ts"]) == ("available", NOW + timedelta(hours=2))
 
 
-def test_bad_records_are_counted_by_source_and_kept_in_words(tmp_path: Path) -> None:
-    told = Told([record("RUNNING", "10:00:00"), "7|7", record("NAPPING", "10:00:00")])
+def test_bad_records_are_findings_that_name_the_job_at_once_and_once(tmp_path: Path) -> None:
+    told = Told([record("RUNNING", "10:00:00"), "8|7", record("NAPPING", "10:00:00", job=9)])
     collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     collected = collector.collect(NOW)
     assert collected.dropped == {"accounting: number of columns": 1, "accounting: unreadable": 1}
-    assert [(problem.line, problem.reason) for problem in collector.problems] == [
-        (3, "number of columns"),
-        (4, "unreadable"),
+    assert [
+        (row["finding"], row["severity"], row["workload_id"], row["message"]) for row in collected.rows["findings"]
+    ] == [
+        ("record_unreadable", "critical", "8", "accounting: job 8: 2 columns, the header has 11"),
+        ("record_unreadable", "critical", "9", "accounting: job 9: state 'NAPPING' is not known"),
     ]
+    collector.kept()
+    assert "findings" not in collector.collect(NOW + timedelta(minutes=1)).rows
+
+
+def test_of_many_bad_records_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    told = Told([record("NAPPING", "10:00:00", job=job) for job in range(1, 106)])
+    findings = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json").collect(NOW).rows["findings"]
+    assert len(findings) == 101
+    assert findings[-1]["message"] == "accounting: 5 more records"
+
+
+def test_a_profile_that_nobody_tells_is_a_finding_that_names_the_job(tmp_path: Path) -> None:
+    told = Told([record("COMPLETED", "10:00:00", "2026-10-05T11:00:00")])
+    told.gres = "gpu:a100_3g.20gb:2,gpu:a100_1g.5gb:2"
+    rows = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json").collect(NOW).rows
+    assert [(row["finding"], row["severity"], row["workload_id"]) for row in rows["findings"]] == [
+        ("profile_unknown", "warning", "7")
+    ]
+    assert [row["units"] for row in rows["events"] if row["event"] == "started"] == [1]
+    told.gres = "gpu:a100_3g.20gb:2"
+    rows = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json").collect(NOW).rows
+    assert "findings" not in rows
+    assert [row["units"] for row in rows["events"] if row["event"] == "started"] == [3]
 
 
 def test_a_broken_state_file_and_a_cluster_without_a_name_are_refused(tmp_path: Path) -> None:
@@ -186,23 +250,67 @@ def script(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_commands_are_run_in_utc_without_a_shell(tmp_path: Path) -> None:
+@pytest.fixture
+def slurm(tmp_path: Path) -> Commands:
+    """Commands that answer with what is in files named as they are, and write down what they were asked."""
+    (tmp_path / "sacct.json").write_text(json.dumps({"jobs": [accounted(job_id=7)]}), encoding="utf-8")
+    (tmp_path / "sacct.text").write_text(f"{HEADER}\n{record('RUNNING', '10:00:00')}\n", encoding="utf-8")
+    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": [JOB]}), encoding="utf-8")
+    (tmp_path / "scontrol.text").write_text(NODE.format(gres="gpu:1", state="IDLE"), encoding="utf-8")
+    for name in ("sacct", "squeue", "scontrol"):
+        answer = f'case "$*" in *--json*) kind=json;; *) kind=text;; esac\ncat {tmp_path}/{name}.$kind'
+        script(tmp_path / name, f'echo "$TZ $@" > {tmp_path}/{name}.asked\n{answer}')
+    accounting = (str(tmp_path / "sacct"), "$(touch /nothing); *")
+    return Commands(SITE, accounting, (str(tmp_path / "squeue"),), (str(tmp_path / "scontrol"),))
+
+
+def test_commands_are_run_in_utc_without_a_shell(slurm: Commands, tmp_path: Path) -> None:
     """The site's zone is for files; commands are told to speak UTC."""
-    (tmp_path / "answer").write_text(f"{HEADER}\n{record('RUNNING', '10:00:00')}\n", encoding="utf-8")
-    (tmp_path / "job").write_text(JOB, encoding="utf-8")
-    (tmp_path / "node").write_text(NODE.format("IDLE"), encoding="utf-8")
-    accounting = script(tmp_path / "sacct", f'echo "$TZ $@" > {tmp_path}/asked\ncat {tmp_path}/answer')
-    controller = script(tmp_path / "scontrol", f"cat {tmp_path}/$2")
-    commands = Commands(SITE, (accounting, "$(touch /nothing); *"), (controller,))
-    (job,) = commands.accounted(datetime(2026, 10, 5, 14, 30, tzinfo=ZoneInfo("Europe/Berlin"))).records
-    assert job.started_at == datetime(2026, 10, 5, 10, tzinfo=UTC)
-    asked = (tmp_path / "asked").read_text(encoding="utf-8")
-    assert asked.startswith(
-        "UTC $(touch /nothing); * --allocations --allusers --duplicates --parsable2 --format=JobID,"
+    since = datetime(2026, 10, 5, 14, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    (job,) = slurm.accounted(since, since + timedelta(hours=6)).records
+    assert job.started_at == datetime(2026, 10, 1, 10, tzinfo=UTC)
+    assert (tmp_path / "sacct.asked").read_text(encoding="utf-8").strip() == (
+        "UTC $(touch /nothing); * --allocations --allusers --duplicates --starttime=2026-10-05T12:30:00 --json"
     )
-    assert asked.strip().endswith("--starttime=2026-10-05T12:30:00")
-    assert commands.controlled().records[0].started_at == job.started_at
-    assert commands.nodes().records[0].name == "g1"
+    assert slurm.controlled().records[0].started_at == datetime(2026, 10, 5, 10, tzinfo=UTC)
+    assert slurm.nodes().records[0].name == "g1"
+
+
+def test_accounting_is_asked_for_six_hours_at_once(slurm: Commands, tmp_path: Path) -> None:
+    script(tmp_path / "sacct", f'echo "$@" >> {tmp_path}/asked\ncat {tmp_path}/sacct.json')
+    assert len(slurm.accounted(NOW, NOW + timedelta(hours=13)).records) == 3
+    asked = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
+    assert [line.split("--duplicates ")[1] for line in asked] == [
+        "--starttime=2026-10-05T12:00:00 --endtime=2026-10-05T18:00:00 --json",
+        "--starttime=2026-10-05T18:00:00 --endtime=2026-10-06T00:00:00 --json",
+        "--starttime=2026-10-06T00:00:00 --json",
+    ]
+    seen: list[tuple[str, str]] = []
+    with slurmrestd({"/openapi/v3": offered(38), "/slurmdb/v0.0.38/jobs": NO_JOBS}, seen) as url:
+        Rest(url).accounted(NOW, NOW + timedelta(hours=7))
+    start, end = int(NOW.timestamp()), int(NOW.timestamp()) + 6 * 3600
+    assert [path.split("?")[1] for path, _ in seen[1:]] == [
+        f"start_time=uts{start}&end_time=uts{end}",
+        f"start_time=uts{end}",
+    ]
+
+
+def test_where_sacct_has_no_json_its_text_is_read_without_what_users_write(slurm: Commands, tmp_path: Path) -> None:
+    (tmp_path / "sacct.json").unlink()
+    (job,) = slurm.accounted(NOW, NOW).records
+    assert job.started_at == datetime(2026, 10, 5, 10, tzinfo=UTC)
+    assert f"--parsable2 --format={sacct.FORMAT}" in (tmp_path / "sacct.asked").read_text(encoding="utf-8")
+    with pytest.raises(CollectorError, match="A wckey can only be read from JSON"):
+        replace(slurm, site=replace(SITE, tenant="wckey")).accounted(NOW, NOW)
+
+
+def test_an_answer_without_nodes_and_a_queue_without_json_are_refused(slurm: Commands, tmp_path: Path) -> None:
+    (tmp_path / "scontrol.text").write_text("", encoding="utf-8")
+    with pytest.raises(CollectorError, match="names no node"):
+        slurm.nodes()
+    (tmp_path / "squeue.json").write_text("JobId=7 JobName=x\n", encoding="utf-8")
+    with pytest.raises(CollectorError, match="not JSON"):
+        slurm.controlled()
 
 
 @pytest.mark.parametrize(
@@ -216,7 +324,7 @@ def test_commands_are_run_in_utc_without_a_shell(tmp_path: Path) -> None:
 def test_a_command_that_fails_says_why(tmp_path: Path, text: str | None, seconds: float, says: str) -> None:
     command = script(tmp_path / "sacct", text) if text else str(tmp_path / "nope")
     with pytest.raises(CollectorError, match=says):
-        Commands(SITE, (command,), timeout_seconds=seconds).accounted(NOW)
+        Commands(SITE, (command,), timeout_seconds=seconds).accounted(NOW, NOW)
 
 
 @contextmanager
@@ -244,32 +352,35 @@ def slurmrestd(answers: dict[str, tuple[int, bytes]], seen: list[tuple[str, str]
         server.server_close()
 
 
+def offered(*versions: int) -> tuple[int, bytes]:
+    """slurmrestd's description of itself; newer ones end their paths in a slash."""
+    paths = [f"/{plugin}/v0.0.{number}/jobs" for plugin in ("slurm", "slurmdb") for number in versions]
+    return 200, json.dumps({"paths": {path + "/" * (path[-6] == "1"): {} for path in paths}}).encode()
+
+
+NO_JOBS = (200, b'{"jobs": []}')
+
+
 def test_slurmrestd_is_asked_with_the_token_of_the_moment(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first\n", encoding="utf-8")
-    job = {
-        "job_id": 7,
-        "account": "chem",
-        "state": {"current": ["RUNNING"]},
-        "time": {"submission": 1790000000, "start": 1790000100},
-        "nodes": "g1",
-        "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 1}]},
-    }
     answers = {
-        "/slurmdb/v0.0.41/jobs": (200, json.dumps({"jobs": [job]}).encode()),
+        "/slurmdb/v0.0.41/jobs": (200, json.dumps({"jobs": [accounted(True, job_id=7, name="x")]}).encode()),
         "/slurm/v0.0.41/jobs": (401, b"Authentication failure"),
         "/slurm/v0.0.41/nodes": (200, b'{"nodes": [{"name": "g1", "state": ["IDLE"], "gres": "gpu:1"}]}'),
+        "/openapi/v3": offered(40, 41),
     }
     seen: list[tuple[str, str]] = []
     with slurmrestd(answers, seen) as url:
         source = Rest(url, token)
-        assert [found.job_id for found in source.accounted(NOW).records] == ["7"]
+        assert [found.job_id for found in source.accounted(NOW, NOW).records] == ["7"]
         token.write_text("second", encoding="utf-8")
-        with pytest.raises(CollectorError, match="HTTP 401: Authentication failure"):
+        with pytest.raises(CollectorError, match=r"HTTP 401: Authentication failure\. Renew the token"):
             source.controlled()
         assert [node.name for node in source.nodes().records] == ["g1"]
     start = int(NOW.timestamp())
     assert seen == [
+        ("/openapi/v3", "first"),
         (f"/slurmdb/v0.0.41/jobs?start_time={start}&show_duplicates=true&skip_steps=true", "first"),
         ("/slurm/v0.0.41/jobs?flags=DETAIL", "second"),
         ("/slurm/v0.0.41/nodes", "second"),
@@ -278,3 +389,83 @@ def test_slurmrestd_is_asked_with_the_token_of_the_moment(tmp_path: Path) -> Non
         Rest(url, token).nodes()
     with pytest.raises(CollectorError, match="no answer"):
         Rest(url, tmp_path / "nope").nodes()
+
+
+def test_slurmrestd_is_asked_over_its_socket_without_a_token(tmp_path: Path) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = {"/openapi/v3": offered(38), "/slurm/v0.0.38/jobs": NO_JOBS}[self.path]
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def address_string(self) -> str:
+            return "a socket has none"
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Quiet."""
+
+    path = tmp_path / "rest.socket"
+    with socketserver.UnixStreamServer(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        assert Rest(f"unix:{path}").controlled().records == []
+        server.shutdown()
+        thread.join()
+    with pytest.raises(CollectorError, match="no answer"):
+        Rest(f"unix:{tmp_path}/nope").controlled()
+
+
+def test_an_old_slurmrestd_is_asked_for_times_in_slurms_words(tmp_path: Path) -> None:
+    seen: list[tuple[str, str]] = []
+    answers = {"/openapi/v3": offered(37, 38), "/slurmdb/v0.0.38/jobs": NO_JOBS, "/slurm/v0.0.38/jobs": NO_JOBS}
+    with slurmrestd(answers, seen) as url:
+        source = Rest(url)
+        source.accounted(NOW, NOW)
+        source.controlled()
+    assert [path for path, _ in seen[1:]] == [
+        f"/slurmdb/v0.0.38/jobs?start_time=uts{int(NOW.timestamp())}",
+        "/slurm/v0.0.38/jobs",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("versions", "says"), [((97,), r"offers v0\.0\.97\. Try --rest-version"), ((), "offers no accounting")]
+)
+def test_a_slurmrestd_of_another_time_says_what_it_offers(versions: tuple[int, ...], says: str) -> None:
+    with slurmrestd({"/openapi/v3": offered(*versions)}, []) as url, pytest.raises(CollectorError, match=says):
+        Rest(url).nodes()
+
+
+def test_what_slurmrestd_refuses_is_said_whole() -> None:
+    error = {"description": "Unable to parse time format", "error": "Query empty " + "x" * 200, "source": "start_time"}
+    answers = {
+        "/openapi/v3": offered(37, 38),
+        "/slurmdb/v0.0.38/jobs": (500, json.dumps({"meta": {"x": "y" * 300}, "errors": [error]}).encode()),
+    }
+    with slurmrestd(answers, []) as url:
+        with pytest.raises(CollectorError, match=r"HTTP 500: Unable to parse time format, Query empty x+, start_time"):
+            Rest(url).accounted(NOW, NOW)
+        with pytest.raises(CollectorError, match=r"v0\.0\.41/jobs: HTTP 404: .* offers v0\.0\.37, v0\.0\.38: name one"):
+            Rest(url, version="v0.0.41").accounted(NOW, NOW)
+
+
+def test_an_upgraded_slurmrestd_is_asked_anew(tmp_path: Path) -> None:
+    answers = {"/openapi/v3": offered(38), "/slurm/v0.0.38/jobs": NO_JOBS}
+    with slurmrestd(answers, []) as url:
+        source = Rest(url)
+        source.controlled()
+        answers.clear()
+        answers |= {"/openapi/v3": offered(40), "/slurm/v0.0.40/jobs": NO_JOBS}
+        with pytest.raises(CollectorError, match="HTTP 404"):
+            source.controlled()
+        assert source.controlled().records == []
+
+
+def test_bytes_that_are_no_utf8_hide_no_job(slurm: Commands, tmp_path: Path) -> None:
+    """squeue writes a job's name as its user wrote it."""
+    text = json.dumps({"jobs": [JOB | {"name": "@@"}, JOB | {"job_id": 8, "account": "@@"}]}).encode()
+    (tmp_path / "squeue.json").write_bytes(text.replace(b"@@", b"\xff\xfe\n\x01"))
+    jobs = slurm.controlled().records
+    assert [(job.job_id, job.words["account"]) for job in jobs] == [("7", "chem"), ("8", "\ufffd\ufffd\n\x01")]

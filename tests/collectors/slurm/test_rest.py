@@ -15,51 +15,10 @@ from collectors.slurm import rest, sacct
 from collectors.slurm.collect import life_rows, placement_rows, read_text
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Site
+from tests.collectors.slurm.records import TEN, accounted, controlled
 
 SITE = Site(cluster="alpha")
 NOW = datetime(2026, 10, 2, tzinfo=UTC)
-TEN = int(datetime(2026, 10, 1, 10, tzinfo=UTC).timestamp())
-TRES = [
-    {"type": "cpu", "name": "", "id": 1, "count": 8},
-    {"type": "gres", "name": "gpu", "id": 1001, "count": 2},
-]
-
-
-def accounted(new: bool, **more: Any) -> dict[str, Any]:
-    """Job 127, task 4 of array 123, as an old (plain numbers) or a new data parser writes it."""
-
-    def number(value: int | None) -> Any:
-        return {"set": value is not None, "infinite": False, "number": value or 0} if new else value
-
-    return {
-        "job_id": 127,
-        "array": {"job_id": 123, "task_id": number(4)},
-        "het": {"job_id": 0, "job_offset": number(None)},
-        "cluster": "slurm",
-        "user": "ann",
-        "account": "chem",
-        "association": {"account": "chem", "cluster": "slurm", "partition": None, "user": "ann"},
-        "partition": "train",
-        "qos": "normal",
-        "priority": number(4000),
-        "state": {"current": ["CANCELLED"] if new else "CANCELLED", "reason": "None"},
-        "time": {
-            "submission": TEN - 3600,
-            "start": TEN,
-            "end": TEN + 3600,
-            "elapsed": 3600,
-            "suspended": 0,
-            "limit": number(60),
-        },
-        "nodes": "g[1-2]",
-        "tres": {"allocated": TRES, "requested": TRES},
-        "exit_code": {"status": ["SUCCESS"] if new else "SUCCESS", "return_code": number(0)},
-        "kill_request_user": "root",
-        "wckey": {"wckey": "", "flags": []},
-        "steps": [],
-    } | more
-
-
 TEXT = """\
 JobID|JobIDRaw|User|Account|QOS|Partition|State|Submit|Start|End|Elapsed|NodeList|AllocTRES|ReqTRES|Priority|ExitCode
 123_4|127|ann|chem|normal|train|CANCELLED by root|2026-10-01T09:00:00|2026-10-01T10:00:00|2026-10-01T11:00:00|\
@@ -71,36 +30,7 @@ JobID|JobIDRaw|User|Account|QOS|Partition|State|Submit|Start|End|Elapsed|NodeLis
 def test_json_of_accounting_gives_the_rows_that_its_text_gives(new: bool) -> None:
     parsed = rest.read_jobs({"jobs": [accounted(new)]})
     assert not parsed.problems
-    assert life_rows(parsed.records, SITE).rows == life_rows(sacct.read(TEXT, SITE).records, SITE).rows
-
-
-def controlled(new: bool, **more: Any) -> dict[str, Any]:
-    def number(value: int | None) -> Any:
-        return {"set": value is not None, "infinite": False, "number": value or 0} if new else value
-
-    return {
-        "job_id": 9,
-        "array_job_id": number(0),
-        "array_task_id": number(None),
-        "cluster": "slurm",
-        "user_name": "ann",
-        "account": "chem",
-        "partition": "train",
-        "qos": "normal",
-        "job_state": ["RUNNING"] if new else "RUNNING",
-        "submit_time": number(TEN - 60),
-        "start_time": number(TEN),
-        "end_time": number(TEN + 86_400),
-        "resize_time": number(0),
-        "nodes": "g[1-2]",
-        "tres_alloc_str": "cpu=8,gres/gpu=3",
-        "tres_req_str": "cpu=8,gres/gpu=3",
-        "gres_detail": ["gpu:h100:2(IDX:0-1)", "gpu:h100:1(IDX:1)"],
-        "priority": number(7),
-        "restart_cnt": 0,
-        "time_limit": {"set": True, "infinite": True, "number": 0},
-        "exit_code": number(0),
-    } | more
+    assert life_rows(parsed.records, SITE, NOW).rows == life_rows(sacct.read(TEXT, SITE).records, SITE, NOW).rows
 
 
 @pytest.mark.parametrize("new", [False, True])
@@ -110,7 +40,7 @@ def test_the_controllers_json_names_devices_by_node_in_order(new: bool) -> None:
     (job,) = parsed.records
     assert (job.ended_at, job.limit_seconds) == (None, None)
     inventory = {(node, index): Place(f"{node}/{index}") for node in ("g1", "g2") for index in range(4)}
-    rows = placement_rows([job], SITE, inventory).rows["events"]
+    rows = placement_rows([job], SITE, inventory, NOW).rows["events"]
     assert [(row["allocation_id"], row["device_id"]) for row in rows] == [
         ("9", "g1/0"),
         ("9", "g1/1"),
@@ -153,7 +83,7 @@ def test_nodes_of_both_shapes() -> None:
         },
     ]
     parsed = rest.read_nodes({"nodes": nodes})
-    assert [(node.name, sorted(node.states), node.available) for node in parsed.records] == [
+    assert [(node.name, sorted(node.states), node.available()) for node in parsed.records] == [
         ("g1", ["DOWN", "DRAIN"], False),
         ("g2", ["DRAIN", "IDLE"], False),
     ]
@@ -169,7 +99,7 @@ def test_a_bad_record_is_reported_by_its_place_and_the_others_go_on() -> None:
     ]
     parsed = rest.read_jobs({"jobs": entries})
     assert len(parsed.records) == 2
-    assert [problem.line for problem in parsed.problems] == [2, 3, 4]
+    assert [(problem.line, problem.job) for problem in parsed.problems] == [(2, ""), (3, ""), (4, "127")]
     assert rest.read_jobs({"jobs": {}}).problems[0].reason == "no jobs"
 
 
@@ -178,11 +108,27 @@ def test_an_answer_that_is_no_json_or_an_error_says_so() -> None:
         rest.document(b"<html>502</html>", "http://head")
     with pytest.raises(CollectorError, match="not a JSON object"):
         rest.document(b"[]", "http://head")
-    with pytest.raises(CollectorError, match=r"Slurm says: .*Unable to connect"):
-        rest.document(b'{"jobs": [], "errors": [{"description": "Unable to connect"}]}', "http://head")
+    with pytest.raises(CollectorError, match=r"Slurm says: Unable to connect, refused\. "):
+        rest.document(
+            b'{"jobs": [], "errors": [{"description": "Unable to connect", "error": "refused", "source": ""}]}', "http"
+        )
 
 
-def test_a_json_file_is_recognised() -> None:
+def test_that_nothing_was_found_is_an_answer() -> None:
+    """Slurm 22.05, of a time without jobs."""
+    error = {"description": "Nothing found", "error_number": 9003, "error": "Nothing found with query", "source": "x"}
+    found = rest.document(json.dumps({"jobs": [], "errors": [error]}), "http://head")
+    assert rest.read_jobs(found).records == []
+    with pytest.raises(CollectorError, match="Slurm says: away"):
+        rest.document(json.dumps({"jobs": [], "errors": [error, {"description": "away"}]}), "http://head")
+
+
+def test_a_json_file_is_recognised_and_another_refused() -> None:
+    with pytest.raises(CollectorError, match=r"x\.json: JSON without jobs or nodes: it has meta, sinfo"):
+        read_text('{"meta": {}, "sinfo": []}', SITE, {}, NOW, "x.json")
+    nodes = {"nodes": [{"name": "g1", "state": "down", "state_flags": [], "gres": "gpu:1"}]}
+    found, _ = read_text(json.dumps(nodes), SITE, {}, NOW, "nodes.json")
+    assert [row["finding"] for row in found.rows["findings"]] == ["node_unavailable"]
     collected, problems = read_text(json.dumps({"jobs": [accounted(True)]}), SITE, {}, NOW, "jobs.json")
     assert not problems
     assert len(collected.rows["events"]) == 5
@@ -206,8 +152,8 @@ def test_no_json_breaks_the_reader(of_accounting: bool, odd: dict[str, Any]) -> 
     entry = (accounted(True) if of_accounting else controlled(True)) | odd
     parsed = rest.read_jobs({"jobs": [entry]})
     assert len(parsed.records) + len(parsed.problems) == 1
-    life_rows(parsed.records, SITE)
-    placement_rows(parsed.records, SITE, {})
+    life_rows(parsed.records, SITE, NOW)
+    placement_rows(parsed.records, SITE, {}, NOW)
 
 
 @settings(max_examples=50)

@@ -20,8 +20,8 @@ from warehouse.records import EVENTS
 SITE = Site(cluster="alpha")
 NOW = datetime(2026, 10, 5, 12, tzinfo=UTC)
 HEADER = (
-    "JobID|JobIDRaw|User|Account|QOS|Partition|State|Submit|Start|End|Elapsed|Suspended|NodeList|AllocTRES|ReqTRES"
-    "|Priority|ExitCode"
+    "JobID|JobIDRaw|User|State|QOS|Submit|Start|End|Partition|Elapsed|Suspended|NodeList|AllocTRES|ReqTRES"
+    "|Priority|ExitCode|Account"
 )
 
 
@@ -55,7 +55,7 @@ WAITING = {"Start": "Unknown", "End": "Unknown", "NodeList": "None assigned", "A
 def rows(*lines: str, site: Site = SITE) -> list[dict[str, Any]]:
     parsed = sacct.read("\n".join([HEADER, *lines]) + "\n", site)
     assert not parsed.problems
-    found = life_rows(parsed.records, site).rows.get("events", [])
+    found = life_rows(parsed.records, site, NOW).rows.get("events", [])
     assert not check_rows(EVENTS, found, NOW).bad
     return found
 
@@ -167,6 +167,30 @@ def test_a_requeued_job_has_several_runs_of_one_allocation() -> None:
     ]
 
 
+def test_a_resized_job_whose_later_record_names_the_first_start_is_held_once() -> None:
+    """As slurmctld tells it after slurmdbd was away: submitted is the resize, and started is before it."""
+    found = rows(
+        line(State="RESIZING", NodeList="g[1-2]", End="2026-10-01T10:20:00", Elapsed="00:20:00"),
+        line(Submit="2026-10-01T10:20:00", AllocTRES="gres/gpu=1"),
+    )
+    held = [("10:00", "started", 1), ("10:00", "started", 1), ("10:20", "finished", None), ("10:20", "finished", None)]
+    assert told(found, "gpus") == [
+        ("09:00", "submitted", 2),
+        *held,
+        ("10:20", "submitted", 2),
+        ("10:20", "started", 1),
+        ("11:00", "finished", None),
+    ]
+
+
+def test_a_job_that_is_resized_in_the_second_of_its_start_is_not_ended_by_it() -> None:
+    found = rows(
+        line(State="RESIZING", NodeList="g[1-2]", End="2026-10-01T10:00:00", Elapsed="00:00:00"),
+        line(Submit="2026-10-01T10:00:00"),
+    )
+    assert [event for _, event in told(found)] == ["submitted", "submitted", "started", "finished"]
+
+
 def test_array_tasks_and_het_components_are_named_by_their_raw_ids() -> None:
     found = rows(
         line(JobID="123_4", JobIDRaw="127", **{"State": "RUNNING", "End": "Unknown"}),
@@ -200,17 +224,23 @@ def test_mig_instances_are_units_of_their_profile() -> None:
     typed = "cpu=2,gres/gpu=3,gres/gpu:a100_1g.5gb=2,gres/gpu:a100_3g.20gb=1"
     found = rows(line(State="RUNNING", End="Unknown", AllocTRES=typed))
     assert [(row["allocation_id"], row["gpus"], row["units"], row["partition_profile"]) for row in found[1:]] == [
-        ("7", 2, 1, "1g.5gb"),
-        ("7@g1/3g.20gb", 1, 3, "3g.20gb"),
+        ("7", 1, 1, "1g.5gb"),
+        ("7", 1, 1, "1g.5gb"),
+        ("7", 1, 3, "3g.20gb"),
     ]
+    assert len({row["partition_id"] for row in found[1:]}) == 3
+    assert told(rows(line(AllocTRES=typed)), "allocation_id")[-1] == ("11:00", "finished", "7")
 
 
 def test_shards_are_shares_only_if_the_site_says_how_many_are_a_gpu() -> None:
     shards = line(State="RUNNING", End="Unknown", AllocTRES="cpu=1,gres/shard=2", ReqTRES="cpu=1,gres/shard=2")
     assert [row["gpus"] for row in rows(shards, site=Site(shares_per_gpu={"shard": 8}))] == [0.25, 0.25]
     parsed = sacct.read(f"{HEADER}\n{shards}", SITE)
-    found = life_rows(parsed.records, SITE)
-    assert not found.rows
+    found = life_rows(parsed.records, SITE, NOW)
+    assert "events" not in found.rows
+    assert [(row["workload_id"], row["message"]) for row in found.rows["findings"]] == [
+        ("7", "shard: not told how many are a GPU")
+    ]
     assert found.dropped == {"shard: not told how many are a GPU": 1}
 
 
@@ -218,7 +248,7 @@ def test_jobs_without_gpus_and_steps_are_counted_and_left_out() -> None:
     parsed = sacct.read(
         "\n".join([HEADER, line(AllocTRES="cpu=4", ReqTRES="cpu=4"), line(JobID="7.batch"), line(JobID="7.0")]), SITE
     )
-    found = life_rows(parsed.records, SITE)
+    found = life_rows(parsed.records, SITE, NOW)
     assert (found.rows, found.dropped, parsed.skipped) == ({}, {"no GPUs": 1}, {"step": 2})
 
 
@@ -239,7 +269,7 @@ def test_a_site_says_which_word_is_tenant_project_and_queue() -> None:
 def test_columns_come_in_any_order_and_a_separator_may_end_the_line() -> None:
     names, values = HEADER.split("|"), line().split("|")
     turned = "|".join([*reversed(names), ""]) + "\r\n" + "|".join([*reversed(values), ""]) + "\r\n"
-    assert life_rows(sacct.read(turned, SITE).records, SITE).rows["events"] == rows(line())
+    assert life_rows(sacct.read(turned, SITE).records, SITE, NOW).rows["events"] == rows(line())
 
 
 def test_the_hour_shown_twice_is_told_apart_by_the_elapsed_time() -> None:
@@ -253,7 +283,7 @@ def test_the_hour_shown_twice_is_told_apart_by_the_elapsed_time() -> None:
 
 
 def rows_at_night(text: str, site: Site) -> list[dict[str, Any]]:
-    return life_rows(sacct.read(f"{HEADER}\n{text}", site).records, site).rows["events"]
+    return life_rows(sacct.read(f"{HEADER}\n{text}", site).records, site, NOW).rows["events"]
 
 
 def test_bad_lines_are_reported_with_their_number_and_the_others_go_on() -> None:
@@ -280,9 +310,27 @@ def test_bad_lines_are_reported_with_their_number_and_the_others_go_on() -> None
     assert "state 'SLEEPING' is not known" in parsed.problems[2].detail
 
 
-def test_a_name_with_a_separator_costs_its_line_and_no_other() -> None:
-    parsed = sacct.read(f"{HEADER}\n{line(Account='a|COMPLETED')}\n{line()}", SITE)
-    assert (len(parsed.records), [problem.line for problem in parsed.problems]) == (1, [2])
+@pytest.mark.parametrize("account", ["a|b", "r&d energy", "quo`te", "x/y", "ünï", "a|COMPLETED|gres/gpu=9|", "a b|"])
+def test_an_account_is_read_whole_as_the_last_column(account: str) -> None:
+    assert {row["tenant"] for row in rows(line(Account=account))} == {account}
+
+
+@pytest.mark.parametrize("column", ["QOS", "Partition", "User"])
+def test_a_separator_in_another_name_costs_its_record_and_names_the_job(column: str) -> None:
+    parsed = sacct.read(f"{HEADER}\n{line(**{column: 'a|b'})}\n{line(JobID='8')}", SITE)
+    assert [job.job_id for job in parsed.records] == ["8"]
+    assert [(problem.line, problem.job) for problem in parsed.problems] == [(2, "7")]
+
+
+@pytest.mark.parametrize("column", ["WCKey", "JobName", "Comment", "SubmitLine", "WorkDir", "Container", "Extra"])
+def test_a_text_with_a_column_that_users_write_is_refused_whole(column: str) -> None:
+    with pytest.raises(CollectorError, match=rf"column {column.lower()}: users may write .* Use sacct --json"):
+        sacct.read(f"{HEADER}|{column}\n{line()}|x", SITE)
+
+
+def test_what_we_ask_for_is_what_we_read() -> None:
+    assert {name.lower() for name in sacct.FORMAT.split(",")} <= sacct.SAFE
+    assert sacct.FORMAT.endswith(",Account")
 
 
 def test_text_without_a_header_is_refused_whole() -> None:
@@ -311,7 +359,7 @@ WORDS = st.sampled_from(
 @given(st.lists(st.lists(WORDS | st.text(max_size=12), max_size=20).map("|".join), max_size=6))
 def test_no_text_breaks_the_reader_and_every_row_fits_the_contract(lines: list[str]) -> None:
     parsed = sacct.read("\n".join([HEADER, *lines]), Site(zone=ZoneInfo("Europe/Berlin"), cluster="alpha"))
-    found = life_rows(parsed.records, SITE).rows.get("events", [])
+    found = life_rows(parsed.records, SITE, NOW).rows.get("events", [])
     assert not check_rows(EVENTS, found, datetime(2030, 1, 1, tzinfo=UTC)).reasons.keys() - {
         "future_timestamp",
         "out_of_range_ts",
@@ -333,7 +381,7 @@ FIELDS = {
 def test_every_kind_of_record_is_events_or_a_reason(columns: dict[str, str]) -> None:
     site = Site(zone=ZoneInfo("Europe/Berlin"), cluster="alpha")
     parsed = sacct.read(f"{HEADER}\n{line(**columns)}", site)
-    found = life_rows(parsed.records, site)
+    found = life_rows(parsed.records, site, NOW)
     events = found.rows.get("events", [])
     assert len(parsed.records) + len(parsed.problems) == 1
     assert events or found.dropped or parsed.problems

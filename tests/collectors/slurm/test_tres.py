@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.slurm.tres import Gres, gpus, gres, profile, tres, tres_of_json
+from collectors.slurm.tres import Gpus, Gres, gpus, gres, profile, tres, tres_of_json
 
 
 def test_a_sum_and_its_types_name_the_same_gpus() -> None:
@@ -91,3 +91,10 @@ def test_no_json_breaks_the_reader(entries: object) -> None:
         gpus(tres_of_json(entries))
     except ValueError as mistake:
         assert str(mistake)
+
+
+def test_types_that_were_asked_for_fill_in_what_accounting_leaves_out_and_no_more() -> None:
+    asked = {"a100_3g.20gb": 2}
+    assert Gpus(2).typed(asked) == Gpus(2, asked)
+    for told in (Gpus(2, {"h100": 2}), Gpus(1), Gpus(3), Gpus(0), Gpus(shared={"shard": 2})):
+        assert told.typed(asked) == told
