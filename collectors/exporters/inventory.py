@@ -26,6 +26,8 @@ from collectors.readings import Row
 GONE_SECONDS = 3600.0
 STEP_SECONDS = 600.0
 """What one look counts at most of that hour: a node that was silent is no evidence of the time before."""
+MOST_DEVICES = 100_000
+"""Of a source; what it names beyond is in no row."""
 CONFIRMED = 3
 SAME_MEMORY = 0.01
 """Sizes that differ by no more of themselves are one: versions of a driver reserve more or less."""
@@ -76,7 +78,7 @@ class ExporterInventory:
     def take(self, observed: Iterable[Observed], profile: Profile) -> list[Row]:
         """The rows that these observations, oldest first, add. Those of a device that no series is of now say nothing,
         nor does one without a model."""
-        if not profile.inventory.told or profile.vendor.lower() in self._without:
+        if not profile.inventory.told:
             return []
         rows: list[Row] = []
         some = list(observed)
@@ -85,9 +87,12 @@ class ExporterInventory:
         whole = [one for one in some if not one.reading.partition_id and one.reading.device_id in seen]
         for one in whole:
             facts = _facts(one, profile, parts.get(one.reading.device_id, ""))
-            if facts.model:
+            if facts.model and facts.vendor not in self._without and self._has_room(one.reading.device_id):
                 rows += self._see(one.reading.device_id, facts, one.ts.timestamp())
         return rows
+
+    def _has_room(self, device_id: str) -> bool:
+        return device_id in self._devices or len(self._devices) < MOST_DEVICES
 
     def missing(self, at: float) -> list[Row]:
         """The rows of devices that are gone; to be asked after `take`, each time."""
@@ -160,4 +165,4 @@ def _facts(one: Observed, profile: Profile, partition_profile: str) -> Facts:
     units = next(
         (units for glob, units in profile.inventory.units.items() if fnmatchcase(partition_profile.lower(), glob)), 1
     )
-    return Facts(one.node, profile.vendor.lower(), one.reading.model, total, units)
+    return Facts(one.node, (one.reading.vendor or profile.vendor).lower(), one.reading.model, total, units)

@@ -176,9 +176,7 @@ def assemble(
     return collected
 
 
-def rows_of(
-    target: Target, memory: Memory, instant: Instant, inventory: ExporterInventory | None = None
-) -> Collected:
+def rows_of(target: Target, memory: Memory, instant: Instant, inventory: ExporterInventory | None = None) -> Collected:
     """The series of one target at one instant -> rows: this is where what is known of a target comes in."""
     memory.saw(instant.at)
     if math.isfinite(memory.devices_at) and instant.at - memory.devices_at > AWAY_PERIODS * memory.period_seconds:

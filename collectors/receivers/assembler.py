@@ -58,7 +58,7 @@ LOG_SECONDS = 60.0
 FORGET_SECONDS = 3600.0
 """A target of which nothing came for so long is forgotten, but for its units."""
 SILENT_SECONDS, SILENT_PERIODS = 300.0, 5
-"""A target is said to be silent when nothing of it came for so long, and so many times as long as between two instants."""
+"""A target is silent when nothing of it came for so long, and so many times as long as between two instants."""
 SAVED_SECONDS = 86_400.0
 """What is remembered is written again after so long, or it would be thrown away as old."""
 LOOKBACK, AROUND = timedelta(seconds=LOOKBACK_SECONDS), timedelta(seconds=LOOKBACK_SECONDS)
@@ -193,7 +193,9 @@ class Assembler:
         """A new one, that knows the units that the target had."""
         return Memory(self._profiles, _units(reading.remembered(key[0], "units", key[1])))
 
-    def _inventory(self, sender: Sender | None, target: Target, at: float, reading: Reading) -> ExporterInventory | None:
+    def _inventory(
+        self, sender: Sender | None, target: Target, at: float, reading: Reading
+    ) -> ExporterInventory | None:
         """Where its devices are told; None where the sender may not."""
         if sender is None or not sender.place.may_send("devices"):
             return None
@@ -367,9 +369,7 @@ class _Batch:
     def _may(self, sender: Sender, rows: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
         """What it asked for by pushing metrics: of the records made of them those that it may send, without the devices
         that another source tells of. Samples are not left out here: whoever may push no more is counted so."""
-        found = {
-            record: some for record, some in rows.items() if record == "samples" or sender.place.may_send(record)
-        }
+        found = {record: some for record, some in rows.items() if record == "samples" or sender.place.may_send(record)}
         if found.get("devices"):
             others = self._reading.told_by_others(row["device_id"] for row in found["devices"])
             found["devices"] = [

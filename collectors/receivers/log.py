@@ -210,9 +210,7 @@ class Reading:
 
     def heard_at(self, sender: str, target: str) -> datetime | None:
         """When something of it came last, by the store's clock."""
-        found: datetime | None = self._store.value(
-            read_sql(__file__, "heard_at"), {"sender": sender, "target": target}
-        )
+        found: datetime | None = self._store.value(read_sql(__file__, "heard_at"), {"sender": sender, "target": target})
         return found
 
     def told_by_others(self, devices: Iterable[str]) -> set[tuple[str, str]]:
@@ -227,9 +225,7 @@ class Reading:
 
     def remembered(self, sender: str, kind: Kind, about: str) -> dict[str, Any]:
         """What `remember` wrote last; empty, where it wrote nothing for a month or it cannot be read."""
-        rows = self._store.rows(
-            read_sql(__file__, "remembered"), {"sender": sender, "kind": kind, "about": about}
-        )
+        rows = self._store.rows(read_sql(__file__, "remembered"), {"sender": sender, "kind": kind, "about": about})
         try:
             found = json.loads(rows[0]["memory"]) if rows else {}
         except ValueError as mistake:

@@ -27,7 +27,7 @@ class Site:
 
     def __init__(self, inventory: ExporterInventory | None = None, profile: str = "dcgm") -> None:
         self.inventory, self.profile = inventory or ExporterInventory("c"), profile_of(profile)
-        self.tracker, self.at = Tracker("NVIDIA", 60), START.timestamp()
+        self.tracker, self.at = Tracker(self.profile.vendor, 60), START.timestamp()
 
     def page(self, body: str, seconds: float = 60) -> list[tuple[str, str, str]]:
         """(device, state, node) of the rows that a page adds."""
