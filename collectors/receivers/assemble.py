@@ -171,6 +171,10 @@ def assemble(
     for instant in some:
         wanted = told(instant)
         found = rows_of(target, memory, instant, inventory if wanted else None)
+        for row in memory.units.notes(instant.at, told=wanted, node=memory.node, cluster=target.cluster):
+            found.add("findings", row)
+            if row["finding"] == "unit_changed":
+                memory.changed_at = instant.at
         if wanted:
             collected += found
     return collected
@@ -206,10 +210,6 @@ def rows_of(target: Target, memory: Memory, instant: Instant, inventory: Exporte
         observed += _ended(source, instant, {(one.device_id, one.partition) for one in seen.devices}, own_pod)
         take_notes(source.tracker, collected, target.cluster)
     memory.node = next((one.node for one in observed), memory.node)
-    for row in memory.units.notes(instant.at, node=memory.node, cluster=target.cluster):
-        collected.add("findings", row)
-        if row["finding"] == "unit_changed":
-            memory.changed_at = instant.at
     if present:
         memory.stopped, memory.devices_at = False, instant.at
     elif instant.ended and observed and not memory.stopped:

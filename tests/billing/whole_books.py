@@ -73,7 +73,12 @@ MAPPING: dict[str, Any] = {
     "unmapped_owner": "",
     "rules": [
         {"match": {"namespace": "web-*"}, "tenant": "web", "cost_center": "4711"},
-        {"match": {"tenant": "hpc", "project": "acc-17"}, "tenant": "phys", "project": "lattice", "effective_to": "2026-10-12"},
+        {
+            "match": {"tenant": "hpc", "project": "acc-17"},
+            "tenant": "phys",
+            "project": "lattice",
+            "effective_to": "2026-10-12",
+        },
         {"match": {"tenant": "hpc", "project": "acc-17"}, "tenant": "bio", "effective_from": "2026-10-12"},
         {"match": {"tenant": "chem"}, "cost_center": "12"},
         {"match": {"cluster": "west", "queue": "night"}, "tenant": "kyoto"},
@@ -141,7 +146,11 @@ def fill_whole_books(store: Store) -> None:
         one = Grant(name, tenant, Decimal(amount), starts_at=at(starts), expires_at=at(ends), **more)
         add_grant(store, one, begin)
     revoke_grant(store, "g3", "ann", "sent back", at("2026-10-18 12:17:33"))
-    credits = (("c1", "chem", "2026-09", "2.50", ""), ("c2", "phys", "2026-10", "1.75", "a"), ("c3", "bio", "2026-09", "-0.40", ""))
+    credits = (
+        ("c1", "chem", "2026-09", "2.50", ""),
+        ("c2", "phys", "2026-10", "1.75", "a"),
+        ("c3", "bio", "2026-09", "-0.40", ""),
+    )
     for name, tenant, month, amount, project in credits:
         given = Credit(tenant, month, Decimal(amount), "EUR", "sorry", project=project, author="ann", id=name)
         add_credit(store, given, at("2026-09-15 00:00"))
@@ -214,9 +223,19 @@ def _put_jobs(store: Store, dice: random.Random) -> list[dict[str, Any]]:
             drawn += _samples(dice, held, about, now, end)
             now = end + timedelta(minutes=dice.choice((0, 3, 200, 900, 2500)))
     start = at("2026-10-30 07:00")
-    common = {"cluster": "", "node": "n0", "tenant": "chem", "project": "b", "queue": "day", "device_id": "h0", "units": 1}
+    common = {
+        "cluster": "",
+        "node": "n0",
+        "tenant": "chem",
+        "project": "b",
+        "queue": "day",
+        "device_id": "h0",
+        "units": 1,
+    }
     events.append({**common, "allocation_id": "taken", "workload_id": "taken", "ts": start, "event": "started"})
-    events.append({**common, "allocation_id": "open", "workload_id": "open", "ts": at("2026-10-31 21:00"), "event": "started"})
+    events.append(
+        {**common, "allocation_id": "open", "workload_id": "open", "ts": at("2026-10-31 21:00"), "event": "started"}
+    )
     put(store, "events", events)
     put(store, "samples", drawn)
     return late
