@@ -32,7 +32,7 @@ NOT_VOUCHED: Mapping[str, str] = {
     **dict.fromkeys(
         (
             *("ingest_batches", "touched_hours", "stream_hours", "quarantine", "held_rows", "sender_days"),
-            *("pushed_points", "pushed_instants"),
+            *("pushed_points", "pushed_instants", "pushed_memory"),
         ),
         _INGEST,
     ),

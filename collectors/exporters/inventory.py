@@ -3,6 +3,7 @@
     seen     a row when a process first sees a device, and when what is known of it changed: `available`
     silent   no row. An exporter that is away says nothing of its devices: they stay what they were, what is held there
              is unmetered, and the trouble is a finding
+    back     `available` once more: meanwhile another source may have removed it with its node
     gone     other devices of its node are seen for an hour, and it is not: `removed`, from when it was seen last
 
 What changes must stay so for CONFIRMED sightings, so that two exporters that call a node by two names write no row each
@@ -26,7 +27,11 @@ from collectors.readings import Row
 GONE_SECONDS = 3600.0
 STEP_SECONDS = 600.0
 """What one look counts at most of that hour: a node that was silent is no evidence of the time before."""
+MOST_DEVICES = 100_000
+"""Of a source; what it names beyond is in no row."""
 CONFIRMED = 3
+BACK_SECONDS = 120.0
+"""A device that was unseen for as long, and at more than CONFIRMED looks, is told again when it is back."""
 SAME_MEMORY = 0.01
 """Sizes that differ by no more of themselves are one: versions of a driver reserve more or less."""
 
@@ -53,12 +58,13 @@ class Facts:
 @dataclass(slots=True)
 class _Device:
     """told: what its last row said; None after it was removed.   seen_at: None before its first sighting in this life.
-    missed: seconds for which others of its node were seen without it.   other: what it seems to be instead, since when,
-    and how often in a row."""
+    missed: seconds for which others of its node were seen without it.   looks: since its last sighting.   other: what
+    it seems to be instead, since when, and how often in a row."""
 
     told: Facts | None
     seen_at: float | None = None
     missed: float = 0.0
+    looks: int = 0
     other: tuple[Facts, float, int] | None = None
 
 
@@ -76,7 +82,7 @@ class ExporterInventory:
     def take(self, observed: Iterable[Observed], profile: Profile) -> list[Row]:
         """The rows that these observations, oldest first, add. Those of a device that no series is of now say nothing,
         nor does one without a model."""
-        if not profile.inventory.told or profile.vendor.lower() in self._without:
+        if not profile.inventory.told:
             return []
         rows: list[Row] = []
         some = list(observed)
@@ -85,9 +91,12 @@ class ExporterInventory:
         whole = [one for one in some if not one.reading.partition_id and one.reading.device_id in seen]
         for one in whole:
             facts = _facts(one, profile, parts.get(one.reading.device_id, ""))
-            if facts.model:
+            if facts.model and facts.vendor not in self._without and self._has_room(one.reading.device_id):
                 rows += self._see(one.reading.device_id, facts, one.ts.timestamp())
         return rows
+
+    def _has_room(self, device_id: str) -> bool:
+        return device_id in self._devices or len(self._devices) < MOST_DEVICES
 
     def missing(self, at: float) -> list[Row]:
         """The rows of devices that are gone; to be asked after `take`, each time."""
@@ -100,6 +109,7 @@ class ExporterInventory:
         for device_id, device in told.items():
             if device.told is None:
                 continue
+            device.looks += 1
             before = self._nodes.get(device.told.node, math.inf)
             step = min(nodes.get(device.told.node, 0.0) - before, STEP_SECONDS)
             if device.seen_at is None:
@@ -126,9 +136,12 @@ class ExporterInventory:
         device = self._devices.setdefault(device_id, _Device(None))
         if device.told is None or device.seen_at is None:  # also again by each process: the last row may be lost
             return self._tell(device_id, device, facts, at)
+        is_back = device.looks > CONFIRMED and at - device.seen_at >= BACK_SECONDS
         if device.told.node == facts.node:
-            device.seen_at = at
+            device.seen_at, device.looks = at, 0
         if device.told.same(facts):
+            if is_back:
+                return self._tell(device_id, device, facts, at)
             device.other = None
             return []
         before, since, times = device.other or (facts, at, 0)
@@ -143,7 +156,7 @@ class ExporterInventory:
     def _tell(self, device_id: str, device: _Device, facts: Facts, at: float) -> list[Row]:
         memory = facts.memory_bytes or (device.told.memory_bytes if device.told else None)
         device.told = Facts(facts.node, facts.vendor, facts.model, memory, facts.units)
-        device.seen_at, device.other, self.changed = at, None, True
+        device.seen_at, device.looks, device.other, self.changed = at, 0, None, True
         return [self._row(device_id, device.told, at, "available")]
 
     def _row(self, device_id: str, facts: Facts, at: float, state: str) -> Row:
@@ -160,4 +173,4 @@ def _facts(one: Observed, profile: Profile, partition_profile: str) -> Facts:
     units = next(
         (units for glob, units in profile.inventory.units.items() if fnmatchcase(partition_profile.lower(), glob)), 1
     )
-    return Facts(one.node, profile.vendor.lower(), one.reading.model, total, units)
+    return Facts(one.node, (one.reading.vendor or profile.vendor).lower(), one.reading.model, total, units)

@@ -181,11 +181,13 @@ class Identity(_Strict):
     """Labels that name the device; of several, the first that is not empty. Case does not count.
 
     device_id may also be a text with {label} in braces, and {node}.   partition: the partition's number on its device.
-    partition_id: the vendor's UUID of the partition.   whole: values of partition_profile that mean "not divided".
+    vendor: where labels tell it and the profile is of several.   partition_id: the vendor's UUID of the partition.
+    whole: values of partition_profile that mean "not divided".
     """
 
     device_id: Texts = Field(min_length=1)
     node: Texts = ()
+    vendor: Texts = ()
     model: Texts = ()
     index: Texts = ()
     partition: Texts = ()

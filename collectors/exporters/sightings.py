@@ -51,7 +51,7 @@ class Sighting:
     at: seconds since 1970, of the series' own timestamps where they have them.   counters: ours -> what counts since
     some start.   holders: whom labels name.   shared: several hold it, or copies of a share exist.
     workloads: what was measured of a holder alone.   divided: the device has partitions.   series: how many it is of.
-    target: which exporter.   version: what of its labels changes with its version.
+    target: which exporter.   version: what of its labels changes with its version.   vendor: empty: the profile's.
     """
 
     device_id: str
@@ -59,6 +59,7 @@ class Sighting:
     partition_id: str = ""
     partition_profile: str = ""
     index: int | None = None
+    vendor: str = ""
     model: str = ""
     node: str = ""
     at: float = 0.0
@@ -91,6 +92,7 @@ class _Subject:
     partition_id: str
     partition_profile: str
     index: int | None
+    vendor: str
     model: str
     node: str
     holder: Holder | None
@@ -235,6 +237,7 @@ class Reader:
             partition_id=_first(labels, identity.partition_id) if partition else "",
             partition_profile=profile if partition else "",
             index=int(index) if index.isdecimal() and len(index) < 10 else None,
+            vendor=_first(labels, identity.vendor),
             model=_first(labels, identity.model) or self.profile.model,
             node=where,
             holder=self._holder(labels, own_pod, honor_labels),
@@ -393,6 +396,8 @@ def _devices(candidates: list[_Candidate], at: float) -> dict[tuple[str, str], S
         sighting, timestamp = devices[key], candidate.series.timestamp
         devices[whole].divided |= bool(subject.partition)
         sighting.series += 1
+        for each in (sighting, devices[whole]):  # not every series need tell them
+            each.vendor, each.model = each.vendor or subject.vendor, each.model or subject.model
         if timestamp is not None and candidate.timely:
             sighting.at = max(sighting.at, timestamp)
         if candidate.rule.scope != "workload":
@@ -416,6 +421,7 @@ def _sighting(subject: _Subject, *, whole: bool) -> Sighting:
         partition_id="" if whole else subject.partition_id,
         partition_profile="" if whole else subject.partition_profile,
         index=subject.index,
+        vendor=subject.vendor,
         model=subject.model,
         node=subject.node,
         target=subject.target,

@@ -73,8 +73,8 @@ class _Known:
 
 @dataclass
 class Tracker:
-    """One source's devices. period_seconds: how often it is asked; an observation covers no more than twice that, for
-    a number read now says nothing of the time before."""
+    """One source's devices. vendor: of those that name none.   period_seconds: how often it is asked; an observation
+    covers no more than twice that, for a number read now says nothing of the time before."""
 
     vendor: str
     period_seconds: float
@@ -122,7 +122,7 @@ class Tracker:
                 partition_id=self._partition_id(sighting),
                 partition_profile=sighting.partition_profile,
                 index=sighting.index,
-                vendor=self.vendor,
+                vendor=sighting.vendor or self.vendor,
                 model=sighting.model,
                 readings=readings,
             ),

@@ -174,8 +174,15 @@ class SourceUnits:
                     self.changed |= not known.doubted
                     known.doubted = True
 
-    def notes(self, at: float, **whose: str) -> list[Row]:
-        """The findings since the last time: one for each field and what is the matter, however many targets."""
+    def notes(self, at: float, *, told: bool = True, **whose: str) -> list[Row]:
+        """The findings since the last time: one for each field and what is the matter, however many targets.
+
+        told: False where nobody is told of them: what is still undecided is then told with what comes next.
+        """
+        for note in self._notes if not told else ():
+            one = self._targets.get(note.target)
+            if note.finding == "unit_undecided" and one is not None and note.field in one.fields:
+                one.fields[note.field].told_at = 0.0
         together: dict[tuple[str, Severity, str, str], list[str]] = defaultdict(list)
         for note in self._notes:
             together[note.finding, note.severity, note.field, note.what].append(note.target)

@@ -2,7 +2,7 @@
 
 What is remembered of a target between its instants is what a scrape remembers: counters, who held what, how often it is
 asked. It is made again from the log where it is not there (`Memory` is new after a restart), by instants that lie
-before; nothing is told of those.
+before; nothing is told of those. The units of its fields outlive the log: `assembler.py` keeps them in the store.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from collectors.exporters.exposition import Series
+from collectors.exporters.inventory import ExporterInventory
 from collectors.exporters.profile import FILES, Profile
 from collectors.exporters.prometheus import Result, TargetPods
 from collectors.exporters.rows import rows
 from collectors.exporters.scrape import take_notes
 from collectors.exporters.sightings import OwnPod, Reader
 from collectors.exporters.tracker import FLIP_SECONDS, Key, Observed, Tracker
+from collectors.exporters.units import SourceUnits
 from collectors.readings import Collected, Row, Severity
 from collectors.receivers.points import Target
 
@@ -37,6 +39,8 @@ PERIOD_SECONDS = 30.0
 """How often a target is asked, as long as nothing says otherwise."""
 GAPS = 9
 """By the middle one of so many gaps between instants it is told how often a target is asked."""
+AWAY_PERIODS = 1.5
+"""A target of whose devices nothing came for longer was away, and may be of another version since."""
 LOOKBACK_SECONDS = FLIP_SECONDS + 300.0
 """What is read again to remember: counters and holders of so long ago."""
 TOGETHER_SECONDS: Mapping[str, float] = {"prometheus": 0.0, "otlp": 1.0}
@@ -72,10 +76,16 @@ class _Source:
 @dataclass
 class Memory:
     """What is known of a target after its last instant. at: that instant, seconds since 1970.   up: the series `up`,
-    as they were last.   health: by device, in which of UNHEALTHY it was.   stopped: nothing but ends of series came."""
+    as they were last.   health: by device, in which of UNHEALTHY it was.   stopped: nothing but ends of series came.
+    units: of its fields; changed_at: since when one of them is another.   node: of its devices.   devices_at: when it
+    had any last."""
 
     profiles: Sequence[Profile] = FILES.built_in
+    units: SourceUnits = field(default_factory=SourceUnits)
     at: float = -math.inf
+    changed_at: float = -math.inf
+    devices_at: float = -math.inf
+    node: str = ""
     gaps: deque[float] = field(default_factory=lambda: deque(maxlen=GAPS))
     names: set[str] = field(default_factory=set)
     sources: dict[str, _Source] = field(default_factory=dict)
@@ -102,7 +112,7 @@ class Memory:
         for profile in self.profiles:
             count, prefix = profile.recognised(self.names)
             if count and profile.name not in self.sources:
-                tracker = Tracker(profile.vendor, self.period_seconds)
+                tracker = Tracker(profile.vendor, self.period_seconds, units=self.units)
                 self.sources[profile.name] = _Source(Reader(profile, prefix), tracker)
 
 
@@ -144,25 +154,37 @@ def _groups(times: Sequence[datetime], together: float) -> Iterator[list[datetim
 
 
 def assemble(
-    target: Target, memory: Memory, some: Sequence[Instant], told: Callable[[Instant], bool] = lambda _: True
+    target: Target,
+    memory: Memory,
+    some: Sequence[Instant],
+    told: Callable[[Instant], bool] = lambda _: True,
+    inventory: ExporterInventory | None = None,
 ) -> Collected:
     """The rows of a target's instants, oldest first; `memory` is then of the last.
 
-    told: instants that rows are wanted of; the others are only remembered.
+    told: instants that rows are wanted of; the others are only remembered.   inventory: of the source that it is a
+    target of; None: no device rows are wanted.
     """
     if not math.isfinite(memory.at) and len(some) > 1:
         memory.gaps.append(some[1].at - some[0].at)
     collected = Collected()
     for instant in some:
-        found = rows_of(target, memory, instant)
-        if told(instant):
+        wanted = told(instant)
+        found = rows_of(target, memory, instant, inventory if wanted else None)
+        for row in memory.units.notes(instant.at, told=wanted, node=memory.node, cluster=target.cluster):
+            found.add("findings", row)
+            if row["finding"] == "unit_changed":
+                memory.changed_at = instant.at
+        if wanted:
             collected += found
     return collected
 
 
-def rows_of(target: Target, memory: Memory, instant: Instant) -> Collected:
+def rows_of(target: Target, memory: Memory, instant: Instant, inventory: ExporterInventory | None = None) -> Collected:
     """The series of one target at one instant -> rows: this is where what is known of a target comes in."""
     memory.saw(instant.at)
+    if math.isfinite(memory.devices_at) and instant.at - memory.devices_at > AWAY_PERIODS * memory.period_seconds:
+        memory.units.doubt()
     memory.learn(one.name for one in (*instant.series, *instant.ended))
     memory.up = [one for one in instant.series if one.name == UP] or memory.up
     own_pod = TargetPods(Result({instant.at: memory.up})) if memory.up else None
@@ -173,15 +195,23 @@ def rows_of(target: Target, memory: Memory, instant: Instant) -> Collected:
     for source in memory.sources.values():
         source.tracker.period_seconds = memory.period_seconds
         seen = source.reader.read(
-            instant.series, instant.at, own_pod=own_pod, honor_labels=None if target.way == "prometheus" else True
+            instant.series,
+            instant.at,
+            own_pod=own_pod,
+            honor_labels=None if target.way == "prometheus" else True,
+            units=memory.units,
         )
         collected.dropped += seen.dropped
         present |= bool(seen.devices)
-        observed += source.tracker.advance(seen.devices)
+        now = source.tracker.advance(seen.devices)
+        for row in inventory.take(now, source.reader.profile) if inventory is not None else ():
+            collected.add("devices", row)
+        observed += now
         observed += _ended(source, instant, {(one.device_id, one.partition) for one in seen.devices}, own_pod)
         take_notes(source.tracker, collected, target.cluster)
+    memory.node = next((one.node for one in observed), memory.node)
     if present:
-        memory.stopped = False
+        memory.stopped, memory.devices_at = False, instant.at
     elif instant.ended and observed and not memory.stopped:
         memory.stopped = True
         collected.add("findings", _stopped(target, observed[0], instant.at))
@@ -222,8 +252,13 @@ def _unhealthy(target: Target, memory: Memory, instant: Instant, observed: Itera
 
 
 def _stopped(target: Target, one: Observed, at: float) -> Row:
-    where = " ".join(filter(None, (target.way, target.job, target.instance)))
-    return _finding(target, one.node, at, "source_unreachable", f"{where}: its series have ended")
+    return _finding(target, one.node, at, "source_unreachable", f"{target.words}: its series have ended")
+
+
+def silent(target: Target, memory: Memory, at: float, seconds: float) -> Row:
+    """The finding of a target of which nothing came for so long. Its devices stay what they are."""
+    message = f"{target.words}: nothing of it was pushed for {seconds:.0f} s"
+    return _finding(target, memory.node, at, "source_unreachable", message)
 
 
 def _finding(target: Target, node: str, at: float, finding: str, message: str) -> Row:

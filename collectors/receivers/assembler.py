@@ -4,6 +4,9 @@ An instant of a target is assembled when nothing of it has come for `settle_seco
 rights that its sender has now, and then it is marked; killed in between, it is assembled again, into the same rows.
 What comes later still (a shard of Prometheus that had to wait) is assembled once more, with what lies around it: such
 rows stand beside those that were told before, as whatever is told in other words does.
+
+What is known of units and devices is written once the instants are marked, so that it is never ahead of them; what was
+not written is learned again from the log.
 """
 
 from __future__ import annotations
@@ -13,15 +16,29 @@ import threading
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
+from typing import Any
 
+from collectors.exporters.inventory import ExporterInventory
+from collectors.exporters.profile import FILES, Profile
+from collectors.exporters.units import SourceUnits
 from collectors.readings import Row
-from collectors.receivers.assemble import LOOKBACK_SECONDS, TOGETHER_SECONDS, Instant, Memory, assemble, instants
-from collectors.receivers.log import Pending, PointLog, Reading
+from collectors.receivers.assemble import (
+    LOOKBACK_SECONDS,
+    TOGETHER_SECONDS,
+    Instant,
+    Memory,
+    assemble,
+    instants,
+    silent,
+)
+from collectors.receivers.log import Kind, Pending, PointLog, Reading
 from collectors.receivers.points import Target
 from ingest.receive import Receiver
+from ingest.senders import Sender
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
@@ -39,15 +56,44 @@ LEASE_SECONDS = 60.0
 """Of several servers over one store one assembles; another goes on when it has not for so long."""
 LOG_SECONDS = 60.0
 FORGET_SECONDS = 3600.0
-"""A target of which nothing came for so long is forgotten."""
+"""A target of which nothing came for so long is forgotten, but for its units."""
+SILENT_SECONDS, SILENT_PERIODS = 300.0, 5
+"""A target is silent when nothing of it came for so long, and so many times as long as between two instants."""
+SAVED_SECONDS = 86_400.0
+"""What is remembered is written again after so long, or it would be thrown away as old."""
 LOOKBACK, AROUND = timedelta(seconds=LOOKBACK_SECONDS), timedelta(seconds=LOOKBACK_SECONDS)
 
 Key = tuple[str, str]
 """Sender and target."""
 
 
+@dataclass
+class _Heard:
+    """A target. at: when something of it came last; monotonic seconds, as saved_at.   silent: that was told."""
+
+    memory: Memory
+    at: float
+    saved_at: float
+    silent: bool = False
+
+    @property
+    def silent_seconds(self) -> float:
+        """After which nothing of it is too long."""
+        return max(SILENT_SECONDS, SILENT_PERIODS * self.memory.period_seconds)
+
+
+@dataclass
+class _Devices:
+    """The devices that a sender's exporters of one cluster tell of. seen_at: their last instant in this pass."""
+
+    inventory: ExporterInventory
+    saved_at: float
+    seen_at: float | None = None
+
+
 class Assembler:
-    """receiver: where rows go.   pushed: the log that is filled meanwhile, or None where nobody fills one here."""
+    """receiver: where rows go.   pushed: the log that is filled meanwhile, or None where nobody fills one here.
+    profiles: by which series are read."""
 
     def __init__(
         self,
@@ -55,10 +101,14 @@ class Assembler:
         pushed: PointLog | None = None,
         settle_seconds: float = SETTLE_SECONDS,
         lease_seconds: float = LEASE_SECONDS,
+        profiles: Sequence[Profile] = FILES.built_in,
     ) -> None:
         self._receiver, self._pushed, self._settle, self._lease = receiver, pushed, settle_seconds, lease_seconds
+        self._profiles = profiles
         self._mine = uuid.uuid4()
-        self._memories: dict[Key, tuple[Memory, float]] = {}
+        self._begun = False
+        self._heard: dict[Key, _Heard] = {}
+        self._devices: dict[Key, _Devices] = {}  # by sender and cluster
         self._looked_at = 0.0
         self._troubled_at = -LOG_SECONDS
         self._troubled: set[Key] = set()
@@ -71,27 +121,39 @@ class Assembler:
             with store.turn("assembling"):
                 self._pass(Reading(store, self._mine), stop)
         except LedgerError as error:
-            self._memories.clear()  # they are ahead of what is stored
+            self.forget()  # it is ahead of what is stored
             if self._to_be_logged():
                 log.error("receive: pushed points wait to be assembled: %s", error)
         except Exception:  # the next pass goes on where this one stopped
-            self._memories.clear()
+            self.forget()
             log.exception("receive: pushed points wait to be assembled")
+
+    def forget(self) -> None:
+        """The store tells it anew."""
+        self._begun = False
+        self._heard.clear()
+        self._devices.clear()
 
     def _pass(self, reading: Reading, stop: threading.Event) -> None:
         now = time.monotonic()
         others = reading.seconds_since_others()
         if others < now - self._looked_at + EVERY_SECONDS:
-            self._memories.clear()  # they know what happened meanwhile; the log tells it
+            self.forget()  # they know what happened meanwhile; the log tells it
         self._looked_at = now
         if others < self._lease:
             return
+        if not self._begun:
+            self._begin(reading, now, stop)
         pending = reading.pending()
         if self._pushed is not None:
             waits = (one.waits_seconds for one in pending if (one.sender, one.target) not in self._troubled)
             self._pushed.held_up = max(waits, default=0.0) > HELD_UP_SECONDS
         self._troubled.clear()
         batch = _Batch(self._receiver, reading)
+        for one in pending:
+            heard = self._heard.get((one.sender, one.target))
+            if heard is not None:
+                heard.at, heard.silent = max(heard.at, now - one.age_seconds), False
         for key, some in groupby(pending, lambda one: (one.sender, one.target)):
             if stop.is_set():
                 break
@@ -102,11 +164,74 @@ class Assembler:
             except Exception:  # of this target alone: it must not keep the others from being assembled
                 log.exception("receive: what %s pushed of %s waits to be assembled", *key)
                 self._troubled.add(key)
-                self._memories.pop(key, None)
+                self._heard.pop(key, None)
             if batch.rows >= ROWS_AT_ONCE:
-                self._store(batch)
-        self._store(batch)
-        self._memories = {key: kept for key, kept in self._memories.items() if kept[1] > now - FORGET_SECONDS}
+                self._store(batch, reading)
+        self._tell_gone(batch)
+        self._tell_silent(reading, batch)
+        self._store(batch, reading)
+        self._heard = {
+            key: heard
+            for key, heard in self._heard.items()
+            if heard.at > now - max(FORGET_SECONDS, 2 * heard.silent_seconds)
+        }
+
+    def _begin(self, reading: Reading, now: float, stop: threading.Event) -> None:
+        """Learns from the log what was known of the targets that are pushed. How long they are silent is counted from
+        now on: while no server was there nobody could push."""
+        for sender, target, last in reading.heard():
+            if stop.is_set():
+                return
+            memory = self._memory((sender, target), reading)
+            parsed = Target.of(target)
+            points = reading.points(sender, target, last - LOOKBACK, last)
+            assemble(parsed, memory, instants(points, TOGETHER_SECONDS[parsed.way]), lambda _: False)
+            self._heard[sender, target] = _Heard(memory, now, now)
+        self._begun = True
+
+    def _memory(self, key: Key, reading: Reading) -> Memory:
+        """A new one, that knows the units that the target had."""
+        return Memory(self._profiles, _units(reading.remembered(key[0], "units", key[1])))
+
+    def _inventory(
+        self, sender: Sender | None, target: Target, at: float, reading: Reading
+    ) -> ExporterInventory | None:
+        """Where its devices are told; None where the sender may not."""
+        if sender is None or not sender.place.may_send("devices"):
+            return None
+        key = sender.name, target.cluster
+        if key not in self._devices:
+            inventory = ExporterInventory(target.cluster)
+            try:
+                inventory.restore(reading.remembered(sender.name, "devices", target.cluster))
+            except (TypeError, KeyError, ValueError, AttributeError) as mistake:
+                log.warning("receive: the devices of %s are learned anew: %s", sender.name, mistake)
+            self._devices[key] = _Devices(inventory, time.monotonic())
+        devices = self._devices[key]
+        devices.seen_at = max(at, devices.seen_at or at)
+        return devices.inventory
+
+    def _tell_gone(self, batch: _Batch) -> None:
+        for (sender, _), devices in self._devices.items():
+            if devices.seen_at is not None:
+                batch.add(sender, {"devices": devices.inventory.missing(devices.seen_at)})
+                devices.seen_at = None
+
+    def _tell_silent(self, reading: Reading, batch: _Batch) -> None:
+        """Once for each silence, by the server's clock: who pushed may have died, and then says nothing of it."""
+        now = time.monotonic()
+        for (sender, target), heard in self._heard.items():
+            if self._pushed is not None and self._pushed.held_up:
+                heard.at = now  # nobody could push
+            if heard.silent or not heard.memory.node or now - heard.at <= heard.silent_seconds:
+                continue
+            heard.silent = True
+            came = reading.heard_at(sender, target)
+            if came is not None and not heard.memory.stopped:  # whose series have ended, that was told
+                # Said again after a restart it is the same row.
+                seconds = heard.silent_seconds
+                row = silent(Target.of(target), heard.memory, came.timestamp() + seconds, seconds)
+                batch.add(sender, {"findings": [row]})
 
     def _to_be_logged(self) -> bool:
         """Once a while: a store that is away is away with every pass."""
@@ -114,15 +239,29 @@ class Assembler:
         self._troubled_at = time.monotonic() if due else self._troubled_at
         return due
 
-    def _store(self, batch: _Batch) -> None:
+    def _store(self, batch: _Batch, reading: Reading) -> None:
         """Errors: LedgerError of a sender whose rows the store did not take; the others' are there."""
         for trouble in batch.store():
             raise trouble
+        now = time.monotonic()
+        some: list[tuple[str, Kind, str, Mapping[str, Any]]] = []
+        for (sender, target), heard in self._heard.items():
+            units = heard.memory.units
+            if units.targets and (units.changed or now - heard.saved_at > SAVED_SECONDS):
+                some.append((sender, "units", target, units.plain()))
+                heard.saved_at, units.changed = now, False
+        for (sender, cluster), devices in self._devices.items():
+            if devices.inventory.changed or now - devices.saved_at > SAVED_SECONDS:
+                some.append((sender, "devices", cluster, devices.inventory.plain()))
+                devices.saved_at, devices.inventory.changed = now, False
+        if some:
+            reading.remember(some)
 
     def _target(self, key: Key, pending: Sequence[Pending], reading: Reading, batch: _Batch) -> None:
         target = Target.of(key[1])
         ready = [one for one in pending if one.age_seconds >= self._settle]
-        memory, _ = self._memories.get(key, (None, 0.0))
+        heard = self._heard.get(key)
+        memory = heard.memory if heard is not None else None
         at = memory.at if memory is not None else None
         late = [one for one in ready if at is not None and one.ts.timestamp() <= at]
         unready = [one.ts for one in pending if one.age_seconds < self._settle]
@@ -133,40 +272,60 @@ class Assembler:
             if (at is None or one.ts.timestamp() > at) and (first_unready is None or one.ts < first_unready)
         ]
         together = TOGETHER_SECONDS[target.way]
-        if at is not None and late:
-            self._late(key, at, late, together, reading, batch)
+        if memory is not None and late:
+            self._late(key, memory, late, together, reading, batch)
         if not next_ones:
             return
-        if memory is None:
-            memory = Memory()
-            first = next_ones[0].ts - LOOKBACK
-        else:
-            first = next_ones[0].ts
+        first = next_ones[0].ts - (LOOKBACK if memory is None else timedelta())
         some = instants(reading.points(*key, first, next_ones[-1].ts), together)
         if at is None and len(some) == 1 and next_ones[0].waits_seconds < SECOND_SECONDS:
             return
         wanted = {one.ts for one in next_ones}
-        self._told(key, target, memory, some, wanted, batch)
+        if memory is None:
+            memory = self._memory(key, reading)
+            if not wanted.isdisjoint(some[0].members):
+                memory.units.doubt()  # nothing is known of the time before
+        sender = batch.sender(key[0])
+        inventory = self._inventory(sender, target, next_ones[-1].ts.timestamp(), reading)
+        self._told(key, target, memory, some, wanted, batch, inventory)
         batch.done[key[0]] += next_ones
-        self._memories[key] = memory, time.monotonic()
+        came = time.monotonic() - min(one.age_seconds for one in next_ones)
+        if heard is None:
+            self._heard[key] = _Heard(memory, came, time.monotonic())
 
     def _late(
-        self, key: Key, at: float, late: Sequence[Pending], together: float, reading: Reading, batch: _Batch
+        self,
+        key: Key,
+        memory: Memory,
+        late: Sequence[Pending],
+        together: float,
+        reading: Reading,
+        batch: _Batch,
     ) -> None:
         """What came after its instant was assembled: this instant again and those after it, which it may change, as far
-        as they were assembled (at: seconds since 1970)."""
+        as they were assembled. Of units they know what is known now, unless they are from before."""
         target = Target.of(key[1])
         new = sorted(reading.new(late))
         for first, last in _spans(new):
             some = instants(reading.points(*key, first - LOOKBACK, last + AROUND), together)
-            wanted = {ts for one in some for ts in one.members if first <= ts and ts.timestamp() <= at}
-            self._told(key, target, Memory(), some, wanted, batch)
+            wanted = {ts for one in some for ts in one.members if first <= ts and ts.timestamp() <= memory.at}
+            again = Memory(self._profiles, SourceUnits.of(memory.units.plain()))
+            if first.timestamp() <= memory.changed_at:
+                again.units.doubt()
+            self._told(key, target, again, some, wanted, batch)
         batch.done[key[0]] += late
 
     def _told(
-        self, key: Key, target: Target, memory: Memory, some: Sequence[Instant], wanted: set[datetime], batch: _Batch
+        self,
+        key: Key,
+        target: Target,
+        memory: Memory,
+        some: Sequence[Instant],
+        wanted: set[datetime],
+        batch: _Batch,
+        inventory: ExporterInventory | None = None,
     ) -> None:
-        collected = assemble(target, memory, some, lambda instant: not wanted.isdisjoint(instant.members))
+        collected = assemble(target, memory, some, lambda instant: not wanted.isdisjoint(instant.members), inventory)
         self.dropped += collected.dropped
         batch.add(key[0], collected.rows)
 
@@ -180,6 +339,10 @@ class _Batch:
         self.rows = 0
         self._rows: dict[str, dict[str, list[Row]]] = {}
 
+    def sender(self, name: str) -> Sender | None:
+        """None: it may send no more."""
+        return self._receiver.senders.named(name)
+
     def add(self, sender: str, rows: dict[str, list[Row]]) -> None:
         own = self._rows.setdefault(sender, {})
         for record, some in rows.items():
@@ -189,18 +352,38 @@ class _Batch:
     def store(self) -> list[LedgerError]:
         """Answers why the store did not take the rows of some senders: theirs are not marked, and come again."""
         troubles = []
-        for name, done in self.done.items():
-            sender = self._receiver.senders.named(name)
+        for name in self.done.keys() | self._rows.keys():
+            sender = self.sender(name)
             try:
                 if sender is not None:
-                    self._receiver.take(sender, f"push:{name} metrics", self._rows.get(name, {}))
+                    rows = self._may(sender, self._rows.get(name, {}))
+                    self._receiver.take(sender, f"push:{name} metrics", rows)
                 else:
                     log.warning("receive: %s may send no more: what it pushed last is not taken", name)
-                self._reading.assembled(done)
+                self._reading.assembled(self.done.get(name, []))
             except LedgerError as trouble:
                 troubles.append(trouble)
         self.done, self.rows, self._rows = defaultdict(list), 0, {}
         return troubles
+
+    def _may(self, sender: Sender, rows: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
+        """What it asked for by pushing metrics: of the records made of them those that it may send, without the devices
+        that another source tells of. Samples are not left out here: whoever may push no more is counted so."""
+        found = {record: some for record, some in rows.items() if record == "samples" or sender.place.may_send(record)}
+        if found.get("devices"):
+            others = self._reading.told_by_others(row["device_id"] for row in found["devices"])
+            found["devices"] = [
+                row for row in found["devices"] if (row.get("cluster", ""), row["device_id"]) not in others
+            ]
+        return found
+
+
+def _units(plain: Mapping[str, Any]) -> SourceUnits:
+    try:
+        return SourceUnits.of(plain)
+    except (KeyError, TypeError, ValueError, AttributeError) as mistake:
+        log.warning("receive: the units of a target are learned anew: %s", mistake)
+        return SourceUnits()
 
 
 def _spans(times: Iterable[datetime]) -> list[list[datetime]]:

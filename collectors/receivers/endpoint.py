@@ -8,7 +8,7 @@ to. Of a request of which a part cannot be taken, the rest is; remote write then
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from google.protobuf.json_format import ParseDict
@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from collectors.exporters.profile import FILES, Profile
 from collectors.receivers import otlp, remote_write, snappy
 from collectors.receivers.assemble import Names
 from collectors.receivers.log import PointLog
@@ -43,13 +44,19 @@ PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
 
 class MetricsEndpoint:
-    """door, tally, now: those of the records' receiver.   pushed: where points go."""
+    """door, tally, now: those of the records' receiver.   pushed: where points go.   profiles: whose metrics are of
+    use."""
 
     def __init__(
-        self, door: Door, tally: Tally, pushed: PointLog, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        door: Door,
+        tally: Tally,
+        pushed: PointLog,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        profiles: Sequence[Profile] = FILES.built_in,
     ) -> None:
         self._door, self._tally, self._pushed, self._now = door, tally, pushed, now
-        self._wanted = Names().wanted
+        self._wanted = Names(profiles).wanted
         self._reading = asyncio.Semaphore(AT_ONCE)
 
     def routes(self) -> list[Route]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
@@ -33,6 +33,13 @@ AT_ONCE = 200_000
 """Points in one insert, about."""
 MOST_PENDING = 50_000
 """Instants that are looked at in one pass."""
+MOST_REMEMBERED = 20_000
+"""Targets of a sender that are remembered for longer than their log."""
+ASKED_AT_ONCE = 5000
+"""Devices in one query."""
+
+Kind = Literal["units", "devices"]
+"""What is remembered: the units of a target, the devices of a cluster."""
 
 
 class Series(NamedTuple):
@@ -195,6 +202,57 @@ class Reading:
         """How long ago somebody else assembled anything; infinity: nobody did."""
         found = self._store.value(read_sql(__file__, "assembled_by_others"), {"mine": str(self._mine)})
         return math.inf if found is None else float(found)
+
+    def heard(self) -> list[tuple[str, str, datetime]]:
+        """Sender, target and last assembled instant of whatever came lately."""
+        rows = self._store.rows(read_sql(__file__, "heard_targets"))
+        return [(row["sender"], row["target"], row["last"]) for row in rows]
+
+    def heard_at(self, sender: str, target: str) -> datetime | None:
+        """When something of it came last, by the store's clock."""
+        found: datetime | None = self._store.value(read_sql(__file__, "heard_at"), {"sender": sender, "target": target})
+        return found
+
+    def told_by_others(self, devices: Iterable[str]) -> set[tuple[str, str]]:
+        """Cluster and id of those of these devices that another source than pushed metrics tells of."""
+        names = sorted(set(devices))
+        found: set[tuple[str, str]] = set()
+        for first in range(0, len(names), ASKED_AT_ONCE):
+            part = {"devices": names[first : first + ASKED_AT_ONCE]}
+            rows = self._store.rows(read_sql(__file__, "told_by_others"), part)
+            found |= {(row["cluster"], row["device_id"]) for row in rows}
+        return found
+
+    def remembered(self, sender: str, kind: Kind, about: str) -> dict[str, Any]:
+        """What `remember` wrote last; empty, where it wrote nothing for a month or it cannot be read."""
+        rows = self._store.rows(read_sql(__file__, "remembered"), {"sender": sender, "kind": kind, "about": about})
+        try:
+            found = json.loads(rows[0]["memory"]) if rows else {}
+        except ValueError as mistake:
+            log.warning("receive: what was known of %s of %s is learned anew: %s", about, sender, mistake)
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def remember(self, some: Sequence[tuple[str, Kind, str, Mapping[str, Any]]]) -> None:
+        """(sender, kind, about, what). Of each sender about so many as fit: MOST_REMEMBERED."""
+        senders = {sender for sender, *_ in some}
+        counts = {
+            row["sender"]: row["many"]
+            for row in self._store.rows(
+                "SELECT sender, uniqExact(kind, about) AS many FROM pushed_memory"
+                " WHERE sender IN {senders:Array(String)} GROUP BY sender",
+                {"senders": sorted(senders)},
+            )
+        }
+        full = {sender for sender in senders if counts.get(sender, 0) >= MOST_REMEMBERED}
+        for sender in full:
+            log.warning("receive: %s has more targets than are remembered: %d", sender, MOST_REMEMBERED)
+        columns = list(zip(*(one for one in some if one[0] not in full), strict=True))
+        if columns:
+            names = ("sender", "kind", "about")
+            arrays = {name: pa.array(values, pa.string()) for name, values in zip(names, columns, strict=False)}
+            texts = [json.dumps(what, ensure_ascii=False, separators=(",", ":")) for what in columns[3]]
+            self._store.insert("pushed_memory", pa.table(arrays | {"memory": pa.array(texts, pa.string())}))
 
     def assembled(self, some: Iterable[Pending]) -> None:
         """To be called once their rows are in the store."""

@@ -40,6 +40,11 @@ class Target(NamedTuple):
     def text(self) -> str:
         return json.dumps(self, ensure_ascii=False, separators=(",", ":"))
 
+    @property
+    def words(self) -> str:
+        """For whoever reads of it."""
+        return " ".join(filter(None, (self.way, self.job, self.instance)))
+
     @classmethod
     def of(cls, text: str) -> Target:
         return cls(*json.loads(text))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
     from starlette.types import ASGIApp
 
+    from collectors.exporters.profile import Profile
     from gpuledger.serve import Tls
     from ingest.reviews import Reviewer
     from ingest.senders import Kubernetes, Senders
@@ -38,6 +39,10 @@ def server(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate with its chain, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key, PEM.")] = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option("--profile", help="A profile of your own for pushed metrics; may be repeated."),
+    ] = None,
     no_dashboard: Annotated[bool, typer.Option("--no-dashboard", help="Take in records, show nothing.")] = False,
     sign_in: options.SignIn = None,
     trusted_proxy: options.TrustedProxies = None,
@@ -59,9 +64,10 @@ def server(
     if not is_loopback(host):
         _refuse_open_doors(host, tls, no_dashboard or sign_in is not None or insecure_no_sign_in, insecure_plain_http)
     senders = Senders(tokens, _reviewer)
+    profiles = _profiles(profile or ())
     with open_store(store) as opened, listen(host, port) as listener:
         migrate(opened)
-        with _receiving(opened, senders) as routes:
+        with _receiving(opened, senders, profiles) as routes:
             access = access_settings(sign_in, trusted_proxy)
             pages = None if no_dashboard else dashboard(opened, listener, access)
             app = _app(opened, routes, pages, access.trusted_proxies)
@@ -104,8 +110,17 @@ def _refuse_open_doors(host: str, tls: Tls | None, books_ok: bool, plain_ok: boo
         )
 
 
+def _profiles(given: Sequence[str]) -> Sequence[Profile]:
+    """Those that come with gpuledger, and the given ones: one of the same name takes the place of ours."""
+    from collectors.exporters.profile import FILES, profile_of
+
+    own = [profile_of(one) for one in given]
+    names = {one.name for one in own}
+    return (*own, *(one for one in FILES.built_in if one.name not in names))
+
+
 @contextlib.contextmanager
-def _receiving(store: Store, senders: Senders) -> Iterator[list[Route]]:
+def _receiving(store: Store, senders: Senders, profiles: Sequence[Profile]) -> Iterator[list[Route]]:
     """The doors for what is pushed, with connections and threads of their own: pages and closes need not wait for them,
     nor what is written for what is looked up."""
     from collectors.receivers.assembler import EVERY_SECONDS, Assembler
@@ -120,9 +135,10 @@ def _receiving(store: Store, senders: Senders) -> Iterator[list[Route]]:
         coalescer = Coalescer(own)
         receiver = Receiver(coalescer, senders, judging)
         pushed = PointLog(logging)
-        metrics = MetricsEndpoint(receiver.door, receiver.tally, pushed)
+        metrics = MetricsEndpoint(receiver.door, receiver.tally, pushed, profiles=profiles)
+        assembler = Assembler(receiver, pushed, profiles=profiles)
         try:
-            with repeating(store, Assembler(receiver, pushed).run, seconds=EVERY_SECONDS):
+            with repeating(store, assembler.run, seconds=EVERY_SECONDS):
                 devices = known_devices_route(store, receiver.door.sender)
                 yield [receiver.route(), devices, *metrics.routes()]
         finally:

@@ -34,7 +34,8 @@ ALERTS = ("alerts", "alert_evidence", "alert_history", "alert_transitions", "ale
 READABLE = VIEWS + BENEATH + ALERTS + OTHERS
 AUDIT = ("audit", "parties")
 """What only auditors read: who did what, and addresses, tax ids and banks of the parties."""
-SECRET = ("access_users", "access_tokens", "pushed_instants", "pushed_points", "saved_queries", "turns")
+PUSHED = ("pushed_instants", "pushed_memory", "pushed_points")
+SECRET = ("access_users", "access_tokens", "saved_queries", "turns", *PUSHED)
 """Nobody's but the writer's, together with whatever stands in no list."""
 AGENT_RECORDS = ("samples", "metrics", "findings", "devices", "service_levels", "quarantine")
 """What an agent may insert. Not events: agents measure, schedulers tell."""

@@ -27,7 +27,7 @@ class Site:
 
     def __init__(self, inventory: ExporterInventory | None = None, profile: str = "dcgm") -> None:
         self.inventory, self.profile = inventory or ExporterInventory("c"), profile_of(profile)
-        self.tracker, self.at = Tracker("NVIDIA", 60), START.timestamp()
+        self.tracker, self.at = Tracker(self.profile.vendor, 60), START.timestamp()
 
     def page(self, body: str, seconds: float = 60) -> list[tuple[str, str, str]]:
         """(device, state, node) of the rows that a page adds."""
@@ -64,6 +64,19 @@ def test_a_device_is_told_once_with_all_that_is_known_of_it() -> None:
         "state": "available",
     }
     assert [site.page(gpu("GPU-a")) for _ in range(50)] == [[]] * 50
+
+
+def test_a_device_that_comes_back_is_told_again_for_its_node_may_have_been_removed() -> None:
+    """As the Kubernetes watch does when the node is deleted; the device is in no list of devices from then on."""
+    site = Site()
+    site.page(gpu("GPU-a"))
+    assert [site.page("") for _ in range(3)] == [[]] * 3
+    assert site.page(gpu("GPU-a")) == [("GPU-a", "available", "n1")]
+    assert site.page(gpu("GPU-a")) == []
+    assert [site.page("") for _ in range(2)] == [[]] * 2  # a look or two that fail are no absence
+    assert site.page(gpu("GPU-a")) == []
+    assert [site.page("", 10) for _ in range(5)] == [[]] * 5  # nor is a minute
+    assert site.page(gpu("GPU-a")) == []
 
 
 def test_a_device_without_a_model_is_no_row() -> None:
@@ -109,13 +122,13 @@ def test_a_divided_gpu_has_its_slices() -> None:
     assert {row["device_id"]: row["units"] for row in rows} == {"GPU-a": 7, "GPU-b": 4}
 
 
-def test_a_silent_node_changes_nothing_and_no_time_of_its_silence_counts() -> None:
+def test_a_silent_node_removes_nothing_and_no_time_of_its_silence_counts() -> None:
     site = Site()
     both = gpu("GPU-a") + gpu("GPU-b")
     site.page(both)
-    assert site.page("", GONE_SECONDS * 5) == [] and site.page("", 60) == []
-    assert site.page(gpu("GPU-a")) == []  # the other comes with the next push
-    assert site.page(gpu("GPU-b")) == []
+    assert [site.page("", seconds) for seconds in (GONE_SECONDS * 5, 60, 60)] == [[]] * 3
+    assert site.page(gpu("GPU-a")) == [("GPU-a", "available", "n1")]  # the other comes with the next push
+    assert site.page(gpu("GPU-b")) == [("GPU-b", "available", "n1")]
     assert [site.page(both) for _ in range(100)] == [[]] * 100
 
 
@@ -170,7 +183,8 @@ def test_an_exporter_that_is_away_leaves_its_devices_as_they_are(exporter: Expor
             and scrape.observed[0].reading.readings["gpu_utilization"].state == "stale"
         )
     exporter.status = 200
-    assert "devices" not in collector.collect(START + timedelta(minutes=300)).collected.rows
+    (row,) = collector.collect(START + timedelta(minutes=300)).collected.rows["devices"]
+    assert (row["state"], row["ts"]) == ("available", START + timedelta(minutes=300))
     collector.close()
 
 

@@ -12,15 +12,17 @@ import pyarrow as pa
 
 from billing.close import close
 from collectors.exporters.exposition import parse
+from collectors.exporters.inventory import ExporterInventory
 from collectors.exporters.profile import profile_of
 from collectors.exporters.rows import rows
 from collectors.exporters.sightings import Reader
 from collectors.exporters.tracker import Tracker
+from collectors.exporters.units import SourceUnits
 from ingest import ingest_tables
 from tests.collectors.receivers.pushing import Given, receiving, snappy, write_v1
 from tests.ingest.receiving import tokens_file
 from tests.stores import fresh_store
-from warehouse.records import DEVICES, EVENTS, RECORD_TYPES
+from warehouse.records import EVENTS, RECORD_TYPES
 from warehouse.store import Store
 
 PERIOD = 60
@@ -51,11 +53,18 @@ def pages(chance: random.Random) -> list[tuple[int, str]]:
 
 
 def scrape(store: Store, some: list[tuple[int, str]]) -> None:
-    reader, tracker = Reader(profile_of("dcgm")), Tracker("NVIDIA", PERIOD)
+    """As a collector does: the units are doubted where the exporter was away."""
+    units, inventory, before = SourceUnits(), ExporterInventory("scraped"), 0
+    reader, tracker = Reader(profile_of("dcgm")), Tracker("NVIDIA", PERIOD, units=units)
     told: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for seconds, page in some:
-        seen = reader.read(parse(page).series, DAY.timestamp() + seconds)
-        for record, found in rows(tracker.advance(seen.devices), cluster="scraped").rows.items():
+        if seconds - before > PERIOD:
+            units.doubt()
+        before = seconds
+        seen = reader.read(parse(page).series, DAY.timestamp() + seconds, units=units)
+        observed = tracker.advance(seen.devices)
+        told["devices"] += inventory.take(observed, reader.profile)
+        for record, found in rows(observed, cluster="scraped").rows.items():
             told[record] += found
     for record, found in told.items():
         put(store, record, found)
@@ -97,9 +106,6 @@ def test_a_day_that_is_pushed_makes_the_books_of_a_day_that_is_scraped(tmp_path:
     some = pages(chance)
     with fresh_store(tmp_path / "store") as store, receiving(store, tokens_file(tmp_path)) as pushed:
         for cluster in ("scraped", "pushed"):
-            known = {"ts": DAY, "cluster": cluster, "model": "H100", "node": "n1", "state": "available"}
-            devices = [{**known, "device_id": f"GPU-{n}"} for n in range(DEVICE_COUNT)]
-            ingest_tables(store, DEVICES, "test", [pa.Table.from_pylist(devices)])
             about = {"cluster": cluster, "allocation_id": f"{cluster}-1", "workload_id": "uid-1", "tenant": "ml"}
             begun, over = DAY + timedelta(minutes=20), DAY + timedelta(hours=HOURS, minutes=-30)
             events = [{**about, "ts": begun, "event": "started", "device_id": f"GPU-{n}"} for n in range(2)]
@@ -113,6 +119,9 @@ def test_a_day_that_is_pushed_makes_the_books_of_a_day_that_is_scraped(tmp_path:
                 pushed.assemble()
         close(store, until=DAY + timedelta(hours=HOURS), now=DAY + timedelta(hours=HOURS + 1))
         books = {cluster: ledger(store, cluster) for cluster in ("scraped", "pushed")}
+        devices = "SELECT ts, device_id, node, model, vendor, units, toString(state) FROM devices WHERE cluster = '{}'"
+        told = {cluster: store.rows(f"{devices.format(cluster)} ORDER BY ALL") for cluster in books}
+        assert told["pushed"] == told["scraped"] and len(told["pushed"]) == DEVICE_COUNT
         assert books["pushed"] == books["scraped"] and len(books["pushed"]) >= HOURS * DEVICE_COUNT
         kinds = {name: sum(row[name] for row in books["pushed"]) for name in QUANTITIES}
         assert all(

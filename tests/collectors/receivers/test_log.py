@@ -23,7 +23,7 @@ def test_what_was_acknowledged_outlives_a_kill_and_is_assembled_by_the_next_serv
     tokens = tokens_file(tmp_path, SENDERS)
     fresh_store(tmp_path / "store").close()
     process, url = receiver_process(f"chdb://{tmp_path}/store", tokens)
-    pieces = [util([(15 * n, n)]) for n in range(40)] + [memory([(15 * n, n)]) for n in range(40)]
+    pieces = [util([(15 * n, 10 + n)]) for n in range(40)] + [memory([(15 * n, n)]) for n in range(40)]
 
     def push(piece: int) -> bool:
         headers = {**V1, "Authorization": f"Bearer {TOKEN}"}
@@ -52,7 +52,7 @@ def test_what_was_acknowledged_outlives_a_kill_and_is_assembled_by_the_next_serv
             found = {row[0]: row[1:] for row in samples(store, "utilization, memory_used_bytes")}
             for piece in acknowledged:
                 row = found[15.0 * (piece % 40)]
-                assert row[1:][piece // 40] == (piece / 100 if piece < 40 else (piece - 40) * MIB)
+                assert row[1:][piece // 40] == ((10 + piece) / 100 if piece < 40 else (piece - 40) * MIB)
             # What is remembered of the target is made again from the log: the interval tells.
             assert after.write(snappy(write_v1([util([(15 * 40, 90)])]))).status_code == 204
         with receiving(store, tokens) as again:

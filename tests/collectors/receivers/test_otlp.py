@@ -41,7 +41,7 @@ def running(shared_store: Store, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture
 def pushed(running: Pushed) -> Pushed:
     emptied(running.store)
-    running.assembler._memories.clear()
+    running.assembler.forget()
     return running
 
 

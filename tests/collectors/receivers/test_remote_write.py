@@ -48,7 +48,7 @@ def running(shared_store: Store, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture
 def pushed(running: Pushed) -> Pushed:
     emptied(running.store)
-    running.assembler._memories.clear()
+    running.assembler.forget()
     return running
 
 
@@ -94,7 +94,7 @@ def test_both_versions_say_the_same(pushed: Pushed) -> None:
     pushed.assemble()
     by_v2 = samples(pushed.store)
     emptied(pushed.store)
-    pushed.assembler._memories.clear()
+    pushed.assembler.forget()
     assert pushed.write(snappy(write_v1(series))).status_code == 204
     pushed.assemble()
     assert samples(pushed.store) == by_v2 and len(by_v2) == 4

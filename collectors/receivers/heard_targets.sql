@@ -1,0 +1,7 @@
+-- One row: a target of which something came within the last hour and rows were made; of which instant the last.
+SELECT sender, target, maxIf(ts, assembled) AS last
+FROM pushed_instants
+WHERE received_at >= now64(3, 'UTC') - INTERVAL 1 HOUR
+GROUP BY sender, target
+HAVING countIf(assembled) > 0
+ORDER BY sender, target
