@@ -9,7 +9,7 @@ COMPLETED                    finished
 FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY, BOOT_FAIL, DEADLINE, LAUNCH_FAILED, RECONFIG_FAIL    failed
 CANCELLED [by UID], REVOKED  cancelled, by that actor
 PREEMPTED                    preempted; a next record follows if it is put back into the queue
-REQUEUED                     cancelled: this run ended, a next record follows
+REQUEUED                     cancelled: this run ended, a next record follows; a run of no length is not told
 RESIZING                     finished: the record ends where the next one of the same job starts
 
 `reason` keeps Slurm's word. An allocation is named by the job's raw id, which is also the workload's (cgroups name it
@@ -144,8 +144,8 @@ def life(job: Job, site: Site) -> list[Row]:
     rows: list[Row] = []
     if job.submitted_at is not None:
         rows.append(waiting(job, site, job.submitted_at))
-    if job.state == "RESIZING" and job.started_at == job.ended_at:
-        # It held nothing, and its end would end the next record, which starts in this second.
+    if job.state in ("REQUEUED", "RESIZING") and job.started_at == job.ended_at:
+        # It held nothing, and its end would end the next record, which may start in this second.
         return rows
     nodes = job.nodes if job.holds else ()
     if job.started_at is not None:

@@ -183,9 +183,10 @@ def test_a_resized_job_whose_later_record_names_the_first_start_is_held_once() -
     ]
 
 
-def test_a_job_that_is_resized_in_the_second_of_its_start_is_not_ended_by_it() -> None:
+@pytest.mark.parametrize("state", ["REQUEUED", "RESIZING"])
+def test_a_run_that_was_over_in_its_first_second_does_not_end_the_next(state: str) -> None:
     found = rows(
-        line(State="RESIZING", NodeList="g[1-2]", End="2026-10-01T10:00:00", Elapsed="00:00:00"),
+        line(State=state, NodeList="g[1-2]", End="2026-10-01T10:00:00", Elapsed="00:00:00"),
         line(Submit="2026-10-01T10:00:00"),
     )
     assert [event for _, event in told(found)] == ["submitted", "submitted", "started", "finished"]
