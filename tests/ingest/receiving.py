@@ -96,7 +96,7 @@ def main() -> None:
         ingest_tables(store, FINDINGS, "test", [about])
         coalescer = Coalescer(store, 0.01)
         print("open", flush=True)
-        _server(Receiver(coalescer, Senders(Path(tokens)), store)).run(sockets=[listener])
+        _server(Receiver(coalescer, Senders(Path(tokens)), store), store).run(sockets=[listener])
         coalescer.close()
 
 

@@ -33,20 +33,26 @@ class Agents:
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tests.ingest.spooling"]
-        self.process = subprocess.Popen(command, cwd=REPO, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, cwd=REPO, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
 
     def start(self, folder: Path, url: str, ticks: int) -> int:
         assert self.process.stdin is not None and self.process.stdout is not None
         print(folder, url, ticks, file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline())
 
+    def kill(self) -> None:
+        """With the agents: one that a failed test left would keep the pipes open, and whoever reads them waiting."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
 
 @pytest.fixture
 def agents() -> Iterator[Agents]:
     made = Agents()
     yield made
-    made.process.kill()
-    made.process.communicate()
+    made.kill()
 
 
 def answered(folder: Path) -> None:

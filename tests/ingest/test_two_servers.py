@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +27,8 @@ from tests.stores import fresh_store
 from tests.warehouse.engine_over_http import served
 from warehouse.store import Store, open_store
 
+Report = dict[str, Any]
+
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Store]]:
@@ -37,9 +39,11 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Store
         yield first, second
 
 
-def test_a_push_judged_before_another_server_issues_the_month_is_held(two: tuple[Store, Store], tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def raced(two: tuple[Store, Store], tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """The answer to a push that one server judged before the other issued October."""
     writer, issuer = two
-    tokens = tmp_path / "senders.yaml"
+    tokens = tmp_path_factory.mktemp("senders") / "senders.yaml"
     tokens.write_text(issued_fleet.SENDERS)
     used = sample("g1", "n1", at("2026-10-06 02:00") + timedelta(minutes=5), "whole", 1.0, interval_seconds=60.0)
     one = Forged("", ANYBODY, "samples", [used])
@@ -52,10 +56,15 @@ def test_a_push_judged_before_another_server_issues_the_month_is_held(two: tuple
             assert not issue.done(), "what the other server writes is waited for"
         assert issue.result(PATIENCE_SECONDS)
         server.coalescer.close()
-        report = answer.result(PATIENCE_SECONDS).json()
-    assert (report["stored"], report["held"]) == (0, {"issued_month": 1})
+        report: Report = answer.result(PATIENCE_SECONDS).json()
+    return report
 
 
+def test_a_push_judged_before_another_server_issues_the_month_is_held(raced: Report) -> None:
+    assert (raced["stored"], raced["held"]) == (0, {"issued_month": 1})
+
+
+@pytest.mark.usefixtures("raced")
 def test_two_people_at_two_servers_decide_a_held_push_once(two: tuple[Store, Store]) -> None:
     (push,) = held_pushes(two[0])
 
