@@ -9,8 +9,9 @@ blocked is not tried again in the cycle, nor in later ones before there is more 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from scheduler.cycle import reasons
 from scheduler.cycle.elastic import grow
@@ -63,18 +64,28 @@ def plan(state: State, now: float) -> CyclePlan:
     state.begin_cycle(now)
     if not state.pending and not state.elastic and not state.dependent:
         return CyclePlan(version=state.version)
-    with Trial(state, now) as trial:
-        found = _Cycle(state, trial, now).run()
+    kept: Sequence[Promise] = ()
+    while True:
+        with Trial(state, now) as trial:
+            cycle = _Cycle(state, trial, now, kept)
+            cycle.run()
+            kept = cycle.broken()
+            if not kept:
+                found = cycle.plan()
+                break
+        state.forget_tries(now)
     state.planned = state.version if found.actions else -1
     return found
 
 
 class _Cycle:
-    """powerless: least amount with which classes of a standing, after so many starts, had a right over nobody.
-    Rights only shrink as the amount grows."""
+    """kept: earlier promises that are made first, again.   heads: who was tried, in order.   powerless: least amount
+    with which classes of a standing, after so many starts, had a right over nobody. Rights only shrink as the amount
+    grows."""
 
-    def __init__(self, state: State, trial: Trial, now: float) -> None:
-        self.state, self.trial, self.now = state, trial, now
+    def __init__(self, state: State, trial: Trial, now: float, kept: Sequence[Promise] = ()) -> None:
+        self.state, self.trial, self.now, self.kept = state, trial, now, kept
+        self.heads: list[str] = []
         self.actions: list[Start | Preempt | Resize] = []
         self.promised_now: list[tuple[Promise, frozenset[str]]] = []
         self.promises: dict[str, Promise] = {}
@@ -86,15 +97,17 @@ class _Cycle:
         self.searches = 0
         self.powerless: dict[tuple[int, int], int] = {}
 
-    def run(self) -> CyclePlan:
-        reuse = self._reuse_promises()
+    def run(self) -> None:
+        self.reused = reuse = not self.kept and self._reuse_promises()
         if not reuse:
+            self._promise_again()
             self._promise_overdue()
         complete = reuse and len(self.promises) >= self.state.policies.promises > 0
         lines = Lines(self.trial, lambda kind: self._has_news(kind) or (not complete and self._may_be_promised(kind)))
         for line, kind, job_id in lines:
             job = self.state.pending[job_id][0]
-            if not self._skips(kind) and self._start(kind, job):
+            self.heads.append(job_id)
+            if (self._is_due(job_id) or not self._skips(kind)) and self._start(kind, job):
                 line.next()
                 continue
             self._keep_for(kind, job)
@@ -109,11 +122,32 @@ class _Cycle:
             line.blocked()
             if self.state.policies.promises == 0:
                 self._behind(line, job_id)
+
+    def plan(self) -> CyclePlan:
+        """What came of it."""
         if self.state.policies.promises:
-            self._remember_promises(reuse)
+            self._remember_promises(self.reused)
         for job_id, grants in grow(self.trial).items():
             self.actions.append(Resize(job_id, grants, self._id(job_id, "resize")))
         return self._plan()
+
+    def broken(self) -> Sequence[Promise]:
+        """Earlier promises to be kept in another try, since this one would break some: to begin with those, then all.
+        Who came after a promise was made may go before it, if its place is."""
+        old, promises, known = self.state.promised, self.promises, {one.job_id for one in self.kept}
+        if self.reused or not isinstance(old, Promised):
+            return ()
+        waiting = [one for one, _ in old.promises if one.job_id in self.state.pending]
+        place = {job_id: number for number, job_id in reversed(list(enumerate(self.heads)))}
+        newest = [*accumulate((self.state.pending[name][0].submitted_at for name in self.heads), max, initial=-FOREVER)]
+        late = [
+            one
+            for one in waiting
+            if one.job_id not in self.started | known
+            and (one.job_id not in promises or promises[one.job_id].start > max(one.start, self.now))
+            and newest[place.get(one.job_id, len(self.heads))] <= one.made_at
+        ]
+        return (waiting if self.kept else late) if late else ()
 
     # Starting
 
@@ -123,7 +157,7 @@ class _Cycle:
         if verdict:
             self._note(kind, verdict)
             return False
-        own = self._withdraw_promise(job.job_id)
+        restore = self._withdraw_promise(job.job_id)
         if self._start_reserved(kind, job):
             return True
         if kind.amount > self.state.accounts.room(kind.account):
@@ -134,8 +168,7 @@ class _Cycle:
             verdict = reasons.KEPT if self.trial.kept_back else NO_ROOM
         if verdict != reasons.EXCEEDS_QUOTA and self._start_by_eviction(kind, job):
             return True
-        if own is not None:
-            self.trial.promises.append(own)
+        restore()
         kind.verdict = verdict
         return False
 
@@ -253,9 +286,11 @@ class _Cycle:
 
     def _keep_for(self, kind: JobClass, job: Job) -> None:
         """A promise to a head that finds no room, as far as the policy makes them."""
-        if job.job_id in self.promises or kind.verdict not in WAITS_FOR_ROOM:
+        if kind.verdict not in WAITS_FOR_ROOM:
             return
-        if len(self.promises) < self.state.policies.promises:
+        if job.job_id in self.promises:
+            self._promise_sooner(kind, job)
+        elif len(self.promises) < self.state.policies.promises:
             self._promise(kind, job)
 
     def _may_be_promised(self, kind: JobClass) -> bool:
@@ -269,10 +304,36 @@ class _Cycle:
         if found is None:
             kind.unpromised_at = self.state.freed
         else:
-            self.promises[job.job_id] = found
-            self.trial.promises.append(found)
-            pristine = replace(found, extra=dict(found.extra), extra_host=dict(found.extra_host))
-            self.promised_now.append((pristine, frozenset(self.started)))
+            self._is_promised(found)
+
+    def _is_promised(self, found: Promise) -> None:
+        self.promises[found.job_id] = found
+        self.trial.promises.append(found)
+        pristine = replace(found, extra=dict(found.extra), extra_host=dict(found.extra_host))
+        self.promised_now.append((pristine, frozenset(self.started)))
+
+    def _promise_again(self) -> None:
+        """What was promised before, before anybody is tried."""
+        for one in self.kept:
+            found = self.trial.promise_again(one, self.state.pending[one.job_id][1])
+            if found is not None:
+                self._is_promised(found)
+
+    def _is_due(self, job_id: str) -> bool:
+        """Of a class only this job may start: on what was kept for it."""
+        return job_id in self.promises and self.promises[job_id].start <= self.now
+
+    def _promise_sooner(self, kind: JobClass, job: Job) -> None:
+        """Its turn has come, and it may have an earlier time than the one that was kept for it."""
+        if all(one.job_id != job.job_id for one in self.kept):
+            return
+        restore, before = self._withdraw_promise(job.job_id), self.promises[job.job_id].start
+        found = self.trial.promise(job.job_id, kind, job.time_limit)
+        if found is None or found.start >= before:
+            restore()
+        else:
+            self.promised_now = [one for one in self.promised_now if one[0].job_id != job.job_id]
+            self._is_promised(found)
 
     def _promise_overdue(self) -> None:
         """Who has waited beyond its bound gets a promise before anybody is tried, whatever its place."""
@@ -287,12 +348,14 @@ class _Cycle:
             if kind.amount <= self.state.accounts.allowed(kind.account):
                 self._promise(kind, self.state.pending[job_id][0])
 
-    def _withdraw_promise(self, job_id: str) -> Promise | None:
-        """Its own promise does not stand in a job's way."""
+    def _withdraw_promise(self, job_id: str) -> Callable[[], None]:
+        """Its own promise does not stand in a job's way. Answers how to make it again."""
         own = self.promises.get(job_id)
-        if own is not None:
-            self.trial.promises.remove(own)
-        return own
+        if own is None:
+            return lambda: None
+        place = self.trial.promises.index(own)
+        self.trial.withdraw(own)
+        return lambda: self.trial.restore(own, place)
 
     def _start_shorter(self, kind: JobClass) -> None:
         """Backfill: later jobs of a class that only promises hold back, if they end before."""
@@ -342,7 +405,8 @@ class _Cycle:
             added = tuple((promise, known | since) for promise, known in self.promised_now)
             state.promised = Promised(old.freed, old.at, old.promises + added, frozenset(self.started))
         else:
-            state.promised = Promised(state.freed, self.now, tuple(self.promised_now), frozenset(self.started))
+            made = tuple(one for one in self.promised_now if one[0].job_id not in self.started)
+            state.promised = Promised(state.freed, self.now, made, frozenset(self.started))
             state.started_since.clear()
 
     # What is told
@@ -376,7 +440,7 @@ class _Cycle:
         if verdict in (reasons.EXCEEDS_QUOTA, reasons.WAITING_FOR_QUOTA):
             found.append(reasons.quota(state, kind))
         until = trial.until(job.time_limit)
-        own = self._withdraw_promise(job.job_id)
+        restore = self._withdraw_promise(job.job_id)
         mark = trial.cluster.mark()
         if trial.place(kind.request, kind.replicas, kind.account.tenant, until) is None:
             if trial.kept_back:
@@ -384,8 +448,7 @@ class _Cycle:
             else:
                 found.append(reasons.no_room(trial, kind))
         trial.cluster.rollback(mark)
-        if own is not None:
-            trial.promises.append(own)
+        restore()
         if kind.retry_at < FOREVER:
             seconds = int(kind.retry_at - self.now)
             text = f"jobs that could give way have run too short a time; the first may in {seconds} s"

@@ -298,6 +298,12 @@ class State:
             self._edges = passed
             self.freed += 1
 
+    def forget_tries(self, now: float) -> None:
+        """What was found of classes in a cycle that is planned once more."""
+        for kind in self.waiting_classes():
+            kind.tested_at, kind.unpromised_at, kind.explained_at = -1, -1, -FOREVER
+            kind.search_again_at = min(kind.search_again_at, now)
+
     # What is known
 
     def amount(self, request: Request, replicas: int) -> int:

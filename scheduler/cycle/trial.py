@@ -6,6 +6,7 @@ ends before may take anything. A promise's `extra` is what is over, on each devi
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from scheduler.cycle.policies import Reservation
 from scheduler.cycle.state import FOREVER, JobClass, State, beside
 from scheduler.model import Grant, Request
 from scheduler.placement.engine import place_gang
+from scheduler.placement.errors import PlacementError
 
 OVERDUE_SECONDS = 60.0
 """A job that has run past its limit is expected to be gone so long from now."""
@@ -30,8 +32,8 @@ Event = tuple[float, tuple[Grant, ...], Request | None]
 class Promise:
     """Grants kept for a job during [start, end).
 
-    extra: units and bytes over at `start`, by (node, device).   extra_host: milli-CPUs and bytes over, by node.
-    entitled: to a job that stays within what its tenant is guaranteed.
+    made_at: when it was promised.   extra: units and bytes over at `start`, by (node, device).   extra_host: milli-CPUs
+    and bytes over, by node.   entitled: to a job that stays within what its tenant is guaranteed.
     """
 
     job_id: str
@@ -41,6 +43,7 @@ class Promise:
     request: Request
     extra: dict[tuple[int, int], tuple[int, int]]
     extra_host: dict[int, tuple[int, int]]
+    made_at: float
     entitled: bool = False
 
 
@@ -256,19 +259,62 @@ class Trial:
         cluster, start = self.cluster, events[position - 1][0]
         mark = cluster.mark()
         self._close(self._closed(kind.account.tenant, start, start + lasts))
+        self._hold_others(start, lasts)
+        grants = place_gang(cluster, kind.request, kind.replicas, self.state.placement)
+        found = None if grants is None else self._promised(job_id, kind, grants, start, lasts, self.now)
+        cluster.rollback(mark)
+        return found
+
+    def promise_again(self, old: Promise, kind: JobClass) -> Promise | None:
+        """What was promised before, at the same places; from now on, where that time has passed. None: they are not
+        free then."""
+        cluster, start, lasts = self.cluster, max(old.start, self.now), old.end - old.start
+        mark = cluster.mark()
+        for event in self._events():
+            if event[0] <= start:
+                self._release(event)
+        self._close(self._closed(kind.account.tenant, start, start + lasts))
+        self._hold_others(start, lasts)
+        found = None
+        if all(cluster.open[grant.node] for grant in old.grants):
+            with contextlib.suppress(PlacementError):  # somebody runs on there
+                self._take(old.grants, old.request)
+                found = self._promised(old.job_id, kind, old.grants, start, lasts, old.made_at)
+        cluster.rollback(mark)
+        return found
+
+    def _hold_others(self, start: float, lasts: float) -> None:
         for other in self.promises:
             if other.start < start + lasts and start < other.end:
                 self._hold(other)
-        grants = place_gang(cluster, kind.request, kind.replicas, self.state.placement)
-        found = None
-        if grants is not None:
-            places = {(grant.node, device) for grant in grants for device in grant.devices}
-            extra = {at: (int(cluster.free[at]), int(cluster.memory_free[at])) for at in places}
-            hosts = {g.node: (int(cluster.cpu_free[g.node]), int(cluster.host_memory_free[g.node])) for g in grants}
-            entitled = self.accounts.entitlement(kind.account, kind.amount) == "guaranteed"
-            found = Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, entitled)
-        cluster.rollback(mark)
-        return found
+
+    def _promised(
+        self, job_id: str, kind: JobClass, grants: tuple[Grant, ...], start: float, lasts: float, made_at: float
+    ) -> Promise:
+        """Of grants that are taken on the cluster as it will be then."""
+        cluster = self.cluster
+        places = {(grant.node, device) for grant in grants for device in grant.devices}
+        extra = {at: (int(cluster.free[at]), int(cluster.memory_free[at])) for at in places}
+        hosts = {g.node: (int(cluster.cpu_free[g.node]), int(cluster.host_memory_free[g.node])) for g in grants}
+        entitled = self.accounts.entitlement(kind.account, kind.amount) == "guaranteed"
+        return Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, made_at, entitled)
+
+    def withdraw(self, own: Promise) -> None:
+        """It stands in nobody's way; promises that were made after it have more over."""
+        for other in self._made_after(own):
+            consume(other, own.grants, own.request, -1)
+        self.promises.remove(own)
+
+    def restore(self, own: Promise, place: int) -> None:
+        """The opposite of `withdraw`. place: in `promises`, where it was."""
+        self.promises.insert(place, own)
+        for other in self._made_after(own):
+            consume(other, own.grants, own.request)
+
+    def _made_after(self, own: Promise) -> list[Promise]:
+        """With which it was reckoned, since they go on at the same time."""
+        later = self.promises[self.promises.index(own) + 1 :]
+        return [other for other in later if other.start < own.end and own.start < other.end]
 
     def blockers(self, promise: Promise, most: int = 8) -> tuple[str, ...]:
         """Running jobs that hold what is promised, those that end last first."""
@@ -354,12 +400,14 @@ def _leaves(promise: Promise, grants: Sequence[Grant], request: Request) -> bool
     )
 
 
-def consume(promise: Promise, grants: Sequence[Grant], request: Request) -> None:
-    """The grants are taken out of what the promise leaves over; less than nothing is left where they break it."""
+def consume(promise: Promise, grants: Sequence[Grant], request: Request, times: int = 1) -> None:
+    """The grants are taken out of what the promise leaves over, or put back (-1); less than nothing is left where they
+    break it."""
     units, memory, nodes = _used(grants, request, promise)
     for at, taken in units.items():
         left, bytes_left = promise.extra[at]
-        promise.extra[at] = (left - taken, bytes_left - memory[at])
+        promise.extra[at] = (left - times * taken, bytes_left - times * memory[at])
     for node, count in nodes.items():
         cpu, host = promise.extra_host[node]
+        count *= times
         promise.extra_host[node] = (cpu - count * request.cpu_milli, host - count * request.host_memory_bytes)
