@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 SEED = "GPULEDGER_DRAW"
@@ -23,6 +25,11 @@ def keep_seed() -> str:
 def one_run_in(runs: int, what: str) -> bool:
     """Whether this run has a dear test: one in so many does."""
     return ALL in os.environ or random.Random(f"{keep_seed()} of {what}").randrange(runs) == 0
+
+
+def seldom(runs: int, what: str) -> pytest.MarkDecorator:
+    """Of a dear test that goes ways that others go too: one run in so many has it."""
+    return pytest.mark.skipif(not one_run_in(runs, what), reason=f"one run in {runs}: {ALL}=1 runs it")
 
 
 def drawn(cases: Sequence[T], share: float) -> list[T]:

@@ -19,6 +19,7 @@ from gpuledger.cli import build
 from tests.alerts.facts import ago, put
 from tests.alerts.receivers import Received, http_receiver
 from tests.alerts.rules import NEWEST, alive
+from tests.draws import seldom
 from tests.patience import PATIENCE_SECONDS
 from tests.stores import engine_that_stays, fresh_store
 
@@ -115,6 +116,7 @@ def run(folder: Path, kills: int) -> tuple[list[tuple[str, str, str]], Received,
     return told, received, killed
 
 
+@seldom(2, "no alert is lost and what comes")
 @pytest.mark.slow
 def test_no_alert_is_lost_and_what_comes_twice_has_the_same_fingerprint(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()

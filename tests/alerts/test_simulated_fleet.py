@@ -14,6 +14,7 @@ from bench.alert_truth import EXPECTED
 from bench.alerting import Score, fill, judge, judged_rules, look
 from collectors.simulated import FleetPlan
 from tests.alerts.test_shipped_rules import OF_THE_WHOLE_STORE
+from tests.draws import seldom
 from tests.stores import fresh_store
 
 
@@ -28,6 +29,7 @@ def scores(folder: Path, plan: FleetPlan, hours: int) -> dict[str, Score]:
     return judge(plan, rules, changed, first, last)
 
 
+@seldom(2, "what fires is what the simulator knows")
 @pytest.mark.slow
 def test_what_fires_is_what_the_simulator_knows_and_nothing_else(tmp_path: Path) -> None:
     found = scores(tmp_path, FleetPlan(days=2, scale=0.1), 4)

@@ -24,7 +24,7 @@ from tests.billing import fleets, oracle
 from tests.billing.fleets import WORLDS, World, fleet
 from tests.billing.oracle import HOUR, Entry, Facts, Kinds, Record, ms
 from tests.billing.test_examples import gpuledger
-from tests.draws import drawn, keep_seed
+from tests.draws import drawn, keep_seed, seldom
 from tests.stores import fresh_store
 from warehouse.records import DEVICES, EVENTS, SAMPLES
 from warehouse.store import Store
@@ -169,6 +169,7 @@ def totals(printed: dict[str, Any]) -> list[float]:
 # --- delivery changes nothing ----------------------------------------------------------------------------------------
 
 
+@seldom(2, "order repetition split and lateness of the")
 @pytest.mark.slow
 def test_order_repetition_split_and_lateness_of_the_facts_change_nothing(tmp_path: Path) -> None:
     """Once all at once; once shuffled, in several pushes, a third of it twice, some of it after closes of its hours."""

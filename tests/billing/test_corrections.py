@@ -468,7 +468,7 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("zone", "month", "ends", "asked"), drawn(ENDS, 0.4))
+@pytest.mark.parametrize(("zone", "month", "ends", "asked"), drawn(ENDS, 0.25))
 def test_in_any_zone_the_close_that_issue_asks_for_is_enough_and_one_hour_less_is_not(
     books: Store, zone: str, month: str, ends: str, asked: str
 ) -> None:

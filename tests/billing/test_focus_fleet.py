@@ -21,6 +21,7 @@ from ingest.pipeline import ingest_tables
 from tests.billing.focus_validator import ENVIRONMENT, failing_rules
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from tests.billing.test_examples import gpuledger
+from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -61,6 +62,7 @@ def fleet(store: Store) -> Store:
     return store
 
 
+@seldom(2, "an export of a fleet keeps the")
 @pytest.mark.slow
 def test_an_export_of_a_fleet_keeps_the_foundations_rules(fleet: Store, tmp_path: Path) -> None:
     """Of rules InvoiceId-C-004 (must be null) and -005 (must not) the validator's model has one fail in every file."""

@@ -28,7 +28,7 @@ from ingest.normalise import normalise
 from ingest.pieces import table_pieces
 from ingest.write import write
 from tests.billing.hand_ledger import at
-from tests.draws import one_run_in
+from tests.draws import seldom
 from tests.ingest import issued_fleet
 from tests.ingest.issued_fleet import CARD, LIVE, NOW, Row, device, event, forged, sample
 from tests.ingest.pushing import ledger
@@ -119,7 +119,7 @@ def only(store: Store) -> HeldPush:
     return push
 
 
-@pytest.mark.skipif(not one_run_in(2, "a yes"), reason="one run in two: GPULEDGER_ALL=1 runs it")
+@seldom(3, "a yes")
 def test_a_yes_makes_it_a_correction_and_a_no_keeps_it_out(tmp_path: Path) -> None:
     with small_fleet(tmp_path, BUSY, "2026-10-29 00:00") as store:
         before = ledger(store)
@@ -151,7 +151,7 @@ def test_a_yes_makes_it_a_correction_and_a_no_keeps_it_out(tmp_path: Path) -> No
         assert verify(store).balanced
 
 
-@pytest.mark.skipif(not one_run_in(2, "rows that come again"), reason="one run in two: GPULEDGER_ALL=1 runs it")
+@seldom(3, "rows that come again")
 def test_what_is_decided_of_rows_that_come_again_meanwhile_holds(tmp_path: Path) -> None:
     """An agent that had no answer sends again what waits already, before somebody decides."""
     used_more = sample("g1", "n1", at("2026-10-30 15:00"), "job", 1.0, power_watts=123.456)
@@ -181,7 +181,7 @@ def test_what_is_decided_of_rows_that_come_again_meanwhile_holds(tmp_path: Path)
         assert verify(store).balanced
 
 
-@pytest.mark.skipif(not one_run_in(2, "what others tell"), reason="one run in two: GPULEDGER_ALL=1 runs it")
+@seldom(3, "what others tell")
 def test_what_others_tell_too_is_not_gone_with_a_push_that_is_taken_back(tmp_path: Path) -> None:
     """An early end that n1 pushed, n2 pushes too, among others, and then a person's file tells."""
     early = event("job", "finished", at("2026-10-30 12:00"))
@@ -270,6 +270,7 @@ def test_what_is_of_now_alone_is_not_even_looked_at_twice(fleet: Store, monkeypa
     assert not looks
 
 
+@seldom(2, "the hour that two months share may")
 def test_the_hour_that_two_months_share_may_change_in_the_later_one(tmp_path: Path) -> None:
     """Midnight in India is at 18:30 UTC."""
     run = [event("job", "started", at("2026-10-31 18:00"), device_id="g1", node="n1", tenant="chem", gpus=1.0)]
@@ -283,6 +284,7 @@ def test_the_hour_that_two_months_share_may_change_in_the_later_one(tmp_path: Pa
         assert store.rows(OF_INDIA) == before
 
 
+@seldom(2, "what a session held before an issued")
 def test_what_a_session_held_before_an_issued_month_waits_where_it_counts_there(tmp_path: Path) -> None:
     """September is not issued, and may change; the discount of October goes by what each session held in both."""
     run = [

@@ -19,7 +19,7 @@ from billing.periods import parse_period
 from billing.rates import apply_rate_card, parse_rate_card
 from tests.billing.facts import devices, job, put, samples
 from tests.billing.hand_ledger import at
-from tests.draws import drawn
+from tests.draws import drawn, seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
 
@@ -108,6 +108,7 @@ def why(store: Store, invoice: Invoice) -> list[tuple[str, str, str, Decimal, De
     ]
 
 
+@seldom(2, "facts and closes that came later change")
 def test_facts_and_closes_that_came_later_change_nothing_of_the_answer(store: Store) -> None:
     """November is closed, then late jobs of October come and are billed with it; then more, of both months."""
     november, december = (parse_period(month, "UTC") for month in ("2026-11", "2026-12"))

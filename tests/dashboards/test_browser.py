@@ -9,6 +9,7 @@ import pytest
 
 from tests.dashboards.browser import MARKS, browser, speaks, tab
 from tests.dashboards.conftest import serving, two_days
+from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.errors import StoreError
 from warehouse.store import Store
@@ -85,6 +86,7 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         assert wrong == []
 
 
+@seldom(2, "a narrow screen does not scroll sideways")
 def test_a_narrow_screen_does_not_scroll_sideways_whatever_page_is_a_server_s_first(house: Store, opened: Any) -> None:
     with serving(house) as served, tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
         for path, drawn in (("tenants", "#tenants-costs"), ("", "#overview-fleet"), ("fleet", "#fleet-grid")):

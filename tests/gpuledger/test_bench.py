@@ -14,7 +14,7 @@ import pytest
 from bench.by_hand import by_duckdb, by_polars
 from bench.closing import TOLERANCE
 from bench.report import Line, Spread
-from tests.draws import one_run_in
+from tests.draws import seldom
 
 REPO = Path(__file__).resolve().parent.parent.parent
 SIZE = ("--devices", "8", "--days", "1", "--rows", "2000", "--repeat", "1", "--entries", "2000", "--no-growth")
@@ -31,7 +31,7 @@ def bench(part: str, folder: Path) -> dict[tuple[str, str], Any]:
     return lines
 
 
-@pytest.mark.skipif(not one_run_in(3, "bench"), reason="one run in three: GPULEDGER_ALL=1 runs it")
+@seldom(3, "bench")
 def test_a_tiny_bench_agrees_and_prints_its_ratios(tmp_path: Path) -> None:
     lines = bench("close", tmp_path)
     assert {section for section, _ in lines} == {"close", "the same attribution by hand"}

@@ -16,6 +16,7 @@ from dashboards.access.settings import AccessSettings
 from ingest.held import HeldPush, hash_of, hold
 from ingest.place import Doubt
 from tests.dashboards.site import fill, serving, token_of
+from tests.draws import seldom
 from tests.gpuledger.running import listed, refused, run
 from tests.stores import fresh_store
 from warehouse.records import RECORD_TYPES
@@ -24,6 +25,7 @@ from warehouse.store import Store, open_store
 pytestmark = pytest.mark.usefixtures("engine_stays")
 
 
+@seldom(2, "held pushes are listed shown and decided")
 def test_held_pushes_are_listed_shown_and_decided_over_a_store_and_its_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from billing.invoicing.invoices import draft_all, issue_all, issued
 from billing.periods import parse_period
 from billing.verify import verify
 from tests.conftest import REPO
-from tests.draws import keep_seed
+from tests.draws import keep_seed, seldom
 from tests.ingest import issued_fleet
 from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged, closed, late_rows
 from tests.ingest.issuing import ROWS
@@ -28,6 +28,7 @@ KILLS = int(os.environ.get("GPULEDGER_KILLS", "1"))
 """Ad hoc many more."""
 
 
+@seldom(2, "after a kill while a month is")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(KILLS))
 def test_after_a_kill_while_a_month_is_issued_nothing_moves_it(tmp_path: Path, number: int) -> None:

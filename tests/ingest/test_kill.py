@@ -13,7 +13,7 @@ import pytest
 
 from ingest import batches, ingest_file, ingest_tables
 from tests.conftest import REPO
-from tests.draws import keep_seed
+from tests.draws import keep_seed, seldom
 from tests.ingest.rows import NOW, content, facts, samples, save
 from tests.stores import fresh_store
 from warehouse.records import SAMPLES
@@ -54,6 +54,7 @@ def ingest_and_kill(url: str, path: Path, batches: int, seconds: float) -> None:
         process.wait()
 
 
+@seldom(2, "an ingest that was killed and run")
 @pytest.mark.slow
 def test_an_ingest_that_was_killed_and_run_again_leaves_the_same_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -26,7 +26,7 @@ from ingest.senders import Sender
 from ingest.write import write
 from tests.billing.facts import devices, job, put_all
 from tests.billing.hand_ledger import at
-from tests.draws import one_run_in
+from tests.draws import seldom
 from tests.ingest import issued_fleet
 from tests.ingest.issued_fleet import LIVE, NOW, forged
 from tests.stores import fresh_store
@@ -73,7 +73,7 @@ def ledger(store: Store) -> list[dict[str, Any]]:
     return store.rows(LEDGER)
 
 
-@pytest.mark.skipif(not one_run_in(3, "without the look"), reason="one run in three: GPULEDGER_ALL=1 runs it")
+@seldom(3, "without the look")
 def test_without_the_look_into_the_past_rows_of_today_would_change_it(
     empty: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

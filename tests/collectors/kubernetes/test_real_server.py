@@ -21,7 +21,7 @@ import pytest
 from collectors.kubernetes.objects import at
 from tests.collectors.kubernetes.control_plane import ControlPlane, control_plane, missing
 from tests.collectors.kubernetes.lives import Life, Shape, Step, key, life, shape
-from tests.draws import keep_seed
+from tests.draws import keep_seed, seldom
 from tests.patience import PATIENCE_SECONDS, until
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -122,6 +122,7 @@ class Watch:
         return list({key(row): row for row in rows if row["record"] == "events"}.values())
 
 
+@seldom(2, "allocations on a real server last as")
 @pytest.mark.slow
 @pytest.mark.skipif(bool(missing()), reason=missing())
 def test_allocations_on_a_real_server_last_as_long_as_it_had_them_reserved(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from ingest.body import TooLargeError
 from ingest.errors import IngestError
 from tests.collectors.receivers import pushing, test_otlp, test_remote_write
 from tests.collectors.receivers.pushing import part, varint
-from tests.draws import drawn, one_run_in
+from tests.draws import drawn, seldom
 from tests.ingest.receiving import REPO
 
 TERMS = Terms(Names().wanted, lambda _: True, "", 0, 1 << 45)
@@ -141,7 +141,7 @@ def flood(name: str) -> None:
     print((after.ru_maxrss - before.ru_maxrss) // 1024, round(after.ru_utime - began, 2))
 
 
-@pytest.mark.skipif(not one_run_in(4, "floods"), reason="one run in four")
+@seldom(4, "floods")
 @pytest.mark.parametrize("name", drawn(sorted(FLOODS), 0.1))
 def test_a_flood_of_nothing_costs_little(name: str) -> None:
     command = [sys.executable, "-m", "tests.collectors.receivers.test_hostile", name]

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.dashboards.browser import MARKS, tab
 from tests.dashboards.pages.conftest import DAY
+from tests.draws import seldom
 
 pytestmark = MARKS
 
@@ -52,6 +53,7 @@ def test_from_the_heat_map_to_a_holder(url: str, opened: Any) -> None:
         assert wrong == []
 
 
+@seldom(2, "a workload is found by a part")
 def test_a_workload_is_found_by_a_part_of_its_name(url: str, opened: Any) -> None:
     from playwright.sync_api import expect
 

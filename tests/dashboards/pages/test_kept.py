@@ -23,6 +23,7 @@ from dashboards.pages import overview
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
 from tests.dashboards.pages.test_page_by_page import PAGES
+from tests.draws import seldom
 from warehouse.errors import StoreError
 from warehouse.store import Store, identifier
 
@@ -101,6 +102,7 @@ def test_what_is_kept_reads_no_table_that_it_does_not_name(
             assert {"events", "allocations", "closed_hours", "ledger_days", "ledger_entries"} <= seen
 
 
+@seldom(2, "what is kept of a period reads")
 def test_what_is_kept_of_a_period_reads_nothing_after_it(
     house: Store, kept_by_pages: Mapping[Principal, list[Kept]]
 ) -> None:

@@ -21,6 +21,7 @@ from dashboards.pages.admin.stating import comparison
 from dashboards.sql.saved import save_query
 from tests.dashboards.browser import MARKS, picture, tab
 from tests.dashboards.site import CARD, NOW
+from tests.draws import seldom
 from warehouse.store import Store
 
 ANALYST, FINANCE = (Principal(role.value, frozenset({role})) for role in (Role.analyst, Role.finance))
@@ -138,6 +139,7 @@ class TestInABrowser:
         rows = house.rows("SELECT number, status FROM v_invoices WHERE tenant = 'speech' ORDER BY number")
         assert [tuple(row.values()) for row in rows] == [("GL-2026-00001", "void"), ("GL-2026-00003", "issued")]
 
+    @seldom(2, "a query is saved chosen changed and")
     def test_a_query_is_saved_chosen_changed_and_deleted(self, url: str, opened: Any) -> None:
         from playwright.sync_api import expect
 
