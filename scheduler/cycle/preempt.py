@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations, islice
 
 from scheduler.cycle.rights import Rights
 from scheduler.cycle.state import FOREVER, JobClass, Running, units_of
 from scheduler.cycle.trial import Trial
 from scheduler.cycle.victims import Choice, Loss, NodeOrder, Victim, loss
 from scheduler.model import Grant, Job
+from scheduler.placement.shapes import NEVER
+
+MOST_SETS, MOST_TRIES = 4096, 64
+"""Sets of victims that are looked at, and those that are tried, for less than what was found."""
+
+MOST_FIRST = 16
+"""Victims of which each is taken first, where no order had come to all that were needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,14 @@ class NoEviction:
     searched: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """victims: with the steps that are taken of each."""
+
+    loss: Loss
+    victims: Sequence[tuple[Victim, int]]
+
+
 def evict_for(trial: Trial, kind: JobClass, job: Job) -> Eviction | NoEviction:
     """Finds victims for a job and leaves the trial with them gone and the job's grants taken and charged.
 
@@ -54,14 +70,19 @@ def evict_for(trial: Trial, kind: JobClass, job: Job) -> Eviction | NoEviction:
 
 
 class _Search:
+    """spared: whether an order came to somebody whom there was no right to any more."""
+
     def __init__(self, trial: Trial, kind: JobClass, job: Job) -> None:
         self.trial, self.kind, self.job = trial, kind, job
         self.until = trial.until(job.time_limit)
         self.rights = Rights(trial, kind)
         self.entitled = trial.accounts.entitlement(kind.account) == "guaranteed"
         self.protected, self.retry_at = 0, FOREVER
+        self.spared = False
         self.victims = list(self._candidates()) if self.rights.any() else []
-        self._suits = trial.cluster.shape(kind.request).suits
+        shape = trial.cluster.shape(kind.request)
+        self._suits = shape.suits
+        self._near = shape.suits & ((shape.need != NEVER).any(axis=1) | (kind.request.devices == 0))
 
     def run(self) -> Eviction | None:
         if not self.victims:
@@ -73,18 +94,43 @@ class _Search:
         for victims in groups:
             if not victims:
                 continue
-            best: tuple[Loss, int, list[Victim]] | None = None
-            for number, order in enumerate(self._orders(victims, short)):
-                taken = self._attempt(order)
-                if taken is not None:
-                    outcome = (loss({id(v): v for v in taken}.values()), number, _distinct(taken))
-                    steps = [(victim, victim.taken) for victim in outcome[2]]
-                    self._restore(outcome[2])
-                    if best is None or outcome[:2] < best[:2]:
-                        best, kept = outcome, steps
-            if best is not None:
-                return self._carry_out(best[0], kept)
+            orders, self.spared = self._orders(victims, short), False
+            ways = [self._way(order) for order in orders]
+            if not any(ways) and self.spared:  # who went first cost the right to those who were needed
+                ways = [self._way(_with_rest([first], orders[-1])) for first in orders[-1][:MOST_FIRST]]
+            found = [way for way in ways if way is not None]
+            if found:
+                best = min(found, key=lambda way: way.loss)
+                return self._carry_out(self._fewer(best, victims))
         return None
+
+    def _fewer(self, best: _Way, victims: Sequence[Victim]) -> _Way:
+        """Sets that would lose less, which orders by estimate have missed, as far as they are few."""
+        most, tries = best.loss.jobs, 0
+        ordered = sorted(victims, key=lambda victim: (victim.lost, victim.running.job.job_id))
+        free = int(self.trial.cluster.free[self._suits].sum())
+        sets = (some for size in range(1, most + 1) for some in combinations(ordered, size))
+        for some in islice(sets, MOST_SETS):
+            estimate = Loss(len(some), sum(one.lost for one in some), sum(one.cost for one in some))
+            if estimate >= best.loss or free + sum(one.running.units for one in some) < self.kind.amount:
+                continue
+            tries += 1
+            if tries > MOST_TRIES:
+                break
+            way = self._way(some)
+            if way is not None and way.loss < best.loss:
+                best = way
+        return best
+
+    def _way(self, order: Sequence[Victim]) -> _Way | None:
+        """What is necessary of the victims; the trial is as it was. None: all of them are not enough."""
+        taken = self._attempt(order)
+        if taken is None:
+            return None
+        distinct = _distinct(taken)
+        way = _Way(loss(distinct), [(victim, victim.taken) for victim in distinct])
+        self._restore(distinct)
+        return way
 
     def _candidates(self) -> Iterable[Victim]:
         for alike in self.trial.state.running_by_class.values():
@@ -142,13 +188,17 @@ class _Search:
         return [victim for victim in self.victims if known[victim.running.kind.key]]
 
     def _orders(self, victims: Sequence[Victim], short: bool) -> list[list[Victim]]:
-        """Orders in which to take victims, by estimate the best first; the last has all, whatever the estimate."""
-        by_loss = sorted(victims, key=_reluctance)
+        """Orders in which to take victims, by estimate the best first; the last has all, whatever the estimate: before
+        others those that hold something where the job can run, since every one taken may cost the right to another."""
+        by_loss = sorted(victims, key=lambda victim: (not self._is_near(victim), *_reluctance(victim)))
         ways = NodeOrder(self.trial, self.kind, victims).orders()
         orders = [_flat(way, victims) for way in ways]
         if short:
             orders = [_with_rest(order, by_loss) for order in orders]
         return [*orders, by_loss]
+
+    def _is_near(self, victim: Victim) -> bool:
+        return any(self._near[grant.node] for grant in victim.running.grants)
 
     def _attempt(self, order: Sequence[Victim]) -> list[Victim] | None:
         """Takes victims in order until the job fits, then puts back what was not needed. None: it never fits; nothing
@@ -160,6 +210,7 @@ class _Search:
                 break
             while victim.taken < len(victim.steps) and not fits:
                 if not self._still_allowed(victim):
+                    self.spared = True
                     break
                 self._take(victim)
                 taken.append(victim)
@@ -225,19 +276,19 @@ class _Search:
             while victim.taken:
                 self._put_back(victim)
 
-    def _carry_out(self, lost: Loss, kept: Sequence[tuple[Victim, int]]) -> Eviction:
-        for victim, steps in kept:
+    def _carry_out(self, way: _Way) -> Eviction:
+        for victim, steps in way.victims:
             while victim.taken < steps:
                 self._take(victim)
         grants = self._place()
         assert grants is not None
         victims = []
-        for victim, _ in kept:
+        for victim, _ in way.victims:
             running = victim.running
             self.trial.changed[running.job.job_id] = running.grants[: len(running.grants) - victim.removed]
             victims.append((running.job.job_id, victim.removed, victim.right))
         self.trial.charge(self.kind, units_of(grants) - self.kind.amount, 0)
-        return Eviction(tuple(victims), grants, lost)
+        return Eviction(tuple(victims), grants, way.loss)
 
 
 def _reluctance(victim: Victim) -> tuple[bool, int, float, float, str]:

@@ -8,7 +8,11 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
+from itertools import combinations
 
+import pytest
+
+from scheduler.cycle import preempt
 from scheduler.cycle.core import Core
 from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation
@@ -173,3 +177,41 @@ def test_a_head_starts_by_the_time_it_was_promised() -> None:
         first = run(state, jobs, lasts, watch)
         late = {name: (start, first[name]) for name, start in promised.items() if first.get(name, 0) > start + 1e-6}
         assert not late, f"world {seed}: promised and started {late}"
+
+
+def test_victims_are_the_fewest_and_lose_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against all sets of a size, the small ones first."""
+    search = preempt._Search.run
+    seed = -1
+
+    def least(found: preempt._Search) -> preempt.Loss | None:
+        best: preempt.Loss | None = None
+        for size in range(1, min(len(found.victims), 3) + 1):
+            for some in combinations(found.victims, size):
+                way = found._way(some)
+                if way is not None and (best is None or way.loss < best):
+                    best = way.loss
+            if best is not None and best.jobs <= size:
+                break
+        return best
+
+    def checked(found: preempt._Search) -> preempt.Eviction | None:
+        best, answer = least(found), search(found)
+        if best is not None:
+            assert answer is not None, f"world {seed}: nobody gives way, and {best} would do"
+            assert answer.loss.jobs <= best.jobs and answer.loss.gpu_seconds <= best.gpu_seconds + 1e-6, f"world {seed}"
+        return answer
+
+    monkeypatch.setattr(preempt._Search, "run", checked)
+    for seed in seeds(40):
+        dice = random.Random(seed)
+        nodes = world(dice)
+        units = sum(device.units for node in nodes for device in node.devices)
+        own = dice.randint(0, units)
+        tenants = [Tenant("a", guaranteed=own), Tenant("b", guaranteed=dice.randint(0, units - own)), Tenant("c")]
+        queue = Queue("q", dice.choice(["fifo", "priority", "fair_share"]))
+        policies = Policies(backfill=dice.choice([1, None, 0]))
+        state = core(nodes, tenants, [queue], policies, windows(dice, nodes, 1), explain=False)
+        for now in range(dice.randint(5, 40)):
+            change(dice, nodes, [state], float(now))
+            decide(state, float(now))
