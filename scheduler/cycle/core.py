@@ -10,5 +10,5 @@ class Core(State):
     def plan(self, now: float) -> CyclePlan:
         """What to do now. Nothing changes but that the expected starts are kept, to tell how good they were."""
         found = plan(self, now)
-        self.expect(found.expected)
+        self.expect(found.expected, now)
         return found

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import chain, islice
 from statistics import quantiles
 
+from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.cycle.state import JobClass, State
 from scheduler.cycle.trial import Promise, Trial
 from scheduler.model import Job, Reason, Request
@@ -232,14 +233,22 @@ def _would_fit(trial: Trial, kind: JobClass, request: Request, replicas: int, un
 
 def expected(state: State, promise: Promise, blockers: tuple[str, ...], now: float) -> Reason:
     """When a promise says the job starts, and how well such times were met so far."""
-    at = datetime.fromtimestamp(promise.start, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    text = f"expected to start by {at}, if running jobs end at their limits"
+    text = f"expected to start by {_instant(promise.start)}, if running jobs end at their limits"
     if blockers:
         text += f", the last of them {blockers[0]}"
-    errors = state.expectation_errors
-    if len(errors) > 1:
+    interval = state.expectations.interval(state.pending[promise.job_id][0], promise.start, now)
+    if interval is not None:
+        text += (
+            f"; with {CONFIDENCE:.0%} confidence between {_instant(interval.low)} and {_instant(interval.high)},"
+            f" as {interval.known} starts were that were told"
+        )
+    elif len(errors := state.expectations.errors) > 1:
         tenths = quantiles(errors, n=10)
         text += f"; of {len(errors)} such times half were off by less than {abs(tenths[4]):.0f} s, " + (
             f"one in ten was late by more than {max(0.0, tenths[8]):.0f} s"
         )
     return Reason(EXPECTED, text, {"seconds": max(0, int(promise.start - now))}, blockers)
+
+
+def _instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from scheduler.cycle.accounts import Account, Accounts, Amount
+from scheduler.cycle.expectations import Expectations
 from scheduler.cycle.policies import Policies, Reservation
 from scheduler.model import (
     EntitlementClass,
@@ -35,7 +36,6 @@ from scheduler.quota.usage import DecayedUsage
 _Rank = TypeVar("_Rank", int, float)
 
 MOST_FAILURES_REMEMBERED = 10_000
-MOST_ERRORS_REMEMBERED = 1_000
 FOREVER = float("inf")
 
 
@@ -143,8 +143,7 @@ class State:
         self.lines: dict[str, dict[Hashable, JobClass]] = {}
         self.failures: dict[str, None] = {}
         self.preempted: dict[str, int] = {}
-        self.expected: dict[str, float] = {}
-        self.expectation_errors: list[float] = []
+        self.expectations = Expectations()
         self.version = 0
         self.freed = 0
         self.starts = 0
@@ -180,7 +179,7 @@ class State:
         else:
             self._dequeue(job_id)
             self.freed += 1
-        self.expected.pop(job_id, None)
+        self.expectations.forget(job_id)
 
     def apply(self, action: Start | Preempt | Resize, now: float) -> None:
         """A decision takes place; one of a plan that was made from another state may be refused.
@@ -218,10 +217,7 @@ class State:
         self.started_since.append((job.job_id, running.ends_by, grants, job.request))
         self.starts += 1
         self._line_up(running)
-        promised = self.expected.pop(job.job_id, None)
-        if promised is not None:
-            self.expectation_errors.append(now - promised)
-            del self.expectation_errors[:-MOST_ERRORS_REMEMBERED]
+        self.expectations.started(job, now)
 
     def end(self, job_id: str, now: float, finished: bool) -> None:
         """A running job is over and its grants are free."""
@@ -282,11 +278,11 @@ class State:
         self.version += 1
         self.freed += 1
 
-    def expect(self, expected: Mapping[str, float]) -> None:
-        """The first expected start that a job was told is kept, to measure by how much it was wrong."""
+    def expect(self, expected: Mapping[str, float], now: float) -> None:
+        """Jobs are told when they start."""
         for job_id, at in expected.items():
             if job_id in self.pending:
-                self.expected.setdefault(job_id, at)
+                self.expectations.tell(self.pending[job_id][0], at, now)
 
     def begin_cycle(self, now: float) -> None:
         """What was found of classes no longer holds if reservations began or ended since, or if what was decided then

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.exposition import Series, series, services_series
 from scheduler.fragmentation import Fragmentation, typical_demand
 from scheduler.live.executors import Executor, Launch, Over
@@ -276,8 +277,9 @@ class Service:
             document: dict[str, Any] = self.show(job_id) if live else {"job_id": job_id, "status": ended(history)}
             if live is not None and live.status == "pending":
                 document["reasons"] = [plain(reason) for reason in self._reasons(job_id)]
-                expected = self.restored.core.expected.get(job_id)
+                expected = self.restored.core.expectations.told(job_id)
                 document["expected_start"] = None if expected is None else instant(expected)
+                document["expected_interval"] = self._interval(job_id)
                 document["expected_start_error_seconds"] = self._past_errors()
             document["history"] = lines(history, job_id)
             return document
@@ -478,9 +480,21 @@ class Service:
     def _reasons(self, job_id: str) -> tuple[Reason, ...]:
         return self.waiting.get(job_id) or (Reason("PendingEvaluation", "no cycle has looked at it yet"),)
 
+    def _interval(self, job_id: str) -> dict[str, Any] | None:
+        """Between which instants it starts with so much confidence, by so many starts; None: too few are known."""
+        found = self.restored.core.expectations.first_interval(job_id)
+        if found is None:
+            return None
+        return {
+            "from": instant(found.low),
+            "to": instant(found.high),
+            "confidence": CONFIDENCE,
+            "known": found.known,
+        }
+
     def _past_errors(self) -> dict[str, Any]:
         """How good expected starts were: late is positive."""
-        errors = sorted(self.restored.core.expectation_errors)
+        errors = sorted(self.restored.core.expectations.errors)
         if not errors:
             return {"known": 0}
         return {"known": len(errors), "p50": errors[len(errors) // 2], "p95": errors[len(errors) * 95 // 100]}

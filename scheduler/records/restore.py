@@ -75,7 +75,7 @@ class Restored:
                 book.release(job_id, at)
             case "plan":
                 book.decide(Plan(read_actions(body["actions"], where)), at, number)
-                self.core.expect(body.get("expected", {}))
+                self.core.expect(body.get("expected", {}), at)
                 self.planned_at = at
             case "launched":
                 book.launched(job_id, at, number)

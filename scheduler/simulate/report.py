@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scheduler.cycle.expectations import CONFIDENCE, Expectations
 from scheduler.metrics import Meter
 from scheduler.quantiles import Quantiles
 from scheduler.simulate.engine import Outcome
@@ -76,8 +77,10 @@ def report(
     prices: Mapping[str, Decimal] | None,
     curve: Sequence[Point] = (),
     wall_seconds: float | None = None,
+    expectations: Expectations | None = None,
 ) -> Report:
     """Of a run that is over.   prices: model -> price of a GPU-hour."""
+    expectations = expectations or Expectations()
     wait, slowdown = Quantiles(), Quantiles()
     for queue in meter.queues.values():
         wait.merge(queue.wait)
@@ -96,6 +99,9 @@ def report(
         "wait_max_seconds": wait.at(1.0),
         "bounded_slowdown_mean": slowdown.mean,
         "bounded_slowdown_p95": slowdown.at(0.95),
+        "expected_intervals": expectations.intervals,
+        "expected_confidence": CONFIDENCE,
+        "expected_kept_ratio": expectations.kept / expectations.intervals if expectations.intervals else None,
         "wait_bound_violations": sum(queue.violations.total() for queue in meter.queues.values()),
         "utilization_ratio": meter.utilization,
         "jain_index": meter.jain(),

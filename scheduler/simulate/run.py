@@ -56,7 +56,7 @@ def simulate(
     if tell and jobs:
         tell("devices", writer.devices(everything, "removed", -(-outcome.until // HOUR) * HOUR))
     curve = watch.timeline.points() if watch else ()
-    return report(setup.name, meter, outcome, prices, curve, time.perf_counter() - began)
+    return report(setup.name, meter, outcome, prices, curve, time.perf_counter() - began, core.expectations)
 
 
 def fitted(jobs: Sequence[Job], setup: Setup) -> Sequence[Job]:

@@ -135,7 +135,7 @@ def test_the_error_of_expected_starts_is_kept() -> None:
         state.end(f"runs{number}", now + 60, True)
         assert started(decide(state, now + 60)) == [f"next{number}"]
         state.end(f"next{number}", now + 70, True)
-    assert state.expectation_errors == [-40.0] * 3
+    assert list(state.expectations.errors) == [-40.0] * 3
     decide(state, 5000, job("runs", gpus=4, limit=100))
     plan = decide(state, 5001, job("next", gpus=4, at=5001))
     text = next(reason.text for reason in plan.waiting["next"] if reason.code == "ExpectedStart")

@@ -1,0 +1,121 @@
+"""When jobs start against what they were told: intervals that hold as often as they say.
+
+A promise says by when a job starts if running jobs end at their limits; most end earlier, and who comes first may go
+before. So of each job that was told a time it is kept which part of the told wait it really waited, and the next one is
+told the range in which nine of ten such parts lay: of its tenant's jobs in the queue where enough are known, else of
+the queue's, else of all.
+Source:  split conformal prediction, Vovk et al., Algorithmic Learning in a Random World, 2005: the ranks among n
+outcomes between which the next lies with at least the confidence, as long as they come from one distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scheduler.model import Job
+
+CONFIDENCE = 0.9
+ENOUGH = 60
+"""Outcomes of a tenant in a queue, or of a queue, that say more than those of all."""
+FEWEST = math.ceil(2 / (1 - CONFIDENCE)) - 1
+"""Outcomes below which none lies far enough outside."""
+MOST = 500
+"""Outcomes that are remembered of each; what was long ago says less."""
+LEAST_WAIT = 1.0
+"""Seconds; who is told a shorter wait tells nothing."""
+
+
+class Interval(NamedTuple):
+    """A start is expected in [low, high], in seconds since the epoch. known: by so many outcomes."""
+
+    low: float
+    high: float
+    known: int
+
+
+@dataclass(slots=True)
+class _Told:
+    at: float
+    told_at: float
+    interval: Interval | None
+
+
+@dataclass(slots=True)
+class _Outcomes:
+    """The last of them, by age and in order."""
+
+    recent: deque[float] = field(default_factory=deque)
+    ordered: list[float] = field(default_factory=list)
+
+    def add(self, part: float) -> None:
+        if len(self.recent) == MOST:
+            del self.ordered[bisect_left(self.ordered, self.recent.popleft())]
+        self.recent.append(part)
+        insort(self.ordered, part)
+
+    def range(self) -> tuple[float, float]:
+        known = len(self.ordered)
+        outside = math.floor((known + 1) * (1 - CONFIDENCE) / 2)
+        return self.ordered[outside - 1], self.ordered[-outside]
+
+
+class Expectations:
+    """errors: real start - told start, of the last ones that started.   intervals, kept: of how many jobs there was
+    one, and how many of them started in it."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, _Told] = {}
+        self._outcomes: dict[tuple[str, ...], _Outcomes] = {}
+        self.errors: deque[float] = deque(maxlen=2 * MOST)
+        self.intervals = self.kept = 0
+
+    def tell(self, job: Job, at: float, now: float) -> None:
+        """The first time that a job was told is kept, to measure by how much it was wrong."""
+        if job.job_id not in self._told:
+            self._told[job.job_id] = _Told(at, now, self.interval(job, at, now))
+
+    def told(self, job_id: str) -> float | None:
+        """By when it was first expected to start."""
+        found = self._told.get(job_id)
+        return found.at if found else None
+
+    def first_interval(self, job_id: str) -> Interval | None:
+        """In which it was then expected to start; None: too little was known."""
+        found = self._told.get(job_id)
+        return found.interval if found else None
+
+    def interval(self, job: Job, at: float, now: float) -> Interval | None:
+        """Where the start of a job probably lies that is told such a time now."""
+        for key, enough in zip(_keys(job), (ENOUGH, ENOUGH, FEWEST), strict=True):
+            found = self._outcomes.get(key)
+            if found is not None and len(found.ordered) >= enough:
+                low, high = found.range()
+                wait = max(LEAST_WAIT, at - now)
+                return Interval(now + low * wait, now + high * wait, len(found.ordered))
+        return None
+
+    def started(self, job: Job, now: float) -> None:
+        told = self._told.pop(job.job_id, None)
+        if told is None:
+            return
+        self.errors.append(now - told.at)
+        if told.interval is not None:
+            self.intervals += 1
+            self.kept += told.interval.low <= now <= told.interval.high
+        if told.at - told.told_at >= LEAST_WAIT:
+            part = (now - told.told_at) / (told.at - told.told_at)
+            for key in _keys(job):
+                self._outcomes.setdefault(key, _Outcomes()).add(part)
+
+    def forget(self, job_id: str) -> None:
+        """It waits no more, and did not start."""
+        self._told.pop(job_id, None)
+
+
+def _keys(job: Job) -> tuple[tuple[str, ...], ...]:
+    """Whose outcomes say something of the job's, the nearest first."""
+    return (job.queue, job.tenant), (job.queue,), ()
