@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ssl
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +59,8 @@ class Fetcher:
         except OSError as mistake:
             where = f"ca_file {access.ca_file}"
             raise CollectorError(where, f"not usable: {mistake}", "PEM certificates fit") from mistake
-        self._client = httpx.Client(timeout=access.timeout_seconds, verify=context, trust_env=False)
+        self._transport = httpx.HTTPTransport(verify=context, trust_env=False)
+        self._client = httpx.Client(transport=self._transport, timeout=access.timeout_seconds, trust_env=False)
 
     def get(self, url: str, params: Mapping[str, str] | None = None) -> Answer:
         """The answer's body, as it is: no compression is asked for, and none accepted, so that its size is its size.
@@ -68,25 +71,47 @@ class Fetcher:
         headers = {"Accept": ACCEPT, "Accept-Encoding": "identity", "User-Agent": "gpuledger"}
         if access.token_file is not None:
             headers["Authorization"] = f"Bearer {_token(access.token_file)}"
+        late = f"had not answered in full after {access.timeout_seconds:g} s"
         deadline = time.monotonic() + access.timeout_seconds
         body = bytearray()
         try:
-            with self._client.stream("GET", url, params=params, headers=headers) as response:
+            with self._ended_in_time(), self._client.stream("GET", url, params=params, headers=headers) as response:
                 encoding = response.headers.get("content-encoding", "identity")
                 for chunk in response.iter_raw():
                     body += chunk
                     if len(body) > access.max_bytes:
                         raise SourceError(url, f"answers with more than {access.max_bytes} bytes")
                     if time.monotonic() > deadline:
-                        raise SourceError(url, f"had not answered in full after {access.timeout_seconds:g} s")
+                        raise SourceError(url, late)
         except (httpx.HTTPError, httpx.InvalidURL) as mistake:
-            raise SourceError(url, f"{type(mistake).__name__}: {mistake}") from mistake
+            why = late if time.monotonic() > deadline else f"{type(mistake).__name__}: {mistake}"
+            raise SourceError(url, why) from mistake
         if response.status_code != httpx.codes.OK:
             said = " ".join(bytes(body[:200]).decode("utf-8", "replace").split())
             raise SourceError(url, f"HTTP {response.status_code} {said}".rstrip())
         if encoding != "identity":
             raise SourceError(url, f"answers in {encoding}, which was not asked for")
         return Answer(bytes(body), response.headers.get("content-type", ""))
+
+    @contextmanager
+    def _ended_in_time(self) -> Iterator[None]:
+        """Connections are closed when the time is over: httpx has a limit for each read, and none for an answer whose
+        headers come letter by letter."""
+        done = threading.Event()
+
+        def close_late() -> None:
+            if not done.wait(self._access.timeout_seconds):
+                self._transport.close()
+                while not done.wait(1.0):  # it may only now have been connected
+                    self._transport.close()
+
+        watch = threading.Thread(target=close_late, name="fetching", daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watch.join()
 
     def close(self) -> None:
         self._client.close()

@@ -227,9 +227,7 @@ def _not_accounted(accounted: Iterable[Job], controlled: Iterable[Job], begin: d
     """The controller's jobs since `begin` of which accounting has no record. It may be about to; but slurmctld was seen
     to lose records when it restarts, and what only the controller tells of would never end."""
     known = {job.job_id for job in accounted}
-    return [
-        job for job in controlled if job.job_id not in known and (job.ended_at is None or job.ended_at >= begin)
-    ]
+    return [job for job in controlled if job.job_id not in known and (job.ended_at is None or job.ended_at >= begin)]
 
 
 def _missing_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
