@@ -77,8 +77,8 @@ class Push:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a point must keep to. wanted, reads: whether a profile reads metrics, labels of this name.   cluster: of what
-    names none.   allowed: whether it may be of this cluster.   earliest, latest: milliseconds since 1970."""
+    """What a point must keep to. wanted, reads: whether a profile reads metrics, labels of this name.   cluster: of
+    what names none.   allowed: whether it may be of this cluster.   earliest, latest: milliseconds since 1970."""
 
     wanted: Callable[[str], bool]
     reads: Callable[[str], bool]

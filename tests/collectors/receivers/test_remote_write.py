@@ -287,7 +287,6 @@ def test_a_series_that_cannot_be_read_is_refused_alone(pushed: Pushed) -> None:
         part(1, b"\x0a\x08\x0a\x02\xff\xfe\x12\x02ok"),
         write_v1([({"job": "dcgm"}, [(at(0), 1.0)])]),
         write_v1([({**labels("DCGM_FI_DEV_GPU_UTIL"), "pod": "y" * 1001}, [(at(0), 1.0)])]),
-        write_v1([(labels("DCGM_FI_DEV_GPU_UTIL") | {f"l{n}": "" for n in range(60)}, [(at(0), 1.0)])]),
         part(1, part(1, part(1, b"a") + part(2, b"b")) * 2),
         write_v1([util([(7200 + 3600, 50), (-1e12, 50)])]),
         part(1, b"\x0a" + varint(70_000) + b"\x00" * 70_000),
