@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ssl
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
 from collectors.errors import CollectorError
+from ingest.answer_time import ended_in_time
 
 ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 
@@ -75,7 +74,10 @@ class Fetcher:
         deadline = time.monotonic() + access.timeout_seconds
         body = bytearray()
         try:
-            with self._ended_in_time(), self._client.stream("GET", url, params=params, headers=headers) as response:
+            with (
+                ended_in_time(access.timeout_seconds, self._transport.close),
+                self._client.stream("GET", url, params=params, headers=headers) as response,
+            ):
                 encoding = response.headers.get("content-encoding", "identity")
                 for chunk in response.iter_raw():
                     body += chunk
@@ -92,26 +94,6 @@ class Fetcher:
         if encoding != "identity":
             raise SourceError(url, f"answers in {encoding}, which was not asked for")
         return Answer(bytes(body), response.headers.get("content-type", ""))
-
-    @contextmanager
-    def _ended_in_time(self) -> Iterator[None]:
-        """Connections are closed when the time is over: httpx has a limit for each read, and none for an answer whose
-        headers come letter by letter."""
-        done = threading.Event()
-
-        def close_late() -> None:
-            if not done.wait(self._access.timeout_seconds):
-                self._transport.close()
-                while not done.wait(1.0):  # it may only now have been connected
-                    self._transport.close()
-
-        watch = threading.Thread(target=close_late, name="fetching", daemon=True)
-        watch.start()
-        try:
-            yield
-        finally:
-            done.set()
-            watch.join()
 
     def close(self) -> None:
         self._client.close()
