@@ -100,6 +100,22 @@ def dressed(figure: go.Figure, words: Language, grain: Grain = "day", **layout: 
     return figure
 
 
+OURS = frozenset({"hovertemplate", "texttemplate"})
+"""What in a figure is marked up, and by us alone."""
+
+
+def literal(value: Any) -> Any:
+    """A figure, or a part of it, whose texts are nothing but texts. Plotly draws links and styles where a name has
+    `<a href=...>` or `<span style=...>` in it, and users name tenants and jobs."""
+    if isinstance(value, go.Figure):
+        return literal(value.to_dict())
+    if isinstance(value, str):
+        return value.replace("<", "&lt;")
+    if isinstance(value, Mapping):
+        return {key: one if key in OURS else literal(one) for key, one in value.items()}
+    return [literal(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def places(at: Sequence[datetime], grain: Grain) -> list[datetime]:
     """Where local times stand on an axis that knows no zones: days as they are, hours at the first one's offset."""
     offset = at[0].utcoffset() if at and grain == "hour" else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -34,14 +35,29 @@ console = Console(highlight=False, width=_width())
 errors = Console(stderr=True, highlight=False)
 
 
+class Lines(tuple[str, ...]):
+    """Several lines in one cell of a table."""
+
+    __slots__ = ()
+
+
+_ACTING = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal or a reader's eye obeys: escape sequences, ends of lines, turns of the writing direction."""
+
+
+def printable(text: str) -> str:
+    """A text with nothing in it that acts: users name jobs and tenants, and what a name draws is not our answer."""
+    return _ACTING.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
 def complain(line: str) -> None:
     """One line on stderr."""
-    print("gpuledger: " + " ".join(line.split()), file=sys.stderr)  # noqa: T201
+    print("gpuledger: " + printable(" ".join(line.split())), file=sys.stderr)  # noqa: T201
 
 
 def say(line: str) -> None:
     """A line for people, on stderr, so that a pipe gets the data alone."""
-    errors.print(line, markup=False, soft_wrap=True)
+    errors.print("\n".join(map(printable, line.split("\n"))), markup=False, soft_wrap=True)
 
 
 def figures_of(closed: Closed | None) -> Period | None:
@@ -92,5 +108,11 @@ def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], fmt: F
             table.add_column(Text(column), justify="right" if numeric else "left", overflow="fold", no_wrap=numeric)
         for row in rows:
             # Text, not str: a tenant may be called "[red]", and that is a name, not markup.
-            table.add_row(*[Text("-" if row.get(c) is None else str(plain(row[c]))) for c in columns])
+            table.add_row(*[Text(_cell(row.get(column))) for column in columns])
         console.print(table)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Lines):
+        return "\n".join(map(printable, value))
+    return "-" if value is None else printable(str(plain(value)))

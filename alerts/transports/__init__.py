@@ -14,12 +14,16 @@ from typing import Any, Protocol
 import httpx
 
 from alerts.secrets import hidden
+from ingest.answer_time import ended_in_time
 
 # The client logs the address of each request, and an address may be the secret (Slack's is).
 for _name in ("httpx", "httpcore"):
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 TIMEOUT_SECONDS = 10.0
+"""Of a target, for each step of an answer; it has twice as long for all of them."""
+SHOWN_BYTES = 2000
+"""Of a refusal."""
 REFUSALS = (400, 401, 403, 404, 405, 410, 413, 422)
 """Answers after which sending the same again is of no use."""
 
@@ -78,18 +82,34 @@ class SendError(Exception):
         self.refused = refused
 
 
-def post(url: str, secrets: Sequence[str] = (), **request: Any) -> httpx.Response:
-    """POSTs and answers what came back, if it was a success. Errors: SendError without the secrets."""
+def post(url: str, secrets: Sequence[str] = (), headers: Mapping[str, str] | None = None, **request: Any) -> None:
+    """POSTs; what a target answers is read as far as it is shown, and for as long as it may take in all: the others'
+    next alerts wait for it. Errors: SendError without the secrets, unless it was a success."""
+    asked = {"Accept-Encoding": "identity", **(headers or {})}
+    limits = httpx.Timeout(TIMEOUT_SECONDS, connect=TIMEOUT_SECONDS / 2)  # of TCP, and again of TLS
     try:
-        answer = httpx.post(url, timeout=TIMEOUT_SECONDS, follow_redirects=False, **request)
+        with (
+            httpx.Client(timeout=limits, follow_redirects=False) as client,
+            ended_in_time(2 * TIMEOUT_SECONDS, client.close),  # connected by then, so that closing once ends it
+            client.stream("POST", url, headers=asked, **request) as answer,
+        ):
+            said = b"" if answer.is_success else _beginning(answer)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError):
         raise SendError("the address is not usable", refused=True) from None
     except httpx.HTTPError as error:
         raise SendError(hidden(f"{type(error).__name__}: {error}", (*secrets, url))) from None
     if not answer.is_success:
-        text = hidden(" ".join(answer.text[:200].split()), secrets)
+        text = hidden(" ".join(said.decode("utf-8", "replace")[:200].split()), secrets)
         raise SendError(f"answered {answer.status_code}: {text}", answer.status_code in REFUSALS)
-    return answer
+
+
+def _beginning(answer: httpx.Response) -> bytes:
+    said = b""
+    for chunk in answer.iter_raw():
+        said += chunk
+        if len(said) >= SHOWN_BYTES:
+            break
+    return said[:SHOWN_BYTES]
 
 
 def rfc3339(at: datetime) -> str:

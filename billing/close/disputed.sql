@@ -1,18 +1,21 @@
 -- One row: a device whose claims cannot simply be believed: more claimed than it has, one partition claimed twice, or in
 -- a node that somebody holds GPUs of without saying which.
--- Units:   the comparison is with the fewest units that the device ever had, so it errs on the side of looking.
+-- Units:   the comparison is with the fewest units that the device ever had, and all of it are the most it ever had, so
+--          it errs on the side of looking.
 CREATE TABLE {disputed:Identifier} ENGINE = Memory AS
 WITH
-    fewest AS
+    ever AS
     (
-        SELECT cluster, device_id, min(units) AS units FROM {states:Identifier} GROUP BY cluster, device_id
+        SELECT cluster, device_id, min(units) AS least, max(units) AS most
+        FROM {states:Identifier}
+        GROUP BY cluster, device_id
     ),
     claimed AS
     (
         SELECT claims.cluster AS cluster, claims.device_id AS device_id, partition_id, start_ms, end_ms,
-            toInt64(if(claims.units = 0, fewest.units, claims.units)) AS taken, toInt64(fewest.units) AS fewest_units
+            toInt64(if(claims.units = 0, ever.most, claims.units)) AS taken, toInt64(ever.least) AS fewest_units
         FROM {claims:Identifier} AS claims
-        INNER JOIN fewest ON claims.cluster = fewest.cluster AND claims.device_id = fewest.device_id
+        INNER JOIN ever ON claims.cluster = ever.cluster AND claims.device_id = ever.device_id
         WHERE NOT ends_before_it_starts
     ),
     steps AS

@@ -12,6 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+MOST_SERIES = 100_000
+"""Of one page: forty times what eight devices with ten virtual GPUs each have."""
+MOST_LABELS = 64
+"""Of one series; the others are not read."""
+MOST_TEXT = 1000
+"""Characters of a label; a longer one is not read."""
 MAX_DIGITS = 400
 """Longer numbers are no numbers; it also keeps int() from its own limit."""
 
@@ -76,6 +82,9 @@ def parse(body: str | bytes, wanted: Callable[[str], bool] | None = None, *, ope
             if not use[name]:
                 found.dropped["not in the profile"] += 1
                 continue
+        if len(found.series) >= MOST_SERIES:
+            found.dropped["too many series"] += 1
+            continue
         read, at = number(value), None if timestamp is None else number(timestamp)
         text = labels or ""
         if text not in known:
@@ -147,7 +156,12 @@ def number(text: str) -> int | float | None:
 
 
 def _labels(text: str) -> dict[str, str] | None:
-    """Label -> value; None where the text is no list of labels, or names one twice."""
+    """Label -> value; None where the text is no list of labels.
+
+    Users may write labels: dcgm-exporter repeats those of pods, after its own, as they are. So of a label that is there
+    twice the first counts, and many or long ones cost the series nothing but themselves: a device must not vanish, or
+    become another, by what is written at its pod.
+    """
     found: dict[str, str] = {}
     position = 0
     while position < len(text):
@@ -156,9 +170,10 @@ def _labels(text: str) -> dict[str, str] | None:
             rest = text[position:].strip(" \t")
             return found if rest == "" or (rest == "," and found) else None
         name, value = match.groups()
-        if name in found or (position and text[position] != ","):
+        if position and text[position] != ",":
             return None
-        found[name] = _ESCAPE.sub(_unescape, value) if "\\" in value else value
+        if name not in found and len(found) < MOST_LABELS and max(len(name), len(value)) <= MOST_TEXT:
+            found[name] = _ESCAPE.sub(_unescape, value) if "\\" in value else value
         position = match.end()
     return found
 

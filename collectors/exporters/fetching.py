@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 
 from collectors.errors import CollectorError
+from ingest.answer_time import ended_in_time
 
 ACCEPT = "text/plain;version=0.0.4;q=1,*/*;q=0.1"
 
@@ -57,7 +58,8 @@ class Fetcher:
         except OSError as mistake:
             where = f"ca_file {access.ca_file}"
             raise CollectorError(where, f"not usable: {mistake}", "PEM certificates fit") from mistake
-        self._client = httpx.Client(timeout=access.timeout_seconds, verify=context, trust_env=False)
+        self._transport = httpx.HTTPTransport(verify=context, trust_env=False)
+        self._client = httpx.Client(transport=self._transport, timeout=access.timeout_seconds, trust_env=False)
 
     def get(self, url: str, params: Mapping[str, str] | None = None) -> Answer:
         """The answer's body, as it is: no compression is asked for, and none accepted, so that its size is its size.
@@ -68,19 +70,24 @@ class Fetcher:
         headers = {"Accept": ACCEPT, "Accept-Encoding": "identity", "User-Agent": "gpuledger"}
         if access.token_file is not None:
             headers["Authorization"] = f"Bearer {_token(access.token_file)}"
+        late = f"had not answered in full after {access.timeout_seconds:g} s"
         deadline = time.monotonic() + access.timeout_seconds
         body = bytearray()
         try:
-            with self._client.stream("GET", url, params=params, headers=headers) as response:
+            with (
+                ended_in_time(access.timeout_seconds, self._transport.close),
+                self._client.stream("GET", url, params=params, headers=headers) as response,
+            ):
                 encoding = response.headers.get("content-encoding", "identity")
                 for chunk in response.iter_raw():
                     body += chunk
                     if len(body) > access.max_bytes:
                         raise SourceError(url, f"answers with more than {access.max_bytes} bytes")
                     if time.monotonic() > deadline:
-                        raise SourceError(url, f"had not answered in full after {access.timeout_seconds:g} s")
+                        raise SourceError(url, late)
         except (httpx.HTTPError, httpx.InvalidURL) as mistake:
-            raise SourceError(url, f"{type(mistake).__name__}: {mistake}") from mistake
+            why = late if time.monotonic() > deadline else f"{type(mistake).__name__}: {mistake}"
+            raise SourceError(url, why) from mistake
         if response.status_code != httpx.codes.OK:
             said = " ".join(bytes(body[:200]).decode("utf-8", "replace").split())
             raise SourceError(url, f"HTTP {response.status_code} {said}".rstrip())

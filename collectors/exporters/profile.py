@@ -293,6 +293,17 @@ class Profile(_Strict, Named):
                 rule.check(unit)
         return self
 
+    @property
+    def labels(self) -> frozenset[str]:
+        """The labels that it reads, in lower case."""
+        identity, workload = (
+            {name for texts in part.model_dump(exclude=set(others)).values() for name in texts}
+            for part, others in ((self.identity, {"whole"}), (self.workload, {"exporter_pods"}))
+        )
+        plain = {name for text in identity for name in (re.findall(r"\{(\w+)\}", text) or [text])}
+        where = {label for rule in self.metrics for label in rule.where}
+        return frozenset(name.lower() for name in plain | workload | where)
+
     def unit_by_version(self, names: Iterable[str]) -> dict[str, str]:
         """Name -> unit, of those of these names that have changed their unit from one version to another, where other
         names among them are of so late a version that the last unit is meant. Older ones prove nothing: a site's own

@@ -220,28 +220,30 @@ class Reader:
     def _subject(
         self, given: Mapping[str, str], node: str, own_pod: OwnPod | None, honor_labels: bool | None
     ) -> _Subject | None:
-        labels = {name.lower(): text for name, text in given.items()}
+        labels: dict[str, str] = {}
+        for name, text in given.items():
+            labels.setdefault(name.lower(), text)  # an exporter's own labels come before those of pods
         identity, workload = self.profile.identity, self.profile.workload
         where = node or _node(labels, identity.node)
         device_id = next(filter(None, (_named(labels, text, where) for text in identity.device_id)), "")
         if not device_id:
             return None
-        profile = _first(labels, identity.partition_profile)
-        partition = _first(labels, identity.partition)
+        profile = _plain(labels, identity.partition_profile)
+        partition = _plain(labels, identity.partition)
         if identity.whole and profile in identity.whole:
             partition = profile = ""
-        index = _first(labels, identity.index)
+        index = _plain(labels, identity.index)
         return _Subject(
             device_id=device_id,
             partition=partition,
-            partition_id=_first(labels, identity.partition_id) if partition else "",
+            partition_id=_plain(labels, identity.partition_id) if partition else "",
             partition_profile=profile if partition else "",
             index=int(index) if index.isdecimal() and len(index) < 10 else None,
-            vendor=_first(labels, identity.vendor),
-            model=_first(labels, identity.model) or self.profile.model,
+            vendor=_plain(labels, identity.vendor),
+            model=_plain(labels, identity.model) or self.profile.model,
             node=where,
             holder=self._holder(labels, own_pod, honor_labels),
-            replica=_first(labels, workload.replica),
+            replica=_plain(labels, workload.replica),
             target=target_name(labels, where),
             version=self._version(given),
             labels=labels,
@@ -504,7 +506,8 @@ def target_name(labels: Mapping[str, str], node: str) -> str:
 
 
 def _first(labels: Mapping[str, str], names: Iterable[str]) -> str:
-    """The first of these labels that is not empty, before it its exported_ twin: that is what the exporter said."""
+    """The first of these labels that is not empty, before it its exported_ twin: that is what the exporter said where
+    the target has such a label. Labels that name the device have no twin: no target has them, but a pod's user may."""
     for name in names:
         text = labels.get(f"exported_{name.lower()}") or labels.get(name.lower())
         if text:
@@ -519,8 +522,8 @@ def _plain(labels: Mapping[str, str], names: Iterable[str]) -> str:
 def _named(labels: Mapping[str, str], template: str, node: str) -> str:
     """A label's text, or a text with {label}s in it, of which none may be empty."""
     if "{" not in template:
-        return _first(labels, (template,))
-    parts = [node if name == "node" else _first(labels, (name,)) for name in re.findall(r"\{(\w+)\}", template)]
+        return _plain(labels, (template,))
+    parts = [node if name == "node" else _plain(labels, (name,)) for name in re.findall(r"\{(\w+)\}", template)]
     if not all(parts):
         return ""
     texts = iter(parts)

@@ -135,7 +135,11 @@ class SourceUnits:
             self._one(known, unit or believed, units, one, evident=unit is not None, proven=shows)
             for one, (unit, _) in zip(shown, evident, strict=True)
         ]
-        if any(unit is None and one.value for unit, one in zip(found, shown, strict=True)):
+        fits = (
+            unit is None and one.value and any(each.fits(one.value) for each in units)
+            for unit, one in zip(found, shown, strict=True)
+        )
+        if any(fits):
             self._undecided(known, target, name, "its numbers fit " + " and ".join(unit.name for unit in units), at)
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -34,6 +35,8 @@ Inventory = Mapping[str, Sequence[Row]]
 
 TROUBLE_TO_TELL = 5
 """Failures in a row after which the API is said to be unreachable."""
+MOST_GONE = 1000
+"""Deleted nodes that are remembered, in case they come back."""
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -270,7 +273,8 @@ class Cluster:
                 self._put_node(node, deleted=False)
                 self._node(name(node), collected, now)
             if item.last:
-                for missing in sorted((self._nodes.keys() | self._told.keys()) - seen):
+                told = {node for node, told in self._told.items() if not told.removed}
+                for missing in sorted((self._nodes.keys() | told) - seen):
                     self._put_node({"metadata": {"name": missing}}, deleted=True)
                     self._node(missing, collected, now)
         return collected
@@ -290,6 +294,8 @@ class Cluster:
         object_, told = self._nodes.get(node), self._told.get(node, nodes.Told())
         published = self._claims.inventory_of(node) + self._registered.get(node, [])
         known = self._inventory.get(node, ())
+        if told.removed and object_ is not None:
+            told = replace(told, removed=self._nowhere_else(told.removed, node))
         if not (known or published or told.devices or (object_ is not None and nodes.accelerators(object_))):
             return
         added = nodes.node_rows(
@@ -311,8 +317,22 @@ class Cluster:
             self._told[node] = added.told
         if object_ is None:
             self._dirty.add(("node", node))
-            self._told.pop(node, None)
             self._last_ends.pop(node, None)
+            if not added.told.removed:
+                self._told.pop(node, None)
+            self._forget_gone()
+
+    def _nowhere_else(self, rows: Iterable[Row], node: str) -> tuple[Row, ...]:
+        """Those of devices that nobody told of on another node since."""
+        elsewhere = {row["device_id"] for other, some in self._inventory.items() if other != node for row in some}
+        return tuple(row for row in rows if row["device_id"] not in elsewhere)
+
+    def _forget_gone(self) -> None:
+        """Nodes that are gone for good have names of their own where machines are hired by the hour."""
+        gone = [node for node, told in self._told.items() if told.removed and node not in self._nodes]
+        for node in gone[: max(0, len(gone) - MOST_GONE)]:
+            self._dirty.add(("node", node))
+            del self._told[node]
 
     def _device(self, device_id: str) -> DeviceFacts | None:
         """What the agent's rows, or else the API, say of a device."""
@@ -431,5 +451,6 @@ def _slim_node(node: Object) -> Object:
             key: metadata[key] for key in ("name", "labels", "annotations", "creationTimestamp") if key in metadata
         },
         "spec": {key: value for key, value in child(node, "spec").items() if key in ("taints", "unschedulable")},
-        "status": {key: status[key] for key in ("capacity", "allocatable", "conditions") if key in status},
+        "status": {key: status[key] for key in ("capacity", "allocatable", "conditions") if key in status}
+        | {"nodeInfo": {"systemUUID": nodes.machine(node)}},
     }

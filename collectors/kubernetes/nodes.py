@@ -6,7 +6,7 @@ has counts without identities, and none are made up. What the API adds is when t
     down     Ready is not True, or out of service: unavailable from when the condition says
     closed   cordoned, about to be removed by the autoscaler, or no accelerator allocatable: those that run go on, so
              the devices are unavailable once no accelerator pod is left on the node
-    gone     the node was deleted: removed
+    gone     the node was deleted: removed, until a node of that name and machine is back: its agent saw nothing of it
 
 Some devices of a node less allocatable than it has: a finding, because the API does not say which.
 """
@@ -50,18 +50,26 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was told of a node: device -> (state, ts).   short: resource -> how many were missing when last told."""
+    """What was told of a node: device -> (state, ts).   short: resource -> how many were missing when last told.
+    machine: its UUID, empty where the node does not tell.   removed: of a deleted node, the rows of its devices."""
 
     devices: dict[str, tuple[str, str]] = field(default_factory=dict)
     short: dict[str, int] = field(default_factory=dict)
+    machine: str = ""
+    removed: tuple[Row, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        return {"devices": self.devices, "short": self.short}
+        removed = [{key: value for key, value in row.items() if key != "ts"} for row in self.removed]
+        return {"devices": self.devices, "short": self.short, "machine": self.machine, "removed": removed}
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> Told:
         devices = {device: (state, ts) for device, (state, ts) in plain["devices"].items()}
-        return Told(devices, dict(plain["short"]))
+        return Told(devices, dict(plain["short"]), plain.get("machine", ""), tuple(plain.get("removed", ())))
+
+    def since(self, node: Object) -> Told:
+        """What counts of it for a node that is there: nothing if it was deleted, and is another machine now."""
+        return Told() if self.removed and machine(node) != self.machine else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,11 @@ class NodeRows:
     devices: tuple[Row, ...]
     findings: tuple[Row, ...]
     told: Told
+
+
+def machine(node: Object) -> str:
+    """The machine that a node is, by its firmware."""
+    return text(child(child(node, "status"), "nodeInfo"), "systemUUID")
 
 
 def node_state(node: Object) -> NodeState:
@@ -153,6 +166,10 @@ def node_rows(
     last one ended.   now: stands in where nothing tells the time.
     """
     state = node_state(node) if node is not None else None
+    told = told.since(node) if node is not None else told
+    if node is not None:
+        here = {row["device_id"] for row in inventory}
+        inventory = [*inventory, *(row for row in told.removed if row["device_id"] not in here)]
     told_now = dict(told.devices)
     rows = []
     for device_id, row, since, usable, ours in _devices(inventory, published, node, settings):
@@ -171,7 +188,10 @@ def node_rows(
         rows.append({**row, "ts": when, "state": wanted, "node": row.get("node", "")})
         told_now[device_id] = wanted, when.isoformat()
     findings, short = _short(node, told.short, now, settings)
-    return NodeRows(tuple(rows), tuple(findings), Told(told_now, short))
+    if node is not None:
+        return NodeRows(tuple(rows), tuple(findings), Told(told_now, short, machine(node)))
+    removed = (*told.removed, *({key: value for key, value in row.items() if key != "ts"} for row in rows))
+    return NodeRows(tuple(rows), tuple(findings), Told(told_now, short, told.machine, removed if told.machine else ()))
 
 
 def _devices(

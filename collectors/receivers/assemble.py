@@ -25,10 +25,11 @@ from collectors.exporters.sightings import OwnPod, Reader
 from collectors.exporters.tracker import FLIP_SECONDS, Key, Observed, Tracker
 from collectors.exporters.units import SourceUnits
 from collectors.readings import Collected, Row, Severity
-from collectors.receivers.points import Target
+from collectors.receivers.points import NAME, Target
 
 UP = "up"
 """Prometheus's own word on a target: its labels are the target's, and no exporter's."""
+OWN_LABELS = frozenset({NAME, "cluster", "job", "instance", "node", "kubernetes_node"})
 STATUS = "hw.status"
 """OpenTelemetry's word on a component's health: 1 for the state that it is in (`hw.state`)."""
 UNHEALTHY: Mapping[str, Severity] = {
@@ -58,7 +59,13 @@ class Names:
             name for reader in readers if any("?P<prefix>" in one for one in reader.profile.recognise)
             for name in reader.names
         )  # fmt: skip
+        self._labels = frozenset(name for profile in profiles for name in profile.labels)
         self.wanted = lru_cache(20_000)(self._wanted)
+
+    def reads(self, label: str) -> bool:
+        """Whether a profile reads labels of this name, or what is pushed is told apart by it."""
+        plain = label.lower()
+        return plain in OWN_LABELS or plain in self._labels or plain.removeprefix("exported_") in self._labels
 
     def _wanted(self, name: str) -> bool:
         plain = name.removesuffix("_total")

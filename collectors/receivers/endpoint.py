@@ -56,7 +56,7 @@ class MetricsEndpoint:
         profiles: Sequence[Profile] = FILES.built_in,
     ) -> None:
         self._door, self._tally, self._pushed, self._now = door, tally, pushed, now
-        self._wanted = Names(profiles).wanted
+        self._names = Names(profiles)
         self._reading = asyncio.Semaphore(AT_ONCE)
 
     def routes(self) -> list[Route]:
@@ -133,7 +133,8 @@ class MetricsEndpoint:
         only = place.clusters[0] if place.clusters != ALL and len(place.clusters) == 1 else ""
         latest = self._now() + FUTURE_TOLERANCE
         return Terms(
-            wanted=self._wanted,
+            wanted=self._names.wanted,
+            reads=self._names.reads,
             allowed=lambda cluster: fits(cluster, place.clusters),
             cluster="" if any(mark in only for mark in "*?[") else only,
             earliest=int(EARLIEST.timestamp() * 1000),

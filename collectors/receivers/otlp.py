@@ -18,7 +18,8 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, DataPointFlags, Metric
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from collectors.receivers.points import MOST_LABELS, MalformedError, Point, Push, Target, Terms, why_no_labels
+from collectors.exporters.exposition import MOST_LABELS
+from collectors.receivers.points import MalformedError, Point, Push, Target, Terms, labels_of
 from collectors.receivers.wire import made, parts
 from ingest.body import DOCUMENT_BYTES, TooLargeError
 
@@ -159,7 +160,8 @@ def _take_point(push: Push, name: str, point: Any, source: _Source, terms: Terms
     if not why and value is None and not stale:
         why = "a point without a value"
     if not why:
-        why = labels if isinstance(labels, str) else why_no_labels(labels, len(labels))
+        labels = labels if isinstance(labels, str) else labels_of(labels.items(), len(labels), terms.reads)
+        why = labels if isinstance(labels, str) else ""
     if why or isinstance(labels, str):
         push.refused[why] += 1
         return

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from collectors.exporters.exposition import MOST_LABELS, MOST_TEXT
 from ingest.errors import IngestError
 
 MOST_POINTS = 200_000
 """Of one push, as many as rows of any other."""
-MOST_LABELS = 64
-TOO_MANY_LABELS = f"more than {MOST_LABELS} labels"
-MOST_TEXT = 1000
-"""Characters of a label's name or value."""
 
 NAME = "__name__"
 
@@ -80,10 +77,11 @@ class Push:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a point must keep to. wanted: whether a profile reads metrics of this name.   cluster: of what names none.
-    allowed: whether it may be of this cluster.   earliest, latest: milliseconds since 1970."""
+    """What a point must keep to. wanted, reads: whether a profile reads metrics, labels of this name.   cluster: of
+    what names none.   allowed: whether it may be of this cluster.   earliest, latest: milliseconds since 1970."""
 
     wanted: Callable[[str], bool]
+    reads: Callable[[str], bool]
     allowed: Callable[[str], bool]
     cluster: str
     earliest: int
@@ -95,12 +93,18 @@ class Terms:
         return "" if self.allowed(cluster) else f"cluster {cluster[:100]!r} is not the sender's"
 
 
-def why_no_labels(labels: Mapping[str, str], pairs: int) -> str:
-    """What is wrong with a series's labels; empty: nothing. pairs: how many there were, with those of the same name."""
-    if pairs > MOST_LABELS:
-        return TOO_MANY_LABELS
-    if len(labels) < pairs or "" in labels:
-        return "a label without a name, or there twice"
-    if any(len(name) > MOST_TEXT or len(text) > MOST_TEXT for name, text in labels.items()):
-        return f"a label of more than {MOST_TEXT} characters"
-    return ""
+def labels_of(pairs: Iterable[tuple[str, str]], count: int, reads: Callable[[str], bool]) -> dict[str, str] | str:
+    """A series's labels, or why they cannot be taken. Of many, and of long ones, only those that a profile reads: a
+    pod's user may write any number, and its device must not vanish by that. count: of the pairs."""
+    found: dict[str, str] = {}
+    names: set[str] = set()
+    for name, text in pairs:
+        if not name or name in names:
+            return "a label without a name, or there twice"
+        names.add(name)
+        is_long = max(len(name), len(text)) > MOST_TEXT
+        if (count <= MOST_LABELS and not is_long) or reads(name):
+            if is_long:
+                return f"a label of more than {MOST_TEXT} characters"
+            found[name] = text
+    return found

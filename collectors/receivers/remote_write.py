@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from collectors.receivers.points import (
-    MOST_LABELS,
     NAME,
-    TOO_MANY_LABELS,
     MalformedError,
     Point,
     Push,
     Target,
     Terms,
-    why_no_labels,
+    labels_of,
 )
 from collectors.receivers.remote_write_pb2 import TimeSeries, TimeSeriesV2
 from collectors.receivers.wire import made, parts
@@ -48,11 +46,9 @@ def _read_v1(text: bytes, terms: Terms) -> Push:
         series = made(TimeSeries, part)
         if series is None:
             push.refused["not a series, or too long"] += 1
-        elif len(series.labels) > MOST_LABELS:
-            push.refused[TOO_MANY_LABELS] += max(1, len(series.samples))
         else:
-            labels = {one.name: one.value for one in series.labels}
-            _take(push, labels, len(series.labels), series, terms)
+            pairs = ((one.name, one.value) for one in series.labels)
+            _take(push, labels_of(pairs, len(series.labels), terms.reads), series, terms)
         push.check_room()
     _check_known(text, known, V1)
     return push
@@ -74,12 +70,11 @@ def _read_v2(text: bytes, terms: Terms) -> Push:
     texts = _Symbols(symbols)
     for part in found:
         series = made(TimeSeriesV2, part)
-        many = series is not None and len(series.labels_refs) > 2 * MOST_LABELS
-        labels = None if series is None or many else texts.labels(series.labels_refs)
+        labels = None if series is None else texts.labels(series.labels_refs, terms.reads)
         if series is None or labels is None:
-            push.refused[TOO_MANY_LABELS if many else "not a series, or too long"] += 1
+            push.refused["not a series, or too long"] += 1
         else:
-            _take(push, labels, len(series.labels_refs) // 2, series, terms)
+            _take(push, labels, series, terms)
         push.check_room()
     return push
 
@@ -91,13 +86,15 @@ class _Symbols:
         self._parts = parts
         self._texts: dict[int, str] = {}
 
-    def labels(self, places: Sequence[int]) -> dict[str, str] | None:
-        """None: they are not pairs, name none that there is, or one that is no text."""
+    def labels(self, places: Sequence[int], reads: Callable[[str], bool]) -> dict[str, str] | str | None:
+        """As `labels_of`. None: they are not pairs, name none that there is, or one that is no text."""
+        if len(places) % 2:
+            return None
+        words = (self._texts.get(place) or self._text(place) for place in places)
         try:
-            words = [self._texts.get(place) or self._text(place) for place in places]
+            return labels_of(zip(words, words, strict=True), len(places) // 2, reads)
         except (IndexError, UnicodeDecodeError):
             return None
-        return None if len(words) % 2 else dict(zip(words[::2], words[1::2], strict=True))
 
     def _text(self, place: int) -> str:
         text = self._texts[place] = bytes(self._parts[place]).decode("utf-8")
@@ -109,13 +106,12 @@ def _check_known(text: bytes, known: bool, message: str) -> None:
         raise MalformedError("body", f"nothing in it is of a {message}", "Send what the Content-Type says")
 
 
-def _take(push: Push, labels: dict[str, str], pairs: int, series: Any, terms: Terms) -> None:
+def _take(push: Push, labels: dict[str, str] | str, series: Any, terms: Terms) -> None:
     """One series: refused as a whole, passed over, or its points taken."""
     samples = len(series.samples)
     push.check_room(samples)
-    why = why_no_labels(labels, pairs) or ("" if labels.get(NAME) else "a series without a name")
-    if why:
-        push.refused[why] += max(1, samples)
+    if isinstance(labels, str) or not labels.get(NAME):
+        push.refused[labels if isinstance(labels, str) else "a series without a name"] += max(1, samples)
         return
     for kind, some in (("histograms", series.histograms), ("exemplars", series.exemplars)):
         if some:

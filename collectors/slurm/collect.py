@@ -41,6 +41,9 @@ PROFILE_UNKNOWN = (
     "nobody told of which MIG profile its GPUs are, the smallest of the node was taken: name the types in"
     " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
 )
+RECORD_MISSING = "accounting has no record of it: what the controller says of its start and end is billed"
+LATE = timedelta(minutes=1)
+"""Accounting may have a record later than the controller; one that is later still is missing."""
 MOST_PROBLEMS = 100
 """How many bad records a cycle tells one by one; the others are counted."""
 
@@ -121,6 +124,9 @@ class SlurmCollector:
             lives = jobs
         else:
             lives = list(_joined(accounted.records, jobs))
+            missing = _not_accounted(accounted.records, jobs, begin)
+            lives += missing
+            collected += self._new(_missing_rows(missing, self._site, now))
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
         told = life_rows(lives, self._site, now)
         told += placement_rows(jobs, self._site, self._inventory, now)
@@ -215,6 +221,21 @@ def _joined(accounted: Iterable[Job], controlled: Iterable[Job]) -> Iterator[Job
             placed = same.placed if (job.started_at, job.held.whole) == (same.started_at, same.held.whole) else {}
             job = replace(job, held=job.held.typed(same.requested.types), placed=placed)
         yield job
+
+
+def _not_accounted(accounted: Iterable[Job], controlled: Iterable[Job], begin: datetime) -> list[Job]:
+    """The controller's jobs since `begin` of which accounting has no record. It may be about to; but slurmctld was seen
+    to lose records when it restarts, and what only the controller tells of would never end."""
+    known = {job.job_id for job in accounted}
+    return [job for job in controlled if job.job_id not in known and (job.ended_at is None or job.ended_at >= begin)]
+
+
+def _missing_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
+    collected = Collected()
+    for job in jobs:
+        if job.holds and job.started_at and now - job.started_at >= LATE and not not_ours(job, site):
+            collected.add("findings", finding(site, now, "record_missing", RECORD_MISSING, job.job_id, "warning"))
+    return collected
 
 
 def life_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from gpuledger import __version__, options
-from gpuledger.output import console, print_json, print_rows
+from gpuledger.output import Lines, console, print_json, print_rows
 from warehouse.records import RECORD_TYPES
 from warehouse.store import EmbeddedStore, Store, identifier, migrations, open_store, read_sql
 
@@ -90,7 +90,7 @@ def _print(findings: Mapping[str, Any]) -> None:
     console.print()
     if findings["quarantine"]:
         rows = [
-            {**group, "newest": "\n".join(_example(example) for example in group["examples"])}
+            {**group, "newest": Lines(_example(example) for example in group["examples"])}
             for group in findings["quarantine"]
         ]
         print_rows(rows, ("record_type", "reason", "rows", "newest"), options.Format.table, "Quarantine")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
-from gpuledger.output import console, plain, print_json, print_rows, say
+from gpuledger.output import console, plain, print_json, print_rows, printable, say
 from warehouse.errors import LedgerError
 from warehouse.written_files import read_yaml
 
@@ -277,7 +277,7 @@ def explain(
         print_rows(found["history"], ("sequence", "at", "what", "decision_id"), output)
         return
     for line in explained(found):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(printable(line), markup=False, soft_wrap=True)
 
 
 def explained(found: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families as families
 
-from collectors.exporters.exposition import Series, names, parse
+from collectors.exporters.exposition import MOST_SERIES, Series, names, parse
 from tests.patience import slowness
 
 BODY = """\
@@ -61,15 +61,27 @@ def test_garbage_costs_its_own_line_and_is_counted() -> None:
         b"J 74166"
     )
     read = parse(body)
-    assert read.series == [Series("A", {}, 1), Series("G", {"x": 'a"}# b\n\\'}, 6, 1.7e9)]
+    assert read.series == [Series("A", {}, 1), Series("D", {"x": "1"}, 3), Series("G", {"x": 'a"}# b\n\\'}, 6, 1.7e9)]
     assert read.dropped == {
         "malformed line": 1,
-        "malformed labels": 2,
+        "malformed labels": 1,
         "not a number": 3,
         "malformed timestamp": 1,
         "not UTF-8": 1,
         "cut short": 1,
     }
+
+
+def test_many_and_long_labels_are_not_read_and_cost_the_series_nothing() -> None:
+    many = ",".join(f'a{n}="x"' for n in range(500))
+    (one, other) = parse(f'A{{UUID="GPU-1",{many}}} 1\nA{{UUID="GPU-2",b="{"x" * 2000}",c="3"}} 2\n').series
+    assert one.labels["UUID"] == "GPU-1" and len(one.labels) == 64
+    assert other.labels == {"UUID": "GPU-2", "c": "3"}
+
+
+def test_a_page_is_read_as_far_as_any_exporter_has_series() -> None:
+    read = parse("A 1\n" * (MOST_SERIES + 5))
+    assert len(read.series) == MOST_SERIES and read.dropped == {"too many series": 5}
 
 
 def test_a_line_without_an_end_is_not_believed() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import shutil
 import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -121,7 +123,44 @@ def test_an_answer_is_bounded_in_size_and_time(exporter: Exporter) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         scrape = ExporterCollector(url, access=Access(timeout_seconds=0.05)).collect(START)
-    assert "Timeout" in scrape.collected.rows["findings"][0]["message"]
+    assert "not answered in full after 0.05 s" in scrape.collected.rows["findings"][0]["message"]
+
+
+def test_headers_that_come_letter_by_letter_are_no_answer() -> None:
+    """As found: each letter was within the limit of a read, and the source waited for ever."""
+    over = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        peer, _ = server.accept()
+        with peer, contextlib.suppress(OSError):
+            peer.sendall(b"HTTP/1.1 200 OK\r\nX-")
+            while not over.wait(0.02):
+                peer.sendall(b"y")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=drip, args=(server,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        scrape = ExporterCollector(url, access=Access(timeout_seconds=0.2)).collect(START)
+        over.set()
+    assert "not answered in full after 0.2 s" in scrape.collected.rows["findings"][0]["message"]
+
+
+def test_labels_that_a_pods_user_may_write_make_no_device_another(exporter: Exporter) -> None:
+    """dcgm-exporter repeats a pod's labels behind its own, by whatever name: none may rename the device or its model,
+    which has a price, nor hide it, for a device that is gone is nobody's charge."""
+    own = 'gpu="0",UUID="GPU-1",modelName="NVIDIA H100",Hostname="n1"'
+    forged = [
+        'UUID="GPU-2"', 'uuid="GPU-2"', 'exported_UUID="GPU-2"', 'gpu_uuid="GPU-2"', 'modelName="T4"', 'modelname="T4"',
+        'exported_modelName="T4"', 'model_name="T4"', 'Hostname="n2"', 'hostname="n2"', 'GPU="7"',
+        ",".join(f'a{n}="x"' for n in range(300)), f'a="{"x" * 5000}"',
+    ]  # fmt: skip
+    for labels in forged:
+        exporter.body = f"DCGM_FI_DEV_GPU_UTIL{{{own},{labels}}} 57\n".encode()
+        collector = ExporterCollector(exporter.url, profile="dcgm")
+        (one,) = collector.collect(START).observed
+        found = one.reading
+        assert (found.device_id, found.model, found.index, one.node) == ("GPU-1", "NVIDIA H100", 0, "n1"), labels
+        assert found.readings["gpu_utilization"].value == 0.57
 
 
 def test_an_answer_that_breaks_off_is_no_answer(exporter: Exporter) -> None:

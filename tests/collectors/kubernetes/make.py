@@ -147,5 +147,6 @@ def node(name: str = "n1", at: float = -86400, **more: Any) -> dict[str, Any]:
             "capacity": {"cpu": "96", "nvidia.com/gpu": str(gpus)},
             "allocatable": {"cpu": "95", "nvidia.com/gpu": str(more.get("allocatable", gpus))},
             "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": stamp(more.get("ready_at", at))}],
+            "nodeInfo": {"systemUUID": more.get("machine", f"uuid-of-{name}")},
         },
     }

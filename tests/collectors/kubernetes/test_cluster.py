@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collectors.kubernetes import cluster as module
 from collectors.kubernetes.cluster import Cluster
 from collectors.kubernetes.follow import BLINK, Changed, Current, Item, Listed, Trouble, Unserved
 from collectors.kubernetes.objects import Object
@@ -239,6 +241,47 @@ def test_a_cordoned_node_is_unavailable_once_its_last_pod_has_ended() -> None:
     assert [(row["state"], row["ts"]) for row in done.rows["devices"]] == [("unavailable", second(100))]
     gone = step(cluster, "nodes", change(node(), deleted=True), 300)
     assert [(row["state"], row["ts"]) for row in gone.rows["devices"]] == [("removed", second(300))]
+
+
+def test_a_node_that_is_deleted_and_comes_back_has_its_devices_again() -> None:
+    """As found: `kubectl delete node`, and the kubelet registers it anew; its agent noticed nothing and told nothing:
+    its GPUs stayed removed."""
+    agent = {"device_id": "GPU-a", "model": "A100", "units": 1, "node": "n1", "state": "available", "ts": stamp(-50)}
+
+    def after(stock: dict[str, list[Row]], saved: bool = False, **back: Any) -> list[tuple[str, str, datetime]]:
+        cluster, rows = Cluster(HERE), []
+        cluster.take_stock({"n1": [agent]})
+        step(cluster, "nodes", change(node()), 1)
+        rows += step(cluster, "nodes", change(node(), deleted=True), 300).rows["devices"]
+        if saved:
+            state = Saved()
+            state.save(cluster)
+            cluster = state.cluster()
+        cluster.take_stock(stock)
+        step(cluster, "nodes", Listed([], "5", True, True), 310)  # it is still gone
+        for again in (320, 330):
+            rows += step(cluster, "nodes", change(node(at=315, **back)), again).rows.get("devices", [])
+        return [(row["device_id"], row["state"], row["ts"]) for row in rows]
+
+    removed, back = ("GPU-a", "removed", second(300)), ("GPU-a", "available", second(315))
+    assert after({}) == after({}, saved=True) == after({"n1": [agent]}) == [removed, back]
+    assert after({}, machine="another") == after({}, machine="") == [removed]
+    assert after({"n2": [{**agent, "node": "n2"}]}) == [removed]  # the GPU is in another node by now
+    assert after({"n1": [{**agent, "ts": stamp(312)}]}) == [removed]  # its agent has told of it again
+
+
+def test_nodes_that_never_come_back_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_GONE", 2)
+    cluster = Cluster(HERE)
+    names = [f"n{number}" for number in range(5)]
+    row = {"model": "A100", "units": 1, "state": "available"}
+    cluster.take_stock({name: [{**row, "device_id": f"GPU-{name}", "node": name}] for name in names})
+    for name in names:
+        step(cluster, "nodes", change(node(name)), 1)
+        step(cluster, "nodes", change(node(name), deleted=True), 300)
+    cluster.take_stock({})
+    back = [step(cluster, "nodes", change(node(name, at=315)), 320).rows.get("devices", []) for name in names]
+    assert [len(rows) for rows in back] == [0, 0, 0, 1, 1]
 
 
 def test_a_claim_that_is_seen_after_its_pod_lets_the_pod_be_told() -> None:

@@ -1,8 +1,13 @@
-"""A day that is pushed in pieces, twice and out of order, makes the books that the same pages make when scraped."""
+"""Hours that are pushed in pieces, twice and out of order, make the books that the same pages make when scraped.
+
+GPULEDGER_HOURS=24 takes a whole day; GPULEDGER_HISTORY=4711 repeats one.
+"""
 
 from __future__ import annotations
 
+import os
 import random
+import secrets
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,7 +32,8 @@ from warehouse.store import Store
 
 PERIOD = 60
 DAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
-HOURS = 3
+HOURS = int(os.environ.get("GPULEDGER_HOURS", "3"))
+SEED = int(os.environ.get("GPULEDGER_HISTORY") or secrets.randbelow(10**6))
 DEVICE_COUNT = 3
 INSTANTS = HOURS * 3600 // PERIOD
 
@@ -102,7 +108,8 @@ def requests(chance: random.Random, some: list[tuple[int, str]]) -> list[bytes]:
 
 
 def test_a_day_that_is_pushed_makes_the_books_of_a_day_that_is_scraped(tmp_path: Path) -> None:
-    chance = random.Random(2211)
+    print(f"GPULEDGER_HISTORY={SEED}")
+    chance = random.Random(SEED)
     some = pages(chance)
     with fresh_store(tmp_path / "store") as store, receiving(store, tokens_file(tmp_path)) as pushed:
         for cluster in ("scraped", "pushed"):

@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from collectors.exporters.exposition import MOST_LABELS, MOST_TEXT
 from collectors.receivers import otlp, remote_write, snappy
 from collectors.receivers.assemble import Memory, Names, assemble, instants
-from collectors.receivers.points import MOST_LABELS, MOST_POINTS, Push, Target, Terms
+from collectors.receivers.points import MOST_POINTS, Push, Target, Terms
 from ingest.body import TooLargeError
 from ingest.errors import IngestError
 from tests.collectors.receivers import pushing, test_otlp, test_remote_write
@@ -26,7 +27,7 @@ from tests.collectors.receivers.pushing import part, varint
 from tests.draws import drawn, seldom
 from tests.ingest.receiving import REPO
 
-TERMS = Terms(Names().wanted, lambda _: True, "", 0, 1 << 45)
+TERMS = Terms(Names().wanted, Names().reads, lambda _: True, "", 0, 1 << 45)
 SERIES = [test_remote_write.util([(0, 50), (15, 60)]), test_remote_write.memory([(0, 1024)], pod="p")]
 EXPORT = test_otlp.request(
     [("hw.gpu.utilization", 0.5, {"hw.id": "GPU-0"}), ("hw.energy", 7.0, {"hw.id": "GPU-0", "hw.type": "gpu"})]
@@ -149,11 +150,41 @@ def test_a_flood_of_nothing_costs_little(name: str) -> None:
     assert said[0] in ("read", "refused") and int(said[1]) < 400
 
 
-def test_more_labels_or_points_than_anybody_has_are_refused() -> None:
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_labels_that_a_pods_user_may_write_do_not_hide_its_device(version: str) -> None:
+    """dcgm-exporter repeats a pod's labels, as many as there are; a profile reads few of them."""
+    many = [(f"a{n}", "x" * (2000 if n == 7 else 1)) for n in range(3 * MOST_LABELS)]
+    own = [
+        ("__name__", "DCGM_FI_DEV_GPU_UTIL"),
+        ("UUID", "GPU-1"),
+        ("modelName", "H100"),
+        ("pod_uid", "uid-1"),
+        ("job", "d"),
+    ]
+    push = READ[version](series(version, [*many, *own]))
+    assert not push.refused and [dict(point.labels) for point in push.points] == [dict(own[1:])]
+    for wrong in ([("UUID", "GPU-2")], [("", "x")]):
+        assert READ[version](series(version, [*many, *own, *wrong])).refused == {
+            "a label without a name, or there twice": 1
+        }
+    assert READ[version](series(version, [*own, ("pod", "p" * 2000)])).refused == {
+        f"a label of more than {MOST_TEXT} characters": 1
+    }
+
+
+def series(version: str, labels: list[tuple[str, str]]) -> bytes:
+    """A request with one series, which has one sample."""
+    sample = b"\x10" + varint(1_700_000_000_000)
+    if version == "v1":
+        pairs = b"".join(part(1, part(1, name.encode()) + part(2, text.encode())) for name, text in labels)
+        return part(1, pairs + part(2, sample))
+    words = [word for pair in labels for word in pair]
+    symbols = b"".join(part(4, word.encode()) for word in words)
+    return symbols + part(5, part(1, b"".join(varint(n) for n in range(len(words)))) + part(2, sample))
+
+
+def test_more_points_than_anybody_has_are_refused() -> None:
     name = part(1, part(1, b"__name__") + part(2, b"DCGM_FI_DEV_GPU_UTIL"))
-    many = b"".join(part(1, part(1, f"l{n}".encode()) + part(2, b"x")) for n in range(MOST_LABELS))
-    push = READ["v1"](part(1, name + many))
-    assert not push.points and push.refused[f"more than {MOST_LABELS} labels"] == 1
     sample = part(2, b"\x10" + varint(1_700_000_000_000))
     with pytest.raises(IngestError, match=f"more than {MOST_POINTS:,} points"):
         READ["v1"](part(1, name + sample * 6000) * (MOST_POINTS // 6000 + 1))

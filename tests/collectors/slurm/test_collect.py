@@ -126,6 +126,35 @@ def test_a_source_that_is_away_is_a_finding_and_its_window_is_asked_again(tmp_pa
     assert told.asked[-1] == later - timedelta(days=7)
 
 
+def test_a_job_of_which_accounting_has_no_record_begins_and_ends_as_the_controller_says(tmp_path: Path) -> None:
+    """As found: Slurm 22.05 lost the records of two jobs that began while it restarted, and neither ever ended here."""
+    told = Told([record("RUNNING", "10:00:00", job=8)], [JOB])
+    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    first = collector.collect(NOW).rows
+    assert [event for event in events(first) if event != ("submitted", "")] == [
+        ("started", ""),  # job 8
+        ("started", ""),
+        ("resized", "GPU-0"),
+    ]
+    assert [(row["finding"], row["workload_id"]) for row in first["findings"]] == [("record_missing", "7")]
+    collector.kept()
+    over = NOW + timedelta(minutes=2)
+    told.jobs = [JOB | {"job_state": "COMPLETED", "end_time": int(over.timestamp()), "gres_detail": []}]
+    rows = collector.collect(over + timedelta(minutes=1)).rows
+    assert [(row["event"], row["allocation_id"], row["ts"]) for row in rows["events"]] == [("finished", "7", over)]
+    collector.kept()
+    told.lines.append(record("COMPLETED", "10:00:00", f"{over:%Y-%m-%dT%H:%M:%S}"))
+    assert collector.collect(over + timedelta(minutes=2)).rows == {}  # accounting has it after all, and says the same
+
+
+def test_a_job_that_was_over_before_what_accounting_is_asked_for_is_not_told_again(tmp_path: Path) -> None:
+    long_ago = JOB | {"job_state": "COMPLETED", "end_time": TEN, "start_time": TEN - 60, "submit_time": TEN - 90}
+    collector = SlurmCollector(
+        Told([], [long_ago | {"gres_detail": []}]), PLAIN, INVENTORY, tmp_path / "slurm.json", Pace(first=timedelta(1))
+    )
+    assert collector.collect(NOW).rows == {}
+
+
 def test_accounting_knows_from_the_controller_on_which_node_the_gpu_is(tmp_path: Path) -> None:
     line = record("RUNNING", "10:00:00").replace("|g1|", "|g[1-2]|")
     placed = JOB | {"nodes": "g[1-2]", "gres_detail": ["", "gpu:1(IDX:0)"]}

@@ -1,0 +1,27 @@
+"""What a command prints for people shows every text as what it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuledger import output
+from gpuledger.options import Format
+
+HOSTILE = "a\x1b[2Kb\r\nml  0.00\x9b31m\u202edecrof\u2028\x07[red]"
+
+
+@pytest.mark.parametrize("cell", [HOSTILE, output.Lines([HOSTILE, "second"])])
+def test_a_name_draws_nothing_in_a_table(cell: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """As found: a tenant's escape sequences reached the terminal, and its end of a line made a row of the table."""
+    output.print_rows([{"tenant": cell}], ("tenant",), Format.table)
+    heading, *lines = [line.strip() for line in capsys.readouterr().out.rstrip("\n").split("\n")]
+    shown = r"a\x1b[2Kb\r\nml  0.00\x9b31m\u202edecrof\u2028\x07[red]"
+    assert heading == "tenant" and lines == [shown, "second"][: 1 + isinstance(cell, output.Lines)]
+
+
+def test_a_complaint_is_one_line_whatever_it_names(capsys: pytest.CaptureFixture[str]) -> None:
+    output.complain(f"job {HOSTILE}")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "\x1b" not in said and "\x9b" not in said and r"\x1b[2Kb" in said
