@@ -90,6 +90,10 @@ class Trial:
         """A position for `undo_charges`."""
         return len(self._charges)
 
+    def charged_since(self, position: int) -> set[Account]:
+        """Who was charged, or given back to, after `charges` was that."""
+        return {account for account, *_ in self._charges[position:]}
+
     def undo_charges(self, position: int) -> None:
         while len(self._charges) > position:
             account, amount, added = self._charges.pop()
