@@ -41,8 +41,9 @@ class Line:
         self._serial = 0
         self._current, self._chosen_at = "", -1
         self._by_tenant = queue.policy in BY_TENANT
-        judge = fairness.judge(queue)
-        self._within, self._beyond = Tournament(judge), Tournament(judge)
+        if self._by_tenant:
+            judge = fairness.judge(queue)
+            self._within, self._beyond = Tournament(judge), Tournament(judge)
         self._below: dict[str, set[str]] = {}
         self._changed: set[str] = set()
         self._charges = 0

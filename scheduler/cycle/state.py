@@ -6,7 +6,7 @@ Methods tell it of a change; `plan` changes nothing that can be seen. Memory is 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -29,7 +29,7 @@ from scheduler.model import (
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import Policy
 from scheduler.placement.packing import BestFit
-from scheduler.placement.shapes import NEVER, shape_key
+from scheduler.placement.shapes import shape_key
 from scheduler.quota.usage import DecayedUsage
 
 _Rank = TypeVar("_Rank", int, float)
@@ -131,7 +131,7 @@ class State:
         }
         self.running: dict[str, Running] = {}
         self.running_by_class: dict[Hashable, dict[str, Running]] = {}
-        self.priorities: dict[str, Counter[int]] = {}
+        self.priorities: dict[str, Counter[int]] = defaultdict(Counter)
         self.elastic: dict[str, Running] = {}
         self.ends: list[tuple[float, str]] = []
         self.endless: list[tuple[int, str]] = []
@@ -212,7 +212,7 @@ class State:
         running.preemptions = self.preempted.pop(job.job_id, 0)
         self.running[job.job_id] = running
         self.running_by_class.setdefault(kind.key, {})[job.job_id] = running
-        self.priorities.setdefault(job.queue, Counter())[job.priority] += 1
+        self.priorities[job.queue][job.priority] += 1
         if job.max_replicas > job.min_replicas:
             self.elastic[job.job_id] = running
         self.started_since.append((job.job_id, running.ends_by, grants, job.request))
@@ -470,10 +470,7 @@ class State:
 
     def _each(self, request: Request) -> int:
         """Units of one device of the request: of the largest that it could have."""
-        shape = self.cluster.shape(request)
-        needed = shape.need[shape.suits]
-        needed = needed[needed != NEVER]
-        return int(needed.max()) if needed.size else request.units or self.whole(request.pool)
+        return self.cluster.shape(request).most_units or request.units or self.whole(request.pool)
 
 
 def _in_or_out(line: list[tuple[_Rank, str]], entry: tuple[_Rank, str], out: bool) -> None:

@@ -171,9 +171,9 @@ class QuotaTree:
         above = amount
         while branch is not None:
             branch.held += amount
-            covered = branch.local_available
+            covered = branch.local - branch.usage
             branch.usage += above
-            above = max(0, above - covered)
+            above = max(0, above - covered) if covered > 0 else above
             branch = branch.parent
 
     def remove(self, name: str, amount: int) -> None:
