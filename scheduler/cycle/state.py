@@ -101,7 +101,7 @@ class Running:
 
 class State:
     """tenants, queues: see scheduler.model.   placement: chooses nodes and devices.   explain: whether plans tell all
-    reasons; without, a waiting job has the first only, and cycles are cheaper.
+    reasons; without, a waiting job has the first only, and cycles are cheaper.   on_node: running jobs, by node.
 
     Errors: ValueError for a tree of tenants that is none; PlacementError for nodes that are none.
     """
@@ -132,6 +132,7 @@ class State:
         self.running: dict[str, Running] = {}
         self.running_by_class: dict[Hashable, dict[str, Running]] = {}
         self.priorities: dict[str, Counter[int]] = defaultdict(Counter)
+        self.on_node: dict[int, set[str]] = defaultdict(set)
         self.elastic: dict[str, Running] = {}
         self.ends: list[tuple[float, str]] = []
         self.endless: list[tuple[int, str]] = []
@@ -218,6 +219,7 @@ class State:
         self.started_since.append((job.job_id, running.ends_by, grants, job.request))
         self.starts += 1
         self._line_up(running)
+        self._lie_on(running)
         promised = self.expected.pop(job.job_id, None)
         if promised is not None:
             self.expectation_errors.append(now - promised)
@@ -393,6 +395,7 @@ class State:
         if not alike:
             del self.running_by_class[running.kind.key]
         self._line_up(running, out=True)
+        self._lie_on(running, out=True)
         for grant in running.grants:
             self.cluster.give_back(grant, running.job.request)
         self._charge(running.kind, -running.units, -len(running.grants), now)
@@ -411,8 +414,10 @@ class State:
         units = units_of(grants)
         self._charge(running.kind, units - running.units, len(grants) - len(running.grants), now)
         self._line_up(running, out=True)
+        self._lie_on(running, out=True)
         running.grants, running.units = grants, units
         self._line_up(running)
+        self._lie_on(running)
         running.gpus, running.price = self._worth(grants)
         if before:
             running.shrunk_at = now
@@ -426,6 +431,12 @@ class State:
             _in_or_out(self.ends, (running.ends_by, job_id), out)
         else:
             _in_or_out(self.endless, (-running.units, job_id), out)
+
+    def _lie_on(self, running: Running, out: bool = False) -> None:
+        """It holds something on these nodes, or no longer."""
+        for grant in running.grants:
+            there = self.on_node[grant.node]
+            (there.discard if out else there.add)(running.job.job_id)
 
     def _charge(self, kind: JobClass, units: int, replicas: int, now: float, penalty: bool = True) -> None:
         """Units and replicas are both added, or both given back if negative."""
