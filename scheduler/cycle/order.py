@@ -94,13 +94,8 @@ class Line:
 
     def _chosen(self) -> str | None:
         """The tenant whose head is next."""
-        for account in self._trial.charged_since(self._charges):
-            path = self._fairness.charged(account)
-            self._within.charged(path)
-            self._beyond.charged(path)
-            for name in path:
-                self._changed |= {tenant for tenant in self._below.get(name, ()) if tenant in self._within}
-        self._charges = self._trial.charges
+        if self._charges != self._trial.charges:
+            self._take_in_charges()
         for tenant in self._changed:
             self._seat(tenant)
         self._changed.clear()
@@ -108,6 +103,16 @@ class Line:
         if len(self._within) + len(self._beyond) < 2:
             return asked.anybody()
         return asked.winner().account.tenant
+
+    def _take_in_charges(self) -> None:
+        """Who was charged stands elsewhere, and those of its branch who were within their guarantee may be no more."""
+        for account in self._trial.charged_since(self._charges):
+            path = self._fairness.charged(account)
+            self._within.charged(path)
+            self._beyond.charged(path)
+            for name in path:
+                self._changed |= {tenant for tenant in self._below.get(name, ()) if tenant in self._within}
+        self._charges = self._trial.charges
 
     def _seat(self, tenant: str) -> None:
         """The tenant's head competes, among those whom it belongs to now."""

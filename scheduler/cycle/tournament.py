@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Protocol
 
 from scheduler.cycle.state import JobClass
@@ -44,6 +45,9 @@ class _Seat:
     winner: JobClass | None = None
     key: Key | None = None
     below: list[tuple[Key, int, _Seat]] = field(default_factory=list)
+
+
+_DEPTH = attrgetter("depth")
 
 
 class Tournament:
@@ -87,7 +91,7 @@ class Tournament:
 
     def winner(self) -> JobClass:
         """The head that is next. There must be one."""
-        for seat in sorted(self._stale, key=lambda seat: -seat.depth):
+        for seat in sorted(self._stale, key=_DEPTH, reverse=True):
             self._renew(seat)
         self._stale.clear()
         assert self._root.winner is not None

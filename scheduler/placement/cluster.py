@@ -161,6 +161,8 @@ class Cluster:
         """Undoes every change since the mark, and forgets it and those set after it."""
         position, version = self._marks[mark]
         del self._marks[mark:]
+        if len(self._undo) == position:
+            return
         undone = self._undo[position:]
         del self._undo[position:]
         marks, self._marks = self._marks, []
