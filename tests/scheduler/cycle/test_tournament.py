@@ -105,7 +105,7 @@ def plain_part(state: Core, kind: JobClass, shares: Mapping[str, int], policy: s
 
 @pytest.mark.parametrize(("policy", "half_life"), [("fair_share", 0.0), ("fair_share", 60.0), ("capacity", 0.0)])
 def test_a_queue_takes_the_tenant_that_a_plain_choice_takes_while_jobs_start(policy: str, half_life: float) -> None:
-    """Starts and blocked classes in any order; those within their guarantee first, whoever else holds what."""
+    """Starts here and elsewhere, blocked classes, in any order; those within their guarantee come first."""
     for dice in draws(12):
         state = scene(dice, policy, half_life)
         queue = state.queues["q"]
@@ -114,6 +114,9 @@ def test_a_queue_takes_the_tenant_that_a_plain_choice_takes_while_jobs_start(pol
             fairness = Fairness(trial)
             line, shares = Line(queue, trial, fairness, lambda kind: True), None
             while left:
+                if dice.random() < 0.3:  # somebody's job starts in another queue
+                    trial.charge(dice.choice([kind for kind, _ in left.values()]), dice.randint(1, 6), 1)
+                    trial.started.append((20.0, (), Request()))
                 heads: dict[str, tuple[tuple[Any, ...], JobClass]] = {}
                 for kind, names in left.values():
                     borrows = state.accounts.entitlement(kind.account, kind.amount) == "borrowed"
