@@ -2,7 +2,8 @@
 
     arrivals     the published experiment's default workload, each arrival a cycle with its reasons and its events
     preemption   a 64-GPU gang of a tenant within its guarantee, among 8,000 running jobs on 1,000 nodes
-    queue        one cycle over 10,000 waiting jobs of few shapes, on a cluster that is full
+    queue        one cycle over 10,000 waiting jobs of eight shapes and so many tenants, on a cluster that is full
+    nodes        arrivals among 50 jobs that are told when they may expect to start, on so many nodes that are in use
 
 Each in a process of its own, so that memory is its own too.
 """
@@ -25,7 +26,7 @@ from bench.apart import BenchError, needed, peak_bytes, run_apart
 from collectors.readings import Row
 from scheduler.cycle.policies import Policies
 from scheduler.metrics import Meter
-from scheduler.model import Device, Job, Node, Preempt, Queue, Request, Start, Tenant
+from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, Start, Tenant
 from scheduler.records.book import Book
 from scheduler.records.events import Writer
 from scheduler.setup import Setup
@@ -35,9 +36,13 @@ MOST_BYTES = 4 << 30
 GOALS = {
     "arrivals": "over 5,000/s, p99 under 5 ms, under 150 MB",
     "preemption": "under 250 ms",
-    "queue": "under 100 ms",
+    "queue, 10 tenants": "under 100 ms",
+    "queue, 200 tenants": "under 100 ms",
+    "1,000 nodes": "",
+    "10,000 nodes": "at most ten times 1,000's",
 }
 TURNS = 5
+ARRIVALS = 300
 
 
 def arrivals(data: str, seed: int = 42) -> dict[str, Any]:
@@ -114,11 +119,11 @@ def preemption(seed: int) -> dict[str, Any]:
     return {"seconds": seconds, "note": f"{len(core.running)} running, {victims} victims", "bytes": peak_bytes()}
 
 
-def queue(seed: int) -> dict[str, Any]:
-    """Eight shapes, forty tenants, the cluster full of jobs that nobody may end."""
+def queue(seed: int, tenants: int) -> dict[str, Any]:
+    """Eight shapes, the cluster full of jobs that nobody may end."""
     draw = random.Random(seed)
-    tenants = [Tenant("owner", guaranteed=800), *(Tenant(f"t{n}") for n in range(40))]
-    setup = Setup("queue", _nodes(100), tenants, [Queue("all", "fair_share")])
+    tree = [Tenant("owner", guaranteed=800), *(Tenant(f"t{n}") for n in range(tenants))]
+    setup = Setup("queue", _nodes(100), tree, [Queue("all", "fair_share")])
     core = setup.core([], 0.0, explain=True)
     for number in range(100):
         core.submit(Job(f"r{number}", "owner", "all", Request(devices=8), 0.0, preemptible=False, time_limit=1e6), 0.0)
@@ -129,7 +134,8 @@ def queue(seed: int) -> dict[str, Any]:
         gpus, replicas = draw.choice(shapes)
         request = Request(devices=gpus)
         core.submit(
-            Job(f"w{number}", f"t{draw.randrange(40)}", "all", request, 1.0 + number / 1e4, replicas, replicas), 2.0
+            Job(f"w{number}", f"t{draw.randrange(tenants)}", "all", request, 1.0 + number / 1e4, replicas, replicas),
+            2.0,
         )
     seconds, plan = [], None
     for turn in range(TURNS):
@@ -142,6 +148,33 @@ def queue(seed: int) -> dict[str, Any]:
     if plan.actions or len(plan.waiting) != 10_000:
         raise BenchError(f"queue: {len(plan.waiting)} of 10,000 jobs were told why they wait")
     return {"seconds": seconds, "note": f"{len(plan.waiting):,} told why they wait", "bytes": peak_bytes()}
+
+
+def nodes(seed: int, count: int) -> dict[str, Any]:
+    """Six of each node's eight GPUs are held by a job with a limit, and 50 jobs wait for nodes that are free whole."""
+    draw = random.Random(seed)
+    core = Setup("nodes", _nodes(count), queues=[Queue("all")]).core([], 0.0, explain=True)
+    held, units = tuple(range(6)), (1,) * 6
+    for node in range(count):
+        job = Job(f"r{node}", "all", "all", Request(6), 0.0, time_limit=1e6)
+        core.start(job, (Grant(node, held, units),), "guaranteed", 0.0)
+    for number in range(50):
+        replicas = 1 + number % 3
+        core.submit(Job(f"w{number}", "all", "all", Request(8), 0.0, replicas, replicas), 0.0)
+    core.plan(0.0)
+    seconds, started = [], 0
+    for number in range(ARRIVALS):
+        now = 1.0 + number
+        begun = time.process_time()
+        core.submit(Job(f"j{number}", "all", "all", Request(draw.choice([1, 1, 2])), now, time_limit=500.0), now)
+        plan = core.plan(now)
+        for action in plan.actions:
+            core.apply(action, now)
+        seconds.append(time.process_time() - begun)
+        started += len(plan.actions)
+    if started != ARRIVALS or len(core.pending) != 50:
+        raise BenchError(f"nodes: {started} of {ARRIVALS} started, {len(core.pending)} of 50 wait")
+    return {"seconds": seconds, "note": f"{started} started, 50 told when to expect it", "bytes": peak_bytes()}
 
 
 def _nodes(count: int) -> list[Node]:
@@ -157,17 +190,21 @@ def main(
     """Decisions a second, seconds a decision, memory."""
     from bench import deciding  # by its name, which the other process needs
 
-    table = Table("what", "decisions/s", "median ms", "p99 ms", "slowest ms", "peak MiB", "goal", "what there was",
-                  box=None)  # fmt: skip
+    table = Table("what", "decisions/s", "median ms", "p99 ms", "slowest ms", "first ms", "peak MiB", "goal",
+                  "what there was", box=None)  # fmt: skip
     runs: list[tuple[str, Callable[..., dict[str, Any]], dict[str, Any]]] = [
         ("arrivals", deciding.arrivals, {"data": str(data), "seed": seed}),
         ("preemption", deciding.preemption, {"seed": seed}),
-        ("queue", deciding.queue, {"seed": seed}),
+        ("queue, 10 tenants", deciding.queue, {"seed": seed, "tenants": 10}),
+        ("queue, 200 tenants", deciding.queue, {"seed": seed, "tenants": 200}),
+        ("1,000 nodes", deciding.nodes, {"seed": seed, "count": 1000}),
+        ("10,000 nodes", deciding.nodes, {"seed": seed, "count": 10_000}),
     ]
     for name, function, arguments in runs:
         run = needed(run_apart(function, MOST_BYTES, **arguments), name)
         taken = run["seconds"]
         shown = [median(taken), quantiles(taken, n=100)[98] if len(taken) >= 100 else max(taken), max(taken)]
+        shown.append(taken[0])
         rate = f"{len(taken) / sum(taken):,.0f}"
         table.add_row(
             name, rate, *(f"{1000 * value:.2f}" for value in shown), f"{run['bytes'] / 2**20:.0f}", GOALS[name],

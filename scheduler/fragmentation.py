@@ -117,6 +117,7 @@ class Fragmentation:
         self.state_level: IntArray = np.zeros(count, dtype=np.int64)
         self._numbers: dict[tuple[int, ...], int] = {}
         self._next = 0
+        self._unmeasured = set(range(count))
         self._fragmented = np.zeros(count)
         self._classes = np.zeros((count, len(CLASSES)))
 
@@ -136,8 +137,14 @@ class Fragmentation:
             state, level = tuple(sorted(device)), self.level(int(c.cpu_free[node]))
             self.devices[node], self.states[node], self.levels[node] = device, state, level
             self.state_level[node] = self._number(state) << LEVEL_BITS | level
-            self._fragmented[node], self._classes[node] = self._of(state, level)
+            self._unmeasured.add(node)
         self._seen = c.clock
+
+    def _measure(self) -> None:
+        self.refresh()
+        for node in self._unmeasured:
+            self._fragmented[node], self._classes[node] = self._of(self.states[node], self.levels[node])
+        self._unmeasured.clear()
 
     def _number(self, state: tuple[int, ...]) -> int:
         """The same for equal states; never used again for another, also when old ones are forgotten."""
@@ -151,11 +158,11 @@ class Fragmentation:
 
     def fragmented(self) -> float:
         """Sum of F_n(M) over the nodes, in parts of the cluster's scale."""
-        self.refresh()
+        self._measure()
         return float(self._fragmented.sum())
 
     def measure(self) -> FragmentationRate:
-        self.refresh()
+        self._measure()
         scale = self.cluster.scale
         total = int(self.cluster.scaled(self.cluster.capacity).sum())
         by_class = self._classes.sum(axis=0) / scale
@@ -168,7 +175,7 @@ class Fragmentation:
 
     def levels_of(self, cpu_milli: IntArray) -> IntArray:
         """`level` of many."""
-        return np.searchsorted(self._steps_array, cpu_milli, side="right")
+        return self._steps_array.searchsorted(cpu_milli, side="right")
 
     def level(self, cpu_milli: int) -> int:
         """How many of the demand's distinct CPU requests that much free CPU meets."""
@@ -191,9 +198,10 @@ class Fragmentation:
         idle, *found = [sum(column) for column in zip(*uses, strict=True)] if uses else [0]
         if not idle:
             return 0.0, (0.0,) * len(CLASSES)
+        by_way = list(zip(found[0::3], found[1::3], found[2::3], strict=True))
         sums = [0.0] * len(CLASSES)
         for weight, cpu, asked, way in self._tasks:
-            allowed, times, fragment = found[3 * way : 3 * way + 3]
+            allowed, times, fragment = by_way[way]
             if not asked:
                 sums[_WITHOUT if cpu < level else _WITHOUT_CPU] += weight * idle
             elif not allowed:

@@ -7,14 +7,14 @@ may take its tenant's own and what nobody is guaranteed, so that every guarantee
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from scheduler.model import EntitlementClass, Queue, Tenant
 from scheduler.quota.tree import QuotaTree
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(NamedTuple):
     """Who is charged: what all jobs of a class have in common."""
 
     tenant: str
@@ -23,8 +23,7 @@ class Account:
     preemptible: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(NamedTuple):
     """units: of devices, which have quotas.   cpu_milli, memory_bytes: which count for the dominant share."""
 
     units: int

@@ -12,24 +12,26 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-from scheduler.cycle.accounts import NOTHING, Amount
+from scheduler.cycle.accounts import NOTHING, Account, Amount
 from scheduler.cycle.state import JobClass, State, beside
+from scheduler.cycle.tournament import Judge, Key, Tournament
 from scheduler.cycle.trial import Trial
 from scheduler.model import Queue
 from scheduler.quota.shares import Claim, Share, dominant_share, runtime_quota, tree_shares
 from scheduler.quota.tree import Branch, QuotaTree
 
-Key = tuple[Any, ...]
+BY_TENANT = ("fair_share", "capacity")
 
 
 class Line:
     """A queue's classes in this cycle. A class that was found blocked is left out for the rest of it.
 
     Whatever the policy, jobs within what their tenant is guaranteed come before those that would borrow: who borrows
-    first would have to give way at once.
+    first would have to give way at once. So there are two tournaments of tenants, and who would borrow is asked for
+    only where the other has nobody.
     """
 
     def __init__(self, queue: Queue, trial: Trial, fairness: Fairness, wanted: Callable[[JobClass], bool]) -> None:
@@ -38,29 +40,25 @@ class Line:
         self._heaps: dict[str, list[tuple[Key, int, JobClass]]] = {}
         self._serial = 0
         self._current, self._chosen_at = "", -1
-        by_tenant = queue.policy in ("fair_share", "capacity")
+        self._by_tenant = queue.policy in BY_TENANT
+        if self._by_tenant:
+            judge = fairness.judge(queue)
+            self._within, self._beyond = Tournament(judge), Tournament(judge)
+        self._below: dict[str, set[str]] = {}
+        self._changed: set[str] = set()
+        self._charges = 0
         for kind in trial.state.lines.get(queue.name, {}).values():
             if wanted(kind):
-                self._push(kind.account.tenant if by_tenant else "", kind)
+                self._push(kind.account.tenant if self._by_tenant else "", kind)
 
     def head(self) -> tuple[JobClass, str] | None:
         """The class that is next, and the job of it. The choice stands until something starts or the line changes."""
-        if self._chosen_at == len(self._trial.started):
-            kind = self._heaps[self._current][0][2]
-            return kind, kind.jobs[self._taken[id(kind)]][1]
-        for tenant, heap in self._heaps.items():
-            while heap and not heap[0][0][0] and self._borrows(heap[0][2]):  # it did not when it was put there
-                self._push(tenant, heapq.heappop(heap)[2])
-        tenants = [tenant for tenant, heap in self._heaps.items() if heap]
-        if not tenants:
-            return None
-        tenant = tenants[0]
-        if len(tenants) > 1:
-            heads = {name: self._heaps[name][0][2] for name in tenants}
-            first = {name: kind for name, kind in heads.items() if not self._heaps[name][0][0][0]}
-            tenant = self._fairness.choose(self.queue, first or heads)
-        kind = self._heaps[tenant][0][2]
-        self._current, self._chosen_at = tenant, len(self._trial.started)
+        if self._chosen_at != len(self._trial.started):
+            tenant = self._chosen() if self._by_tenant else self._only()
+            if tenant is None:
+                return None
+            self._current, self._chosen_at = tenant, len(self._trial.started)
+        kind = self._heaps[self._current][0][2]
         return kind, kind.jobs[self._taken[id(kind)]][1]
 
     @property
@@ -73,19 +71,63 @@ class Line:
         self._chosen_at = -1
         kind = heapq.heappop(self._heaps[self._current])[2]
         self._taken[id(kind)] += 1
+        self._changed.add(self._current)
         self._push(self._current, kind)
 
     def blocked(self) -> None:
         """The head's class is left out from here on."""
         self._chosen_at = -1
+        self._changed.add(self._current)
         heapq.heappop(self._heaps[self._current])
 
     def close(self) -> list[JobClass]:
         """What the blocked head, which has been left out, keeps from being tried: those classes, left out as well."""
         self._chosen_at = -1
+        self._changed.add(self._current)
         closed = [kind for *_, kind in sorted(self._heaps[self._current])]
         self._heaps[self._current].clear()
         return closed
+
+    def _only(self) -> str | None:
+        """Of a queue that knows no tenants."""
+        return "" if self._top("") is not None else None
+
+    def _chosen(self) -> str | None:
+        """The tenant whose head is next."""
+        if self._charges != self._trial.charges:
+            self._take_in_charges()
+        for tenant in self._changed:
+            self._seat(tenant)
+        self._changed.clear()
+        asked = self._within if self._within else self._beyond
+        if len(self._within) + len(self._beyond) < 2:
+            return asked.anybody()
+        return asked.winner().account.tenant
+
+    def _take_in_charges(self) -> None:
+        """Who was charged stands elsewhere, and those of its branch who were within their guarantee may be no more."""
+        for account in self._trial.charged_since(self._charges):
+            path = self._fairness.charged(account)
+            self._within.charged(path)
+            self._beyond.charged(path)
+            for name in path:
+                self._changed |= {tenant for tenant in self._below.get(name, ()) if tenant in self._within}
+        self._charges = self._trial.charges
+
+    def _seat(self, tenant: str) -> None:
+        """The tenant's head competes, among those whom it belongs to now."""
+        kind = self._top(tenant)
+        if kind is not None:
+            self._below.setdefault(self._fairness.path(kind)[0].name, set()).add(tenant)
+        borrows = kind is not None and self._heaps[tenant][0][0][0]
+        self._within.put(tenant, None if borrows else kind)
+        self._beyond.put(tenant, kind if borrows else None)
+
+    def _top(self, tenant: str) -> JobClass | None:
+        heap = self._heaps.get(tenant)
+        while heap and not heap[0][0][0] and self._borrows(heap[0][2]):  # it did not when it was put there
+            self._push(tenant, heapq.heappop(heap)[2])
+        return heap[0][2] if heap else None
 
     def _borrows(self, kind: JobClass) -> bool:
         return self._trial.accounts.entitlement(kind.account, kind.amount) != "guaranteed"
@@ -102,6 +144,7 @@ class Line:
         key = (self._borrows(kind), rank, *age)
         self._serial += 1
         heapq.heappush(self._heaps.setdefault(tenant, []), (key, self._serial, kind))
+        self._changed.add(tenant)
 
 
 class Lines:
@@ -133,96 +176,54 @@ class Lines:
         head = line.head()
         if head is None:
             return
-        queue, held = line.queue, 0
-        if queue.guaranteed:
-            held = self._state.accounts.queues.admit(name).held
+        queue = line.queue
+        held = self._state.accounts.queues.admit(name).held if queue.guaranteed else 0
         short = held < queue.guaranteed
-        filled = Fraction(held, queue.guaranteed) if short else Fraction(1)
+        filled = Fraction(held, queue.guaranteed) if short else 1
         submitted_at = self._state.pending[head[1]][0].submitted_at
         heapq.heappush(self._heap, ((line.borrows, not short, filled, -queue.priority, submitted_at, name), name))
 
 
 class Fairness:
-    """Shares of tenants in one cycle. What only demand and the past decide is computed once, and who comes where in the
-    tournament until somebody is charged."""
+    """Shares of tenants in one cycle. What only demand and the past decide is computed once."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial, self._state = trial, trial.state
         self._fair: dict[tuple[str, str], dict[str, int]] = {}
-        self._keys: dict[tuple[str, str, int], Key] = {}
-        self._keys_at = (0, 0)
         self._paths: dict[tuple[str, str], Sequence[Branch]] = {}
+        self._charged: dict[Account, frozenset[str]] = {}
 
-    def choose(self, queue: Queue, heads: dict[str, JobClass]) -> str:
-        """The tenant whose head is next."""
+    def judge(self, queue: Queue) -> Judge:
+        """How tenants compete in the queue."""
         if queue.policy == "capacity" or queue.half_life:
-            return min(heads, key=lambda tenant: (*self._filled(queue, heads[tenant]), heads[tenant].jobs[0], tenant))
-        charged = (len(self._trial.started), self._trial.charges)
-        if charged != self._keys_at:
-            self._keys_at = charged
-            self._keys.clear()
-        below: dict[str, list[str]] = {}
-        for tenant, kind in heads.items():
-            for branch in self._path(tenant, kind):
-                below.setdefault(branch.name, []).append(tenant)
-        return self._winner(None, heads, below)
+            return _ByPart(self, self._state, queue)
+        return _ByShare(self, self._state)
 
-    def _path(self, tenant: str, kind: JobClass) -> Sequence[Branch]:
+    def path(self, kind: JobClass) -> Sequence[Branch]:
         """From below the root down to the tenant."""
-        found = self._paths.get((kind.account.pool, tenant))
+        pool, tenant = kind.account.pool, kind.account.tenant
+        found = self._paths.get((pool, tenant))
         if found is None:
-            tree = self._state.accounts.governing(kind.account.pool)
+            tree = self._state.accounts.governing(pool)
             tree.admit(tenant)
-            found = self._paths[kind.account.pool, tenant] = tree.path(tenant)
+            found = self._paths[pool, tenant] = tree.path(tenant)
         return found
 
-    def _winner(self, at: Branch | None, heads: dict[str, JobClass], below: dict[str, list[str]]) -> str:
-        """Kueue's tournament: the best child, each judged with its own best head."""
-        depth = at.depth if at is not None else 0
-        children: dict[str, Branch] = {}
-        for tenant in below[at.name] if at is not None else heads:
-            path = self._path(tenant, heads[tenant])
-            if len(path) > depth:
-                children[path[depth].name] = path[depth]
-        best: tuple[Key, str] | None = None
-        if at is not None and at.name in heads:
-            best = ((False,), at.name)
-        for child in children.values():
-            only = below[child.name]
-            winner = only[0] if len(only) == 1 else self._winner(child, heads, below)
-            of = (child.name, winner, id(heads[winner]))
-            key = self._keys.get(of)
-            if key is None:
-                key = self._keys[of] = self._share_key(child, winner, heads[winner])
-            if best is None or key < best[0]:
-                best = (key, winner)
-        assert best is not None
-        return best[1]
+    def charged(self, account: Account) -> frozenset[str]:
+        """Names of the branches that hold more or less when the account is charged."""
+        found = self._charged.get(account)
+        if found is None:
+            trees = self._state.accounts.tenants[""], self._state.accounts.governing(account.pool)
+            found = frozenset(branch.name for tree in trees for branch in tree.path(account.tenant))
+            self._charged[account] = found
+        return found
 
-    def _share_key(self, branch: Branch, tenant: str, kind: JobClass) -> Key:
-        tree = self._state.accounts.governing(kind.account.pool)
-        more = beside(kind.request, tree.reaches(tenant, kind.amount, branch), kind.replicas)
-        share = branch_share(self._state, tree, branch, more)
-        borrows = branch.usage + more.units > branch.subtree
-        return (borrows, share, -kind.priority, kind.jobs[0], tenant)
-
-    def _filled(self, queue: Queue, kind: JobClass) -> Key:
-        """(above its fair share, beyond its guarantee, part of the fair share) with the request."""
-        account = kind.account
-        tree = self._state.accounts.governing(account.pool)
-        branch = tree.admit(account.tenant)
-        fair = self._shares(queue, tree, account.pool if tree is not self._state.accounts.tenants[""] else "")
-        share, held = fair.get(account.tenant, 0), branch.held + kind.amount
-        part = Fraction(held, share) if share else Fraction(held) * tree.root.subtree
-        if queue.policy == "capacity":
-            return (part,)
-        return (branch.held > share, held > branch.nominal, -kind.priority, part)
-
-    def _shares(self, queue: Queue, tree: QuotaTree, pool: str) -> dict[str, int]:
+    def shares(self, queue: Queue, pool: str) -> dict[str, int]:
+        """Every tenant's fair share, or runtime quota, of a pool that has quotas of its own, or of all."""
         found = self._fair.get((queue.name, pool))
         if found is None:
             now, state = self._trial.now, self._state
-            demand = state.demand(pool)
+            tree, demand = state.accounts.tenants[pool], state.demand(pool)
             requests = {name: demand.get(name, 0) + own_units(tree[name]) for name in tree.names()}
             if queue.policy == "capacity":
                 claims = [Claim(c.name, c.subtree, _wanted(c, requests), c.limit, c.weight) for c in tree.root.children]
@@ -235,6 +236,50 @@ class Fairness:
                 found = tree_shares(tree, requests, past, state.policies.usage_weight)
             self._fair[queue.name, pool] = found
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class _ByShare(Judge):
+    """The lowest dominant share with the request added, at each branch down the tree."""
+
+    fairness: Fairness
+    state: State
+
+    def path(self, kind: JobClass) -> Sequence[Branch]:
+        return self.fairness.path(kind)
+
+    def key(self, branch: Branch, kind: JobClass) -> Key:
+        tenant = kind.account.tenant
+        tree = self.state.accounts.governing(kind.account.pool)
+        more = beside(kind.request, tree.reaches(tenant, kind.amount, branch), kind.replicas)
+        share = branch_share(self.state, tree, branch, more)
+        borrows = branch.usage + more.units > branch.subtree
+        return (borrows, share, -kind.priority, kind.jobs[0], tenant)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByPart(Judge):
+    """The lowest part of its fair share, or runtime quota, that a tenant holds with the request; all side by side.
+
+    By fair share, those above theirs come last, and before them those beyond their guarantee.
+    """
+
+    fairness: Fairness
+    state: State
+    queue: Queue
+
+    def path(self, kind: JobClass) -> Sequence[Branch]:
+        return self.fairness.path(kind)[-1:]
+
+    def key(self, branch: Branch, kind: JobClass) -> Key:
+        trees, account = self.state.accounts.tenants, kind.account
+        pool = account.pool if account.pool in trees else ""
+        share = self.fairness.shares(self.queue, pool).get(account.tenant, 0)
+        held = branch.held + kind.amount
+        part = Fraction(held, share) if share else Fraction(held) * trees[pool].root.subtree
+        if self.queue.policy == "capacity":
+            return (part, kind.jobs[0], account.tenant)
+        return (branch.held > share, held > branch.nominal, -kind.priority, part, kind.jobs[0], account.tenant)
 
 
 def own_units(branch: Branch) -> int:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import chain, islice
 from statistics import quantiles
+from typing import NamedTuple
 
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.cycle.state import JobClass, State
@@ -29,8 +29,7 @@ PROTECTED, BOUND, EXPECTED, NEAREST = "VictimsProtected", "WaitBoundExceeded", "
 MOST_BLOCKERS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(NamedTuple):
     """Jobs of one class that did not start: (submitted_at, job_id) in order, and why."""
 
     jobs: Sequence[tuple[float, str]]

@@ -6,7 +6,7 @@ Methods tell it of a change; `plan` changes nothing that can be seen. Memory is 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -30,7 +30,7 @@ from scheduler.model import (
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import Policy
 from scheduler.placement.packing import BestFit
-from scheduler.placement.shapes import NEVER, shape_key
+from scheduler.placement.shapes import shape_key
 from scheduler.quota.usage import DecayedUsage
 
 _Rank = TypeVar("_Rank", int, float)
@@ -101,7 +101,7 @@ class Running:
 
 class State:
     """tenants, queues: see scheduler.model.   placement: chooses nodes and devices.   explain: whether plans tell all
-    reasons; without, a waiting job has the first only, and cycles are cheaper.
+    reasons; without, a waiting job has the first only, and cycles are cheaper.   on_node: running jobs, by node.
 
     Errors: ValueError for a tree of tenants that is none; PlacementError for nodes that are none.
     """
@@ -131,7 +131,8 @@ class State:
         }
         self.running: dict[str, Running] = {}
         self.running_by_class: dict[Hashable, dict[str, Running]] = {}
-        self.priorities: dict[str, Counter[int]] = {}
+        self.priorities: dict[str, Counter[int]] = defaultdict(Counter)
+        self.on_node: dict[int, set[str]] = defaultdict(set)
         self.elastic: dict[str, Running] = {}
         self.ends: list[tuple[float, str]] = []
         self.endless: list[tuple[int, str]] = []
@@ -211,12 +212,13 @@ class State:
         running.preemptions = self.preempted.pop(job.job_id, 0)
         self.running[job.job_id] = running
         self.running_by_class.setdefault(kind.key, {})[job.job_id] = running
-        self.priorities.setdefault(job.queue, Counter())[job.priority] += 1
+        self.priorities[job.queue][job.priority] += 1
         if job.max_replicas > job.min_replicas:
             self.elastic[job.job_id] = running
         self.started_since.append((job.job_id, running.ends_by, grants, job.request))
         self.starts += 1
         self._line_up(running)
+        self._lie_on(running)
         self.expectations.started(job, now)
 
     def end(self, job_id: str, now: float, finished: bool) -> None:
@@ -395,6 +397,7 @@ class State:
         if not alike:
             del self.running_by_class[running.kind.key]
         self._line_up(running, out=True)
+        self._lie_on(running, out=True)
         for grant in running.grants:
             self.cluster.give_back(grant, running.job.request)
         self._charge(running.kind, -running.units, -len(running.grants), now)
@@ -413,8 +416,10 @@ class State:
         units = units_of(grants)
         self._charge(running.kind, units - running.units, len(grants) - len(running.grants), now)
         self._line_up(running, out=True)
+        self._lie_on(running, out=True)
         running.grants, running.units = grants, units
         self._line_up(running)
+        self._lie_on(running)
         running.gpus, running.price = self._worth(grants)
         if before:
             running.shrunk_at = now
@@ -428,6 +433,12 @@ class State:
             _in_or_out(self.ends, (running.ends_by, job_id), out)
         else:
             _in_or_out(self.endless, (-running.units, job_id), out)
+
+    def _lie_on(self, running: Running, out: bool = False) -> None:
+        """It holds something on these nodes, or no longer."""
+        for grant in running.grants:
+            there = self.on_node[grant.node]
+            (there.discard if out else there.add)(running.job.job_id)
 
     def _charge(self, kind: JobClass, units: int, replicas: int, now: float, penalty: bool = True) -> None:
         """Units and replicas are both added, or both given back if negative."""
@@ -472,10 +483,7 @@ class State:
 
     def _each(self, request: Request) -> int:
         """Units of one device of the request: of the largest that it could have."""
-        shape = self.cluster.shape(request)
-        needed = shape.need[shape.suits]
-        needed = needed[needed != NEVER]
-        return int(needed.max()) if needed.size else request.units or self.whole(request.pool)
+        return self.cluster.shape(request).most_units or request.units or self.whole(request.pool)
 
 
 def _in_or_out(line: list[tuple[_Rank, str]], entry: tuple[_Rank, str], out: bool) -> None:

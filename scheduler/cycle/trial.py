@@ -63,6 +63,7 @@ class Trial:
         self.started_ids: set[str] = set()
         self.changed: dict[str, tuple[Grant, ...]] = {}
         self._charges: list[tuple[Account, Amount, bool]] = []
+        self._ends: list[Event] = []
         self._windows = [window for window in state.reservations if window.end > now]
 
     def __enter__(self) -> Self:
@@ -92,6 +93,10 @@ class Trial:
     def charges(self) -> int:
         """A position for `undo_charges`."""
         return len(self._charges)
+
+    def charged_since(self, position: int) -> set[Account]:
+        """Who was charged, or given back to, after `charges` was that."""
+        return {account for account, *_ in self._charges[position:]}
 
     def undo_charges(self, position: int) -> None:
         while len(self._charges) > position:
@@ -229,16 +234,23 @@ class Trial:
 
     def _events(self) -> list[Event]:
         """What changes in the future, in order."""
+        events = self._ends.copy() if self._ends and not self.changed else self._running_end()
+        events += [started for started in self.started if started[0] < FOREVER]
+        events += [(window.end, (), None) for window in self._windows]
+        events += [(promise.end, (), None) for promise in self.promises if promise.end < FOREVER]
+        events.sort(key=lambda event: event[0])
+        return events
+
+    def _running_end(self) -> list[Event]:
+        """When those that run will be over; computed once while nobody is made to give way."""
         events: list[Event] = []
         for end, job_id in self.state.ends:
             grants = self.grants(job_id)
             if grants:
                 request = self.state.running[job_id].job.request
                 events.append((end if end > self.now else self.now + OVERDUE_SECONDS, grants, request))
-        events += [started for started in self.started if started[0] < FOREVER]
-        events += [(window.end, (), None) for window in self._windows]
-        events += [(promise.end, (), None) for promise in self.promises if promise.end < FOREVER]
-        events.sort(key=lambda event: event[0])
+        if not self.changed:
+            self._ends = events.copy()
         return events
 
     def _release(self, event: Event) -> tuple[Grant, ...]:
@@ -319,15 +331,14 @@ class Trial:
     def blockers(self, promise: Promise, most: int = 8) -> tuple[str, ...]:
         """Running jobs that hold what is promised, those that end last first."""
         places = {(grant.node, device) for grant in promise.grants for device in grant.devices}
-        found = []
-        for end, job_id in reversed(self.state.ends):
-            if end <= promise.start:
-                grants = self.grants(job_id)
-                if any((grant.node, device) in places for grant in grants for device in grant.devices):
-                    found.append(job_id)
-                    if len(found) == most:
-                        break
-        return tuple(found)
+        there = set().union(*(self.state.on_node[node] for node, _ in places))
+        found = [
+            (self.state.running[job_id].ends_by, job_id)
+            for job_id in there
+            if self.state.running[job_id].ends_by <= promise.start
+            and any((grant.node, device) in places for grant in self.grants(job_id) for device in grant.devices)
+        ]
+        return tuple(job_id for _, job_id in sorted(found, reverse=True)[:most])
 
     # Its own
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from scheduler.placement.shapes import Shape, shape_key
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+T = TypeVar("T")
 
 MOST_SHAPES = 1024
 """Shapes whose scores are remembered; the one that was asked first goes first."""
@@ -41,6 +42,8 @@ class Cluster:
     By node and device (past a node's last device: kind -1, capacity 0): `kind` (index in `kinds`), `capacity`, `free`,
     `memory`, `memory_free`, `slots` (MIG slices in use).
     `holders[n, k]`: how many grants on node n hold k whole devices; k = 0: a share of one.
+    `version`: of all that is free and open. Equal versions, equal content: what is rolled back has its old one again.
+    `cut`: whether there are devices that MIG can cut.
     `scale`: into so many parts each device can be cut, so that shares of all kinds are integers; `factor` of each kind.
 
     Errors: PlacementError for nodes of one name, or a device whose units are not its geometry's.
@@ -68,6 +71,7 @@ class Cluster:
                 self.memory[n, d] = device.memory_bytes
         self.kinds = tuple(kinds)
         self.geometries: tuple[Geometry | None, ...] = tuple(_geometry_of(kind) for kind in kinds)
+        self.cut = any(self.geometries)
         self.scale = math.lcm(*(kind.units for kind in self.kinds)) if self.kinds else 1
         self.factor: IntArray = np.array([self.scale // kind.units for kind in self.kinds] + [0], dtype=np.int64)
         self.cpu: IntArray = np.array([node.cpu_milli for node in self.nodes], dtype=np.int64)
@@ -84,8 +88,10 @@ class Cluster:
         self.residents: dict[tuple[int, int], Counter[str]] = {}
         self.clock, self._last = 0, -1
         self.changed_at: IntArray = np.zeros(len(self.nodes), dtype=np.int64)
+        self.version = 0
+        self._known_of, self._known = 0, dict[Hashable, Any]()
         self._undo: list[tuple[Grant, Request, int] | tuple[int, NodeState]] = []
-        self._marks: list[int] = []
+        self._marks: list[tuple[int, int]] = []
         self._shapes: dict[object, Shape] = {}
         self.by_devices: dict[object, Any] = {}
 
@@ -112,7 +118,17 @@ class Cluster:
         """Nodes that changed after that value of `clock`; all of them after -1."""
         if clock == self.clock - 1 and clock >= 0:
             return np.array([self._last], dtype=np.int64)
-        return np.flatnonzero(self.changed_at > clock)
+        return (self.changed_at > clock).nonzero()[0]
+
+    def known(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What was computed under that key from this version of the cluster, or is now."""
+        if self._known_of != self.version:
+            self._known.clear()
+            self._known_of = self.version
+        if key not in self._known:
+            self._known[key] = compute()
+        found: T = self._known[key]
+        return found
 
     def take(self, grant: Grant, request: Request) -> None:
         """Holds the share.
@@ -138,13 +154,15 @@ class Cluster:
 
     def mark(self) -> int:
         """From here on changes are remembered, until this mark is rolled back or kept. Marks nest."""
-        self._marks.append(len(self._undo))
+        self._marks.append((len(self._undo), self.version))
         return len(self._marks) - 1
 
     def rollback(self, mark: int) -> None:
         """Undoes every change since the mark, and forgets it and those set after it."""
-        position = self._marks[mark]
+        position, version = self._marks[mark]
         del self._marks[mark:]
+        if len(self._undo) == position:
+            return
         undone = self._undo[position:]
         del self._undo[position:]
         marks, self._marks = self._marks, []
@@ -154,7 +172,7 @@ class Cluster:
             else:
                 grant, request, sign = entry
                 self._apply(grant, request, -sign)
-        self._marks = marks
+        self._marks, self.version = marks, version
 
     def keep(self, mark: int) -> None:
         """Forgets the mark and those set after it; the changes stay."""
@@ -172,14 +190,14 @@ class Cluster:
                 found.append(int(self.memory[grant.node, d]) * cut.profiles[grant.profile].slices // cut.slices)
             return tuple(found)
         if request.units == 0:
-            return tuple(int(self.memory[grant.node, d]) for d in grant.devices)
+            return tuple([self.memory.item(grant.node, d) for d in grant.devices])
         return (request.memory_bytes,) * len(grant.devices)
 
     def device_slots(self, grant: Grant) -> tuple[int, ...]:
         """MIG slices of each device that the grant holds; a whole device that can be cut is all of them."""
         found = []
         for position, d in enumerate(grant.devices):
-            cut = self.geometries[self.kind[grant.node, d]] if any(self.geometries) else None
+            cut = self.geometries[self.kind[grant.node, d]] if self.cut else None
             if cut is None:
                 found.append(0)
             elif grant.profile:
@@ -190,33 +208,32 @@ class Cluster:
 
     def _apply(self, grant: Grant, request: Request, sign: int) -> None:
         n = grant.node
-        cpu = int(self.cpu_free[n]) - sign * request.cpu_milli
-        host = int(self.host_memory_free[n]) - sign * request.host_memory_bytes
-        if not 0 <= cpu <= self.cpu[n]:
+        cpu = self.cpu_free.item(n) - sign * request.cpu_milli
+        host = self.host_memory_free.item(n) - sign * request.host_memory_bytes
+        if not 0 <= cpu <= self.cpu.item(n):
             raise self._refused(n, sign, "CPU")
-        if not 0 <= host <= self.host_memory[n]:
+        if not 0 <= host <= self.host_memory.item(n):
             raise self._refused(n, sign, "host memory")
         after: dict[int, tuple[int, int]] = {}
-        memory = self.device_memory(grant, request)
-        for d, units, held in zip(grant.devices, grant.units, memory, strict=True):
-            free, left = after.get(d) or (int(self.free[n, d]), int(self.memory_free[n, d]))
-            free, left = free - sign * units, left - sign * held
-            if not 0 <= free <= self.capacity[n, d]:
+        parts, shared = 0, False
+        for d, units, held in zip(grant.devices, grant.units, self.device_memory(grant, request), strict=True):
+            free, left = after.get(d) or (self.free.item(n, d), self.memory_free.item(n, d))
+            free, left, whole = free - sign * units, left - sign * held, self.capacity.item(n, d)
+            if not 0 <= free <= whole:
                 raise self._refused(n, sign, f"device {d}")
-            if not 0 <= left <= self.memory[n, d]:
+            if not 0 <= left <= self.memory.item(n, d):
                 raise self._refused(n, sign, f"memory of device {d}")
             after[d] = (free, left)
-        masks = self._masks(grant, sign)
-        self.parts_free[n] -= sign * sum(
-            units * int(self.factor[self.kind[n, d]]) for d, units in zip(grant.devices, grant.units, strict=True)
-        )
+            parts += units * self.factor.item(self.kind.item(n, d))
+            shared |= units < whole
+        for d, mask in self._masks(grant, sign).items():
+            self.slots[n, d] = mask
         for d, (free, left) in after.items():
             self.free[n, d], self.memory_free[n, d] = free, left
-        for d, mask in masks.items():
-            self.slots[n, d] = mask
+        self.parts_free[n] -= sign * parts
         self.cpu_free[n], self.host_memory_free[n] = cpu, host
         if grant.devices:
-            self.holders[n, self._holding(grant)] += sign
+            self.holders[n, 0 if shared else len(grant.devices)] += sign
         if request.workload_class:
             for d in grant.devices:
                 self.residents.setdefault((n, d), Counter())[request.workload_class] += sign
@@ -225,8 +242,10 @@ class Cluster:
         self._touch(n)
 
     def _masks(self, grant: Grant, sign: int) -> dict[int, int]:
-        """Slices occupied afterwards, by device."""
+        """Slices occupied afterwards, by device, where devices can be cut."""
         masks: dict[int, int] = {}
+        if not self.cut:
+            return masks
         n = grant.node
         for d, bits in zip(grant.devices, self.device_slots(grant), strict=True):
             mask = masks.get(d, int(self.slots[n, d]))
@@ -235,12 +254,9 @@ class Cluster:
             masks[d] = mask ^ bits
         return masks
 
-    def _holding(self, grant: Grant) -> int:
-        shared = any(u < self.capacity[grant.node, d] for d, u in zip(grant.devices, grant.units, strict=True))
-        return 0 if shared else len(grant.devices)
-
     def _touch(self, node: int) -> None:
         self.clock += 1
+        self.version = self.clock
         self.changed_at[node] = self.clock
         self._last = node
 

@@ -35,22 +35,21 @@ class Policy(Protocol):
 
 
 class Column:
-    """The scores of one shape under one policy, as of the cluster's clock `seen`."""
+    """The scores of one shape under one policy, as of the cluster's clock `seen` and its `version`."""
 
     def __init__(self, shape: Shape, policy: Policy) -> None:
-        self.shape, self.scorer, self.seen = shape, policy.scorer(shape), -1
+        self.shape, self.scorer, self.seen, self.version = shape, policy.scorer(shape), -1, -1
         self.values: IntArray = np.full(len(shape.cluster.nodes), UNFIT, dtype=np.int64)
 
     def refreshed(self) -> IntArray:
         cluster = self.shape.cluster
-        if self.seen != cluster.clock:
+        if self.version != cluster.version:
             changed = cluster.changed_since(self.seen)
-            fits = self.shape.fits(changed)
-            self.values[changed[~fits]] = UNFIT
-            fitting = changed[fits]
+            self.values[changed] = UNFIT
+            fitting = changed[self.shape.fits(changed)]
             if fitting.size:
                 self.values[fitting] = self.scorer.scores(fitting)
-            self.seen = cluster.clock
+            self.seen, self.version = cluster.clock, cluster.version
         return self.values
 
 

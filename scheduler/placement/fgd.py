@@ -5,8 +5,10 @@ Source: Weng et al., "Beware of Fragmentation", USENIX ATC 2023; score and round
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 from math import exp
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
@@ -23,6 +25,7 @@ class Fgd(First):
     def __init__(self, demand: Demand) -> None:
         self.demand = demand
         self._measured: WeakKeyDictionary[Cluster, Fragmentation] = WeakKeyDictionary()
+        self._scored: WeakKeyDictionary[Cluster, WeakValueDictionary[Hashable, _Scored]] = WeakKeyDictionary()
 
     def fragmentation(self, cluster: Cluster) -> Fragmentation:
         """The cluster's fragmentation for the policy's demand; shared by all that ask."""
@@ -32,19 +35,30 @@ class Fgd(First):
         return found
 
     def scorer(self, shape: Shape) -> Scorer:
-        return _Fgd(shape, self.fragmentation(shape.cluster))
+        request = shape.request
+        of_devices = (request.devices, request.units, request.models, request.profile)
+        by_devices = self._scored.setdefault(shape.cluster, WeakValueDictionary())
+        return _Fgd(shape, self.fragmentation(shape.cluster), by_devices.setdefault(of_devices, _Scored()))
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class _Scored:
+    """What is remembered for all shapes that want the same devices, by a node's states and its levels before and
+    after: its score, and the states of the device that it likes."""
+
+    scores: dict[int, int] = field(default_factory=dict)
+    liked: dict[int, frozenset[int]] = field(default_factory=dict)
 
 
 class _Fgd(Scorer):
     """A node's score depends on its devices' states and on the levels of its CPU before and after, so each such triple
     is scored once; unless device memory is asked for, which the states do not tell."""
 
-    def __init__(self, shape: Shape, fragmentation: Fragmentation) -> None:
+    def __init__(self, shape: Shape, fragmentation: Fragmentation, scored: _Scored) -> None:
         self.shape, self.fragmentation = shape, fragmentation
         request = shape.request
         self._shared = request.devices == 1 and request.units > 0 and not request.profile
-        self._scored: dict[int, int] = {}
-        self._liked: dict[int, frozenset[int]] = {}
+        self._scored = scored
 
     def scores(self, nodes: IntArray) -> IntArray:
         f = self.fragmentation
@@ -54,14 +68,14 @@ class _Fgd(Scorer):
             pairs = zip(nodes.tolist(), after.tolist(), strict=True)
             return np.array([self._computed(node, level)[0] for node, level in pairs], np.int64)
         keys: list[int] = (f.state_level[nodes] << LEVEL_BITS | after).tolist()
-        known = self._scored
+        known = self._scored.scores
         new = {key: position for position, key in enumerate(keys) if key not in known}
         if len(known) + len(new) > _MOST_SCORED:
             known.clear()
-            self._liked.clear()
+            self._scored.liked.clear()
             new = {key: position for position, key in enumerate(keys)}
         for key, position in new.items():
-            known[key], self._liked[key] = self._computed(int(nodes[position]), int(after[position]))
+            known[key], self._scored.liked[key] = self._computed(int(nodes[position]), int(after[position]))
         return np.array([known[key] for key in keys], np.int64)
 
     def devices(self, node: int) -> tuple[int, ...]:
@@ -71,10 +85,10 @@ class _Fgd(Scorer):
         f.refresh()
         after = f.level(int(self.shape.cluster.cpu_free[node]) - self.shape.request.cpu_milli)
         key = int(f.state_level[node]) << LEVEL_BITS | after
-        if self.shape.request.memory_bytes or key not in self._liked:
+        if self.shape.request.memory_bytes or key not in self._scored.liked:
             liked = self._computed(node, after)[1]
         else:
-            liked = self._liked[key]
+            liked = self._scored.liked[key]
         return (next(d for d in self.shape.usable_devices(node) if f.devices[node][d] in liked),)
 
     def _computed(self, node: int, level: int) -> tuple[int, frozenset[int]]:

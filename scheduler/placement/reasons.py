@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from scheduler.model import Reason, Request
 from scheduler.placement.cluster import BoolArray, Cluster
-from scheduler.placement.shapes import EVERYWHERE, NEVER, Shape
+from scheduler.placement.shapes import EVERYWHERE, NEVER, Shape, true_in_rows
 from scheduler.placement.topology import largest_gang_in_one
 
 NEVER_FITS, NO_ROOM, NO_DOMAIN = "NeverFits", "InsufficientCapacity", "TopologyPlacementFailed"
@@ -49,6 +50,11 @@ def why_not(cluster: Cluster, request: Request, replicas: int = 1) -> Reason | N
     `nodes_that_fit`, `replicas` and `largest_gang` (as many fit at once).
     """
     shape = cluster.shape(request)
+    key = ("why not", shape, replicas, request.required_topology)
+    return cluster.known(key, lambda: _why_not(cluster, shape, request, replicas))
+
+
+def _why_not(cluster: Cluster, shape: Shape, request: Request, replicas: int) -> Reason | None:
     fitting = shape.fits(EVERYWHERE)
     nodes_that_fit = int(fitting.sum())
     fit = largest_gang_in_one(cluster, request) if nodes_that_fit else 0
@@ -74,7 +80,8 @@ def why_not(cluster: Cluster, request: Request, replicas: int = 1) -> Reason | N
 
 def nearest_that_fits(cluster: Cluster, request: Request) -> list[tuple[Request, str]]:
     """Requests that fit now and differ in one thing, and the difference in words; the smallest step for each thing."""
-    return list(_nearest(cluster, request))
+    key = ("nearest", cluster.shape(request), request.required_topology, request.preferred_topology)
+    return cluster.known(key, lambda: list(_nearest(cluster, request)))
 
 
 def _nearest(cluster: Cluster, request: Request) -> Iterator[tuple[Request, str]]:
@@ -125,7 +132,8 @@ def _units_that_fit(cluster: Cluster, request: Request) -> int:
 
 
 def _fitting(cluster: Cluster, request: Request) -> BoolArray:
-    return cluster.shape(request).fits(EVERYWHERE)
+    shape = cluster.shape(request)
+    return cluster.known(("fitting", shape), lambda: shape.fits(EVERYWHERE))
 
 
 def _node_causes(cluster: Cluster, shape: Shape) -> dict[str, int]:
@@ -145,8 +153,9 @@ def _node_causes(cluster: Cluster, shape: Shape) -> dict[str, int]:
             "UntoleratedTaint": sum(not node.taints <= request.tolerations for node in c.nodes),
         }
     if request.devices:
-        times = shape.instances_left(EVERYWHERE) if request.profile else shape.usable(EVERYWHERE)
-        causes["InsufficientCards"] = int((times.sum(axis=1) < request.devices).sum())
+        times: Any = shape.instances_left(EVERYWHERE) if request.profile else shape.usable(EVERYWHERE)
+        there = times.sum(axis=1) if request.profile else true_in_rows(times)
+        causes["InsufficientCards"] = int((there < request.devices).sum())
     return {cause: causes[cause] for cause in NODE_CAUSES if cause in causes}
 
 

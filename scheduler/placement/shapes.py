@@ -19,11 +19,13 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 NeedArray = npt.NDArray[np.int32]
 Array = TypeVar("Array", IntArray, NeedArray)
+Table = TypeVar("Table", IntArray, NeedArray, BoolArray)
 Nodes = IntArray | slice
 """Numbers of nodes, or a slice of them."""
 EVERYWHERE = slice(None)
 
 MOST_SHARED = 1000
+MOST_IN_A_BYTE = 127
 NEVER = int(np.iinfo(np.int32).max)
 """Units needed of a device that the request may not have."""
 
@@ -77,10 +79,10 @@ class Shape:
         c, r = self.cluster, self.request
         if self.instances is not None:
             return self.instances_left(nodes, freed) > 0
-        free = c.free[nodes] if freed is None else c.free[nodes] + freed.units
-        usable: BoolArray = free >= self.need[nodes]
+        free = rows(c.free, nodes) if freed is None else rows(c.free, nodes) + freed.units
+        usable: BoolArray = free >= rows(self.need, nodes)
         if r.memory_bytes:
-            memory = c.memory_free[nodes] if freed is None else c.memory_free[nodes] + freed.memory
+            memory = rows(c.memory_free, nodes) if freed is None else rows(c.memory_free, nodes) + freed.memory
             usable &= memory >= r.memory_bytes
         return usable
 
@@ -102,7 +104,7 @@ class Shape:
         if r.devices and self.instances is not None:
             fits &= self.instances_left(nodes, freed).sum(axis=1) >= r.devices
         elif r.devices:
-            fits &= self.usable(nodes, freed).sum(axis=1) >= r.devices
+            fits &= true_in_rows(self.usable(nodes, freed)) >= r.devices
         return fits
 
     def replicas(self, nodes: Nodes) -> IntArray:
@@ -162,6 +164,12 @@ class Shape:
         return found
 
     @cached_property
+    def most_units(self) -> int:
+        """Of one device, on any node that suits; 0 where no device does."""
+        needed = self.need[self.suits]
+        return int(needed[needed != NEVER].max(initial=0))
+
+    @cached_property
     def ever_fits(self) -> bool:
         """Whether some node could hold one replica if all of it were free and open."""
         c, r = self.cluster, self.request
@@ -201,6 +209,20 @@ class Shape:
             starts.append(start)
         units = tuple(self.need[node, devices].tolist())
         return Grant(node, tuple(devices), units, r.profile, tuple(starts))
+
+
+def rows(table: Table, nodes: Nodes) -> Table:
+    """Those nodes' rows. `take` does it in a sixth of the time of an index where there are few."""
+    found: Table = table[nodes] if isinstance(nodes, slice) else table.take(nodes, axis=0)
+    return found
+
+
+def true_in_rows(table: BoolArray) -> npt.NDArray[Any]:
+    """How many of each row are true. A product of bytes takes a quarter of the time of a sum, which converts them."""
+    width = table.shape[1]
+    if width > MOST_IN_A_BYTE:
+        return np.asarray(table.sum(axis=1))
+    return np.asarray(table.view(np.int8) @ np.ones(width, dtype=np.int8))
 
 
 def suits(node: Node, request: Request) -> bool:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from scheduler.quota.tree import ROOT, UNLIMITED, Branch, QuotaTree
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Share:
+class Share(NamedTuple):
     """How much a tenant borrows, to be compared. weightless: a tenant of weight 0 that borrows at all ranks above all
     others.   value: of the dominant resource, borrowed over lendable, over the weight.   resource: the dominant one."""
 

@@ -171,9 +171,9 @@ class QuotaTree:
         above = amount
         while branch is not None:
             branch.held += amount
-            covered = branch.local_available
+            covered = branch.local - branch.usage
             branch.usage += above
-            above = max(0, above - covered)
+            above = max(0, above - covered) if covered > 0 else above
             branch = branch.parent
 
     def remove(self, name: str, amount: int) -> None:
@@ -192,7 +192,8 @@ class QuotaTree:
         branch = self._branches[name]
         while branch is not above and branch.parent is not None and amount:
             if amount > 0:
-                amount = max(0, amount - branch.local_available)
+                covered = branch.local - branch.usage
+                amount = max(0, amount - covered) if covered > 0 else amount
             else:
                 amount = -max(0, min(-amount, branch.usage - branch.local))
             branch = branch.parent

@@ -228,12 +228,13 @@ def allocation_id(job_id: str, attempt: int) -> str:
     return job_id if attempt == 1 else f"{job_id}/{attempt}"
 
 
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _ORDER = ("sequence", "state", "decision", "entitlement", "quota_released_at", "resources_freed_at", "text")
 
 
 def message(facts: Mapping[str, Any]) -> str:
     """The documented form: compact JSON, keys in order."""
-    return json.dumps({key: facts[key] for key in _ORDER if key in facts}, ensure_ascii=False, separators=(",", ":"))
+    return _compact({key: facts[key] for key in _ORDER if key in facts})
 
 
 def instant(seconds: float) -> datetime:

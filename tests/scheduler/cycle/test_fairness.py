@@ -179,6 +179,9 @@ def _check(state: Core) -> None:
     for (node, device), units in used.items():
         assert units <= state.cluster.capacity[node, device]
         assert state.cluster.free[node, device] == state.cluster.capacity[node, device] - units
+    for node in range(len(state.cluster.nodes)):
+        there = {name for name, one in state.running.items() if any(grant.node == node for grant in one.grants)}
+        assert state.on_node[node] == there
     tree = state.accounts.tenants[""]
     for tenant in "abc":
         if tenant in tree:

@@ -97,6 +97,38 @@ def test_a_rollback_undoes_exactly_what_came_after_its_mark(seed: int, first: in
     assert free_state(cluster) == outer_state
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**9))
+def test_equal_versions_have_equal_content_and_what_was_found_of_one_holds(seed: int) -> None:
+    """Changes, marks, rollbacks in any order: scores that were kept choose as scores made anew."""
+    cluster, kept, dice = mixed(), BestFit(), random.Random(seed)
+    seen = {cluster.version: free_state(cluster)}
+    held: list[tuple[Grant, Request]] = []
+    marks: list[tuple[int, int]] = []
+    for _ in range(60):
+        what, request = dice.choice(["take", "take", "give", "node", "mark", "rollback", "keep"]), dice.choice(REQUESTS)
+        grant = place(cluster, request, kept)
+        assert grant == place(cluster, request, BestFit())
+        if what == "take" and grant is not None:
+            cluster.take(grant, request)
+            held.append((grant, request))
+        elif what == "give" and held and not marks:
+            cluster.give_back(*held.pop(dice.randrange(len(held))))
+        elif what == "node":
+            cluster.set_state(dice.randrange(5), dice.choice(("available", "available", "failed")))
+        elif what == "mark":
+            marks.append((cluster.mark(), len(held)))
+        elif what == "rollback" and marks:
+            mark, before = marks.pop()
+            cluster.rollback(mark)
+            del held[before:]
+        elif what == "keep" and marks:
+            cluster.keep(marks.pop()[0])
+        now = free_state(cluster)
+        assert seen.setdefault(cluster.version, now) == now
+        assert cluster.known("state", lambda: free_state(cluster)) == now
+
+
 def test_what_is_kept_stays_though_an_outer_mark_can_still_undo_it() -> None:
     cluster = Cluster([node("n", 2)])
     before = free_state(cluster)

@@ -1,0 +1,131 @@
+"""Kueue's tournament down the tree of tenants: at each branch the best child, each judged with its own best head.
+
+A charge, or another head, changes what is compared along one path from a tenant to the root, and only that is compared
+again: each branch keeps its children in a heap by key, where an entry whose key has been replaced is passed over.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any, Protocol
+
+from scheduler.cycle.state import JobClass
+from scheduler.quota.tree import Branch
+
+Key = tuple[Any, ...]
+
+
+class Judge(Protocol):
+    """By what heads are compared."""
+
+    def path(self, kind: JobClass) -> Sequence[Branch]:
+        """The branches that compete for it, from below the root down to its tenant's own."""
+
+    def key(self, branch: Branch, kind: JobClass) -> Key:
+        """Of a branch with the head that won below it: the lowest wins. No two heads have the same.
+
+        It depends on what the branches from this one down to the tenant's hold, and on nothing else that changes
+        in a cycle.
+        """
+
+
+@dataclass(eq=False, slots=True)
+class _Seat:
+    """A branch in the tournament. own: the head of the branch's own tenant, which comes before its children's.
+    winner: the best head below, None if there is none.   key: of the branch with it.
+    below: (key, number of the entry, child); an entry counts while its key is the child's own object."""
+
+    branch: Branch | None
+    above: _Seat | None
+    depth: int
+    own: JobClass | None = None
+    winner: JobClass | None = None
+    key: Key | None = None
+    below: list[tuple[Key, int, _Seat]] = field(default_factory=list)
+
+
+_DEPTH = attrgetter("depth")
+
+
+class Tournament:
+    """Among tenants, each with the class at its head."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._root = _Seat(None, None, 0)
+        self._seats: dict[int, _Seat] = {}
+        self._named: dict[str, list[_Seat]] = {}
+        self._by_tenant: dict[str, _Seat] = {}
+        self._stale: set[_Seat] = set()
+        self._entries = 0
+
+    def __len__(self) -> int:
+        return len(self._by_tenant)
+
+    def __contains__(self, tenant: str) -> bool:
+        return tenant in self._by_tenant
+
+    def anybody(self) -> str | None:
+        """A tenant that has a head."""
+        return next(iter(self._by_tenant), None)
+
+    def put(self, tenant: str, kind: JobClass | None) -> None:
+        """The tenant's head from now on; None: it has none here."""
+        before = self._by_tenant.pop(tenant, None)
+        if before is not None:
+            before.own = None
+            self._touch(before)
+        if kind is not None:
+            seat = self._by_tenant[tenant] = self._seat(self._judge.path(kind))
+            seat.own = kind
+            self._touch(seat)
+
+    def charged(self, names: Iterable[str]) -> None:
+        """The branches of these names hold more, or less, than before."""
+        for name in names:
+            for seat in self._named.get(name, ()):
+                self._touch(seat)
+
+    def winner(self) -> JobClass:
+        """The head that is next. There must be one."""
+        for seat in sorted(self._stale, key=_DEPTH, reverse=True):
+            self._renew(seat)
+        self._stale.clear()
+        assert self._root.winner is not None
+        return self._root.winner
+
+    def _seat(self, path: Sequence[Branch]) -> _Seat:
+        above = self._root
+        for branch in path:
+            seat = self._seats.get(id(branch))
+            if seat is None:
+                seat = self._seats[id(branch)] = _Seat(branch, above, above.depth + 1)
+                self._named.setdefault(branch.name, []).append(seat)
+            above = seat
+        return above
+
+    def _touch(self, seat: _Seat | None) -> None:
+        while seat is not None and seat not in self._stale:
+            self._stale.add(seat)
+            seat = seat.above
+
+    def _renew(self, seat: _Seat) -> None:
+        """Its winner and its key, once those below it are right."""
+        seat.winner = seat.own if seat.own is not None else self._best_below(seat)
+        if seat.branch is None or seat.above is None:
+            return
+        key = None if seat.winner is None else self._judge.key(seat.branch, seat.winner)
+        if key != seat.key:
+            seat.key = key
+            if key is not None:
+                self._entries += 1
+                heapq.heappush(seat.above.below, (key, self._entries, seat))
+
+    def _best_below(self, seat: _Seat) -> JobClass | None:
+        below = seat.below
+        while below and below[0][0] is not below[0][2].key:
+            heapq.heappop(below)
+        return below[0][2].winner if below else None
