@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import json
 import os
 import signal
@@ -32,7 +33,7 @@ scheduler.register(app)
 run(app, sys.argv[1:])
 """
 CONFIG = """\
-pools: [{name: p, nodes: 1, devices: 2, model: A100}]
+pools: [{name: p, hosts: {p-0: [GPU-aa, GPU-bb]}, model: A100}]
 tenants: [{name: vision, guaranteed: 2}]
 queues: [{name: batch}]
 """
@@ -61,6 +62,7 @@ class Running:
     def start(self) -> None:
         command = [sys.executable, "-c", RUN, "scheduler", "--config", "config.yaml", "--data", "data"]
         command += ["--port", str(self.port), "--executor", "local", "--token-file", "token"]
+        command += ["--run-as", getpass.getuser()]
         command += ["--events", str(self.events), "--interval", "0.05", "--cluster", "c"]
         self.errors = (self.folder / "errors").open("a")
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
