@@ -49,12 +49,27 @@ class _Attempt:
     result: Result | None = None
     text: str = ""
     output: str = ""
+    failed_at: float = 0.0
     told: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
 
     @property
     def name(self) -> Name:
         return self.launch.job.job_id, self.launch.attempt
+
+    def judges(self, run: RunOf, node: str) -> None:
+        """Whether a rank's end is the attempt's. The first that fails takes others with it: it is the one to name."""
+        if run.alive or run.world != self.launch.world or self.result not in (None, "failed"):
+            return
+        if run.stopped == "lease":
+            self.result = None
+            self.ends("lost", f"rank {run.rank} on {node} was stopped when its lease was over")
+        elif run.code != 0 or run.error or run.stopped:
+            ended_at = run.ended_at or 0.0
+            if self.result is None or (ended_at < self.failed_at and not run.stopped):
+                self.result, self.failed_at = None, ended_at
+                why = run.error or ("killed" if run.code is None else f"exit status {run.code}")
+                self.ends("failed", f"rank {run.rank} on {node}: {why}", run.tail)
 
     def ends(self, result: Result, text: str = "", output: str = "") -> None:
         if self.result is None:
@@ -187,6 +202,8 @@ class Agents:
         began = [run.began_at for run in runs if run.began_at is not None]
         if began:
             attempt.began_at = min([*began, *([attempt.began_at] if attempt.began_at is not None else [])])
+        for run in runs:
+            attempt.judges(run, node)
         if attempt.result is not None:
             if seen >= attempt.told.get(node, seen + 1) and not any(run.alive for run in runs):
                 attempt.gone.add(node)
@@ -195,14 +212,6 @@ class Agents:
         for run in before:
             if run.world == world and (run.world, run.rank) not in there:
                 attempt.ends("failed", f"rank {run.rank}: the agent of {node} no longer knows of it")
-        for run in runs:
-            if run.alive or run.world != world:
-                continue
-            if run.stopped == "lease":
-                attempt.ends("lost", f"rank {run.rank} on {node} was stopped when its lease was over")
-            elif run.code != 0 or run.stopped:
-                why = run.error or ("killed" if run.code is None else f"exit status {run.code}")
-                attempt.ends("failed", f"rank {run.rank} on {node}: {why}", run.tail)
         # A world is done when all its ranks are, also one that was to give way to another.
         done = [run for said in attempt.runs.values() for run in said if run.code == 0 and not run.stopped]
         for number, size in attempt.sizes.items():

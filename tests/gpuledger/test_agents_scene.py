@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pwd
@@ -9,15 +10,24 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from billing.close import close
+from billing.verify import verify
+from collectors.tables import schema
+from ingest.pipeline import ingest_tables
 from scheduler.live.client import Client
-from tests.patience import PATIENCE_SECONDS, until
+from tests.patience import PATIENCE_SECONDS, slowness, until
 from warehouse.errors import LedgerError
+from warehouse.records import RECORD_TYPES
+from warehouse.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("two_ranks.py")
@@ -40,7 +50,7 @@ queues: [{name: batch}]
 policies: {elastic_hold: 0}
 """
 TOKENS = {"n1": "token-of-the-first-node", "n2": "token-of-the-second-node"}
-LEASE = 6.0
+LEASE = 14.0
 
 
 class Site:
@@ -135,6 +145,60 @@ def traced(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "trace").read_text().splitlines()]
 
 
+Lives = dict[tuple[int, str], tuple[float, float]]
+
+
+def lives(folder: Path, killed: dict[int, float]) -> Lives:
+    """By attempt and device, from the first rank's beginning there to the last one's end, as the ranks themselves say.
+    A device that was given away and taken again is there twice.
+
+    killed: when, by pid, of those that could not say so.
+    """
+    found: Lives = {}
+    for line in traced(folder):
+        name = (int(line["GPULEDGER_ATTEMPT"]), line["CUDA_VISIBLE_DEVICES"])
+        first, last = found.get(name, (line["at"], line["at"]))
+        found[name] = (min(first, line["at"]), max(last, killed.get(line["pid"], line["at"])))
+    return found
+
+
+def ran_once(folder: Path, killed: dict[int, float]) -> None:
+    """No attempt ran beside another; no rank and no device of one had two processes at a time."""
+    spans: dict[int, dict[str, Any]] = {}
+    for line in traced(folder):
+        span = spans.setdefault(line["pid"], {**line, "until": killed.get(line["pid"], float("inf"))})
+        if line["what"] == "ended":
+            span["until"] = line["at"]
+    for one, other in itertools.combinations(spans.values(), 2):
+        if one["at"] < other["until"] and other["at"] < one["until"]:
+            assert one["GPULEDGER_ATTEMPT"] == other["GPULEDGER_ATTEMPT"]
+            assert one["CUDA_VISIBLE_DEVICES"] != other["CUDA_VISIBLE_DEVICES"]
+            assert (one["size"], one["rank"]) != (other["size"], other["rank"])
+
+
+def billed(store: Store, events: Path) -> dict[str, float]:
+    """GPU-seconds by job, from the ledger."""
+    rows = [json.loads(line) for line in events.read_text().splitlines()]
+    until = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    for record in ("devices", "events"):
+        kind = RECORD_TYPES[record]
+        told = [
+            {**{name: row[name] for name in row if name != "record"}, "ts": datetime.fromisoformat(row["ts"])}
+            for row in rows
+            if row["record"] == record
+        ]
+        report = ingest_tables(store, kind, "scene", [pa.Table.from_pylist(told, schema(kind))])
+        assert not report.quarantined
+    close(store, until, until + timedelta(days=1))
+    assert verify(store).balanced
+    assert store.value("SELECT count() FROM refused_claims") == 0
+    found = store.rows(
+        "SELECT workload_id, sum(toFloat64(used_unit_ms + idle_unit_ms + unmetered_unit_ms)) / 1000 AS seconds"
+        " FROM ledger_entries WHERE tenant != '' GROUP BY workload_id"
+    )
+    return {row["workload_id"]: row["seconds"] for row in found}
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     found = Site(tmp_path)
@@ -142,14 +206,96 @@ def site(tmp_path: Path) -> Iterator[Site]:
     found.close()
 
 
-def test_first(site: Site) -> None:
+def ranks(site: Site, job_id: str) -> dict[int, str]:
+    return {rank["rank"]: rank["node"] for rank in site.client.explain(job_id)["ranks"]}
+
+
+def test_a_program_on_two_nodes_is_killed_resumed_grown_and_shrunk_and_its_bill_is_its_life(
+    site: Site, store: Store
+) -> None:
+    killed: dict[int, float] = {}
     for name in ("scheduler", "n1", "n2"):
         site.start(name)
     site.until(lambda: site.client.jobs() == [])
-    folder = site.submit("a", "vision", 1, min_replicas=2, max_replicas=4)
-    site.until(lambda: (folder / "size").read_text() == "4", "grows")
-    (folder / "finish").touch()
+    a = site.submit("a", "vision", 1, min_replicas=2, max_replicas=4)
+    site.until(lambda: (a / "size").read_text() == "4", "it grows to both nodes")
+    assert set(ranks(site, "a").values()) == {"n1", "n2"}
+
+    b = site.submit("b", "speech", 1, min_replicas=2, max_replicas=2)
+    site.until(lambda: (a / "size").read_text() == "2" and (b / "step").exists(), "it shrinks for its lender")
+    assert site.status("a") == "running"
+    assert set(ranks(site, "b").values()) == {"n2"}
+
+    # Both who look after b are killed; b ends meanwhile. Nothing of a is disturbed.
+    before = int((a / "step").read_text())
+    site.kill("n2")
+    site.kill("scheduler")
+    (b / "finish").touch()
+    site.until(lambda: len([line for line in traced(b) if line["what"] == "ended"]) == 2)
+    time.sleep(1)
+    site.start("scheduler")
+    site.start("n2")
+    site.until(lambda: site.status("b") == "finished", "its end during the outage is told")
+    site.until(lambda: (a / "size").read_text() == "4", "it grows again")
+    assert int((a / "step").read_text()) > before
+    assert {line["GPULEDGER_ATTEMPT"] for line in traced(a)} == {"1"}
+
+    # The agent of n1 is killed and comes back: its ranks are found and go on.
+    began = len([line for line in traced(a) if line["what"] == "began"])
+    site.kill("n1")
+    site.start("n1")
+    time.sleep(1)
+    assert len([line for line in traced(a) if line["what"] == "began"]) == began
+
+    # A rank is killed: the next attempt goes on from where it was.
+    before = int((a / "step").read_text())
+    victim = [line for line in traced(a) if line["what"] == "began" and line["size"] == 4 and line["rank"] == 3][-1]
+    killed[victim["pid"]] = time.time()
+    os.kill(victim["pid"], signal.SIGKILL)
+    site.until(lambda: "2" in {line["GPULEDGER_ATTEMPT"] for line in traced(a)}, "the next attempt")
+    site.until(lambda: int((a / "step").read_text()) > before + 5 and (a / "size").read_text() == "4")
+    entry = next(
+        line for line in site.client.explain("a")["history"] if line.get("cause", {}).get("reason") == "Retried"
+    )
+    assert entry["cause"]["text"] == "rank 3 on n2: exit status -9"
+
+    # n2 is not heard of any more: its ranks stop by themselves, then it runs where somebody answers.
+    site.kill("n2")
+    site.until(lambda: "3" in {line["GPULEDGER_ATTEMPT"] for line in traced(a)}, "the attempt after")
+    site.until(lambda: (a / "size").read_text() == "2")
+    assert set(ranks(site, "a").values()) == {"n1"}
+    site.start("n2")
+    site.until(lambda: (a / "size").read_text() == "4", "its node is there again")
+    (a / "finish").touch()
     site.until(lambda: site.status("a") == "finished")
-    print(json.dumps(site.client.explain("a"), indent=1))
-    print((folder / "trace").read_text())
-    print(site.logs())
+    site.until(lambda: '"finished"' in (site.folder / "events.jsonl").read_text().splitlines()[-1])
+    ran_once(a, killed)
+    ran_once(b, killed)
+    bill = billed(store, site.folder / "events.jsonl")
+    for job_id, folder in (("a", a), ("b", b)):
+        held = lives(folder, killed)
+        if job_id == "a":
+            held = held_by_a(held, site)
+        life = sum(last - first for first, last in held.values())
+        assert bill[job_id] == pytest.approx(life, abs=len(held) * max(1.0, slowness()))
+
+
+def held_by_a(held: Lives, site: Site) -> Lives:
+    """Two corrections to what its ranks say: it had n2's devices not while b had them, and the attempt that lost n2
+    holds its devices until n2 counts as lost, which is after all its ranks ended, and within a lease."""
+    rows = [json.loads(line) for line in (site.folder / "events.jsonl").read_text().splitlines()]
+    lost = next(datetime.fromisoformat(row["ts"]).timestamp() for row in rows if row.get("reason") == "NodeLost")
+    ends = [last for (attempt, _), (_, last) in held.items() if attempt == 2]
+    assert max(ends) <= lost <= max(ends) + LEASE
+    found = {name: (first, lost if name[0] == 2 else last) for name, (first, last) in held.items()}
+    for device in ("GPU-2a", "GPU-2b"):
+        mine = [line for line in traced(site.folder / "a") if line["CUDA_VISIBLE_DEVICES"] == device]
+        mine = [line for line in mine if line["GPULEDGER_ATTEMPT"] == "1"]
+        (left,) = [
+            (one["at"], two["at"])
+            for one, two in itertools.pairwise(mine)
+            if (one["what"], two["what"]) == ("ended", "began") and two["at"] - one["at"] > 1
+        ]
+        first, last = found.pop((1, device))
+        found |= {(1, f"{device} before b"): (first, left[0]), (1, f"{device} after b"): (left[1], last)}
+    return found
