@@ -90,8 +90,8 @@ class Service:
         for entry in log.of_kind("node"):
             self._note_node(entry)
         for live in list(self.book.jobs.values()):
-            if live.status == "running":
-                self._start(live)
+            if live.status in ("starting", "running"):
+                self._start(live)  # it may have been handed over; who starts it waits for who leaves
             elif live.status == "stopping":
                 executor.stop(self._launch_of(live))
 
