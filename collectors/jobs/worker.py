@@ -73,6 +73,7 @@ class Worker:
         self.processes, self.place, self.every_seconds = processes, place, every_seconds
         self.state = State()
         self._exchange, self._grace = exchange, grace_seconds
+        self._last_port = 0
         self._instance = _instance(processes.folder / "instance")
 
     def run(self, stop: threading.Event) -> None:
@@ -218,7 +219,8 @@ class Worker:
         if first is not None and first.world == one.world and first.port is not None:
             return Rendezvous(address=self.place.address, port=first.port)
         taken = {run.port for run in self.processes.look() if run.alive}
-        return Rendezvous(address=self.place.address, port=_free_port(self.place.ports, taken))
+        self._last_port = _free_port(self.place.ports, taken, self._last_port)
+        return Rendezvous(address=self.place.address, port=self._last_port)
 
     def _start(self, one: Assignment, rank: RankOf, meet: Rendezvous) -> None:
         name = RankId(one.job, one.attempt, one.world, rank.rank)
@@ -286,9 +288,11 @@ def _rank_of(one: Assignment, run: Run) -> RankOf:
     return next(rank for rank in one.ranks if rank.rank == run.id.rank)
 
 
-def _free_port(among: tuple[int, int] | None, taken: Collection[int | None]) -> int:
-    """A port that nobody listens on now, or was told to.   Errors: OSError."""
-    for port in range(among[0], among[1] + 1) if among else (0,):
+def _free_port(among: tuple[int, int] | None, taken: Collection[int | None], last: int) -> int:
+    """A port that nobody listens on now, or was told to; not the last one, where ranks of an earlier world may still
+    look for theirs.   Errors: OSError."""
+    ports = list(range(among[0], among[1] + 1)) if among else [0]
+    for port in sorted(ports, key=lambda port: (port <= last, port)) if among else ports:
         if port in taken:
             continue
         with contextlib.suppress(OSError), socket.socket() as probe:

@@ -108,6 +108,10 @@ def serve(
         str | None,
         typer.Option("--run-as", help="User whose processes they are, for local; root must be said."),
     ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option("--beside", help="kubernetes or slurm: is here too, and leaves these devices alone; for local."),
+    ] = None,
     events: Annotated[
         str,
         typer.Option(
@@ -143,7 +147,7 @@ def serve(
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE)))
         deliver = stack.enter_context(_delivering(events, cluster, events_token_file, store))
-        runs = _executor(executor, data, lease, node_name or _this_node(settings), run_as)
+        runs = _executor(executor, data, lease, node_name or _this_node(settings), run_as, beside or ())
         service = Service(journal, settings, cluster, runs, time.time, deliver)
         listener = stack.enter_context(listen(host, port))
         allowed = ("localhost", "127.0.0.1", "[::1]") if is_loopback(host) else ("*",)
@@ -154,7 +158,9 @@ def serve(
     say("stopped; whatever runs goes on, and a later start finds it")
 
 
-def _executor(kind: ExecutorKind, data: Path, lease: float, node: str, run_as: str | None) -> Executor:
+def _executor(
+    kind: ExecutorKind, data: Path, lease: float, node: str, run_as: str | None, beside: Sequence[str]
+) -> Executor:
     from scheduler.live.agents import Agents
     from scheduler.live.executors import Recorder
 
@@ -163,9 +169,11 @@ def _executor(kind: ExecutorKind, data: Path, lease: float, node: str, run_as: s
     if kind is ExecutorKind.agents:
         return Agents(lease, data / "agents.json")
     from collectors.jobs.devices import devices_here
+    from collectors.jobs.launchers import refuse_beside
     from collectors.jobs.processes import user_named
     from scheduler.live.local import LocalProcesses
 
+    refuse_beside(beside, "--executor local")
     return LocalProcesses(data / "jobs", node, user=user_named(run_as, "--run-as"), devices=devices_here())
 
 

@@ -62,7 +62,7 @@ class Running:
     def start(self) -> None:
         command = [sys.executable, "-c", RUN, "scheduler", "--config", "config.yaml", "--data", "data"]
         command += ["--port", str(self.port), "--executor", "local", "--token-file", "token"]
-        command += ["--run-as", getpass.getuser()]
+        command += ["--run-as", getpass.getuser(), "--beside", "slurm", "--beside", "kubernetes"]
         command += ["--events", str(self.events), "--interval", "0.05", "--cluster", "c"]
         self.errors = (self.folder / "errors").open("a")
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
