@@ -226,9 +226,12 @@ def trim(folder: Path, most: int) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Whole or not at all, also after a power cut."""
     draft = path.with_name(f"{path.name}.new")
-    draft.write_text(text)
+    with draft.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     draft.replace(path)
 
 

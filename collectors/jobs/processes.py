@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import pwd
 import shutil
@@ -25,6 +26,8 @@ from collectors.errors import CollectorError
 from collectors.jobs import keeper
 from collectors.jobs.wire import ERROR_CHARACTERS, TAIL_CHARACTERS, Stopped
 from warehouse.private_files import private_folder, users_umask
+
+log = logging.getLogger(__name__)
 
 KEPT_SECONDS = 7 * 86400.0
 """What a rank said stays so long after its scheduler has taken note of its end."""
@@ -109,7 +112,7 @@ class Processes:
             _lock_alone(self._lock)
             for spec in self.folder.glob("*/run.json"):
                 if not (spec.parent / "forgotten").exists():
-                    self._remember(spec.parent)
+                    self._recover(spec.parent)
         except BlockingIOError:
             raise CollectorError(str(folder), "another process keeps its ranks there", "Give each its own") from None
         except OSError as error:
@@ -129,9 +132,16 @@ class Processes:
         world: Mapping[str, Any],
     ) -> None:
         """Runs the command, unless this rank ran before, whatever became of it. That it cannot start is its end."""
-        if not self._prepare(rank, command, env, directory, devices, world):
-            return
+        if self._prepare(rank, command, env, directory, devices, world):
+            self._keep(self._runs[rank])
+
+    def ensure(self, rank: RankId) -> None:
+        """Goes on with a start that was begun and not carried out: the agent was killed between the two."""
         run = self._runs[rank]
+        if not run.stopping and run.folder not in self._children and not (run.folder / "claimed").exists():
+            self._keep(run)
+
+    def _keep(self, run: Run) -> None:
         try:
             with (run.folder / "keeper.log").open("ab") as errors:
                 self._children[run.folder] = subprocess.Popen(  # noqa: S603 (our own)
@@ -251,6 +261,14 @@ class Processes:
         self._refresh(run)
         return True
 
+    def _recover(self, folder: Path) -> None:
+        try:
+            self._remember(folder)
+        except (ValueError, KeyError, TypeError) as error:
+            log.error("jobs: %s is damaged (%s); it is not run again", folder, error)
+            (folder / "claimed").mkdir(exist_ok=True)
+            (folder / "forgotten").touch()
+
     def _remember(self, folder: Path) -> None:
         spec = json.loads((folder / "run.json").read_text())
         run = Run(RankId(**spec["id"]), folder, tuple(spec["devices"]), 0)
@@ -268,7 +286,11 @@ class Processes:
         if run.began_at is None:
             with contextlib.suppress(FileNotFoundError):
                 run.began_at = json.loads((run.folder / "started").read_text())["at"]
-        if not (run.folder / "claimed").exists() or self._keeper(run.folder) is not None:
+        if self._keeper(run.folder) is not None:
+            return
+        if not (run.folder / "claimed").exists():
+            if run.folder in self._children:
+                self._claim_and_end(run, f"its keeper did not begin: {self._keepers_words(run.folder)}")
             return
         try:
             end = json.loads((run.folder / "exit").read_text())
@@ -294,6 +316,10 @@ class Processes:
         end = {"code": None, "at": time.time(), "stopped": stopped, "error": "ended without an exit status"}
         keeper.write(run.folder / "exit", json.dumps(end))
         return end
+
+    def _keepers_words(self, folder: Path) -> str:
+        lines = (folder / "keeper.log").read_text(errors="replace").splitlines()
+        return lines[-1] if lines else "it said nothing"
 
     def _keeper(self, folder: Path) -> int | None:
         """The rank's keeper, if it is still the same process."""

@@ -130,7 +130,7 @@ class Worker:
                 )
                 log.error("jobs: %s", self.state.problem)
                 return False
-        keeper.write(self.processes.lease, repr(stop_at))
+        _write_lease(self.processes.lease, stop_at)
         return True
 
     def _report(self, runs: Sequence[Run]) -> Report:
@@ -193,6 +193,8 @@ class Worker:
         """Starts the ranks of an attempt that are missing here, and tells those that go on of their world."""
         runs = self.processes.look()
         mine = {run.id.rank: run for run in runs if (run.id.job, run.id.attempt) == one.key and _belongs(run, one)}
+        for run in mine.values():
+            self.processes.ensure(run.id)
         missing = [rank for rank in one.ranks if rank.rank not in mine]
         behind = [run for run in mine.values() if run.world != one.world]
         if not missing and not behind:
@@ -304,6 +306,12 @@ def _free_port(among: tuple[int, int] | None, taken: Collection[int | None], las
 def _boottime() -> float:
     """Seconds that go on while the machine sleeps: what a lease is counted in."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _write_lease(path: Path, stop_at: float) -> None:
+    """In its place, all of it at once and always of one length: a full disk must not end what runs."""
+    with path.open("r+b" if path.exists() else "wb", buffering=0) as file:
+        file.write(f"{stop_at:>20.3f}\n".encode())
 
 
 def _instance(path: Path) -> str:

@@ -475,7 +475,8 @@ class Service:
         if over.result != "failed" or not live.payload.get("retries"):
             return False
         stops = [entry for entry in self.log.of_job(over.job_id) if entry.kind == "stop"]
-        return sum(entry.body["cause"]["reason"] == RETRIED for entry in stops) < live.payload["retries"]
+        retried = sum(entry.body["cause"]["reason"] == RETRIED for entry in stops)
+        return retried < int(live.payload["retries"])
 
     def _enforce_limits(self) -> None:
         now = self._now()

@@ -98,6 +98,39 @@ def test_what_was_told_to_stop_before_it_began_never_begins(kept: Processes) -> 
     assert not (kept.folder / "ran").exists(), "a keeper that comes late finds it claimed"
 
 
+def test_a_start_that_was_cut_short_is_carried_out_once(kept: Processes) -> None:
+    """The agent is killed after it wrote down what is to run, and before anything ran."""
+    count = kept.folder / "count"
+    world = {"world": 7, "rank": 0, "master_port": 1}
+    kept._prepare(A, (SHELL, "-c", f"echo x >> {count}"), {}, "", (), world)
+    other = again(kept)
+    assert other.look()[0].alive
+    for _ in range(2):
+        other.ensure(A)
+    over(other)
+    other.ensure(A)
+    time.sleep(0.2)
+    assert count.read_text() == "x\n"
+
+
+def test_a_keeper_that_does_not_begin_is_an_end_that_says_why(kept: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.keeper, "__file__", "/no/such/keeper.py")
+    start(kept, "true")
+    run = over(kept)
+    assert run.end is not None
+    assert "No such file" in run.end.error
+    assert run.began_at is None
+
+
+def test_what_a_power_cut_left_in_pieces_is_not_run_again_and_stops_nobody(kept: Processes) -> None:
+    folder = start(kept, "sleep 0.1")
+    over(kept)
+    (folder / "run.json").write_text("")
+    other = again(kept)
+    assert other.look() == []
+    assert other.known(A)
+
+
 def test_all_that_it_started_ends_with_it_also_what_left_its_session(kept: Processes) -> None:
     """It ends by itself; a child in a session of its own, deaf to SIGTERM, would hold the device."""
     mark = kept.folder / "child"
