@@ -119,6 +119,7 @@ class Agents:
         self._know(launch).ends("stopped")
 
     def poll(self, node: str = "") -> list[Over]:
+        """node: of what had ranks there alone."""
         if self._first_lease != (self.lease_seconds or 0.0) and self._clock() - self._began > self._first_lease:
             self._first_lease = self.lease_seconds or 0.0  # of the earlier ones, none is left
             self._save()
@@ -133,9 +134,10 @@ class Agents:
         for node in attempt.nodes if attempt is not None else ():
             self._of_node[node].pop((over.job_id, over.attempt), None)
 
-    def is_lost(self, node: str) -> bool | None:
+    def is_lost(self, node: str) -> bool:
+        """Whether it was not heard of for so long that nothing runs there any more."""
         if self.lease_seconds is None:
-            return None
+            return False
         if node in self._heard:
             return self._clock() - self._heard[node] > self.lease_seconds
         return self._clock() - self._began > self._first_lease

@@ -56,14 +56,11 @@ class Executor(Protocol):
     def stop(self, launch: Launch) -> None:
         """Begins to stop it, or goes on to; `poll` tells when it is over."""
 
-    def poll(self, node: str = "") -> list[Over]:
-        """What is over and was not confirmed yet. node: of what had ranks there alone."""
+    def poll(self) -> list[Over]:
+        """What is over and was not confirmed yet."""
 
     def confirm(self, over: Over) -> None:
         """It is in the log."""
-
-    def is_lost(self, node: str) -> bool | None:
-        """Whether nobody answers for the node any more, so that nothing runs there. None: nobody ever would."""
 
 
 class Recorder:
@@ -82,11 +79,8 @@ class Recorder:
         name = (launch.job.job_id, launch.attempt)
         self._over[name] = Over(*name, "stopped")
 
-    def poll(self, node: str = "") -> list[Over]:
+    def poll(self) -> list[Over]:
         return list(self._over.values())
 
     def confirm(self, over: Over) -> None:
         self._over.pop((over.job_id, over.attempt), None)
-
-    def is_lost(self, node: str) -> bool | None:
-        return None

@@ -68,15 +68,12 @@ class LocalProcesses:
     def stop(self, launch: Launch) -> None:
         self._agents.stop(launch)
 
-    def poll(self, node: str = "") -> list[Over]:
+    def poll(self) -> list[Over]:
         self._worker.round()
         return self._agents.poll()
 
     def confirm(self, over: Over) -> None:
         self._agents.confirm(over)
-
-    def is_lost(self, node: str) -> bool | None:
-        return None
 
     def close(self) -> None:
         self.processes.close()

@@ -233,7 +233,8 @@ class Service:
                 raise RefusedError(error.where, error.what, error.next_step, 409) from error
             for over in self.executor.poll(node):
                 self._over(over)
-            self._watch_node(next(n for n, one in enumerate(self.restored.setup.nodes) if one.name == node))
+            number = next(n for n, one in enumerate(self.restored.setup.nodes) if one.name == node)
+            self._watch_node(number, self.executor)
             self._launch(self.executor.jobs_on(node))
             return self.executor.answer(node).model_dump(mode="json")
 
@@ -348,8 +349,9 @@ class Service:
             before = self.log.last
             for over in self.executor.poll():
                 self._over(over)
-            for number in range(len(self.restored.setup.nodes)):
-                self._watch_node(number)
+            if isinstance(self.executor, Agents):
+                for number in range(len(self.restored.setup.nodes)):
+                    self._watch_node(number, self.executor)
             self._enforce_limits()
             self._scale()
             now = self._now()
@@ -426,13 +428,13 @@ class Service:
             self._happen("end", live.job.job_id, {"ending": "failed", "cause": cause})
             return None
 
-    def _watch_node(self, number: int) -> None:
+    def _watch_node(self, number: int, agents: Agents) -> None:
         """One that nobody answers for has failed, until somebody does again."""
         name = self.restored.setup.nodes[number].name
-        lost, state = self.executor.is_lost(name), self._node_states[name]
+        lost, state = agents.is_lost(name), self._node_states[name]
         if lost and state in ("available", "reserved"):
             self._set_node(number, "failed", BY_LEASE, was=state)
-        elif lost is False and name in self._left:
+        elif not lost and name in self._left:
             self._set_node(number, self._left[name], BY_LEASE)
 
     def _set_node(self, number: int, state: NodeState, by: str = "", was: NodeState = "available") -> None:
@@ -475,7 +477,7 @@ class Service:
         if over.result != "failed" or not live.payload.get("retries"):
             return False
         stops = [entry for entry in self.log.of_job(over.job_id) if entry.kind == "stop"]
-        retried = sum(entry.body["cause"]["reason"] == RETRIED for entry in stops)
+        retried: int = sum(entry.body["cause"]["reason"] == RETRIED for entry in stops)
         return retried < int(live.payload["retries"])
 
     def _enforce_limits(self) -> None:
