@@ -223,10 +223,12 @@ class Agents:
 
     def _over(self, attempt: _Attempt) -> Over | None:
         """The attempt's end, once nothing of it runs anywhere."""
-        lost = sorted(node for node in attempt.nodes - attempt.gone if self.is_lost(node))
+        left = attempt.nodes - attempt.gone
+        away = {node for node in left if self.is_lost(node)}
+        lost = [rank.node for rank in attempt.launch.ranks if rank.node in away]
         if lost:
             attempt.ends("lost", f"node {lost[0]} was not heard of for its lease")
-        if attempt.result is None or attempt.nodes - attempt.gone - set(lost):
+        if attempt.result is None or left - away:
             return None
         result = attempt.result
         if lost and result == "failed":

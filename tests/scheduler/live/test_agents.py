@@ -244,6 +244,28 @@ def test_a_lost_nodes_jobs_run_elsewhere_after_its_lease_and_it_comes_back(clust
     assert cluster.living.service._node_states[first] == "maintenance", "a person said so"
 
 
+def test_a_node_that_a_job_has_left_may_be_lost_without_it(cluster: Cluster) -> None:
+    """It shrank to one node; what it has there goes on, and ends without asking the other."""
+    cluster.submit("a", 1, min_replicas=2, max_replicas=4)
+    cluster.settle()
+    assert cluster.living.service.show("a")["nodes"] == ["n1", "n2"]
+    cluster.submit("b", 2, "speech")
+    cluster.settle()
+    (left,) = cluster.living.service.show("a")["nodes"]
+    cluster.living.service.set_node("n2" if left == "n1" else "n1", "maintenance")  # so that it does not grow again
+    cluster.living.service.cancel("b", "me")
+    for _ in range(4):
+        cluster.round(left, seconds=LEASE / 3)
+    assert cluster.living.service.explain("b")["status"] == "cancelled", "nothing of it is left there"
+    node = cluster.nodes[left]
+    for key in node.alive("a"):
+        node.end(key, 0)
+    for _ in range(3):
+        cluster.round(left)
+    assert cluster.living.service.explain("a")["status"] == "finished"
+    assert not any(event == "preempted" for _, event in cluster.living.events())
+
+
 def test_a_new_scheduler_waits_for_the_leases_of_the_one_before(tmp_path: Path) -> None:
     now = [1000.0]
     Agents(100.0, tmp_path / "agents.json", lambda: now[0])
