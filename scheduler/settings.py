@@ -105,7 +105,6 @@ class PoolPart(Part):
     def _says_which(self) -> Self:
         if (self.nodes is None) == (not self.hosts):
             raise ValueError(f"pool {self.name}: say nodes, how many there are, or hosts, which they are")
-        _unique(f"pool {self.name}: hosts", (device for devices in self.hosts.values() for device in devices))
         strange = sorted(set(self.instances) - {device for devices in self.hosts.values() for device in devices})
         if strange:
             raise ValueError(f"pool {self.name}: instances: no device {strange[0]} is among hosts")
@@ -311,7 +310,10 @@ class Settings(Part):
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
         _unique("pools", (pool.name for pool in self.pools))
-        _unique("pools: hosts", (node for pool in self.pools for node in pool.hosts))
+        if any(pool.hosts for pool in self.pools):
+            nodes = self.nodes()
+            _unique("pools: nodes", (node.name for node in nodes))
+            _unique("pools: devices", (device.device_id for node in nodes for device in node.devices))
         _unique("queues", (queue.name for queue in self.queues))
         _unique("reservations", (reservation.name for reservation in self.reservations))
         _unique("services", (service.name for service in self.services))
