@@ -53,17 +53,19 @@ def _date(text: str) -> datetime | None:
 class Poster:
     """A connection that is opened when needed and kept; redirects are not followed, proxies not asked.
 
-    ca_file: certificate authorities to believe instead of the system's.
+    ca_file: certificate authorities to believe instead of the system's.   answer_bytes: of an answer, more is not read.
     Errors: IngestError if the URL or the file is of no use; OSError or HTTPException while it is used.
     """
 
-    def __init__(self, url: str, ca_file: Path | None = None, timeout_seconds: float = 90) -> None:
+    def __init__(
+        self, url: str, ca_file: Path | None = None, timeout_seconds: float = 90, answer_bytes: int = ANSWER_BYTES
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise IngestError(url, "not an address to post to", "Write it like https://ledger.example:8443")
         self.base = parts.path.rstrip("/")
         self._host, self._port = parts.hostname, parts.port
-        self._timeout = timeout_seconds
+        self._timeout, self._answer_bytes = timeout_seconds, answer_bytes
         self._tls = _context(ca_file) if parts.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
 
@@ -96,7 +98,7 @@ class Poster:
             self._connection = self._new()
         self._connection.request("POST", self.base + path, body, dict(headers))
         answer = self._connection.getresponse()
-        text = answer.read(ANSWER_BYTES).decode("utf-8", errors="replace")
+        text = answer.read(self._answer_bytes).decode("utf-8", errors="replace")
         if not answer.isclosed() or answer.will_close:
             self.close()
         return Response(answer.status, {name.lower(): value for name, value in answer.getheaders()}, text)

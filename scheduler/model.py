@@ -21,18 +21,24 @@ JobState = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """units: of the whole device.   geometry: name of the legal MIG placements (see scheduler.placement), or ''."""
+    """units: of the whole device.   geometry: name of the legal MIG placements (see scheduler.placement), or ''.
+
+    instances: what the driver calls its MIG instances, by place: ("1g.10gb@0", "MIG-...")."""
 
     device_id: str
     model: str
     units: int = 1
     memory_bytes: int = 0
     geometry: str = ""
+    instances: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """topology: names of the domains that it lies in, widest first, e.g. ("zone-a", "rack-7")."""
+    """topology: names of the domains that it lies in, widest first, e.g. ("zone-a", "rack-7").
+
+    named: whether its devices' ids are the driver's.   launcher: who starts the processes there, if we may not.
+    """
 
     name: str
     devices: tuple[Device, ...] = ()
@@ -43,6 +49,8 @@ class Node:
     taints: frozenset[str] = frozenset()
     topology: tuple[str, ...] = ()
     state: NodeState = "available"
+    named: bool = False
+    launcher: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
     pools:                             # the nodes, where no inventory tells them
       - {name: a100, nodes: 97, devices: 8, model: A100, cpu_milli: 96000, nodes_in_domain: [16]}
+      - {name: h100, model: H100, hosts: {gpu-1: [GPU-6f1c..., GPU-77aa...], gpu-2: [GPU-93b0..., GPU-c41d...]}}
     tenants:
       - {name: research, guaranteed: 400, borrowing_limit: 100}
       - {name: vision, parent: research, guaranteed: 64, weight: 2}
@@ -79,11 +80,16 @@ Names = Annotated[tuple[Name, ...], Field(strict=False)]
 class PoolPart(Part):
     """Equal nodes, named `name`-0, `name`-1, ... devices: of each.   units, geometry: of each device.
 
+    hosts: instead of nodes and devices, the nodes by name with what the driver calls their devices.   instances: and
+    its MIG instances, by device and place.   launcher: who starts the processes on these nodes, if we may not.
     nodes_in_domain: how many nodes the domains of each topology level hold, the widest level first.
     """
 
     name: Name
-    nodes: Annotated[int, Field(ge=1, le=100_000)]
+    nodes: Annotated[int | None, Field(ge=1, le=100_000)] = None
+    hosts: dict[Name, Annotated[Names, Field(max_length=64)]] = Field(default={})
+    instances: dict[Name, dict[Name, Name]] = Field(default={})
+    launcher: Literal["", "kubernetes", "slurm"] = ""
     devices: Annotated[int, Field(ge=0, le=64)] = 8
     model: Name = "GPU"
     units: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -95,15 +101,37 @@ class PoolPart(Part):
     taints: Names = ()
     nodes_in_domain: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = ()
 
-    def build(self) -> list[Node]:
-        return [self._node(number) for number in range(self.nodes)]
+    @model_validator(mode="after")
+    def _says_which(self) -> Self:
+        if (self.nodes is None) == (not self.hosts):
+            raise ValueError(f"pool {self.name}: say nodes, how many there are, or hosts, which they are")
+        strange = sorted(set(self.instances) - {device for devices in self.hosts.values() for device in devices})
+        if strange:
+            raise ValueError(f"pool {self.name}: instances: no device {strange[0]} is among hosts")
+        return self
 
-    def _node(self, number: int) -> Node:
+    def build(self) -> list[Node]:
+        if self.hosts:
+            return [self._node(number, name, ids, True) for number, (name, ids) in enumerate(self.hosts.items())]
+        return [self._made_up(number) for number in range(self.nodes or 0)]
+
+    def units_there(self) -> int:
+        """Of all its devices."""
+        devices = sum(map(len, self.hosts.values())) if self.hosts else (self.nodes or 0) * self.devices
+        return devices * self.units
+
+    def _made_up(self, number: int) -> Node:
         name = f"{self.name}-{number}"
+        return self._node(number, name, [f"{name}/{index}" for index in range(self.devices)], False)
+
+    def _node(self, number: int, name: str, ids: Sequence[str], named: bool) -> Node:
         devices = tuple(
-            Device(f"{name}/{index}", self.model, self.units, self.memory_bytes, self.geometry)
-            for index in range(self.devices)
-        )
+            Device(
+                one, self.model, self.units, self.memory_bytes, self.geometry,
+                tuple(sorted(self.instances.get(one, {}).items())),
+            )
+            for one in ids
+        )  # fmt: skip
         topology = tuple(
             f"{self.name}-level{level}-{number // size}" for level, size in enumerate(self.nodes_in_domain)
         )
@@ -116,6 +144,8 @@ class PoolPart(Part):
             dict(self.labels),
             frozenset(self.taints),
             topology,
+            named=named,
+            launcher=self.launcher,
         )
 
 
@@ -280,6 +310,10 @@ class Settings(Part):
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
         _unique("pools", (pool.name for pool in self.pools))
+        if any(pool.hosts for pool in self.pools):
+            nodes = self.nodes()
+            _unique("pools: nodes", (node.name for node in nodes))
+            _unique("pools: devices", (device.device_id for node in nodes for device in node.devices))
         _unique("queues", (queue.name for queue in self.queues))
         _unique("reservations", (reservation.name for reservation in self.reservations))
         _unique("services", (service.name for service in self.services))
@@ -305,7 +339,7 @@ class Settings(Part):
 
     def _can_keep(self, whose: str, pool: str, guaranteed: Iterable[int]) -> None:
         """Where the nodes are declared here: that all guarantees can be called in at once."""
-        there = sum(one.nodes * one.devices * one.units for one in self.pools if pool in ("", one.name))
+        there = sum(one.units_there() for one in self.pools if pool in ("", one.name))
         promised = sum(guaranteed)
         if self.pools and promised > there:
             raise ValueError(f"{whose}: {promised} units are guaranteed, and there are {there}")

@@ -19,6 +19,8 @@ from collectors.agent.settings import AgentSettings
 from collectors.agent.sources import Planned, planned
 from collectors.agent.web import METRICS_TYPE, Page, as_json, serving
 from collectors.errors import CollectorError
+from collectors.jobs.node import running_jobs
+from collectors.jobs.worker import Worker
 from collectors.readings import Collected, Row
 from ingest.deliver import Deliverer
 from ingest.spool import Spool
@@ -44,6 +46,7 @@ class Agent:
     deliverer: Deliverer | None
     privileges: Sequence[Privilege]
     devices: DeviceMetrics = field(default_factory=DeviceMetrics)
+    worker: Worker | None = None
 
     def metrics(self, now: datetime) -> str:
         delivery = self.deliverer.state if self.deliverer is not None else None
@@ -56,6 +59,8 @@ class Agent:
         found += [f"{cycle.name}: {cycle.state.error}" for cycle in self.cycles if cycle.state.error]
         if self.spool.disk_error:
             found.append(f"spool: the disk takes nothing ({self.spool.disk_error})")
+        if self.worker is not None and self.worker.state.problem:
+            found.append(f"jobs: {self.worker.state.problem}")
         since = self.deliverer.state.failing_since if self.deliverer is not None else None
         if self.deliverer is not None and since is not None and now - since >= UNDELIVERED_LONG:
             found.append(f"delivery fails since {since:%Y-%m-%dT%H:%M:%SZ}: {self.deliverer.state.problem}")
@@ -110,7 +115,8 @@ def run(
             stop.set()
 
         cycles = [Cycle(one, outbox, show) for one in (planned(settings, end) if sources is None else sources)]
-        agent = Agent(settings, spool, outbox, cycles, deliverer, privileges, devices)
+        worker = None if settings.run_jobs.url is None else stack.enter_context(running_jobs(settings))
+        agent = Agent(settings, spool, outbox, cycles, deliverer, privileges, devices, worker)
         _tell_privileges(privileges, outbox)
         if settings.metrics.port is not None:
             port = stack.enter_context(serving(settings.metrics.host, settings.metrics.port, agent.pages()))
@@ -146,13 +152,16 @@ def _tell_privileges(privileges: Sequence[Privilege], outbox: Outbox) -> None:
 
 @contextlib.contextmanager
 def _threads(agent: Agent, stop: threading.Event) -> Iterator[None]:
-    """A thread a source and one for delivery; at the end, sources are waited for and closed."""
+    """A thread a source, one for delivery and one for jobs; at the end, sources are waited for and closed."""
     collecting = [
         threading.Thread(target=cycle.run, args=(stop,), name=cycle.name, daemon=True) for cycle in agent.cycles
     ]
     delivering = []
     if agent.deliverer is not None:
         delivering = [threading.Thread(target=agent.deliverer.run, args=(stop,), name="deliver", daemon=True)]
+    if agent.worker is not None:
+        # What it tells now it tells again after the next start.
+        delivering.append(threading.Thread(target=agent.worker.run, args=(stop,), name="jobs", daemon=True))
     for thread in (*collecting, *delivering):
         thread.start()
     try:

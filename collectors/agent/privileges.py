@@ -35,6 +35,9 @@ class Privilege:
 def look(settings: AgentSettings) -> list[Privilege]:
     """All that this agent's settings need."""
     found = [_token(settings.deliver.token_file)] if settings.deliver.token_file else []
+    if settings.run_jobs.token_file is not None:
+        needed = "without it this node runs no jobs"
+        found.append(_token(settings.run_jobs.token_file, "run_jobs_token_file", needed))
     nvml = settings.sources.nvml
     if nvml.enabled:
         found += [library(), _processes(nvml), *_podresources(nvml), *_kernel_log(nvml)]
@@ -102,8 +105,9 @@ def _kernel_log(nvml: NvmlSettings) -> list[Privilege]:
     return [Privilege(name, "ok", needed)]
 
 
-def _token(path: Path) -> Privilege:
-    name, needed = "token_file", "without it nothing is delivered; rows wait in the spool"
+def _token(
+    path: Path, name: str = "token_file", needed: str = "without it nothing is delivered; rows wait in the spool"
+) -> Privilege:
     try:
         mode = path.stat().st_mode
         path.read_bytes()

@@ -14,9 +14,9 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, ValidationError, model_validator
 
 from collectors.agent.ticks import HOUR_MS
 from collectors.errors import CollectorError
@@ -34,6 +34,7 @@ def _on_the_grid(seconds: float) -> float:
 
 Interval = Annotated[float, Field(ge=1, le=3600), AfterValidator(_on_the_grid)]
 """Seconds between ticks."""
+Port = Annotated[int, Field(ge=1, le=65535)]
 Url = Annotated[str, Field(pattern=r"^https?://[^/\s]+")]
 
 
@@ -151,6 +152,38 @@ class MetricsSettings(_Section):
     devices: bool = True
 
 
+class RunJobsSettings(_Section):
+    """Jobs that a `gpuledger scheduler --executor agents` places on this node. url: its address; None: none are run.
+
+    token_file: of this node's own token.   folder: of what runs and what it said.   user: whose processes they are;
+    None: the agent's, unless that is root.   address: where ranks of other nodes meet those of this one; None: the
+    node's name, or this machine alone where the scheduler is on it.   ports: first and last to meet at; None: any that
+    is free.   log_bytes: of what each rank says, the last are kept.   visible_devices: the variable that names a rank's
+    devices to its driver.   beside: launchers that may be here because they leave these devices alone.
+    """
+
+    url: Url | None = None
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    folder: Path = Path("/var/lib/gpuledger/jobs")
+    user: str | None = None
+    address: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:\-]{1,253}$")] | None = None
+    ports: tuple[Port, Port] | None = None
+    every_seconds: Annotated[float, Field(ge=0.2, le=60)] = 2
+    grace_seconds: Annotated[float, Field(ge=0.1, le=600)] = 10
+    log_bytes: Annotated[ByteSize, Field(ge=1 << 16)] = ByteSize(16 << 20)
+    visible_devices: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] = "CUDA_VISIBLE_DEVICES"
+    beside: tuple[Literal["kubernetes", "slurm"], ...] = ()
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Self:
+        if self.url is not None and self.token_file is None:
+            raise ValueError("token_file is needed: a scheduler tells a node's jobs to that node alone")
+        if self.ports is not None and self.ports[0] > self.ports[1]:
+            raise ValueError(f"ports: {self.ports[0]} is above {self.ports[1]}")
+        return self
+
+
 class AgentSettings(_Section):
     """cluster, node: whose rows these are."""
 
@@ -160,6 +193,7 @@ class AgentSettings(_Section):
     spool: SpoolSettings = SpoolSettings()
     metrics: MetricsSettings = MetricsSettings()
     sources: SourcesSettings = SourcesSettings()
+    run_jobs: RunJobsSettings = RunJobsSettings()
 
 
 def read_settings(path: Path | None, over: Mapping[str, Any] | None = None) -> AgentSettings:

@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from collectors.readings import Row
     from scheduler.live.client import Client
     from scheduler.live.executors import Executor
+    from scheduler.live.node_tokens import NodeTokens
     from scheduler.live.outbox import Deliver
     from scheduler.live.service import Service
     from scheduler.records.log import Entry, Log
+    from scheduler.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,7 @@ group = typer.Typer(help="The reference scheduler: run it, or speak with one tha
 class ExecutorKind(StrEnum):
     none = "none"
     local = "local"
+    agents = "agents"
 
 
 class End(StrEnum):
@@ -80,8 +83,35 @@ def serve(
     cluster: Annotated[str, typer.Option("--cluster", envvar="GPULEDGER_CLUSTER", help="Its name in the books.")] = "",
     executor: Annotated[
         ExecutorKind,
-        typer.Option("--executor", help="none: others run the jobs and tell; local: commands on this machine."),
+        typer.Option(
+            "--executor",
+            help="none: others run the jobs and tell; local: commands on this machine; agents: on their nodes.",
+        ),
     ] = ExecutorKind.none,
+    agent_tokens: Annotated[
+        Path | None,
+        typer.Option("--agent-tokens", help="Which agent speaks for which node (YAML), for agents.", dir_okay=False),
+    ] = None,
+    lease: Annotated[
+        float, typer.Option("--lease", min=2, help="Seconds after which an agent's silence means a lost node.")
+    ] = 60.0,
+    node_name: Annotated[
+        str,
+        typer.Option(
+            "--node",
+            envvar="GPULEDGER_NODE",
+            help="This machine's name in the settings, for local.",
+            show_default="the only node there, else the host name",
+        ),
+    ] = "",
+    run_as: Annotated[
+        str | None,
+        typer.Option("--run-as", help="User whose processes they are, for local; root must be said."),
+    ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option("--beside", help="kubernetes or slurm: is here too, and leaves these devices alone; for local."),
+    ] = None,
     events: Annotated[
         str,
         typer.Option(
@@ -109,27 +139,56 @@ def serve(
     from scheduler.settings import load_settings
 
     token = read_token(token_file)
-    if not token and (not is_loopback(host) or executor is ExecutorKind.local):
+    if not token and (not is_loopback(host) or executor is not ExecutorKind.none):
         why = "others can reach that address" if executor is ExecutorKind.none else "who can submit can run commands"
         raise LedgerError(f"--host {host}, --executor {executor.value}", why, "Give --token-file FILE")
+    tokens = _node_tokens(executor, agent_tokens)
     settings = load_settings(config)
     with contextlib.ExitStack() as stack:
         journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE)))
         deliver = stack.enter_context(_delivering(events, cluster, events_token_file, store))
-        service = Service(journal, settings, cluster, _executor(executor, data), time.time, deliver)
+        runs = _executor(executor, data, lease, node_name or _this_node(settings), run_as, beside or ())
+        service = Service(journal, settings, cluster, runs, time.time, deliver)
         listener = stack.enter_context(listen(host, port))
         allowed = ("localhost", "127.0.0.1", "[::1]") if is_loopback(host) else ("*",)
-        stack.enter_context(_serving(build_app(service, token, allowed), listener))
+        stack.enter_context(_serving(build_app(service, token, allowed, tokens), listener))
         say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
         say(f"  Log         {journal.path}, {journal.last:,} entries")
         _loop(service, config, interval, deliver)
     say("stopped; whatever runs goes on, and a later start finds it")
 
 
-def _executor(kind: ExecutorKind, data: Path) -> Executor:
-    from scheduler.live.executors import LocalProcesses, Recorder
+def _executor(
+    kind: ExecutorKind, data: Path, lease: float, node: str, run_as: str | None, beside: Sequence[str]
+) -> Executor:
+    from scheduler.live.agents import Agents
+    from scheduler.live.executors import Recorder
 
-    return Recorder() if kind is ExecutorKind.none else LocalProcesses(data / "jobs")
+    if kind is ExecutorKind.none:
+        return Recorder()
+    if kind is ExecutorKind.agents:
+        return Agents(lease, data / "agents.json")
+    from collectors.jobs.devices import devices_here
+    from collectors.jobs.launchers import refuse_beside
+    from collectors.jobs.processes import user_named
+    from scheduler.live.local import LocalProcesses
+
+    refuse_beside(beside, "--executor local")
+    return LocalProcesses(data / "jobs", node, user=user_named(run_as, "--run-as"), devices=devices_here())
+
+
+def _this_node(settings: Settings) -> str:
+    nodes = settings.nodes()
+    return nodes[0].name if len(nodes) == 1 else socket.gethostname()
+
+
+def _node_tokens(kind: ExecutorKind, path: Path | None) -> NodeTokens | None:
+    from scheduler.live.node_tokens import NodeTokens
+
+    if (path is None) == (kind is ExecutorKind.agents):
+        what = "nobody may speak for a node" if path is None else "is for --executor agents"
+        raise LedgerError("--agent-tokens", what, "See docs/scheduler-live.md")
+    return None if path is None else NodeTokens(path)
 
 
 @contextlib.contextmanager
@@ -219,7 +278,9 @@ def submit(
     priority: Annotated[int | None, typer.Option("--priority")] = None,
     time_limit: Annotated[float | None, typer.Option("--time-limit", min=1, help="Seconds.")] = None,
     job_id: Annotated[str, typer.Option("--job-id", help="A name of your own; the same job again is the same.")] = "",
-    command: Annotated[list[str] | None, typer.Option("--command", help="A word each, for --executor local.")] = None,
+    command: Annotated[
+        list[str] | None, typer.Option("--command", help="A word each, for --executor local and agents.")
+    ] = None,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
@@ -256,10 +317,13 @@ def list_jobs(
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Jobs that are not over, in the order of submission."""
+    """Jobs that are not over, in the order of submission; as JSON also their ranks, devices and payloads."""
     columns = ("job_id", "status", "reason", "tenant", "queue", "priority", "submitted_at", "since", "attempt", "nodes")
-    rows = [row | {"nodes": " ".join(row["nodes"])} for row in _client(url, token_file).jobs(status, queue)]
-    print_rows(rows, columns, output)
+    rows = _client(url, token_file).jobs(status, queue)
+    if output is options.Format.json:
+        print_json(rows)
+        return
+    print_rows([row | {"nodes": " ".join(row["nodes"])} for row in rows], columns, output)
 
 
 def explain(
@@ -297,7 +361,7 @@ def explained(found: dict[str, Any]) -> list[str]:
         lines.append(f"  expected to start {found['expected_start']}{past}")
     lines.append("history:")
     for entry in found["history"]:
-        rest = {key: value for key, value in entry.items() if key not in ("at", "what", "sequence", "grants")}
+        rest = {key: value for key, value in entry.items() if key not in ("at", "what", "sequence")}
         if "reasons" in rest:
             rest = {"reasons": ", ".join(reason["code"] for reason in rest["reasons"])}
         lines.append(f"  {entry['at']}  {entry['what']:<9} {json.dumps(rest, ensure_ascii=False) if rest else ''}")
@@ -480,7 +544,11 @@ def _print_one(row: dict[str, Any], output: options.Format) -> None:
     if output is options.Format.json:
         print_json(row)
     else:
-        shown = {key: " ".join(value) if isinstance(value, list) else value for key, value in row.items()}
+        shown = {
+            key: " ".join(map(str, value)) if isinstance(value, list) else value
+            for key, value in row.items()
+            if key not in ("ranks", "payload")
+        }
         print_rows([shown], [*shown], output)
 
 

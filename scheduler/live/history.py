@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scheduler.live.ranks import ranks_of
+from scheduler.model import Grant, Node
+from scheduler.records.codec import read
 from scheduler.records.events import instant
 from scheduler.records.log import Entry
 
@@ -15,20 +18,29 @@ def ended(history: Sequence[Entry]) -> str:
     return "rejected" if last[-1].kind == "reject" else str(last[-1].body["ending"])
 
 
-def lines(history: Sequence[Entry], job_id: str) -> list[dict[str, Any]]:
-    """In order: sequence, at, what, and what belongs to it: actions with their decision, reasons, causes."""
-    return [line for entry in history for line in _lines(entry, job_id)]
+def lines(history: Sequence[Entry], job_id: str, nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    """In order: sequence, at, what, and what belongs to it: actions with their decision and ranks, reasons, causes."""
+    return [line for entry in history for line in _lines(entry, job_id, nodes)]
 
 
-def _lines(entry: Entry, job_id: str) -> list[dict[str, Any]]:
+def _lines(entry: Entry, job_id: str, nodes: Sequence[Node]) -> list[dict[str, Any]]:
     line: dict[str, Any] = {"sequence": entry.sequence, "at": instant(entry.at), "what": entry.kind}
     body = entry.body
     if entry.kind == "plan":
         return [
-            {**line, "what": action["do"], **{key: value for key, value in action.items() if key != "do"}}
+            {**line, "what": action["do"], **_named(action, nodes)}
             for action in body["actions"]
             if job_id in (action["job_id"], action.get("by_job"))
         ]
     if entry.kind == "reasons":
         return [{**line, "what": "waits", "reasons": body[job_id]}]
-    return [line | {key: body[key] for key in ("actor", "ending", "cause") if key in body}]
+    return [line | {key: body[key] for key in ("actor", "ending", "cause", "output") if key in body}]
+
+
+def _named(action: Mapping[str, Any], nodes: Sequence[Node]) -> dict[str, Any]:
+    """An action with names of nodes and devices, in place of their numbers."""
+    found = {key: value for key, value in action.items() if key not in ("do", "grants")}
+    if "grants" in action:
+        grants = [read(Grant, grant, "grant") for grant in action["grants"]]
+        found["ranks"] = [rank.plain() for rank in ranks_of(nodes, grants)]
+    return found

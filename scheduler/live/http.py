@@ -7,6 +7,7 @@ POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
 GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
 GET  /api/v1/services                  POST /api/v1/services/{name}  {"waiting": 12, "working": 4}: its replicas follow
 POST /api/v1/nodes/{name}              {"state": "maintenance"}
+POST /api/v1/agents/{name}             a node's agent, with its own token, and nobody else (see collectors.jobs.wire)
 GET  /metrics                          Prometheus        GET  /healthz
 """
 
@@ -22,19 +23,25 @@ from fastapi.responses import JSONResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from scheduler.exposition import prometheus_text
+from scheduler.live.node_tokens import NodeTokens
 from scheduler.live.service import RefusedError, Service
 from scheduler.model import NodeState
 from warehouse.errors import LedgerError
 
 MOST_BYTES = 1 << 20
 """Of a request's body."""
+MOST_AGENT_BYTES = 4 << 20
 OPEN_PATHS = ("/healthz",)
+AGENTS = "/api/v1/agents/"
 
 
-def build_app(service: Service, token: str = "", allowed_hosts: tuple[str, ...] = ("*",)) -> FastAPI:
+def build_app(
+    service: Service, token: str = "", allowed_hosts: tuple[str, ...] = ("*",), agents: NodeTokens | None = None
+) -> FastAPI:
     """token: that every request but /healthz must bring as a bearer; '' = nobody needs one.
 
     allowed_hosts: names under which it answers, so that a page from elsewhere cannot speak through a browser.
+    agents: whose tokens speak for which node, there and nowhere else; None: nobody's.
     """
     app = FastAPI(title="gpuledger scheduler", docs_url=None, redoc_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
@@ -42,15 +49,21 @@ def build_app(service: Service, token: str = "", allowed_hosts: tuple[str, ...] 
 
     @app.middleware("http")
     async def guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-        if wanted and request.url.path not in OPEN_PATHS and not _brings(request, wanted):
+        path = request.url.path
+        if path.startswith(AGENTS):
+            refused = _no_agent(request, path.removeprefix(AGENTS), agents)
+            if refused is not None:
+                return refused
+        elif wanted and path not in OPEN_PATHS and not _brings(request, wanted):
             return _problem(401, "give the scheduler's token: Authorization: Bearer ...")
         if request.method == "POST":
             if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
                 return _problem(415, "send application/json")
             if not (request.headers.get("content-length") or "x").isdigit():
                 return _problem(411, "say the content-length")
-            if int(request.headers["content-length"]) > MOST_BYTES:
-                return _problem(413, f"at most {MOST_BYTES:,} bytes fit")
+            most = MOST_AGENT_BYTES if path.startswith(AGENTS) else MOST_BYTES
+            if int(request.headers["content-length"]) > most:
+                return _problem(413, f"at most {most:,} bytes fit")
         return await go_on(request)
 
     @app.exception_handler(RefusedError)
@@ -129,6 +142,10 @@ def _other_routes(app: FastAPI, service: Service) -> None:
         service.set_node(name, state)
         return {"node": name, "state": state}
 
+    @app.post("/api/v1/agents/{name:path}")
+    def agent(name: str, report: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
+        return service.hear_agent(name, report)
+
     @app.get("/metrics")
     def metrics() -> Response:
         return Response(
@@ -148,10 +165,22 @@ def _actor(request: Request) -> str:
     return request.headers.get("x-actor", "") or "http"
 
 
-def _brings(request: Request, wanted: bytes) -> bool:
+def _no_agent(request: Request, node: str, agents: NodeTokens | None) -> JSONResponse | None:
+    """Why a request does not speak for a node; None: it does."""
+    may = None if agents is None else agents.may(_bearer(request), node)
+    if may is None:
+        return _problem(401, "give the token of the node's agent: Authorization: Bearer ...")
+    return None if may else _problem(403, "this token speaks for another node")
+
+
+def _bearer(request: Request) -> str:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    digest = hashlib.sha256(given.strip().encode("utf-8", errors="surrogateescape")).digest()
-    return hmac.compare_digest(digest, wanted) and scheme.lower() == "bearer"
+    return given.strip() if scheme.lower() == "bearer" else ""
+
+
+def _brings(request: Request, wanted: bytes) -> bool:
+    digest = hashlib.sha256(_bearer(request).encode("utf-8", errors="surrogateescape")).digest()
+    return hmac.compare_digest(digest, wanted)
 
 
 def _problem(status: int, text: str) -> JSONResponse:

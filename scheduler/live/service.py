@@ -10,25 +10,33 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from collectors.errors import CollectorError
+from collectors.jobs.wire import read_report
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.exposition import Series, series, services_series
 from scheduler.fragmentation import Fragmentation, typical_demand
-from scheduler.live.executors import Executor, Launch, Over
+from scheduler.live.agents import AgentError, Agents
+from scheduler.live.executors import JUST_NOW, Executor, Launch, Over
 from scheduler.live.history import ended, lines
 from scheduler.live.outbox import Deliver, Outbox
+from scheduler.live.ranks import ranks_of
 from scheduler.model import Job, NodeState, Preempt, Reason
 from scheduler.placement.consolidation import make_room
 from scheduler.placement.holdings import Holding, Holdings
 from scheduler.records import restore as records
 from scheduler.records.book import TIME_LIMIT, Live, Status
 from scheduler.records.codec import plain, plan_actions, read
-from scheduler.records.events import Cause, Ending, instant, shares
+from scheduler.records.events import Cause, Ending, instant
 from scheduler.records.log import Entry, Kind, Log
 from scheduler.settings import Settings
 from scheduler.setup import WHOLE_GPUS
 from warehouse.errors import LedgerError
 
 MOST_LISTED = 1000
+RETRIED = "Retried"
+"""Why an attempt that failed gives way to the next one."""
+BY_LEASE = "lease"
+"""Who set a node's state: nobody answers for it, or somebody does again."""
 DEMAND_SECONDS = 60.0
 """So often a service's demand is written down although it has not changed."""
 
@@ -78,9 +86,15 @@ class Service:
             configurations += log.append([trial])
         self.restored = records.restore(self._counted(), configurations, cluster, self.outbox.tell)
         self.book = self.restored.book
-        for job_id, live in self.book.jobs.items():
-            if live.status == "stopping":
-                executor.stop(job_id, live.attempt)
+        self._node_states = {node.name: node.state for node in self.restored.setup.nodes}
+        self._left: dict[str, NodeState] = {}
+        for entry in log.of_kind("node"):
+            self._note_node(entry)
+        for live in list(self.book.jobs.values()):
+            if live.status in ("starting", "running"):
+                self._start(live)  # it may have been handed over; who starts it waits for who leaves
+            elif live.status == "stopping":
+                executor.stop(self._launch_of(live))
 
     # What is asked
 
@@ -102,7 +116,7 @@ class Service:
             if known is not None:
                 return self._known(known, job)
             payload = document.get("payload") or {}
-            problem = self._misfit(job, payload)
+            problem = self._misfit(job, payload) or self._unstartable(job, payload)
             if problem is not None:
                 self._happen("reject", job.job_id, {"job": plain(job), "cause": records.cause_body(problem)})
                 raise RefusedError(f"job {job.job_id}", problem.text)
@@ -196,7 +210,34 @@ class Service:
             index = {node.name: number for number, node in enumerate(self.restored.setup.nodes)}
             if name not in index:
                 raise RefusedError(f"node {name}", "is not there", "", 404)
-            self._happen("node", body={"node": index[name], "state": state})
+            self._set_node(index[name], state)
+
+    def hear_agent(self, node: str, document: Any) -> dict[str, Any]:
+        """What a node's agent says, and what is wanted of it then (see collectors.jobs.wire).
+
+        Errors: RefusedError if it says nothing that can be read, no such node is there, or another agent speaks for it.
+        """
+        with self._lock:
+            if not isinstance(self.executor, Agents):
+                raise RefusedError(
+                    "agents", "this scheduler starts nothing on nodes", "Start it with --executor agents", 409
+                )
+            if node not in self._node_states:
+                raise RefusedError(f"node {node}", "is not there", "Name it under hosts of a pool", 404)
+            try:
+                report = read_report(document)
+            except CollectorError as error:
+                raise RefusedError(error.where, error.what) from error
+            try:
+                self.executor.take(node, report)
+            except AgentError as error:
+                raise RefusedError(error.where, error.what, error.next_step, 409) from error
+            for over in self.executor.poll(node):
+                self._over(over)
+            number = next(n for n, one in enumerate(self.restored.setup.nodes) if one.name == node)
+            self._watch_node(number, self.executor)
+            self._launch(self.executor.jobs_on(node))
+            return self.executor.answer(node).model_dump(mode="json")
 
     def configure(self, settings: Settings) -> None:
         """Other settings from now on.   Errors: LedgerError if nodes changed; settings as they were do nothing."""
@@ -214,7 +255,7 @@ class Service:
     def show(self, job_id: str) -> dict[str, Any]:
         with self._lock:
             live = self._live(job_id)
-            job = live.job
+            job, nodes = live.job, self.restored.setup.nodes
             return {
                 "job_id": job_id,
                 "status": live.status,
@@ -224,7 +265,9 @@ class Service:
                 "submitted_at": instant(job.submitted_at),
                 "since": instant(live.since),
                 "attempt": live.attempt,
-                "nodes": sorted({self.restored.setup.nodes[grant.node].name for grant in live.grants}),
+                "nodes": sorted({nodes[grant.node].name for grant in live.grants}),
+                "ranks": [rank.plain() for rank in ranks_of(nodes, live.grants)],
+                "payload": dict(live.payload),
                 "entitlement": live.entitlement if live.grants else None,
                 "reason": self._reasons(job_id)[0].code if live.status == "pending" else None,
             }
@@ -281,7 +324,7 @@ class Service:
                 document["expected_start"] = None if expected is None else instant(expected)
                 document["expected_interval"] = self._interval(job_id)
                 document["expected_start_error_seconds"] = self._past_errors()
-            document["history"] = lines(history, job_id)
+            document["history"] = lines(history, job_id, self.restored.setup.nodes)
             return document
 
     def measured(self, what: Callable[[Service], Any]) -> Any:
@@ -308,6 +351,9 @@ class Service:
             before = self.log.last
             for over in self.executor.poll():
                 self._over(over)
+            if isinstance(self.executor, Agents):
+                for number in range(len(self.restored.setup.nodes)):
+                    self._watch_node(number, self.executor)
             self._enforce_limits()
             self._scale()
             now = self._now()
@@ -326,11 +372,15 @@ class Service:
         if plan.actions:
             jobs = tuple(dict.fromkeys(_concerned(plan.actions)))
             body = {"actions": plan_actions(plan), "expected": dict(plan.expected)}
-            self._happen("plan", body=body, at=now, jobs=jobs)
+            decided = self._happen("plan", body=body, at=now, jobs=jobs).sequence
             for action in plan.actions:
                 live = self.book.jobs[action.job_id]
                 if isinstance(action, Preempt) and live.status == "stopping":
-                    self.executor.stop(action.job_id, live.attempt)
+                    self.executor.stop(self._launch_of(live))
+            for job_id in jobs:
+                live = self.book.jobs[job_id]
+                if live.status == "running" and live.world == decided:
+                    self._start(live)
             self._due = True  # the reasons of who still waits name who started
         self.waiting = plan.waiting
         self.book.meter.explained(plan.waiting)
@@ -345,9 +395,10 @@ class Service:
             self._happen("reasons", body=body, at=now, jobs=tuple(changed), changes=False)
         self._codes = codes
 
-    def _launch(self) -> None:
-        """Starts what was decided, once nothing that stops holds any of its devices."""
-        starting = [job_id for job_id, live in self.book.jobs.items() if live.status == "starting"]
+    def _launch(self, among: Sequence[str] | None = None) -> None:
+        """Starts what was decided, of these jobs or of all, once nothing that stops holds any of its devices."""
+        jobs = self.book.jobs
+        starting = [one for one in (jobs if among is None else among) if one in jobs and jobs[one].status == "starting"]
         if not starting:
             return
         busy = {
@@ -361,27 +412,75 @@ class Service:
             live = self.book.jobs[job_id]
             if any((grant.node, device) in busy for grant in live.grants for device in grant.devices):
                 continue
-            held = [(share.node, share.device) for share in shares(self.restored.setup.nodes, live.grants)]
-            try:
-                self.executor.start(Launch(live.job, live.attempt, held, live.payload))
-            except (LedgerError, OSError, KeyError, TypeError, ValueError) as error:
-                cause = Cause("StartFailed", f"{type(error).__name__}: {error}", "executor")
-                self._happen("end", job_id, {"ending": "failed", "cause": records.cause_body(cause)})
-            else:
-                self._happen("launched", job_id, changes=False)
+            began = self._start(live)
+            if began is not None and live.status == "starting":
+                self._happen("launched", job_id, {} if began == JUST_NOW else {"began_at": began}, changes=False)
+
+    def _launch_of(self, live: Live) -> Launch:
+        return Launch(
+            live.job, live.attempt, live.world, ranks_of(self.restored.setup.nodes, live.grants), live.payload
+        )
+
+    def _start(self, live: Live) -> float | None:
+        """Brings it to its world. What cannot be started has failed."""
+        try:
+            return self.executor.start(self._launch_of(live))
+        except LedgerError as error:
+            cause = records.cause_body(Cause("StartFailed", str(error), "executor"))
+            self._happen("end", live.job.job_id, {"ending": "failed", "cause": cause})
+            return None
+
+    def _watch_node(self, number: int, agents: Agents) -> None:
+        """One that nobody answers for has failed, until somebody does again."""
+        name = self.restored.setup.nodes[number].name
+        lost, state = agents.is_lost(name), self._node_states[name]
+        if lost and state in ("available", "reserved"):
+            self._set_node(number, "failed", BY_LEASE, was=state)
+        elif not lost and name in self._left:
+            self._set_node(number, self._left[name], BY_LEASE)
+
+    def _set_node(self, number: int, state: NodeState, by: str = "", was: NodeState = "available") -> None:
+        """was: what it is again when its agent is back."""
+        body: dict[str, Any] = {"node": number, "state": state}
+        if by:
+            body |= {"by": by, "was": was}
+        self._note_node(self._happen("node", body=body))
+
+    def _note_node(self, entry: Entry) -> None:
+        body = entry.body
+        name = self.restored.setup.nodes[body["node"]].name
+        self._node_states[name] = body["state"]
+        self._left.pop(name, None)
+        if body.get("by") == BY_LEASE and body["state"] == "failed":
+            self._left[name] = body["was"]
 
     def _over(self, over: Over) -> None:
         live = self.book.jobs.get(over.job_id)
         if live is not None and live.attempt == over.attempt:
+            told: dict[str, Any] = {} if over.ended_at is None else {"ended_at": over.ended_at}
+            told |= {"output": over.output} if over.output else {}
+            if live.status == "starting" and over.began_at is not None:
+                self._happen("launched", over.job_id, {} if over.began_at == JUST_NOW else {"began_at": over.began_at})
+            again = "NodeLost" if over.result == "lost" else RETRIED if self._may_retry(over, live) else ""
+            if again and live.status in ("starting", "running"):
+                body = {"ending": "preempted", "cause": records.cause_body(Cause(again, over.text, "scheduler"))}
+                self._happen("stop", over.job_id, body)
             if live.status == "stopping":
-                self._happen("freed", over.job_id)
+                self._happen("freed", over.job_id, told)
             elif live.status in ("starting", "running"):
-                if live.status == "starting":
-                    self._happen("launched", over.job_id)
                 ending: Ending = "finished" if over.result == "finished" else "failed"
-                cause = Cause("" if ending == "finished" else "ExitStatus", over.text, "executor")
-                self._happen("end", over.job_id, {"ending": ending, "cause": records.cause_body(cause)})
+                reason = "" if ending == "finished" else "StartFailed" if over.began_at is None else "ExitStatus"
+                cause = records.cause_body(Cause(reason, over.text, "executor"))
+                self._happen("end", over.job_id, {"ending": ending, "cause": cause, **told})
         self.executor.confirm(over)
+
+    def _may_retry(self, over: Over, live: Live) -> bool:
+        """Whether its submitter wants it to run again after such an end, and it did not so as often before."""
+        if over.result != "failed" or not live.payload.get("retries"):
+            return False
+        stops = [entry for entry in self.log.of_job(over.job_id) if entry.kind == "stop"]
+        retried: int = sum(entry.body["cause"]["reason"] == RETRIED for entry in stops)
+        return retried < int(live.payload["retries"])
 
     def _enforce_limits(self) -> None:
         now = self._now()
@@ -412,7 +511,7 @@ class Service:
 
     def _stop(self, job_id: str, live: Live, ending: Ending, cause: Cause) -> None:
         self._happen("stop", job_id, {"ending": ending, "cause": records.cause_body(cause)})
-        self.executor.stop(job_id, live.attempt)
+        self.executor.stop(self._launch_of(live))
 
     def _edge_passed(self, now: float) -> bool:
         return any(self._planned_at < edge <= now for edge in self.restored.setup.edges())
@@ -425,12 +524,13 @@ class Service:
         at: float | None = None,
         jobs: tuple[str, ...] = (),
         changes: bool = True,
-    ) -> None:
+    ) -> Entry:
         """On disk first, then applied.   changes: what could make another plan."""
         (entry,) = self.log.append([Entry(kind, self._now() if at is None else at, job_id, body or {}, jobs)])
         self.outbox.number = entry.sequence
         self.restored.apply(entry)
         self._due |= changes
+        return entry
 
     # Its own
 
@@ -476,6 +576,11 @@ class Service:
         if not isinstance(payload, dict):
             return Cause("Misconfigured", "payload is not an object")
         return None
+
+    def _unstartable(self, job: Job, payload: Mapping[str, Any]) -> Cause | None:
+        """Why the executor could not run it rightly."""
+        found = self.executor.refusal(job, payload, self.restored.setup.nodes)
+        return Cause("CannotRun", found) if found else None
 
     def _reasons(self, job_id: str) -> tuple[Reason, ...]:
         return self.waiting.get(job_id) or (Reason("PendingEvaluation", "no cycle has looked at it yet"),)

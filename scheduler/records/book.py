@@ -48,7 +48,8 @@ class Live:
     """A job that is not over. since: of its status.   released_at: when its quota was, where it is stopping.
 
     entitlement, grants, decision_id: of the attempt that runs or starts.   stop: how and why it will have ended.
-    payload: what its submitter said to whoever will run it.
+    payload: what its submitter said to whoever will run it.   world: the entry that gave it its grants.   told_at: when
+    the books were last told of it; it has not ended before.
     """
 
     job: Job
@@ -62,6 +63,8 @@ class Live:
     released_at: float | None = None
     stop: tuple[Ending, Cause] | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
+    world: int = 0
+    told_at: float = 0.0
 
 
 class Book:
@@ -74,7 +77,7 @@ class Book:
     def submit(
         self, job: Job, now: float, sequence: int, actor: str = "", payload: Mapping[str, Any] | None = None
     ) -> None:
-        self.jobs[job.job_id] = Live(job, "pending", now, payload=payload or {})
+        self.jobs[job.job_id] = Live(job, "pending", now, payload=payload or {}, told_at=now)
         self.core.submit(job, now)
         self._meter_waits(job, now)
         if self._tell:
@@ -111,7 +114,7 @@ class Book:
         for action in plan.actions:
             live = self.jobs[action.job_id]
             if isinstance(action, Start):
-                live.status, live.since = "starting", now
+                live.status, live.since, live.told_at = "starting", now, now
                 live.grants, live.entitlement, live.decision_id = action.grants, action.entitlement, action.decision_id
             elif isinstance(action, Preempt):
                 if self._preempt(live, action, now):
@@ -121,26 +124,30 @@ class Book:
             else:
                 live.grants = action.grants
                 resized[action.job_id] = Cause(decision_id=action.decision_id)
+            if not isinstance(action, Preempt) or live.status != "stopping":
+                live.world = sequence
             self.core.apply(action, now)
         for job_id, cause in resized.items():
             self._resized(self.jobs[job_id], now, sequence, cause)
         self.meter.explained(plan.waiting)
 
-    def launched(self, job_id: str, now: float, sequence: int) -> None:
-        """It runs, and pays, from now on."""
+    def launched(self, job_id: str, now: float, sequence: int, began_at: float | None = None) -> None:
+        """It runs, and pays, from now on; or since it began, where whoever runs it has told so later."""
         live = self.jobs[job_id]
-        live.status, live.since, live.started_at = "running", now, now
+        began = now if began_at is None else min(max(began_at, live.since), now)
+        live.status, live.since, live.started_at, live.told_at = "running", began, began, began
         self.meter.started(job_id, live.grants, now)
         if self._tell:
             cause = Cause(decision_id=live.decision_id)
             self._tell(
                 "events",
-                self.writer.started(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause),
+                self.writer.started(live.job, live.grants, live.entitlement, began, sequence, live.attempt, cause),
             )
 
     def ready(self, job_id: str, now: float, sequence: int) -> None:
         """A service's replica serves from now on; until now it was cold. It holds what it held."""
         live = self.jobs[job_id]
+        live.told_at = now
         if self._tell:
             cause = Cause(READY, decision_id=live.decision_id)
             rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
@@ -151,29 +158,40 @@ class Book:
         self.core.end(job_id, now, finished=False)
         self._stopping(self.jobs[job_id], ending, now, cause)
 
-    def freed(self, job_id: str, now: float, sequence: int) -> None:
-        """Nothing of a stopping job runs any more. A preempted one waits again."""
+    def freed(self, job_id: str, now: float, sequence: int, ended_at: float | None = None) -> None:
+        """Nothing of a stopping job runs any more. A preempted one waits again. ended_at: as for `end`."""
         live = self.jobs[job_id]
         assert live.stop is not None
         ending, cause = live.stop
         if ending != "preempted":
-            self.end(job_id, ending, now, sequence, cause)
+            self.end(job_id, ending, now, sequence, cause, ended_at)
             return
         self.meter.ended(job_id, now, ending)
         if self._tell:
+            over = _ended(live, now, ended_at)
             self._tell(
-                "events", self.writer.ended(ending, live.job, now, sequence, live.attempt, cause, live.released_at)
+                "events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, live.released_at)
             )
         live.status, live.since, live.attempt = "pending", now, live.attempt + 1
         live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
+        live.told_at = now
         self.core.submit(live.job, now)
         self._meter_waits(live.job, now)
         if self._tell:
             again = Cause(REQUEUED, actor=cause.actor)
             self._tell("events", self.writer.submitted(live.job, now, sequence, live.attempt, again))
 
-    def end(self, job_id: str, ending: Ending, now: float, sequence: int, cause: Cause = NO_CAUSE) -> None:
-        """It is over, whatever it did; its devices are free."""
+    def end(
+        self,
+        job_id: str,
+        ending: Ending,
+        now: float,
+        sequence: int,
+        cause: Cause = NO_CAUSE,
+        ended_at: float | None = None,
+    ) -> None:
+        """It is over, whatever it did; its devices are free. ended_at: since when, where whoever ran it has told so
+        later: it pays until then."""
         live = self.jobs.pop(job_id)
         if live.status == "pending":
             self.core.withdraw(job_id, now)
@@ -181,8 +199,9 @@ class Book:
             self.core.end(job_id, now, ending == "finished")
         self.meter.ended(job_id, now, ending)
         if self._tell:
-            released = now if live.grants and live.released_at is None else live.released_at
-            self._tell("events", self.writer.ended(ending, live.job, now, sequence, live.attempt, cause, released))
+            over = _ended(live, now, ended_at)
+            released = over if live.grants and live.released_at is None else live.released_at
+            self._tell("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
 
     def set_node(self, node: int, state: NodeState, now: float) -> None:
         self.core.set_node(node, state, now)
@@ -222,10 +241,16 @@ class Book:
     def _resized(self, live: Live, now: float, sequence: int, cause: Cause) -> None:
         if live.status != "running":
             return  # its start will tell
+        live.told_at = now
         self.meter.resized(live.job.job_id, live.grants, now)
         if self._tell:
             rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
             self._tell("events", rows)
+
+
+def _ended(live: Live, now: float, ended_at: float | None) -> float:
+    """When an attempt was over: not before the books were told that it runs, nor later than now."""
+    return now if ended_at is None else max(live.told_at, min(ended_at, now))
 
 
 def _cause_of(action: Preempt) -> Cause:

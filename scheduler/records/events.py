@@ -191,7 +191,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a job holds of one device: units, and the partition where it holds one (named after its place)."""
+    """What a job holds of one device: units, and the partition where it holds one."""
 
     node: str
     device: Device
@@ -210,9 +210,15 @@ def shares(nodes: Sequence[Node], grants: Sequence[Grant]) -> list[Share]:
             key = (grant.node, index, start)
             device = node.devices[index]
             held = found[key].units if key in found else 0
-            partition = f"{device.device_id}/{grant.profile}@{start}" if grant.profile else ""
+            partition = partition_id(device, grant.profile, start) if grant.profile else ""
             found[key] = Share(node.name, device, held + units, grant.profile, partition)
     return list(found.values())
+
+
+def partition_id(device: Device, profile: str, start: int) -> str:
+    """A MIG instance, as the driver calls it where the site has said so; else named after its place."""
+    place = f"{profile}@{start}"
+    return dict(device.instances).get(place, f"{device.device_id}/{place}")
 
 
 def gpus_held(nodes: Sequence[Node], grants: Sequence[Grant]) -> float:

@@ -78,7 +78,7 @@ class Restored:
                 self.core.expect(body.get("expected", {}), at)
                 self.planned_at = at
             case "launched":
-                book.launched(job_id, at, number)
+                book.launched(job_id, at, number, body.get("began_at"))
                 live = book.jobs[job_id]
                 self.services.launched(live.job, sum(sum(grant.units) for grant in live.grants), at)
             case "stop":
@@ -86,12 +86,13 @@ class Restored:
                 self.services.ended(book.jobs[job_id].job, at)
             case "freed":
                 job = book.jobs[job_id].job
-                book.freed(job_id, at, number)
+                book.freed(job_id, at, number, body.get("ended_at"))
                 if job_id in book.jobs:
                     self.services.waits_again(job, at)
             case "end":
                 self.services.ended(book.jobs[job_id].job, at, body["ending"] == "failed")
-                book.end(job_id, body["ending"], at, number, Cause(**body["cause"]))
+                cause = Cause(**body["cause"])
+                book.end(job_id, body["ending"], at, number, cause, body.get("ended_at"))
             case "node":
                 book.set_node(body["node"], body["state"], at)
             case "demand":

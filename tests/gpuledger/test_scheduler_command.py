@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import json
 import os
 import signal
@@ -32,7 +33,7 @@ scheduler.register(app)
 run(app, sys.argv[1:])
 """
 CONFIG = """\
-pools: [{name: p, nodes: 1, devices: 2, model: A100}]
+pools: [{name: p, hosts: {p-0: [GPU-aa, GPU-bb]}, model: A100}]
 tenants: [{name: vision, guaranteed: 2}]
 queues: [{name: batch}]
 """
@@ -61,6 +62,7 @@ class Running:
     def start(self) -> None:
         command = [sys.executable, "-c", RUN, "scheduler", "--config", "config.yaml", "--data", "data"]
         command += ["--port", str(self.port), "--executor", "local", "--token-file", "token"]
+        command += ["--run-as", getpass.getuser(), "--beside", "slurm", "--beside", "kubernetes"]
         command += ["--events", str(self.events), "--interval", "0.05", "--cluster", "c"]
         self.errors = (self.folder / "errors").open("a")
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
@@ -140,13 +142,26 @@ def test_a_scheduler_killed_in_the_middle_carries_on_where_it_was(running: Runni
     assert ask("replay", running.folder / "other.jsonl", "--format", "csv", exit_code=1).count("True") == 1
 
 
-def test_who_may_run_commands_needs_a_token(tmp_path: Path) -> None:
+def test_who_may_run_commands_needs_a_token_and_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "c.yaml").write_text(CONFIG)
-    there = ["--config", tmp_path / "c.yaml", "--data", tmp_path / "data"]
+    there: list[object] = ["--config", tmp_path / "c.yaml", "--data", tmp_path / "data"]
     with pytest.raises(LedgerError, match=r"who can submit can run commands\. Give --token-file"):
         ask(*there, "--executor", "local")
     with pytest.raises(LedgerError, match="others can reach that address"):
         ask(*there, "--host", "0.0.0.0")
+    (tmp_path / "token").write_text("a-token-of-the-tests\n")
+    there += ["--token-file", tmp_path / "token"]
+    with pytest.raises(LedgerError, match="--agent-tokens: nobody may speak for a node"):
+        ask(*there, "--executor", "agents")
+    with pytest.raises(LedgerError, match="--agent-tokens: is for --executor agents"):
+        ask(*there, "--agent-tokens", tmp_path / "token")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr("collectors.jobs.launchers.others", lambda: {})
+    with pytest.raises(LedgerError, match="--run-as: commands of others would run as root"):
+        ask(*there, "--executor", "local")
+    monkeypatch.setattr("collectors.jobs.launchers.others", lambda: {"slurm": "slurmd runs, pid 1"})
+    with pytest.raises(LedgerError, match="--executor local: Slurm starts the processes on this node"):
+        ask(*there, "--executor", "local", "--run-as", "root")
 
 
 def test_what_is_missing_or_misspelt_is_one_line(tmp_path: Path) -> None:

@@ -57,6 +57,25 @@ def test_settings_become_nodes_tenants_queues_and_policies(tmp_path: Path) -> No
     assert Cluster(nodes).geometries[0] is not None
 
 
+def test_hosts_name_nodes_devices_and_mig_instances_and_who_starts_processes() -> None:
+    found = parse_settings({"pools": [
+        {"name": "a", "nodes": 1, "devices": 1},
+        {"name": "b", "model": "H100", "units": 7, "geometry": "h100-80gb", "launcher": "slurm",
+         "hosts": {"gpu-2": ["GPU-x", "GPU-y"], "gpu-1": []}, "instances": {"GPU-y": {"1g.10gb@0": "MIG-z"}}},
+    ]})  # fmt: skip
+    nodes = found.nodes()
+    assert [(node.name, node.named, node.launcher, node.pool) for node in nodes] == [
+        ("a-0", False, "", "a"),
+        ("gpu-2", True, "slurm", "b"),
+        ("gpu-1", True, "slurm", "b"),
+    ]
+    assert [(device.device_id, device.units, device.instances) for device in nodes[1].devices] == [
+        ("GPU-x", 7, ()),
+        ("GPU-y", 7, (("1g.10gb@0", "MIG-z"),)),
+    ]
+    assert parse_settings(found.model_dump(mode="json")).nodes() == nodes, "as the log keeps them"
+
+
 def test_nothing_is_needed() -> None:
     empty = parse_settings({})
     assert empty.nodes() == () and empty.policies.build().backfill == 1
@@ -98,6 +117,13 @@ def test_nothing_is_needed() -> None:
             "reservations: [{name: r, nodes: [n], start: 2026-12-01T00:00Z, end: 2026-12-02T00:00Z}]",
             "a reservation names tenants, maintenance names none",
         ),
+        ("pools: [{name: a}]", "say nodes, how many there are, or hosts"),
+        ("pools: [{name: a, nodes: 2, hosts: {x: [G]}}]", "say nodes, how many there are, or hosts"),
+        ("pools: [{name: a, hosts: {x: [G], y: [G]}}]", "pools: devices: G is named twice"),
+        ("pools: [{name: a, nodes: 1}, {name: b, hosts: {a-0: [G]}}]", "pools: nodes: a-0 is named twice"),
+        ("pools: [{name: a, hosts: {x: [G]}, instances: {H: {1g.5gb@0: M}}}]", "no device H is among hosts"),
+        ("pools: [{name: a, nodes: 1, launcher: docker}]", "launcher"),
+        ("pools: [{name: a, hosts: {x: [G, H]}}]\ntenants: [{name: t, guaranteed: 3}]", "and there are 2"),
         ("policies: {backfill: sometimes}", "policies.backfill"),
         ("policies: {placement: luck}", "policies.placement"),
         ("- a", "not settings of the scheduler"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.readings import Row
-from scheduler.live.executors import Executor, Launch, Over, Recorder
+from scheduler.live.executors import JUST_NOW, Executor, Launch, Over, Recorder
 from scheduler.live.service import Service
 from scheduler.records.log import Log
 from scheduler.settings import Settings, parse_settings
@@ -27,11 +27,12 @@ class Slow(Recorder):
         self.started: list[tuple[str, int]] = []
         self.stopping: list[tuple[str, int]] = []
 
-    def start(self, launch: Launch) -> None:
+    def start(self, launch: Launch) -> float | None:
         self.started.append((launch.job.job_id, launch.attempt))
+        return JUST_NOW
 
-    def stop(self, job_id: str, attempt: int) -> None:
-        self.stopping.append((job_id, attempt))
+    def stop(self, launch: Launch) -> None:
+        self.stopping.append((launch.job.job_id, launch.attempt))
 
     def over(self, job_id: str, attempt: int) -> None:
         self._over[job_id, attempt] = Over(job_id, attempt, "stopped")

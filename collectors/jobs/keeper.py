@@ -1,0 +1,239 @@
+"""The process beside a rank: it starts the command once, writes down how it ended, and ends it when it must.
+
+It is a program of its own, `python -I -S keeper.py FOLDER`, and imports nothing of ours, so that it costs little and
+outlives the agent that started it. All that the command starts stays below it (a subreaper, proc(5) and prctl(2)), so
+when it has gone, nothing of the rank runs. The command dies with it (PR_SET_PDEATHSIG).
+
+The folder has `run.json`: what to run. It leaves there `claimed` (of two keepers that were started for a rank, around a
+crash, one goes on), `process`, `started`, `output`, and `exit` once everything has ended.
+SIGTERM ends the rank; SIGUSR1 says that `world.json` there is another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LOOK_SECONDS = 0.25
+PIECE = 1 << 20
+HEARD = (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
+
+
+def main(folder: Path) -> None:
+    os.umask(0o077)
+    signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+    spec = json.loads((folder / "run.json").read_text())
+    try:
+        (folder / "claimed").mkdir()
+    except FileExistsError:
+        return
+    write(folder / "process", f"{os.getpid()} {born(os.getpid())} {boot_id()}")
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")
+    shared = Path(tempfile.mkdtemp(prefix="gpuledger-rank-"))
+    try:
+        Rank(folder, spec, shared, libc).keep()
+    finally:
+        shutil.rmtree(shared, ignore_errors=True)
+
+
+class Rank:
+    """shared: a folder that the command may read and not write: its world."""
+
+    def __init__(self, folder: Path, spec: dict[str, Any], shared: Path, libc: ctypes.CDLL) -> None:
+        self.folder, self.spec, self.shared, self.libc = folder, spec, shared, libc
+        self.pid = 0
+        self.code: int | None = None
+        self.stopped = ""
+        self.kill_at = float("inf")
+        self.looked_at = 0.0
+
+    def keep(self) -> None:
+        if self._lease_is_over():
+            return self._end("stopped before it began", "lease")
+        try:
+            self._start()
+        except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+            return self._end(f"cannot be started: {error}")
+        while True:
+            heard = signal.sigtimedwait(HEARD, LOOK_SECONDS)
+            number = heard.si_signo if heard else 0
+            if number == signal.SIGTERM:
+                self._stop("asked")
+            if number == signal.SIGUSR1:
+                self._tell_world()
+            self._reap()
+            if self._is_over():
+                return self._end("")
+
+    def _start(self) -> None:
+        """Errors: OSError and others if the command cannot be run here."""
+        spec, user = self.spec, self.spec["user"]
+        self.shared.chmod(0o755 if user else 0o700)
+        world = self._share_world()
+        environment = {**spec["env"], "GPULEDGER_WORLD": str(world), "GPULEDGER_RUN": str(self.folder)}
+
+        def child() -> None:
+            self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+        output = os.open(self.folder / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            process = subprocess.Popen(  # noqa: S603 (running what was submitted is what this is for)
+                spec["command"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=spec["directory"] or None,
+                env=environment,
+                start_new_session=True,
+                umask=spec["umask"],
+                preexec_fn=child,
+                **({"user": user["uid"], "group": user["gid"], "extra_groups": user["groups"]} if user else {}),
+            )
+        finally:
+            os.close(output)
+        self.pid = process.pid
+        process.returncode = 0  # we wait for it ourselves
+        write(self.folder / "started", json.dumps({"at": time.time()}))
+
+    def _share_world(self) -> Path:
+        path = self.shared / "world.json"
+        write(path, (self.folder / "world.json").read_text())
+        if self.spec["user"]:
+            path.chmod(0o644)
+        return path
+
+    def _tell_world(self) -> None:
+        self._share_world()
+        if self.code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGUSR1)
+
+    def _reap(self) -> None:
+        """Takes what has ended, the command and what it left behind."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self.pid:
+                    self.code = os.waitstatus_to_exitcode(status)
+                    self._stop("")  # what it left behind
+
+    def _is_over(self) -> bool:
+        now = time.monotonic()
+        if now - self.looked_at >= LOOK_SECONDS:
+            self.looked_at = now
+            if not self.stopped and self.code is None and self._lease_is_over():
+                self._stop("lease")
+            trim(self.folder, self.spec["log_bytes"])
+        if now >= self.kill_at:
+            self._signal(signal.SIGKILL)
+        return self.code is not None and not below(os.getpid())
+
+    def _stop(self, why: str) -> None:
+        """Everything of the rank is to end: asked now, made to after its grace."""
+        if self.code is None:
+            self.stopped = self.stopped or why
+        if self.kill_at == float("inf"):
+            self.kill_at = time.monotonic() + self.spec["grace_seconds"]
+            self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in below(os.getpid()):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+    def _lease_is_over(self) -> bool:
+        """Whether the agent has not heard of its scheduler for so long that others may take this rank for gone."""
+        if not self.spec["lease"]:
+            return False
+        try:
+            return float(Path(self.spec["lease"]).read_text()) <= time.clock_gettime(time.CLOCK_BOOTTIME)
+        except (OSError, ValueError):
+            return True
+
+    def _end(self, error: str, stopped: str = "") -> None:
+        text = {"code": self.code, "at": time.time(), "stopped": stopped or self.stopped, "error": error}
+        write(self.folder / "exit", json.dumps(text))
+
+
+def below(pid: int) -> list[int]:
+    """What runs below a process, and whatever that started."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            fields = status_of(int(entry.name))
+            if fields and fields[0] != "Z":
+                parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, next_ones = [], [pid]
+    while next_ones:
+        children = parents.get(next_ones.pop(), [])
+        found += children
+        next_ones += children
+    return found
+
+
+def status_of(pid: int) -> list[str]:
+    """Fields of /proc/pid/stat from the third on: state, parent, ...; empty if there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def born(pid: int) -> str:
+    """When the process started, in ticks since boot: a pid that was given anew has another. '' = none runs.
+
+    Source: proc(5), /proc/pid/stat field 22; a zombie (state Z) runs no more.
+    """
+    fields = status_of(pid)
+    return fields[19] if fields and fields[0] != "Z" else ""
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def trim(folder: Path, most: int) -> None:
+    """Keeps what a rank says within bounds: the last part of what was too much goes to `output.old`."""
+    path = folder / "output"
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return
+    if size <= most // 2:
+        return
+    with path.open("rb") as source, (folder / "old.new").open("wb") as target:
+        source.seek(size - most // 2)
+        for _ in range(0, most // 2, PIECE):  # more may come while this reads
+            target.write(source.read(PIECE))
+    (folder / "old.new").replace(folder / "output.old")
+    os.truncate(path, 0)
+
+
+def write(path: Path, text: str) -> None:
+    """Whole or not at all, also after a power cut."""
+    draft = path.with_name(f"{path.name}.new")
+    with draft.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,280 @@
+"""Jobs on nodes whose agents start the processes: what each node is to run, what it says it runs, and its lease.
+
+Agents ask; nothing is sent to them. What is wanted of a node follows from the log alone, so a scheduler that was killed
+says the same again. A node that is not heard of for a lease has stopped its ranks by itself before (collectors.jobs),
+so what it ran may start elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from collectors.jobs.wire import Answer, Assignment, RankOf, Rendezvous, Report, RunOf
+from scheduler.live.executors import Launch, Over, Result
+from scheduler.live.payload import unfit, unstartable
+from scheduler.model import Job, Node
+from warehouse.errors import LedgerError
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS = 60.0
+OUTPUT_CHARACTERS = 2048
+"""Of what a rank said last, kept with the job's end."""
+Name = tuple[str, int]
+"""Of an attempt: its job, its number."""
+
+
+class AgentError(LedgerError):
+    """A report that cannot be taken."""
+
+
+@dataclass
+class _Attempt:
+    """nodes: that may have ranks of it.   runs: what each says.   sizes: ranks of each world.   ports: where each world
+    meets.   result: how it ends, once that is known; from then on nothing of it is wanted.   told: by node, the first
+    answer that said so.   gone: nodes on which nothing of it runs any more."""
+
+    launch: Launch
+    nodes: set[str] = field(default_factory=set)
+    runs: dict[str, tuple[RunOf, ...]] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    ports: dict[int, Rendezvous] = field(default_factory=dict)
+    began_at: float | None = None
+    result: Result | None = None
+    text: str = ""
+    output: str = ""
+    failed_at: float = 0.0
+    told: dict[str, int] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+
+    @property
+    def name(self) -> Name:
+        return self.launch.job.job_id, self.launch.attempt
+
+    def judges(self, run: RunOf, node: str) -> None:
+        """Whether a rank's end is the attempt's. The first that fails takes others with it: it is the one to name."""
+        if run.alive or run.world != self.launch.world or self.result not in (None, "failed"):
+            return
+        if run.stopped == "lease":
+            self.result = None
+            self.ends("lost", f"rank {run.rank} on {node} was stopped when its lease was over")
+        elif run.code != 0 or run.error or run.stopped:
+            ended_at = run.ended_at or 0.0
+            if self.result is None or (ended_at < self.failed_at and not run.stopped):
+                self.result, self.failed_at = None, ended_at
+                why = run.error or ("killed" if run.code is None else f"exit status {run.code}")
+                self.ends("failed", f"rank {run.rank} on {node}: {why}", run.tail)
+
+    def ends(self, result: Result, text: str = "", output: str = "") -> None:
+        if self.result is None:
+            self.result, self.text, self.output = result, text, output[-OUTPUT_CHARACTERS:]
+
+
+class Agents:
+    """lease_seconds: how long a node's ranks may run without an answer; None: for ever.   state: a file that remembers
+    leases and agents; None: nothing is.   clock: seconds that only go on."""
+
+    def __init__(
+        self,
+        lease_seconds: float | None = LEASE_SECONDS,
+        state: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.lease_seconds = lease_seconds
+        self._clock, self._state = clock, state
+        self._boot = secrets.token_hex(8)
+        self._number = 0
+        self._attempts: dict[Name, _Attempt] = {}
+        self._of_node: dict[str, dict[Name, _Attempt]] = {}
+        self._heard: dict[str, float] = {}
+        self._addresses: dict[str, str] = {}
+        granted, self._instances = _read_state(state)
+        # What an earlier scheduler granted may still run where nobody was heard of since.
+        self._began, self._first_lease = clock(), max(lease_seconds or 0.0, granted)
+        self._save()
+
+    # As an executor
+
+    def refusal(self, job: Job, payload: Mapping[str, object], nodes: Sequence[Node]) -> str:
+        return unfit(payload) or unstartable(job, nodes)
+
+    def start(self, launch: Launch) -> float | None:
+        found = self._attempts.get((launch.job.job_id, launch.attempt))
+        if found is not None and found.launch.world == launch.world:
+            return found.began_at
+        problem = unfit(launch.payload) or next(
+            (f"rank {rank.number} has devices whose names nobody said" for rank in launch.ranks if rank.made_up), ""
+        )
+        if problem:
+            raise LedgerError(f"job {launch.job.job_id}", problem)
+        return self._know(launch).began_at
+
+    def stop(self, launch: Launch) -> None:
+        self._know(launch).ends("stopped")
+
+    def poll(self, node: str = "") -> list[Over]:
+        """node: of what had ranks there alone."""
+        if self._first_lease != (self.lease_seconds or 0.0) and self._clock() - self._began > self._first_lease:
+            self._first_lease = self.lease_seconds or 0.0  # of the earlier ones, none is left
+            self._save()
+        attempts = self._of_node.get(node, {}) if node else self._attempts
+        return [over for attempt in list(attempts.values()) if (over := self._over(attempt)) is not None]
+
+    def jobs_on(self, node: str) -> list[str]:
+        return [job_id for job_id, _ in self._of_node.get(node, {})]
+
+    def confirm(self, over: Over) -> None:
+        attempt = self._attempts.pop((over.job_id, over.attempt), None)
+        for node in attempt.nodes if attempt is not None else ():
+            self._of_node[node].pop((over.job_id, over.attempt), None)
+
+    def is_lost(self, node: str) -> bool:
+        """Whether it was not heard of for so long that nothing runs there any more."""
+        if self.lease_seconds is None:
+            return False
+        if node in self._heard:
+            return self._clock() - self._heard[node] > self.lease_seconds
+        return self._clock() - self._began > self._first_lease
+
+    # As agents see it
+
+    def take(self, node: str, report: Report) -> None:
+        """What an agent says.   Errors: AgentError if another one speaks for that node."""
+        known = self._instances.get(node)
+        if known != report.instance:
+            if known is not None and not self.is_lost(node):
+                raise AgentError(
+                    f"node {node}", "another agent speaks for it", "Stop that one; this one is heard a lease after it"
+                )
+            for attempt in self._of_node.get(node, {}).values() if known is not None else ():
+                attempt.ends("lost", f"node {node} has a new agent")
+                attempt.gone.add(node)
+            self._instances[node] = report.instance
+            self._save()
+        self._heard[node], self._addresses[node] = self._clock(), report.address
+        runs: dict[Name, list[RunOf]] = {}
+        for run in report.runs:
+            runs.setdefault((run.job, run.attempt), []).append(run)
+        seen = report.seen if report.seen_boot == self._boot else 0
+        for name, attempt in self._of_node.get(node, {}).items():
+            self._look(attempt, node, tuple(runs.get(name, ())), seen)
+        for one in report.ports:
+            known_attempt = self._of_node.get(node, {}).get((one.job, one.attempt))
+            if known_attempt is not None and known_attempt.launch.ranks[0].node == node:
+                known_attempt.ports[one.world] = Rendezvous(address=report.address, port=one.port)
+
+    def answer(self, node: str) -> Answer:
+        """What is wanted of a node now, all of it."""
+        self._number += 1
+        run, stop = [], []
+        for name, attempt in self._of_node.get(node, {}).items():
+            if attempt.result is not None:
+                attempt.told.setdefault(node, self._number)
+                stop.append(name)
+            elif any(rank.node == node for rank in attempt.launch.ranks):
+                run.append(_assignment(attempt, node))
+        return Answer(
+            number=self._number,
+            boot=self._boot,
+            lease_seconds=self.lease_seconds,
+            run=tuple(run),
+            stop=tuple(stop),
+        )
+
+    def _know(self, launch: Launch) -> _Attempt:
+        name = (launch.job.job_id, launch.attempt)
+        attempt = self._attempts.setdefault(name, _Attempt(launch))
+        attempt.launch = launch
+        attempt.sizes[launch.world] = len(launch.ranks)
+        for rank in launch.ranks:
+            attempt.nodes.add(rank.node)
+            self._of_node.setdefault(rank.node, {})[name] = attempt
+        return attempt
+
+    def _look(self, attempt: _Attempt, node: str, runs: tuple[RunOf, ...], seen: int) -> None:
+        """What a node says of an attempt."""
+        before, world = attempt.runs.get(node, ()), attempt.launch.world
+        attempt.runs[node] = runs
+        began = [run.began_at for run in runs if run.began_at is not None]
+        if began:
+            attempt.began_at = min([*began, *([attempt.began_at] if attempt.began_at is not None else [])])
+        for run in runs:
+            attempt.judges(run, node)
+        if attempt.result is not None:
+            if seen >= attempt.told.get(node, seen + 1) and not any(run.alive for run in runs):
+                attempt.gone.add(node)
+            return
+        there = {(run.world, run.rank) for run in runs}
+        for run in before:
+            if run.world == world and (run.world, run.rank) not in there:
+                attempt.ends("failed", f"rank {run.rank}: the agent of {node} no longer knows of it")
+        # A world is done when all its ranks are, also one that was to give way to another.
+        done = [run for said in attempt.runs.values() for run in said if run.code == 0 and not run.stopped]
+        for number, size in attempt.sizes.items():
+            ranks = {run.rank: run for run in done if run.world == number}
+            if len(ranks) == size:
+                attempt.ends("finished", "", ranks[0].tail)
+
+    def _over(self, attempt: _Attempt) -> Over | None:
+        """The attempt's end, once nothing of it runs anywhere."""
+        left = attempt.nodes - attempt.gone
+        away = {node for node in left if self.is_lost(node)}
+        lost = [rank.node for rank in attempt.launch.ranks if rank.node in away]
+        if lost:
+            attempt.ends("lost", f"node {lost[0]} was not heard of for its lease")
+        if attempt.result is None or left - away:
+            return None
+        result = attempt.result
+        if lost and result == "failed":
+            # A rank ends when its peer is gone; that it was the node's fault is known only now.
+            result, attempt.text = "lost", f"node {lost[0]} was not heard of for its lease; {attempt.text}"
+        ended = [run.ended_at for runs in attempt.runs.values() for run in runs if run.ended_at is not None]
+        ended_at = max(ended) if ended and not lost else None
+        return Over(*attempt.name, result, attempt.text, attempt.began_at, ended_at, attempt.output)
+
+    def _save(self) -> None:
+        """Before anybody is told what it says."""
+        if self._state is None:
+            return
+        draft = self._state.with_name(f"{self._state.name}.new")
+        draft.write_text(json.dumps({"lease_seconds": self._first_lease, "instances": self._instances}))
+        draft.replace(self._state)
+
+
+def _assignment(attempt: _Attempt, node: str) -> Assignment:
+    launch = attempt.launch
+    nodes = list(dict.fromkeys(rank.node for rank in launch.ranks))
+    payload = launch.payload
+    return Assignment(
+        job=launch.job.job_id,
+        attempt=launch.attempt,
+        world=launch.world,
+        size=len(launch.ranks),
+        node_rank=nodes.index(node),
+        nodes=len(nodes),
+        ranks=tuple(RankOf(rank=rank.number, devices=rank.devices) for rank in launch.ranks if rank.node == node),
+        command=tuple(payload["command"]),
+        env=payload.get("env") or {},
+        directory=payload.get("directory") or "",
+        resize=payload.get("resize", "restart"),
+        rendezvous=attempt.ports.get(launch.world),
+    )
+
+
+def _read_state(path: Path | None) -> tuple[float, dict[str, str]]:
+    """The longest lease that may be out, and the agents by node.   Errors: LedgerError if the file is damaged."""
+    if path is None or not path.exists():
+        return 0.0, {}
+    try:
+        found = json.loads(path.read_text())
+        return float(found["lease_seconds"]), dict(found["instances"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LedgerError(
+            str(path), f"cannot be read ({error})", "Remove it a lease after the last scheduler"
+        ) from None

@@ -1,0 +1,46 @@
+"""A placement in the words of those who start processes: ranks with names of nodes and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.model import Grant, Node
+from scheduler.records.events import partition_id
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A replica in its place. devices: as the books and the driver call them; of a MIG instance its own id.
+
+    units: of each device.   made_up: whether the site has not said what a device or instance of it is called.
+    """
+
+    number: int
+    node: str
+    devices: tuple[str, ...]
+    units: tuple[int, ...]
+    profile: str = ""
+    made_up: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        found = {"rank": self.number, "node": self.node, "devices": list(self.devices), "units": list(self.units)}
+        return found | ({"profile": self.profile} if self.profile else {})
+
+
+def ranks_of(nodes: Sequence[Node], grants: Sequence[Grant]) -> tuple[Rank, ...]:
+    """In order: a replica's number is its rank."""
+    return tuple(_rank(nodes[grant.node], number, grant) for number, grant in enumerate(grants))
+
+
+def _rank(node: Node, number: int, grant: Grant) -> Rank:
+    made_up = bool(grant.devices) and not node.named
+    names = []
+    for place, index in enumerate(grant.devices):
+        device = node.devices[index]
+        names.append(device.device_id)
+        if grant.profile:
+            names[-1] = partition_id(device, grant.profile, grant.starts[place])
+            made_up |= not any(name == f"{grant.profile}@{grant.starts[place]}" for name, _ in device.instances)
+    return Rank(number, node.name, tuple(names), grant.units, grant.profile, made_up)

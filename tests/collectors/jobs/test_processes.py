@@ -1,0 +1,303 @@
+"""Ranks as processes: started once, found again, stopped with all they started, and by themselves without a lease."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from collectors.errors import CollectorError
+from collectors.jobs import keeper
+from collectors.jobs import processes as module
+from collectors.jobs.processes import Processes, RankId, Run, User, user_named
+from tests.patience import until
+
+SHELL = "/bin/sh"
+A = RankId("a", 1, 7, 0)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Processes]:
+    found = Processes(tmp_path / "jobs", grace_seconds=5)
+    yield found
+    for run in found.look():
+        found.stop(run.id)
+    until(lambda: not any(run.alive for run in found.look()))
+
+
+def start(kept: Processes, script: str, rank: RankId = A, env: Mapping[str, str] | None = None) -> Path:
+    world = {"world": rank.world, "rank": rank.rank, "master_port": 4000}
+    own = {"PATH": os.environ["PATH"]} | dict(env or {})
+    kept.start(rank, (SHELL, "-c", script), own, "", ("GPU-a",), world)
+    return kept.folder / f"{rank.job}.{rank.attempt}.{rank.world}.{rank.rank}"
+
+
+def over(kept: Processes, rank: RankId = A) -> Run:
+    return until(lambda: next((run for run in kept.look() if run.id == rank and not run.alive), None))
+
+
+def again(kept: Processes) -> Processes:
+    """The next agent, after a kill of the one before: nothing is told to that one."""
+    kept.close()
+    found = Processes(kept.folder, 5, lease=kept.lease)
+    kept._children.clear()
+    return found
+
+
+def test_its_exit_status_its_times_and_its_last_words_are_told(kept: Processes) -> None:
+    before = time.time()
+    start(kept, "echo said; echo more >&2; exit 3")
+    run = over(kept)
+    assert run.end is not None
+    assert run.began_at is not None
+    assert (run.end.code, run.end.stopped, run.end.error) == (3, "", "")
+    assert before <= run.began_at <= run.end.at <= time.time()
+    assert kept.tail(run) == "said\nmore\n"
+
+
+def test_a_rank_runs_once_whoever_is_asked_and_whenever(kept: Processes) -> None:
+    count = kept.folder / "count"
+    start(kept, f"echo x >> {count}; sleep 300")
+    start(kept, f"echo x >> {count}; sleep 300")
+    until(count.exists)
+    other = again(kept)
+    start(other, f"echo x >> {count}; sleep 300")
+    other.stop(A)
+    assert over(other).end is not None
+    other.forget(A)
+    assert other.known(A)
+    start(other, f"echo x >> {count}")
+    time.sleep(0.3)
+    assert count.read_text() == "x\n"
+    assert other.look() == []
+    other.recall(A)
+    assert over(other).end is not None, "what is asked for again is told again"
+
+
+def test_what_ended_while_nobody_looked_is_found(kept: Processes) -> None:
+    folder = start(kept, "exit 4")
+    until((folder / "exit").exists)
+    found = over(again(kept))
+    assert found.end is not None
+    assert found.end.code == 4
+
+
+def test_what_was_told_to_stop_before_it_began_never_begins(kept: Processes) -> None:
+    folder = kept.folder / "a.1.7.0"
+    kept._prepare(A, (SHELL, "-c", f"touch {kept.folder}/ran"), {}, "", (), {"world": 7, "rank": 0, "master_port": 1})
+    kept.stop(A)
+    run = over(kept)
+    assert run.end is not None
+    assert (run.end.stopped, run.began_at) == ("asked", None)
+    module.subprocess.run([module.sys.executable, "-I", "-S", module.keeper.__file__, folder], check=True)
+    assert not (kept.folder / "ran").exists(), "a keeper that comes late finds it claimed"
+
+
+def test_a_start_that_was_cut_short_is_carried_out_once(kept: Processes) -> None:
+    """The agent is killed after it wrote down what is to run, and before anything ran."""
+    count = kept.folder / "count"
+    world = {"world": 7, "rank": 0, "master_port": 1}
+    kept._prepare(A, (SHELL, "-c", f"echo x >> {count}"), {}, "", (), world)
+    other = again(kept)
+    assert other.look()[0].alive
+    for _ in range(2):
+        other.ensure(A)
+    over(other)
+    other.ensure(A)
+    time.sleep(0.2)
+    assert count.read_text() == "x\n"
+
+
+def test_a_keeper_that_does_not_begin_is_an_end_that_says_why(kept: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module.keeper, "__file__", "/no/such/keeper.py")
+    start(kept, "true")
+    run = over(kept)
+    assert run.end is not None
+    assert "No such file" in run.end.error
+    assert run.began_at is None
+
+
+def test_what_a_power_cut_left_in_pieces_is_not_run_again_and_stops_nobody(kept: Processes) -> None:
+    folder = start(kept, "sleep 0.1")
+    over(kept)
+    (folder / "run.json").write_text("")
+    other = again(kept)
+    assert other.look() == []
+    assert other.known(A)
+
+
+def test_all_that_it_started_ends_with_it_also_what_left_its_session(kept: Processes) -> None:
+    """It ends by itself; a child in a session of its own, deaf to SIGTERM, would hold the device."""
+    mark = kept.folder / "child"
+    quick = Processes(kept.folder / "quick", grace_seconds=0.3)
+    child = f"setsid sh -c \"trap '' TERM; echo \\$\\$ > {mark}; sleep 300; sleep 300\""
+    start(quick, f"{child} & until test -s {mark}; do sleep 0.02; done")
+    run = over(quick)
+    assert run.end is not None
+    assert run.end.code == 0
+    assert not keeper.born(int(mark.read_text()))
+
+
+def test_who_does_not_hear_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
+    kept = Processes(tmp_path / "jobs", grace_seconds=0.3)
+    start(kept, f"trap '' TERM; touch {tmp_path}/ready; while :; do sleep 1; done")
+    until((tmp_path / "ready").exists)
+    kept.stop(A)
+    run = over(kept)
+    assert run.end is not None
+    assert (run.end.code, run.end.stopped) == (-9, "asked")
+
+
+def test_a_rank_whose_keeper_was_killed_does_not_go_on(kept: Processes) -> None:
+    """The command dies with its keeper; what had left it is found by its mark."""
+    mark = kept.folder / "child"
+    folder = start(kept, f"setsid sh -c 'echo $$ > {mark}; sleep 300' & sleep 300")
+    until(lambda: mark.exists() and mark.read_text().strip())
+    other = again(kept)
+    os.kill(int((folder / "process").read_text().split()[0]), signal.SIGKILL)
+    run = over(other)
+    assert run.end is not None
+    assert (run.end.code, run.end.error) == (None, "ended without an exit status")
+    assert not keeper.born(int(mark.read_text()))
+
+
+@pytest.mark.parametrize("left", ["0", ""])
+def test_without_a_lease_it_stops_by_itself_though_nobody_is_there(tmp_path: Path, left: str) -> None:
+    lease = tmp_path / "lease"
+    lease.write_text(str(time.clock_gettime(time.CLOCK_BOOTTIME) + 300))
+    kept = Processes(tmp_path / "jobs", grace_seconds=5, lease=lease)
+    start(kept, f"touch {tmp_path}/ready; sleep 300")
+    until((tmp_path / "ready").exists)
+    time.sleep(0.6)
+    assert kept.look()[0].alive
+    lease.write_text(left)  # over; or unreadable, which nobody renews
+    run = over(kept)
+    assert run.end is not None
+    assert run.end.stopped == "lease"
+    late = RankId("late", 1, 8, 0)
+    start(kept, f"touch {tmp_path}/never", late)
+    ended = over(kept, late)
+    assert (ended.end is not None and ended.end.stopped, ended.began_at) == ("lease", None)
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_rank_that_goes_on_hears_of_another_world(kept: Processes) -> None:
+    said = kept.folder / "said"
+    start(
+        kept,
+        f"trap 'cat $GPULEDGER_WORLD >> {said}' USR1; cat $GPULEDGER_WORLD > {said}; while :; do sleep 0.05; done",
+    )
+    until(lambda: said.exists() and "4000" in said.read_text() and kept.look()[0].began_at)
+    kept.tell(A, {"world": 9, "rank": 0, "master_port": 5000})
+    until(lambda: "5000" in said.read_text())
+    assert (kept.look()[0].world, kept.look()[0].port) == (9, 5000)
+    assert again(kept).look()[0].world == 9
+
+
+def test_what_it_says_stays_within_bounds_and_keeps_its_end(tmp_path: Path) -> None:
+    kept = Processes(tmp_path / "jobs", log_bytes=1 << 16)
+    folder = start(kept, f"seq 1 200000; until test -e {tmp_path}/go; do sleep 0.05; done; echo last")
+    until(lambda: (folder / "output.old").exists() and (folder / "output").stat().st_size == 0)
+    (tmp_path / "go").touch()
+    run = over(kept)
+    assert kept.tail(run).endswith("199999\n200000\nlast\n")
+    assert sum(path.stat().st_size for path in folder.glob("output*")) <= 1 << 16
+
+
+def test_only_its_user_can_read_what_it_said_and_was_told(kept: Processes) -> None:
+    folder = start(kept, "echo secret; sleep 300")
+    until(lambda: (folder / "output").exists() and (folder / "output").stat().st_size)
+    for path in (kept.folder, folder, *(path for path in folder.rglob("*") if path.is_file())):
+        assert path.stat().st_mode & 0o077 == 0 or (path.parent == folder and folder.stat().st_mode & 0o077 == 0), path
+
+
+def test_a_rank_sees_what_it_is_given_and_nothing_of_the_agents(
+    kept: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULEDGER_STORE", "clickhouse://user:password@host")
+    start(kept, "env", env={"RANK": "0"})
+    names = {line.partition("=")[0] for line in kept.tail(over(kept)).splitlines()}
+    assert names == {"PATH", "RANK", "GPULEDGER_RUN", "GPULEDGER_WORLD", "PWD"}
+
+
+def test_what_cannot_be_started_says_so_and_never_began(kept: Processes) -> None:
+    kept.start(A, ("/no/such/program",), {}, "", (), {"world": 7, "rank": 0, "master_port": 1})
+    run = over(kept)
+    assert run.end is not None
+    assert "cannot be started" in run.end.error
+    assert "/no/such/program" in run.end.error
+    assert run.began_at is None
+    refused = RankId("b", 1, 7, 0)
+    kept.refuse(refused, ("GPU-x",), {"world": 7, "rank": 0, "master_port": 1}, "device GPU-x is not on this node")
+    assert over(kept, refused).end.error == "device GPU-x is not on this node"  # type: ignore[union-attr]
+
+
+def test_a_folder_has_one_keeper_of_ranks_and_names_cannot_leave_it(kept: Processes) -> None:
+    with pytest.raises(CollectorError, match="another process keeps its ranks there"):
+        Processes(kept.folder)
+    for name in ("../../evil/x", "é" * 300, "x" * 5000, "a\nb"):
+        rank = RankId(name, 1, 7, 0)
+        start(kept, "exit 0", rank)
+        assert over(kept, rank).folder.parent == kept.folder
+    assert len({run.folder for run in kept.look()}) == 4
+
+
+def test_what_is_forgotten_for_long_goes(kept: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = start(kept, "exit 0")
+    over(kept)
+    kept.forget(A)
+    monkeypatch.setattr(module, "KEPT_SECONDS", -1.0)
+    kept._prune()
+    assert not folder.exists()
+
+
+def test_ranks_are_nobodys_by_default_where_that_would_be_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(CollectorError, match="would run as root"):
+        user_named(None, "run_jobs.user")
+    assert user_named("root", "run_jobs.user") is None
+    with pytest.raises(CollectorError, match="there is no 'nobody-of-that-name' here"):
+        user_named("nobody-of-that-name", "run_jobs.user")
+    found = user_named("nobody", "run_jobs.user")
+    assert found is not None
+    assert found.uid != 0
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    assert user_named(None, "run_jobs.user") is None
+    with pytest.raises(CollectorError, match="only root can run ranks as root"):
+        user_named("root", "run_jobs.user")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run processes of another user")
+def test_a_rank_of_another_user_cannot_read_what_is_the_agents(tmp_path: Path) -> None:
+    nobody = user_named("nobody", "user")
+    assert isinstance(nobody, User)
+    kept = Processes(tmp_path / "jobs", user=nobody)
+    secret = tmp_path / "token"
+    secret.write_text("secret")
+    secret.chmod(0o600)
+    own = f"{secret} {kept.folder}/a.1.7.0/run.json"
+    start(kept, f"id -u; cat $GPULEDGER_WORLD; echo; cat {own}; kill -9 $PPID; echo x >> $GPULEDGER_WORLD")
+    said = kept.tail(over(kept))
+    assert said.splitlines()[0] == str(nobody.uid)
+    assert json.loads(said.splitlines()[1])["master_port"] == 4000
+    assert said.count("ermission denied") == 3
+    assert "not permitted" in said
+
+
+def test_a_process_of_the_same_number_after_a_reboot_is_another(kept: Processes) -> None:
+    folder = start(kept, "sleep 300")
+    until(lambda: kept.look()[0].began_at)
+    pid, born, boot = (folder / "process").read_text().split()
+    other = again(kept)
+    assert other.look()[0].alive
+    (folder / "process").write_text(f"{pid} {born} {'0' * len(boot)}")
+    assert other._keeper(folder) is None
+    (folder / "process").write_text(f"{pid} {int(born) + 1} {boot}")
+    assert other._keeper(folder) is None
+    (folder / "process").write_text(f"{pid} {born} {boot}")
+    os.kill(int(pid), signal.SIGTERM)
