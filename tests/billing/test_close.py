@@ -163,6 +163,17 @@ def test_use_beyond_what_is_held_is_cut_to_it_to_the_last_digit(store: Store) ->
     ]
 
 
+def test_an_hour_that_is_computed_again_and_comes_out_the_same_is_not_written_again(store: Store) -> None:
+    put(store, "devices", [device("GPU-0")])
+    put(store, "events", [event(0, "a", "started", device_id="GPU-0"), event(3, "a", "finished")])
+    put(store, "samples", [sample(n + 1, "GPU-0", 0.5) for n in range(3)])
+    first = close(store, until=at(3))
+    put(store, "samples", [sample(2, "GPU-9", 0.5)], batch=2)
+    again = close(store, until=at(3))
+    assert (again.checked > 0, again.changed) == (True, 0)
+    assert store.value("SELECT max(run) AS run FROM ledger") == first.run
+
+
 def test_a_close_in_many_portions_is_the_same_close(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hour is a portion, and two are worked on at a time."""
     monkeypatch.setattr(hours, "PORTION_WEIGHT", 1)

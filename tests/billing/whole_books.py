@@ -175,8 +175,10 @@ def fill_whole_books(store: Store) -> None:
     begin = at("2026-08-01 00:00")
     apply_rate_card(store, parse_rate_card({**CARD, "discounts": CARD["discounts"][:1]}), "ann", "first", begin)
     apply_rate_card(store, parse_rate_card(CARD), "ann", "more discounts", begin + timedelta(days=1))
-    apply_mapping(store, parse_mapping(MAPPING), "ann", "whose it is", begin)
-    apply_energy_settings(store, parse_energy_settings(ENERGY), "ann", "measured", begin)
+    apply_mapping(store, parse_mapping({**MAPPING, "rules": MAPPING["rules"][1:]}), "ann", "whose it is", begin)
+    apply_mapping(store, parse_mapping(MAPPING), "ann", "web, too", begin + timedelta(days=1))
+    apply_energy_settings(store, parse_energy_settings({"timezone": ZONE, "idle_power": []}), "ann", "none", begin)
+    apply_energy_settings(store, parse_energy_settings(ENERGY), "ann", "measured", begin + timedelta(days=1))
     budgets = [
         {"tenant": "chem", "amount": "150.00", "thresholds": [{"percent": "50"}, {"percent": "80"}]},
         {"tenant": "chem", "project": "b", "amount": "61.00"},
@@ -321,8 +323,8 @@ SPACIOUS = {
     "both": (("s0", "s1"), "2026-10-30 00:00", 0.3, 20),
     "serve-0": (("s3",), "2026-10-30 08:00", 0.25, 12),
     "serve-1": (("s4",), "2026-10-30 08:30", 0.25, 12),
-    "alpha": (("s5",), "2026-10-30 07:00", 0.2, 30),
-    "beta": (("s6",), "2026-10-30 09:00", 0.2, 35),
+    "alpha": (("s5",), "2026-10-30 07:00", 0.35, 30),
+    "beta": (("s6",), "2026-10-30 09:00", 0.35, 35),
     "small": (("s7",), "2026-10-30 12:00", 0.1, 4),
     "sliced": (("s2",), "2026-10-30 10:00", 0.1, 6),
     "gift": (("f0",), "2026-10-30 10:00", 0.0, 6),
@@ -352,7 +354,9 @@ def _put_spacious(store: Store) -> None:
             told = {"interval_seconds": 3600.0, "state": "ok", "utilization": use, "memory_used_bytes": memory * 10**9}
             now = at(since)
             while (now := now + timedelta(hours=1)) <= end:
-                samples.append({**told, **part, "ts": now, "workload_id": workload})
+                unnamed = workload == "small" and now <= at("2026-10-30 20:00")
+                more = {"utilization": 0.6} if unnamed else {"workload_id": workload}
+                samples.append({**told, **part, "ts": now, **more})
         events.append({**about, "ts": end, "event": "finished"})
     put(store, "devices", devices)
     put(store, "events", events)
@@ -362,7 +366,10 @@ def _put_spacious(store: Store) -> None:
 def _samples(
     dice: random.Random, held: dict[str, Any], about: dict[str, Any], start: datetime, end: datetime
 ) -> list[dict[str, Any]]:
-    """Of one job: it works, idles, or is not measured at all; what a device draws is told with the whole of it."""
+    """Of one job: it works, idles, or is not measured at all; what a device draws is told with the whole of it.
+
+    Now and then it tells 100 kW or 2 TiB, which nothing draws or has.
+    """
     kind = dice.choice(("works", "works", "idles", "untold", "gaps"))
     rows: list[dict[str, Any]] = []
     step = timedelta(minutes=40)
@@ -380,8 +387,8 @@ def _samples(
             "partition_id": held.get("partition_id", ""),
             "workload_id": about["workload_id"],
             "utilization": use if state in ("ok", "idle") else None,
-            "memory_used_bytes": dice.randrange(1, 40) * 2**30,
-            "power_watts": 50 + 300 * use,
+            "memory_used_bytes": 2**41 if len(rows) % 11 == 6 else dice.randrange(1, 40) * 2**30,
+            "power_watts": 100_000.0 if len(rows) % 7 == 3 else 50 + 300 * use,
             "energy_joules": None,
         }
         rows.append(row)
