@@ -133,7 +133,6 @@ class Holder:
     quiet_cost: Fraction
     dim_cost: Fraction
     price: Decimal | None
-    currency: str
     device_memory_bytes: int | None
     stretches: IdleStretches | None
     use: Use | None
@@ -255,7 +254,6 @@ def _holder(row: Mapping[str, Any], use: Use | None, period: Period) -> Holder:
         quiet_cost=scale.money(row["quiet_cost"]),
         dim_cost=scale.money(row["dim_cost"]),
         price=row["contracted_unit_price"],
-        currency=row["billing_currency"],
         device_memory_bytes=row["device_memory_bytes"],
         stretches=stretches,
         use=use,

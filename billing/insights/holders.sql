@@ -26,7 +26,6 @@ WITH
             argMax(ledger.partition_profile, charge_period_start) AS partition_profile,
             argMax(ifNull(contracted_unit_price, 0), charge_period_start) AS price,
             argMax(contracted_unit_price IS NULL, charge_period_start) AS is_unpriced,
-            argMax(ledger.billing_currency, charge_period_start) AS currency,
             min(charge_period_start) AS since,
             max(charge_period_end) AS until,
             toInt128(sum(used_unit_ms) * 1000000) AS used,
@@ -65,7 +64,6 @@ WITH
             max(until) AS end_at,
             argMax(price, hour) AS latest_price,
             argMax(is_unpriced, hour) AS latest_is_unpriced,
-            argMax(currency, hour) AS billing_currency,
             sum(used) AS used_micro_ms,
             sum(idle) AS idle_micro_ms,
             sum(unmetered) AS unmetered_micro_ms,
@@ -103,7 +101,7 @@ WITH
 SELECT
     cluster, allocation_id, device_id, partition_id, device_units, tenant, project, queue, workload_id, node, model, pool,
     partition_profile, units, start_at, end_at,
-    if(latest_is_unpriced, NULL, latest_price) AS contracted_unit_price, billing_currency,
+    if(latest_is_unpriced, NULL, latest_price) AS contracted_unit_price,
     used_micro_ms, idle_micro_ms, unmetered_micro_ms, unpriced_micro_ms, idle_cost, quiet_cost, dim_cost,
     arrayZip(
         held_since, cost_since,

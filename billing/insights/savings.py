@@ -228,7 +228,7 @@ def savings(
         if unknown:
             not_judged.append((allocation, unknown))
     recommendations = tuple(
-        _recommendation(one, rules, period)
+        _recommendation(one, rules, period, currency)
         for one in advised
         if not workload or workload in {holder.workload_id for holder in one.holders}
     )
@@ -353,9 +353,8 @@ def _identity(advised: Advised) -> str:
     return hashlib.blake2b("\n\n".join([advised.kind, *parts]).encode(), digest_size=6).hexdigest()
 
 
-def _recommendation(advised: Advised, rules: Rules, period: Period) -> Recommendation:
+def _recommendation(advised: Advised, rules: Rules, period: Period, currency: str | None) -> Recommendation:
     holders, first = advised.holders, advised.proposals[0]
-    currency = next((holder.currency for holder in holders if holder.currency), None)
     words = ("cluster", "node", "device_id", "partition_id")
     runs = len(advised.proposals)
     return Recommendation(

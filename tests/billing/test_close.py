@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,7 +15,7 @@ from billing.close import close, hours
 from billing.close.resolve import FOREVER, Claim, DeviceState, resolve
 from billing.verify import verify
 from warehouse.errors import LedgerError
-from warehouse.store import Store
+from warehouse.store import EmbeddedStore, Store
 
 DAY = datetime(2026, 10, 1, tzinfo=UTC)
 HOUR = 3_600_000
@@ -161,6 +163,32 @@ def test_use_beyond_what_is_held_is_cut_to_it_to_the_last_digit(store: Store) ->
         {"device_id": "GPU-0", "used": 3 * HOUR, "idle": 0, "unmetered": 0},
         {"device_id": "GPU-1", "used": 3 * HOUR * Decimal("0.8"), "idle": HOUR * Decimal("0.2"), "unmetered": 0},
     ]
+
+
+def test_an_hour_that_is_computed_again_and_comes_out_the_same_is_not_written_again(store: Store) -> None:
+    put(store, "devices", [device("GPU-0")])
+    put(store, "events", [event(0, "a", "started", device_id="GPU-0"), event(3, "a", "finished")])
+    put(store, "samples", [sample(n + 1, "GPU-0", 0.5) for n in range(3)])
+    first = close(store, until=at(3))
+    put(store, "samples", [sample(2, "GPU-9", 0.5)], batch=2)
+    again = close(store, until=at(3))
+    assert (again.checked > 0, again.changed) == (True, 0)
+    assert store.value("SELECT max(run) AS run FROM ledger") == first.run
+
+
+def test_what_a_killed_close_left_is_dropped_after_a_day_and_nothing_else(store: Store) -> None:
+    put(store, "devices", [device("GPU-0")])
+    assert isinstance(store, EmbeddedStore) and store.path is not None
+    tables = {"close_77_claims": 2, "close_78_claims": 0, "closely": 2}  # how many days ago it was made
+    for name, days in tables.items():
+        store.command(f"CREATE TABLE {name} (a UInt8) ENGINE = Memory")
+        (made,) = store.path.glob(f"engine/store/*/*/{name}.sql")
+        os.utime(made, (time.time() - 86_400 * days,) * 2)
+    close(store, until=at(1))
+    kept = [row["name"] for row in store.rows("SELECT name FROM system.tables WHERE name LIKE 'close%' ORDER BY name")]
+    for name in tables:
+        store.command(f"DROP TABLE IF EXISTS {name}")
+    assert [name for name in kept if name in tables] == ["close_78_claims", "closely"]
 
 
 def test_a_close_in_many_portions_is_the_same_close(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ FILES: dict[str, tuple[Period, FocusOptions]] = {
     "focus-october": (OCTOBER, FocusOptions(version="1.3", platform=True)),
     "focus-november": (NOVEMBER, FocusOptions(grain="day", platform=True)),
 }
+KIND = ("ChargeCategory", "ChargeClass", "CommitmentDiscountStatus", "AllocatedMethodId", "x_LineKind")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,25 @@ def test_every_cell_is_that_of_the_golden_file(book: Store, tmp_path: Path, name
     assert [row[0] for row in found] == [row[0] for row in expected]
     for cells, wanted in zip(found, expected, strict=True):
         assert cells == wanted
+
+
+def test_what_is_found_where_any_cell_is_spoiled_is_that_of_the_golden_file(book: Store, tmp_path: Path) -> None:
+    """Of a charge of each kind each cell in turn: how often a rule is broken tells of each of its clauses."""
+    names, *charges = read(export_focus(book, OCTOBER, tmp_path / "focus.csv", FILES["focus-october"][1]).path)
+    kinds = {tuple(charge[names.index(name)] for name in KIND): charge for charge in charges}
+    spoiled = [
+        [*charge[:place], text, *charge[place + 1 :]]
+        for charge in kinds.values()
+        for place in range(len(names))
+        for text in ("", "-1", "0.5", "Unused", "é")
+    ]
+    with (tmp_path / "spoiled.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([names, *spoiled])
+    found = "".join(sorted(f"{one}\n" for one in check_focus(book, tmp_path / "spoiled.csv")))
+    golden = GOLDEN / "focus-findings.txt"
+    if os.environ.get("GPULEDGER_GOLDEN") == "write":
+        golden.write_text(found, encoding="utf-8")
+    assert found == golden.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

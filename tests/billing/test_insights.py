@@ -502,6 +502,7 @@ def test_what_is_told_of_one_tenant_or_workload_is_what_is_told_of_it_among_all(
     for workload, one in saved.workloads.items():
         assert one.recommendations == tuple(each for each in whole.recommendations if workload in each.workloads)
         assert one.not_judged == tuple(each for each in whole.not_judged if each.workload == workload)
+        assert one.waste and one.waste.unallocated_cost is None
     assert saved.nothing.recommendations == ()
 
 

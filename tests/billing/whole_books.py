@@ -73,6 +73,7 @@ CARD: dict[str, Any] = {
         {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.40"},
         {"sku": "l40s-web", "match": {"model": "L40S", "queue": "web"}, "price_per_gpu_hour": "0.97"},
         {"sku": "l40s", "match": {"model": "L40S"}, "price_per_gpu_hour": "1.13"},
+        {"sku": "free", "match": {"model": "T4"}, "price_per_gpu_hour": "0"},
     ],
     "commitments": [
         {"name": "reserved", "tenant": "chem", "sku": "h100*", "gpus": "0.2", "price_per_gpu_hour": "2.00"},
@@ -130,6 +131,7 @@ MAPPING: dict[str, Any] = {
             "effective_to": "2026-10-12",
         },
         {"match": {"tenant": "hpc", "project": "acc-17"}, "tenant": "bio", "effective_from": "2026-10-12"},
+        {"match": {"workload": "w[0-3]-1", "tenant": "chem"}, "cost_center": "13"},
         {"match": {"tenant": "chem"}, "cost_center": "12"},
         {"match": {"cluster": "west", "queue": "night"}, "tenant": "kyoto"},
     ],
@@ -173,8 +175,10 @@ def fill_whole_books(store: Store) -> None:
     begin = at("2026-08-01 00:00")
     apply_rate_card(store, parse_rate_card({**CARD, "discounts": CARD["discounts"][:1]}), "ann", "first", begin)
     apply_rate_card(store, parse_rate_card(CARD), "ann", "more discounts", begin + timedelta(days=1))
-    apply_mapping(store, parse_mapping(MAPPING), "ann", "whose it is", begin)
-    apply_energy_settings(store, parse_energy_settings(ENERGY), "ann", "measured", begin)
+    apply_mapping(store, parse_mapping({**MAPPING, "rules": MAPPING["rules"][1:]}), "ann", "whose it is", begin)
+    apply_mapping(store, parse_mapping(MAPPING), "ann", "web, too", begin + timedelta(days=1))
+    apply_energy_settings(store, parse_energy_settings({"timezone": ZONE, "idle_power": []}), "ann", "none", begin)
+    apply_energy_settings(store, parse_energy_settings(ENERGY), "ann", "measured", begin + timedelta(days=1))
     budgets = [
         {"tenant": "chem", "amount": "150.00", "thresholds": [{"percent": "50"}, {"percent": "80"}]},
         {"tenant": "chem", "project": "b", "amount": "61.00"},
@@ -219,6 +223,7 @@ def fill_whole_books(store: Store) -> None:
     dice = random.Random(20261123)
     _put_devices(store)
     late = _put_jobs(store, dice)
+    _put_spacious(store)
     close(store, SEPTEMBER.end + timedelta(hours=3), at("2026-10-02 00:00"))
     first = issue_all(store, SEPTEMBER, at("2026-10-02 00:00"), actor="ann")
     void(store, str(first[-1].number), at("2026-10-02 01:00"), "ann", "wrong address")
@@ -313,10 +318,58 @@ def _put_jobs(store: Store, dice: random.Random) -> list[dict[str, Any]]:
     return late
 
 
+# workload: (what it holds, from, part of it used, GB of memory)
+SPACIOUS = {
+    "both": (("s0", "s1"), "2026-10-30 00:00", 0.3, 20),
+    "serve-0": (("s3",), "2026-10-30 08:00", 0.25, 12),
+    "serve-1": (("s4",), "2026-10-30 08:30", 0.25, 12),
+    "alpha": (("s5",), "2026-10-30 07:00", 0.35, 30),
+    "beta": (("s6",), "2026-10-30 09:00", 0.35, 35),
+    "small": (("s7",), "2026-10-30 12:00", 0.1, 4),
+    "sliced": (("s2",), "2026-10-30 10:00", 0.1, 6),
+    "gift": (("f0",), "2026-10-30 10:00", 0.0, 6),
+    "bare-0": (("y0",), "2026-10-30 11:00", 0.2, 6),
+    "bare-1": (("y1",), "2026-10-30 11:00", 0.2, 6),
+}
+
+
+def _put_spacious(store: Store) -> None:
+    """Jobs that would do with less: fewer devices or replicas, a smaller instance, a shared device.
+
+    Two have no price, and one costs nothing.
+    """
+    end = at("2026-11-01 05:00")
+    devices, events, samples = [], [], []
+    for workload, (held, since, use, memory) in SPACIOUS.items():
+        about = {"allocation_id": workload, "workload_id": workload, "tenant": "ml", "project": "p", "queue": "day"}
+        for name in held:
+            kind = {"model": {"s": "A100", "f": "T4", "y": "TPU"}[name[0]], "pool": "mig"}
+            device = {**kind, "node": "n3", "units": 7 if name == "s2" else 1, "memory_bytes": 80 * 10**9}
+            devices.append({**device, "device_id": name, "ts": at("2026-10-29 23:00"), "state": "available"})
+            devices.append({**device, "device_id": name, "ts": end, "state": "removed"})
+            instance = {"partition_id": "s2-p0", "partition_profile": "3g.40gb"} if name == "s2" else {}
+            part = {**instance, "node": "n3", "device_id": name}
+            units = 3 if instance else 1
+            events.append({**about, **part, "ts": at(since), "event": "started", "units": units})
+            told = {"interval_seconds": 3600.0, "state": "ok", "utilization": use, "memory_used_bytes": memory * 10**9}
+            now = at(since)
+            while (now := now + timedelta(hours=1)) <= end:
+                unnamed = workload == "small" and now <= at("2026-10-30 20:00")
+                more = {"utilization": 0.6} if unnamed else {"workload_id": workload}
+                samples.append({**told, **part, "ts": now, **more})
+        events.append({**about, "ts": end, "event": "finished"})
+    put(store, "devices", devices)
+    put(store, "events", events)
+    put(store, "samples", samples)
+
+
 def _samples(
     dice: random.Random, held: dict[str, Any], about: dict[str, Any], start: datetime, end: datetime
 ) -> list[dict[str, Any]]:
-    """Of one job: it works, idles, or is not measured at all; what a device draws is told with the whole of it."""
+    """Of one job: it works, idles, or is not measured at all; what a device draws is told with the whole of it.
+
+    Now and then it tells 100 kW or 2 TiB, which nothing draws or has.
+    """
     kind = dice.choice(("works", "works", "idles", "untold", "gaps"))
     rows: list[dict[str, Any]] = []
     step = timedelta(minutes=40)
@@ -334,8 +387,8 @@ def _samples(
             "partition_id": held.get("partition_id", ""),
             "workload_id": about["workload_id"],
             "utilization": use if state in ("ok", "idle") else None,
-            "memory_used_bytes": dice.randrange(1, 40) * 2**30,
-            "power_watts": 50 + 300 * use,
+            "memory_used_bytes": 2**41 if len(rows) % 11 == 6 else dice.randrange(1, 40) * 2**30,
+            "power_watts": 100_000.0 if len(rows) % 7 == 3 else 50 + 300 * use,
             "energy_joules": None,
         }
         rows.append(row)

@@ -32,7 +32,8 @@ FIRST_IS_KEPT = {"least", "greatest", "ifNull", "coalesce", "nullIf"}
 """The cap or the default is lost."""
 ORDER_IS_NOTHING = {
     "least", "greatest", "multiply", "plus", "equals", "and", "or", "tuple", "uniqExact", "count", "IN", "USING",
-    "array", "cityHash64", "sipHash64", "sipHash128", "xxHash64", "hash", "BY", "OVER", "ON", "PARTITION",
+    "array", "bitAnd", "bitOr", "cityHash64", "sipHash64", "sipHash128", "xxHash64", "hash", "BY", "OVER", "ON",
+    "PARTITION",
 }  # fmt: skip
 """And what is no function, before a parenthesis."""
 TYPES = re.compile(r"(?:to)?(?:Decimal|DateTime|FixedString|Nullable|LowCardinality|Enum|U?Int|String|Array|Tuple)\w*")

@@ -7,7 +7,7 @@ FROM
     FROM {focus:Identifier}
     WHERE AllocatedMethodId IS NOT NULL
     GROUP BY RegionId, ResourceId, ChargePeriodStart
-    HAVING sum(toDecimal128(JSONExtractRaw(assumeNotNull(AllocatedMethodDetails), 'Elements', 1, 'AllocatedRatio'), 12)) != 1
+    HAVING sum(toDecimal128OrZero(JSONExtractRaw(assumeNotNull(AllocatedMethodDetails), 'Elements', 1, 'AllocatedRatio'), 12)) != 1
 )
 HAVING rows > 0
 UNION ALL
