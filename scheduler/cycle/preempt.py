@@ -99,26 +99,29 @@ class _Search:
             if not any(ways) and self.spared:  # who went first cost the right to those who were needed
                 ways = [self._way(_with_rest([first], orders[-1])) for first in orders[-1][:MOST_FIRST]]
             found = [way for way in ways if way is not None]
-            if found:
-                best = min(found, key=lambda way: way.loss)
-                return self._carry_out(self._fewer(best, victims))
+            if found or self.spared:
+                best = self._fewer(min(found, key=lambda way: way.loss, default=None), victims)
+                if best is not None:
+                    return self._carry_out(best)
         return None
 
-    def _fewer(self, best: _Way, victims: Sequence[Victim]) -> _Way:
+    def _fewer(self, best: _Way | None, victims: Sequence[Victim]) -> _Way | None:
         """Sets that would lose less, which orders by estimate have missed, as far as they are few."""
-        most, tries = best.loss.jobs, 0
+        most, tries = len(victims) if best is None else best.loss.jobs, 0
         ordered = sorted(victims, key=lambda victim: (victim.lost, victim.running.job.job_id))
         free = int(self.trial.cluster.free[self._suits].sum())
         sets = (some for size in range(1, most + 1) for some in combinations(ordered, size))
         for some in islice(sets, MOST_SETS):
             estimate = Loss(len(some), sum(one.lost for one in some), sum(one.cost for one in some))
-            if estimate >= best.loss or free + sum(one.running.units for one in some) < self.kind.amount:
+            if best is not None and estimate >= best.loss:
+                continue
+            if free + sum(one.running.units for one in some) < self.kind.amount:
                 continue
             tries += 1
             if tries > MOST_TRIES:
                 break
             way = self._way(some)
-            if way is not None and way.loss < best.loss:
+            if way is not None and (best is None or way.loss < best.loss):
                 best = way
         return best
 
