@@ -94,10 +94,12 @@ class _Search:
         for victims in groups:
             if not victims:
                 continue
-            orders, self.spared = self._orders(victims, short), False
+            (*orders, by_loss), self.spared = self._orders(victims, short), False
             ways = [self._way(order) for order in orders]
+            if not any(ways):
+                ways = [self._way(by_loss)]
             if not any(ways) and self.spared:  # who went first cost the right to those who were needed
-                ways = [self._way(_with_rest([first], orders[-1])) for first in orders[-1][:MOST_FIRST]]
+                ways = [self._way(_with_rest([first], by_loss)) for first in by_loss[:MOST_FIRST]]
             found = [way for way in ways if way is not None]
             if found or self.spared:
                 best = self._fewer(min(found, key=lambda way: way.loss, default=None), victims)
