@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -117,6 +118,23 @@ def test_a_lease_too_short_to_stop_in_runs_nothing(tmp_path: Path, scheduler: Sc
         assert not worker.round()
         assert "leaves no time to stop ranks" in worker.state.problem
         assert worker.processes.look() == []
+
+
+def test_a_lease_goes_on_from_when_it_was_asked_for_and_ends_before_the_scheduler_counts_it_out(tmp_path: Path) -> None:
+    lease = tmp_path / "lease"
+    processes = Processes(tmp_path / "jobs", 5, lease=lease)
+
+    heard_at: list[float] = []
+
+    def slowly(report: Report) -> Answer:
+        heard_at.append(time.clock_gettime(time.CLOCK_BOOTTIME))
+        time.sleep(0.1)
+        return Answer.model_validate(answer())
+
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert Worker(processes, Place("127.0.0.1"), slowly, 1.0, 5.0).round()
+    assert before - 0.01 <= float(lease.read_text()) - (60 * 0.9 - 5) <= heard_at[0] + 0.01
+    processes.close()
 
 
 def test_commands_come_over_tls_or_from_this_machine(tmp_path: Path) -> None:

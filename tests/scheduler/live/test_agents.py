@@ -239,9 +239,11 @@ def test_a_lost_nodes_jobs_run_elsewhere_after_its_lease_and_it_comes_back(clust
     assert cluster.living.service._node_states[first] == "available"
     assert cluster.nodes[first].runs == {}, "what it had run is forgotten"
     cluster.living.service.set_node(first, "maintenance")
-    cluster.round(other, seconds=LEASE + 1)
+    for _ in range(2):
+        cluster.round(other, seconds=LEASE + 1)
+        assert cluster.living.service._node_states[first] == "maintenance", "a person said so"
     cluster.settle()
-    assert cluster.living.service._node_states[first] == "maintenance", "a person said so"
+    assert cluster.living.service._node_states[first] == "maintenance"
 
 
 def test_a_node_that_a_job_has_left_may_be_lost_without_it(cluster: Cluster) -> None:
@@ -264,6 +266,56 @@ def test_a_node_that_a_job_has_left_may_be_lost_without_it(cluster: Cluster) -> 
         cluster.round(left)
     assert cluster.living.service.explain("a")["status"] == "finished"
     assert not any(event == "preempted" for _, event in cluster.living.events())
+
+
+def test_a_rank_that_ends_because_its_peers_node_is_lost_is_no_failure(cluster: Cluster) -> None:
+    cluster.submit("a", 2, min_replicas=2, max_replicas=2)
+    cluster.settle()
+    n1 = cluster.nodes["n1"]
+    n1.end(n1.alive()[0], 1)
+    for _ in range(4):
+        cluster.round("n1", seconds=LEASE / 3)
+    assert (cluster.living.status("a"), cluster.living.service.show("a")["attempt"]) == ("pending", 2)
+
+
+def test_what_failed_runs_again_as_often_as_its_submitter_wants(cluster: Cluster) -> None:
+    cluster.submit("a", 1, payload=COMMAND | {"retries": 1})
+    for attempt in (1, 2):
+        cluster.settle()
+        assert cluster.living.service.show("a")["attempt"] == attempt
+        for node in cluster.nodes.values():
+            for key in node.alive():
+                node.end(key, 1)
+    cluster.settle()
+    assert cluster.living.service.explain("a")["status"] == "failed"
+
+
+def test_what_another_scheduler_said_confirms_nothing(cluster: Cluster) -> None:
+    """Its numbers mean nothing after a restart, though they may be higher."""
+    cluster.submit("a", 2)
+    cluster.settle()
+    (name,) = cluster.living.service.show("a")["nodes"]
+    cluster.restart()
+    cluster.living.service.cancel("a", "me")
+    node = cluster.nodes[name]
+    for _ in range(2):
+        cluster.living.service.hear_agent(name, node.told(runs=[], seen=10**6))
+        cluster.living.settle()
+        assert cluster.living.status("a") == "stopping"
+    cluster.settle()
+    assert cluster.living.service.explain("a")["status"] == "cancelled"
+
+
+def test_only_the_node_of_rank_0_says_where_it_is_met(cluster: Cluster) -> None:
+    cluster.submit("a", 2, min_replicas=2, max_replicas=2)
+    cluster.settle()
+    answer = cluster.nodes["n2"].answer
+    assert answer is not None
+    port = {"job": "a", "attempt": 1, "world": answer.run[0].world, "port": 6666}
+    cluster.living.service.hear_agent("n2", cluster.nodes["n2"].told(ports=[port]))
+    after = cluster.nodes["n2"].hear().run[0].rendezvous
+    assert after is not None
+    assert (after.address, after.port) == ("n1", 4000 + answer.run[0].world)
 
 
 def test_a_new_scheduler_waits_for_the_leases_of_the_one_before(tmp_path: Path) -> None:
