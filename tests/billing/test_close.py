@@ -318,8 +318,8 @@ def test_a_share_ends_where_its_device_comes_to_have_fewer_units(store: Store) -
 
 def test_a_whole_device_that_comes_to_have_fewer_units_is_held_no_further(store: Store) -> None:
     """As found: who held all of it, alone, went on with 7 of 1 units, and the rest of the device was minus 6."""
-    put(store, "devices", [device("GPU-0", units=7), device("GPU-0", units=1, hour=3)])
-    put(store, "devices", [device("GPU-1", hour=2, units=7), device("GPU-1", units=1, hour=3)])
+    for name, hour in (("GPU-0", 0), ("GPU-1", 2)):
+        put(store, "devices", [device(name, hour=hour, units=7), device(name, hour=3, units=1)])
     put(store, "events", [event(1, "a", "started", device_id="GPU-0"), event(1, "b", "started", device_id="GPU-1")])
     close(store, until=at(6))
     assert held(store) == {("a", "GPU-0"): 2.0, ("b", "GPU-1"): 1.0}
