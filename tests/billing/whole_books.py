@@ -73,7 +73,8 @@ CARD: dict[str, Any] = {
         {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.40"},
         {"sku": "l40s-web", "match": {"model": "L40S", "queue": "web"}, "price_per_gpu_hour": "0.97"},
         {"sku": "l40s", "match": {"model": "L40S"}, "price_per_gpu_hour": "1.13"},
-        {"sku": "free", "match": {"model": "T4"}, "price_per_gpu_hour": "0"},
+        {"sku": "t4", "match": {"model": "T4"}, "price_per_gpu_hour": "0.5", "effective_to": "2026-10-24"},
+        {"sku": "t4", "match": {"model": "T4"}, "price_per_gpu_hour": "0", "effective_from": "2026-10-24"},
     ],
     "commitments": [
         {"name": "reserved", "tenant": "chem", "sku": "h100*", "gpus": "0.2", "price_per_gpu_hour": "2.00"},
@@ -327,7 +328,7 @@ SPACIOUS = {
     "beta": (("s6",), "2026-10-30 09:00", 0.35, 35),
     "small": (("s7",), "2026-10-30 12:00", 0.1, 4),
     "sliced": (("s2",), "2026-10-30 10:00", 0.1, 6),
-    "gift": (("f0",), "2026-10-30 10:00", 0.0, 6),
+    "gift": (("f0",), "2026-10-22 10:00", 0.0, 6),
     "bare-0": (("y0",), "2026-10-30 11:00", 0.2, 6),
     "bare-1": (("y1",), "2026-10-30 11:00", 0.2, 6),
 }
@@ -336,7 +337,7 @@ SPACIOUS = {
 def _put_spacious(store: Store) -> None:
     """Jobs that would do with less: fewer devices or replicas, a smaller instance, a shared device.
 
-    Two have no price, and one costs nothing.
+    Two have no price, and one costs nothing any more.
     """
     end = at("2026-11-01 05:00")
     devices, events, samples = [], [], []
@@ -345,7 +346,7 @@ def _put_spacious(store: Store) -> None:
         for name in held:
             kind = {"model": {"s": "A100", "f": "T4", "y": "TPU"}[name[0]], "pool": "mig"}
             device = {**kind, "node": "n3", "units": 7 if name == "s2" else 1, "memory_bytes": 80 * 10**9}
-            devices.append({**device, "device_id": name, "ts": at("2026-10-29 23:00"), "state": "available"})
+            devices.append({**device, "device_id": name, "ts": at(since), "state": "available"})
             devices.append({**device, "device_id": name, "ts": end, "state": "removed"})
             instance = {"partition_id": "s2-p0", "partition_profile": "3g.40gb"} if name == "s2" else {}
             part = {**instance, "node": "n3", "device_id": name}
@@ -354,7 +355,7 @@ def _put_spacious(store: Store) -> None:
             told = {"interval_seconds": 3600.0, "state": "ok", "utilization": use, "memory_used_bytes": memory * 10**9}
             now = at(since)
             while (now := now + timedelta(hours=1)) <= end:
-                unnamed = workload == "small" and now <= at("2026-10-30 20:00")
+                unnamed = workload == "small" and now <= at("2026-10-30 14:00")
                 more = {"utilization": 0.6} if unnamed else {"workload_id": workload}
                 samples.append({**told, **part, "ts": now, **more})
         events.append({**about, "ts": end, "event": "finished"})
