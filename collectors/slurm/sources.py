@@ -16,6 +16,7 @@ from collectors.slurm import rest, sacct, scontrol
 from collectors.slurm.jobs import Job, Site
 from collectors.slurm.nodes import Node
 from collectors.slurm.parsed import Parsed
+from ingest.answer_time import ended_in_time
 
 if TYPE_CHECKING:
     import httpx
@@ -208,7 +209,10 @@ class Rest:
                 headers["X-SLURM-USER-NAME"] = self.user
             transport = self.transport or (httpx.HTTPTransport(uds=socket) if socket else None)
             verify = ssl.create_default_context(cafile=str(self.ca_file)) if self.ca_file else True
-            with httpx.Client(timeout=self.timeout_seconds, verify=verify, transport=transport) as client:
+            with (
+                httpx.Client(timeout=self.timeout_seconds, verify=verify, transport=transport) as client,
+                ended_in_time(2 * self.timeout_seconds, client.close),
+            ):
                 return client.get(base + path, params=dict(asked), headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as mistake:
             raise CollectorError(

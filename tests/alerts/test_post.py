@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import socket
-import threading
-from collections.abc import Callable, Iterator
 
 import pytest
 
 from alerts import transports
 from alerts.transports import SendError, post
-
-
-@contextlib.contextmanager
-def answering(pieces: Callable[[], Iterator[bytes]], pause: float = 0.0) -> Iterator[str]:
-    """A target that answers each call with these pieces, and a pause after each."""
-    over = threading.Event()
-
-    def serve(server: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                peer, _ = server.accept()
-                with peer, contextlib.suppress(OSError):
-                    peer.recv(65536)
-                    for piece in pieces():
-                        peer.sendall(piece)
-                        if over.wait(pause):
-                            break
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=serve, args=(server,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.getsockname()[1]}/"
-        finally:
-            over.set()
-            server.shutdown(socket.SHUT_RDWR)
+from tests.slow_answers import answering
 
 
 def test_a_target_that_answers_letter_by_letter_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:

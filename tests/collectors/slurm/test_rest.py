@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,9 @@ from collectors.slurm import rest, sacct
 from collectors.slurm.collect import life_rows, placement_rows, read_text
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Site
+from collectors.slurm.sources import Rest
 from tests.collectors.slurm.records import TEN, accounted, controlled
+from tests.slow_answers import answering
 
 SITE = Site(cluster="alpha")
 NOW = datetime(2026, 10, 2, tzinfo=UTC)
@@ -161,3 +164,11 @@ def test_no_json_breaks_the_reader(of_accounting: bool, odd: dict[str, Any]) -> 
 def test_no_json_of_a_node_breaks_the_reader(entry: dict[str, Any]) -> None:
     parsed = rest.read_nodes({"nodes": [entry]})
     assert len(parsed.records) + len(parsed.problems) == 1
+
+
+def test_a_slurmrestd_that_answers_letter_by_letter_holds_nothing_up() -> None:
+    with (
+        answering(lambda: itertools.chain([b"HTTP/1.1 200 OK\r\nX-"], itertools.repeat(b"y")), 0.05) as url,
+        pytest.raises(CollectorError, match="no answer"),
+    ):
+        Rest(url, timeout_seconds=0.3).nodes()
