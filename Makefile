@@ -21,7 +21,7 @@ demo: $(VENV)/.run  ## a month of a simulated fleet, balanced books, invoices, a
 dev: $(VENV)/.dev  ## prepare .venv with everything, run nothing
 
 test: $(VENV)/.dev  ## the tests
-	$(RUN)/pytest -n 4 --dist worksteal $(PYTEST)
+	$(RUN)/pytest -n 3 --dist worksteal $(PYTEST)
 
 coverage: $(VENV)/.dev  ## the tests, and which lines they reach; it takes half as long again
 	$(RUN)/pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST)

@@ -14,6 +14,7 @@ import pytest
 from billing.close import close, hours
 from billing.close.resolve import FOREVER, Claim, DeviceState, resolve
 from billing.verify import verify
+from tests.draws import seldom
 from warehouse.errors import LedgerError
 from warehouse.store import EmbeddedStore, Store
 
@@ -191,6 +192,7 @@ def test_what_a_killed_close_left_is_dropped_after_a_day_and_nothing_else(store:
     assert [name for name in kept if name in tables] == ["close_78_claims", "closely"]
 
 
+@seldom(2, "a close in many portions is the")
 def test_a_close_in_many_portions_is_the_same_close(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hour is a portion, and two are worked on at a time."""
     monkeypatch.setattr(hours, "PORTION_WEIGHT", 1)

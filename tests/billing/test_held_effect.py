@@ -159,6 +159,7 @@ def test_energy_alone_is_shown_with_its_tax(store: Store) -> None:
     assert [row["name"] for row in store.rows("SHOW DATABASES") if row["name"].startswith("scratch")] == []
 
 
+@seldom(2, "energy alone of an issued month waits")
 def test_energy_alone_of_an_issued_month_waits_and_of_an_open_one_counts(store: Store) -> None:
     """Samples of which no use is known: the ledger stays as it was."""
     before = store.value("SELECT sum(energy_millijoules) AS energy FROM energy")

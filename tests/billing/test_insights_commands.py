@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from gpuledger.cli import build
 from tests.billing.hand_ledger import fill
 from tests.billing.small_fleet import Job, busy_then_idle, history, run, whole_days
+from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import open_store
@@ -43,6 +44,7 @@ def test_an_empty_store_says_what_is_next(shell: Callable[..., Any]) -> None:
         assert set(json.loads(shell(command, "--format", "json").stdout)["period"].values()) == {None}
 
 
+@seldom(2, "a period of which nothing or only")
 def test_a_period_of_which_nothing_or_only_a_part_is_closed_says_so_and_is_never_zero(
     shell: Callable[..., Any],
 ) -> None:

@@ -70,6 +70,7 @@ def used(store: Store, device: str) -> Any:
     return store.value(f"SELECT sum(used_unit_ms) AS used FROM ledger WHERE {since}", {"device": device})
 
 
+@seldom(2, "every forged push that is let through")
 def test_every_forged_push_that_is_let_through_waits_and_what_is_honest_beside_it_counts(fleet: Store) -> None:
     seed, before = random.randrange(10**6), ledger(fleet)
     print(f"seed {seed}")
@@ -206,6 +207,7 @@ class Killed(BaseException):
     pass
 
 
+@seldom(2, "killed anywhere while it takes rows back")
 def test_killed_anywhere_while_it_takes_rows_back_no_row_is_lost_or_counted_twice(store: Store) -> None:
     """Each statement of it is the last before a kill, once."""
     rows = [device(f"g{number}", "n1", LIVE) for number in range(2)]

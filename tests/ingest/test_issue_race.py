@@ -15,7 +15,7 @@ import pytest
 
 from billing.invoicing.invoices import InvoiceError, draft_all, issue_all, issued
 from billing.periods import parse_period
-from tests.draws import keep_seed
+from tests.draws import keep_seed, seldom
 from tests.ingest import issued_fleet
 from tests.ingest.issued_fleet import ANYBODY, ISSUED_AT, NOW, OCTOBER, Forged, closed, late_rows, sample
 from tests.ingest.pushing import ledger, push
@@ -80,6 +80,7 @@ def test_what_came_after_the_last_close_keeps_its_month_from_being_issued(open_m
     assert issue_all(open_month, OCTOBER, ISSUED_AT)
 
 
+@seldom(2, "pushes while a month is issued are")
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_pushes_while_a_month_is_issued_are_on_its_invoices_or_held(
     open_month: Store, tokens: Path, number: int

@@ -176,6 +176,7 @@ def test_nor_does_one_that_the_receiver_lets_through(
     test_no_random_push_moves_an_issued_month(empty, seed)
 
 
+@seldom(2, "no random push moves an issued month")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_random_push_moves_an_issued_month(empty: Store, seed: int | None) -> None:
     """What the books say of it with the pushes is what they said without."""
@@ -223,6 +224,7 @@ def test_no_random_push_moves_an_issued_month(empty: Store, seed: int | None) ->
     assert sum(len(rows) for rows in said.values()) > CLUSTERS, "and most of it is stored"
 
 
+@seldom(2, "a session of an issued month that")
 @pytest.mark.parametrize(
     ("keys", "held"),
     [
@@ -258,6 +260,7 @@ def test_a_session_of_an_issued_month_that_goes_on_is_held_where_its_length_was_
     assert dict(pushed(empty, Judge(empty), "events", [submitted]).held) == {}
 
 
+@seldom(2, "a later holder that falls silent moves")
 def test_a_later_holder_that_falls_silent_moves_nothing_of_what_began_before(empty: Store) -> None:
     """Where it was put is decided by who holds what beside it, whenever that is told."""
     apply_rate_card(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPO
-from tests.draws import keep_seed
+from tests.draws import keep_seed, seldom
 from tests.ingest.receiving import receiver_process, tokens_file
 from tests.ingest.spooling import SAMPLES, numbers
 from tests.patience import PATIENCE_SECONDS, until
@@ -66,6 +66,7 @@ def ends(pid: int, missing: str) -> None:
     until(lambda: not Path(f"/proc/{pid}").exists(), missing, every=0.002)
 
 
+@seldom(2, "every spooled sample is in the store")
 @pytest.mark.slow
 def test_every_spooled_sample_is_in_the_store_once_whatever_is_killed_when(agents: Agents, tmp_path: Path) -> None:
     chance = random.Random(f"{keep_seed()} kills of an agent")

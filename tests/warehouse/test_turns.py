@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.draws import seldom
 from tests.patience import PATIENCE_SECONDS
 from tests.warehouse.engine_over_http import served
 from warehouse.errors import StoreError
@@ -42,6 +43,7 @@ def process(url: str) -> Iterator[Callable[..., TurnsBetween]]:
         one.close()
 
 
+@seldom(2, "whoever is alone is alone and others")
 def test_whoever_is_alone_is_alone_and_others_are_together(process: Callable[..., TurnsBetween]) -> None:
     seed = random.SystemRandom().randrange(1_000_000)
     inside: list[bool] = []

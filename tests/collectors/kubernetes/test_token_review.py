@@ -26,6 +26,7 @@ from ingest.senders import Kubernetes, Senders
 from ingest.wire import plain
 from tests.collectors.kubernetes.reviewing import AGENT, AUDIENCE, Scripted, reviewing, user
 from tests.conftest import SHARED
+from tests.draws import seldom
 from tests.ingest.issued_fleet import LIVE, NOW, device, sample
 from tests.ingest.receiving import receiving
 from tests.patience import PATIENCE_SECONDS, until
@@ -311,6 +312,7 @@ def _free(*ports: int) -> bool:
     return True
 
 
+@seldom(2, "a real api server says whose a")
 @pytest.mark.slow
 @pytest.mark.skipif(bool(no_api_server()), reason=no_api_server())
 def test_a_real_api_server_says_whose_a_bound_token_is(store: Store, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from tests.collectors.kubernetes.make import admitted, bound, deleting, ended, n
 from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
 from tests.collectors.kubernetes.test_claims import GPU, claim, claiming, slice_
 from tests.collectors.kubernetes.test_cluster import check
-from tests.draws import keep_seed
+from tests.draws import keep_seed, seldom
 from tests.patience import PATIENCE_SECONDS, until
 
 HERE = Settings(cluster="c1")
@@ -445,6 +445,7 @@ class Stage:
         return list({key(row): row for row in self._rows}.values())
 
 
+@seldom(2, "random lives are told to the second")
 @pytest.mark.parametrize("number", range(3))
 def test_random_lives_are_told_to_the_second_however_the_server_and_the_watch_fail(tmp_path: Path, number: int) -> None:
     """The server refuses, is too busy, forgets, breaks off in the middle of a line and repeats itself; the watch is

@@ -22,6 +22,7 @@ from collectors.exporters.prometheus import PrometheusCollector
 from collectors.exporters.rows import rows
 from tests.collectors.exporters.serving import serving
 from tests.collectors.receivers.pushing import Pushed, receiving
+from tests.draws import seldom
 from tests.ingest.receiving import TOKEN, tokens_file
 from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
@@ -113,6 +114,7 @@ COLUMNS = (
 )
 
 
+@seldom(2, "what is pushed is what is scraped")
 def test_what_is_pushed_is_what_is_scraped(tmp_path: Path) -> None:
     with fresh_store(tmp_path / "store") as store, receiving(store, tokens_file(tmp_path)) as pushed, serving() as page:
         page.route = Page(random.Random(15))

@@ -24,6 +24,7 @@ from dashboards.access.store import AccessStore
 from dashboards.access.tokens import list_tokens
 from dashboards.sql.saved import saved_queries
 from tests.conftest import REPO
+from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import MOVED_OUT, Store, migrations, open_store, split_statements
 
@@ -164,6 +165,7 @@ with open_store(f"chdb://{folder}") as store:
 """
 
 
+@seldom(2, "an upgrade that is killed is done")
 @pytest.mark.parametrize("point", ["copied, not committed", "committed", "1 dropped"])
 def test_an_upgrade_that_is_killed_is_done_by_the_next_start(old: Path, tmp_path: Path, point: str) -> None:
     folder = tmp_path / "store"

@@ -23,6 +23,7 @@ from ingest.place import ISSUED_MONTH, Doubt
 from ingest.tally import Tally
 from tests.dashboards.browser import MARKS, picture, speaks, tab, taken
 from tests.dashboards.pages.test_stating import page
+from tests.draws import seldom
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
 
@@ -86,6 +87,7 @@ def test_an_effect_that_takes_too_long_is_not_called_none(waits: Store, monkeypa
 class TestInABrowser:
     pytestmark = MARKS
 
+    @seldom(2, "what waits is chosen seen in money")
     def test_what_waits_is_chosen_seen_in_money_and_refused(
         self, url: str, opened: Any, waits: Store, tmp_path: Path
     ) -> None:

@@ -22,6 +22,7 @@ from dashboards.pages.alerts.active import why
 from tests.dashboards.browser import MARKS, tab
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
+from tests.draws import seldom
 from warehouse.store import Store
 
 EN = language("en")
@@ -189,6 +190,7 @@ def test_a_tenant_sees_its_own_alerts_and_no_silences(house: Store) -> None:
 class TestInTheBrowser:
     pytestmark = MARKS
 
+    @seldom(2, "an alert is silenced and the silence")
     def test_an_alert_is_silenced_and_the_silence_ended(self, url: str, opened: Any) -> None:
         from playwright.sync_api import expect
 

@@ -154,7 +154,7 @@ DARK = {
 """Where each page is, and what it has drawn at last."""
 
 
-@pytest.mark.parametrize("name", drawn(list(DARK), 1 / 4))
+@pytest.mark.parametrize("name", drawn(list(DARK), 1 / 6))
 def test_a_page_draws_in_the_dark_and_in_chinese(name: str, url: str, opened: Any) -> None:
     """By day and in English the tests of its file see it."""
     from playwright.sync_api import expect
@@ -171,7 +171,7 @@ def test_a_page_draws_in_the_dark_and_in_chinese(name: str, url: str, opened: An
         assert wrong == []
 
 
-@pytest.mark.parametrize("name", drawn(list(PAGES), 1 / 4))
+@pytest.mark.parametrize("name", drawn(list(PAGES), 1 / 6))
 def test_a_page_is_opened_narrowed_followed_down_and_taken_along(
     name: str, url: str, opened: Any, house: Store, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ from gpuledger.cli import app
 from gpuledger.commands import report as command
 from tests.alerts.receivers import Received, smtp_receiver
 from tests.dashboards.site import fill
+from tests.draws import seldom
 from tests.patience import until
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
@@ -304,6 +305,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["report", *arguments])
 
 
+@seldom(2, "the command previews and sends")
 def test_the_command_previews_and_sends(folder: Path, tmp_path: Path) -> None:
     where = ("--store", f"chdb://{folder}")
     october = ("--tenant", "vision", "--period", "2026-10")

@@ -9,6 +9,7 @@ import pytest
 
 from tests.dashboards.sql.test_cookbook import COOKBOOK
 from tests.deploy.test_grafana import BOARDS, MACROS, PANELS
+from tests.draws import seldom
 from tests.warehouse.accounts.as_account import Asked, account, answers, asked_as, copied
 
 
@@ -33,6 +34,7 @@ def panels(asked: Asked) -> dict[str, str]:
     return found
 
 
+@seldom(2, "every panel and every recipe answers an")
 @pytest.mark.parametrize("who", ["gpuledger_grafana", "gpuledger_reader"])
 def test_every_panel_and_every_recipe_answers_an_account_what_it_answers_the_owner(
     books: Path, tmp_path: Path, who: str
