@@ -32,8 +32,11 @@ from tests.alerts.test_shipped_rules import OF_THE_WHOLE_STORE
 from tests.billing.account_books import NO_PRICES
 from tests.billing.facts import put as told
 from tests.billing.hand_ledger import HOUR_MS, Row, at, close, fill
+from tests.draws import seldom
 from warehouse.records import SAMPLES
 from warehouse.store import Store
+
+pytestmark = seldom(2, "all of store rules")
 
 
 @functools.cache

@@ -16,7 +16,10 @@ from billing.periods import parse_period
 from billing.rates import RateError, apply_rate_card, parse_rate_card
 from tests.billing.account_books import NO_PRICES
 from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
+from tests.draws import seldom
 from warehouse.store import Store
+
+pytestmark = seldom(2, "all of adjustments")
 
 OCTOBER = parse_period("2026-10", "UTC")
 NOW = at("2026-11-02 09:00")

@@ -24,6 +24,8 @@ from tests.draws import drawn, seldom
 from tests.stores import refilled
 from warehouse.store import Store
 
+pytestmark = seldom(2, "all of corrections")
+
 OCTOBER, NOVEMBER, DECEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11", "2026-12"))
 LAST = [at("2026-10-31 23:00")]
 LATER = [at("2026-11-30 23:00"), at("2026-12-31 23:00")]

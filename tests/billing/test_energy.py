@@ -38,6 +38,8 @@ from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
 
+pytestmark = seldom(2, "all of energy")
+
 NOW = at(49)
 GIB = 1 << 30
 OCTOBER = parse_period("2026-10", "UTC")

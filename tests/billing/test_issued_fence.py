@@ -36,6 +36,8 @@ from tests.stores import emptied, fresh_store
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
 
+pytestmark = seldom(2, "all of issued fence")
+
 NOVEMBER = parse_period("2026-11", "UTC")
 MONEY = ("samples", "events", "devices")
 UNTIL = NOW - timedelta(hours=2)

@@ -22,9 +22,12 @@ from gpuledger.commands import watch
 from tests.collectors.kubernetes.make import admitted, bound, deleting, ended, node, pod, running
 from tests.collectors.kubernetes.server import NODES, PODS, ApiServer, serving
 from tests.collectors.kubernetes.test_claims import SHARED, claiming, consuming, slice_
+from tests.draws import seldom
 from tests.ingest.receiving import TOKEN, receiving, tokens_file
 from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import Store, open_store
+
+pytestmark = seldom(2, "all of watch command")
 
 RUN = "import typer, sys; from gpuledger.cli import run; from gpuledger.commands import watch\n" \
       "app = typer.Typer(); app.callback()(lambda: None); watch.register(app); run(app, sys.argv[1:])"  # fmt: skip

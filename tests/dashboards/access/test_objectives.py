@@ -16,6 +16,8 @@ from tests.dashboards.access.test_matrix import body_of
 from tests.dashboards.site import Site
 from tests.draws import seldom
 
+pytestmark = seldom(2, "all of objectives")
+
 DAY = "?period=2026-10-02"
 AT = "at=2026-10-04T00:00:00Z"
 OWN = {"vision": {"main-wait", "vision-chat"}, "speech": {"main-wait", "speech-success", "speech-chat"}}

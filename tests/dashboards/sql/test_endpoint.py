@@ -18,8 +18,11 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from dashboards.sql.process import Process
 from dashboards.sql.workers import Workers
 from tests.dashboards.site import Site
+from tests.draws import seldom
 from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import EmbeddedStore
+
+pytestmark = seldom(2, "all of endpoint")
 
 ROWS = 250_000
 MANY = f"SELECT number AS n, toString(number % 7) AS s FROM numbers({ROWS})"
