@@ -192,7 +192,7 @@ def test_what_a_killed_close_left_is_dropped_after_a_day_and_nothing_else(store:
     assert [name for name in kept if name in tables] == ["close_78_claims", "closely"]
 
 
-@seldom(2, "a close in many portions is the")
+@seldom(4, "a close in many portions is the")
 def test_a_close_in_many_portions_is_the_same_close(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hour is a portion, and two are worked on at a time."""
     monkeypatch.setattr(hours, "PORTION_WEIGHT", 1)

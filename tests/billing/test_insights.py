@@ -487,7 +487,7 @@ def test_coverage_can_be_asked_for(saved: Saved) -> None:
     assert saved.lax.not_judged == ()
 
 
-@seldom(2, "what is told of one tenant or")
+@seldom(4, "what is told of one tenant or")
 def test_what_is_told_of_one_tenant_or_workload_is_what_is_told_of_it_among_all(saved: Saved) -> None:
     whole = saved.whole
     told = {one.kind for one in whole.recommendations if one.tenant in ASKED}

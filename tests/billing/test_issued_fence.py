@@ -36,7 +36,7 @@ from tests.stores import emptied, fresh_store
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
 
-pytestmark = seldom(2, "all of issued fence")
+pytestmark = seldom(4, "all of issued fence")
 
 NOVEMBER = parse_period("2026-11", "UTC")
 MONEY = ("samples", "events", "devices")
@@ -72,7 +72,7 @@ def used(store: Store, device: str) -> Any:
     return store.value(f"SELECT sum(used_unit_ms) AS used FROM ledger WHERE {since}", {"device": device})
 
 
-@seldom(2, "every forged push that is let through")
+@seldom(4, "every forged push that is let through")
 def test_every_forged_push_that_is_let_through_waits_and_what_is_honest_beside_it_counts(fleet: Store) -> None:
     seed, before = random.randrange(10**6), ledger(fleet)
     print(f"seed {seed}")
@@ -122,7 +122,7 @@ def only(store: Store) -> HeldPush:
     return push
 
 
-@seldom(3, "a yes")
+@seldom(6, "a yes")
 def test_a_yes_makes_it_a_correction_and_a_no_keeps_it_out(tmp_path: Path) -> None:
     with small_fleet(tmp_path, BUSY, "2026-10-29 00:00") as store:
         before = ledger(store)
@@ -154,7 +154,7 @@ def test_a_yes_makes_it_a_correction_and_a_no_keeps_it_out(tmp_path: Path) -> No
         assert verify(store).balanced
 
 
-@seldom(3, "rows that come again")
+@seldom(6, "rows that come again")
 def test_what_is_decided_of_rows_that_come_again_meanwhile_holds(tmp_path: Path) -> None:
     """An agent that had no answer sends again what waits already, before somebody decides."""
     used_more = sample("g1", "n1", at("2026-10-30 15:00"), "job", 1.0, power_watts=123.456)
@@ -184,7 +184,7 @@ def test_what_is_decided_of_rows_that_come_again_meanwhile_holds(tmp_path: Path)
         assert verify(store).balanced
 
 
-@seldom(3, "what others tell")
+@seldom(6, "what others tell")
 def test_what_others_tell_too_is_not_gone_with_a_push_that_is_taken_back(tmp_path: Path) -> None:
     """An early end that n1 pushed, n2 pushes too, among others, and then a person's file tells."""
     early = event("job", "finished", at("2026-10-30 12:00"))
@@ -209,7 +209,7 @@ class Killed(BaseException):
     pass
 
 
-@seldom(2, "killed anywhere while it takes rows back")
+@seldom(4, "killed anywhere while it takes rows back")
 def test_killed_anywhere_while_it_takes_rows_back_no_row_is_lost_or_counted_twice(store: Store) -> None:
     """Each statement of it is the last before a kill, once."""
     rows = [device(f"g{number}", "n1", LIVE) for number in range(2)]
@@ -274,7 +274,7 @@ def test_what_is_of_now_alone_is_not_even_looked_at_twice(fleet: Store, monkeypa
     assert not looks
 
 
-@seldom(2, "the hour that two months share may")
+@seldom(4, "the hour that two months share may")
 def test_the_hour_that_two_months_share_may_change_in_the_later_one(tmp_path: Path) -> None:
     """Midnight in India is at 18:30 UTC."""
     run = [event("job", "started", at("2026-10-31 18:00"), device_id="g1", node="n1", tenant="chem", gpus=1.0)]
@@ -288,7 +288,7 @@ def test_the_hour_that_two_months_share_may_change_in_the_later_one(tmp_path: Pa
         assert store.rows(OF_INDIA) == before
 
 
-@seldom(2, "what a session held before an issued")
+@seldom(4, "what a session held before an issued")
 def test_what_a_session_held_before_an_issued_month_waits_where_it_counts_there(tmp_path: Path) -> None:
     """September is not issued, and may change; the discount of October goes by what each session held in both."""
     run = [

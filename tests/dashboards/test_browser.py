@@ -35,7 +35,7 @@ def served(house: Store) -> Iterator[str]:
         yield url
 
 
-@seldom(2, "the frame keeps its state in the")
+@seldom(4, "the frame keeps its state in the")
 def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
     from playwright.sync_api import expect
 
@@ -87,7 +87,7 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         assert wrong == []
 
 
-@seldom(2, "a narrow screen does not scroll sideways")
+@seldom(4, "a narrow screen does not scroll sideways")
 def test_a_narrow_screen_does_not_scroll_sideways_whatever_page_is_a_server_s_first(house: Store, opened: Any) -> None:
     with serving(house) as served, tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
         for path, drawn in (("tenants", "#tenants-costs"), ("", "#overview-fleet"), ("fleet", "#fleet-grid")):
@@ -97,7 +97,7 @@ def test_a_narrow_screen_does_not_scroll_sideways_whatever_page_is_a_server_s_fi
         assert wrong == []
 
 
-@seldom(2, "a table is read sorted followed and")
+@seldom(4, "a table is read sorted followed and")
 def test_a_table_is_read_sorted_followed_and_left_by_keyboard_alone(served: str, opened: Any) -> None:
     from playwright.sync_api import expect
 
@@ -125,7 +125,7 @@ def test_a_table_is_read_sorted_followed_and_left_by_keyboard_alone(served: str,
         assert wrong == []
 
 
-@seldom(2, "a part that cannot be shown says")
+@seldom(4, "a part that cannot be shown says")
 def test_a_part_that_cannot_be_shown_says_so(served: str, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from playwright.sync_api import expect
 

@@ -87,7 +87,7 @@ def test_files_are_compared_and_applied_by_the_server_as_the_token_s_owner(url: 
     assert "Give one file" in refused("rates diff", "1234", "--store", url)
 
 
-@seldom(2, "invoices are credited made void and issued")
+@seldom(4, "invoices are credited made void and issued")
 def test_invoices_are_credited_made_void_and_issued_by_the_server(url: str, tmp_path: Path) -> None:
     where = ("--store", url)
     assert (

@@ -27,7 +27,7 @@ from tests.ingest.receiving import TOKEN, receiving, tokens_file
 from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import Store, open_store
 
-pytestmark = seldom(2, "all of watch command")
+pytestmark = seldom(4, "all of watch command")
 
 RUN = "import typer, sys; from gpuledger.cli import run; from gpuledger.commands import watch\n" \
       "app = typer.Typer(); app.callback()(lambda: None); watch.register(app); run(app, sys.argv[1:])"  # fmt: skip

@@ -195,7 +195,7 @@ def test_nobody_agrees_to_rows_that_they_have_not_seen(fleet: Store, served: Ser
     assert held_push(fleet, only(fleet, "c1/other").id).rows > shown.rows
 
 
-@seldom(2, "the day of a sender and what")
+@seldom(4, "the day of a sender and what")
 def test_the_day_of_a_sender_and_what_it_changed_are_on_record(fleet: Store, served: Served) -> None:
     """Whatever the tests before did: they may run elsewhere."""
     late = Forged("", WATCH, "events", [event("other", "rejected", MID_OCTOBER)])

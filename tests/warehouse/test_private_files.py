@@ -53,7 +53,7 @@ def test_a_store_of_an_earlier_release_is_closed_when_it_is_opened(store: Path) 
     assert mode(store) == 0o700
 
 
-@seldom(2, "a file that was asked for has")
+@seldom(4, "a file that was asked for has")
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
 def test_a_file_that_was_asked_for_has_the_permissions_its_user_gives(store: Path, tmp_path: Path, umask: int) -> None:
     out = tmp_path / f"answer-{umask}.csv"

@@ -312,7 +312,7 @@ def _free(*ports: int) -> bool:
     return True
 
 
-@seldom(2, "a real api server says whose a")
+@seldom(4, "a real api server says whose a")
 @pytest.mark.slow
 @pytest.mark.skipif(bool(no_api_server()), reason=no_api_server())
 def test_a_real_api_server_says_whose_a_bound_token_is(store: Store, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ EXAMPLES = 2
 """Of each route of which a run asks, half of them (tests/draws.py); `st run URL/api/v1/openapi.json` asks for more."""
 
 
-@seldom(2, "every route answers as it is described")
+@seldom(4, "every route answers as it is described")
 def test_every_route_answers_as_it_is_described(served_site: Site) -> None:
     headers = {"Authorization": f"Bearer {served_site.tokens['admin']}"}
     url = served_site.url + PREFIX

@@ -11,7 +11,7 @@ from tests.draws import seldom
 pytestmark = MARKS
 
 
-@seldom(2, "from a tenant down to an hour")
+@seldom(4, "from a tenant down to an hour")
 def test_from_a_tenant_down_to_an_hour(url: str, opened: Any) -> None:
     from playwright.sync_api import expect
 
@@ -35,7 +35,7 @@ def test_from_a_tenant_down_to_an_hour(url: str, opened: Any) -> None:
         assert wrong == []
 
 
-@seldom(2, "from the heat map to a holder")
+@seldom(4, "from the heat map to a holder")
 def test_from_the_heat_map_to_a_holder(url: str, opened: Any) -> None:
     from playwright.sync_api import expect
 
@@ -55,7 +55,7 @@ def test_from_the_heat_map_to_a_holder(url: str, opened: Any) -> None:
         assert wrong == []
 
 
-@seldom(2, "a workload is found by a part")
+@seldom(4, "a workload is found by a part")
 def test_a_workload_is_found_by_a_part_of_its_name(url: str, opened: Any) -> None:
     from playwright.sync_api import expect
 

@@ -102,7 +102,7 @@ def test_what_is_kept_reads_no_table_that_it_does_not_name(
             assert {"events", "allocations", "closed_hours", "ledger_days", "ledger_entries"} <= seen
 
 
-@seldom(2, "what is kept of a period reads")
+@seldom(4, "what is kept of a period reads")
 def test_what_is_kept_of_a_period_reads_nothing_after_it(
     house: Store, kept_by_pages: Mapping[Principal, list[Kept]]
 ) -> None:

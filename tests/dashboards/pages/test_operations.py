@@ -190,7 +190,7 @@ def test_a_tenant_sees_its_own_alerts_and_no_silences(house: Store) -> None:
 class TestInTheBrowser:
     pytestmark = MARKS
 
-    @seldom(2, "an alert is silenced and the silence")
+    @seldom(4, "an alert is silenced and the silence")
     def test_an_alert_is_silenced_and_the_silence_ended(self, url: str, opened: Any) -> None:
         from playwright.sync_api import expect
 
