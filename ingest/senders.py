@@ -22,11 +22,9 @@ kubernetes:
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import logging
 import re
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -38,6 +36,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from ingest.errors import IngestError
 from ingest.place import ALL, Names, Place
 from ingest.reviews import Account, Reviewer, Reviews, is_web_token
+from ingest.token_file import Reread, Tokened, digest_of
 from warehouse.records import RECORD_TYPES
 from warehouse.written_files import first_error, read_yaml
 
@@ -96,22 +95,16 @@ class Told(BaseModel):
         return Place(self.records, self.clusters, nodes, self.services, self.back, self.past, self.inventory)
 
 
-class _Entry(Told):
+class _Entry(Tokened, Told):
     name: Annotated[str, Field(min_length=1, max_length=100)]
-    token: Annotated[str, Field(min_length=16)] | None = Field(None, repr=False)
-    token_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> _Entry:
-        if (self.token is None) == (self.token_sha256 is None):
+        if not self.has_one:
             raise ValueError("one of token and token_sha256 is needed")
         if self.nodes == "own":
             raise ValueError("nodes: own is for kubernetes accounts, whose tokens name a node; name the node here")
         return self
-
-    @property
-    def digest(self) -> bytes:
-        return bytes.fromhex(self.token_sha256) if self.token_sha256 is not None else _digest(self.token or "")
 
 
 class _Account(Told):
@@ -167,8 +160,7 @@ class Senders:
 
     def __init__(self, path: Path, connect: Connect | None = None) -> None:
         self._path, self._connect = path, connect
-        self._lock = threading.Lock()
-        self._stamp = _stamp(path)
+        self._reread = Reread(path)
         file = _read(path)
         if not file.senders and file.kubernetes is None:
             what = "nobody may send anything; name at least one, or kubernetes accounts"
@@ -179,7 +171,7 @@ class Senders:
         """Whose token it is, as far as that is known here. Takes as long for a wrong one as for a right one, wherever
         it differs."""
         self._refresh()
-        digest = _digest(token)
+        digest = digest_of(token)
         found = None
         for sender_digest, sender in self._tokens:
             if hmac.compare_digest(sender_digest, digest):
@@ -212,16 +204,14 @@ class Senders:
         return None if account is None else _sender(accounts[account.name], account)
 
     def _refresh(self) -> None:
-        with self._lock:
-            stamp = _stamp(self._path)
-            if stamp == self._stamp:
-                return
-            self._stamp = stamp
-            try:
-                self._take(_read(self._path))
-                log.info("receive: %s read again: %d senders", self._path, len(self._tokens) + len(self._accounts))
-            except IngestError as error:
-                log.error("receive: %s; the senders of before stay in force", error)
+        self._reread.if_changed(self._read_again)
+
+    def _read_again(self) -> None:
+        try:
+            self._take(_read(self._path))
+            log.info("receive: %s read again: %d senders", self._path, len(self._tokens) + len(self._accounts))
+        except IngestError as error:
+            log.error("receive: %s; the senders of before stay in force", error)
 
     def _take(self, file: _File) -> None:
         reviews = None
@@ -240,18 +230,6 @@ def _sender(told: _Account, account: Account) -> Sender:
     if told.nodes != "own":
         return Sender(told.account, told.place)
     return Sender(f"{told.account}@{account.known_node}", told.place.on_node(account.known_node))
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", errors="surrogateescape")).digest()
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(path: Path) -> _File:

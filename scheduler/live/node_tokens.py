@@ -6,15 +6,14 @@ agents:
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import logging
-import threading
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from ingest.token_file import Reread, Tokened, digest_of
 from warehouse.errors import LedgerError
 from warehouse.written_files import first_error, read_yaml
 
@@ -26,20 +25,14 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Agent(_Part):
+class _Agent(Tokened, _Part):
     node: Annotated[str, Field(min_length=1)]
-    token: Annotated[str, Field(min_length=16)] | None = Field(None, repr=False)
-    token_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
-        if (self.token is None) == (self.token_sha256 is None):
+        if not self.has_one:
             raise ValueError(f"agent of {self.node}: one of token and token_sha256 is needed")
         return self
-
-    @property
-    def digest(self) -> bytes:
-        return bytes.fromhex(self.token_sha256) if self.token_sha256 is not None else _digest(self.token or "")
 
 
 class _File(_Part):
@@ -58,43 +51,25 @@ class NodeTokens:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._lock = threading.Lock()
-        self._stamp = _stamp(path)
+        self._reread = Reread(path)
         self._nodes = _read(path)
 
     def may(self, token: str, node: str) -> bool | None:
         """Whether the token is the node's; None: it is nobody's. Takes as long for a wrong one as for a right one."""
-        self._refresh()
-        digest = _digest(token)
+        self._reread.if_changed(self._read_again)
+        digest = digest_of(token)
         owner = None
         for known, its_node in self._nodes:
             if hmac.compare_digest(known, digest):
                 owner = its_node
         return None if owner is None else owner == node
 
-    def _refresh(self) -> None:
-        with self._lock:
-            stamp = _stamp(self._path)
-            if stamp == self._stamp:
-                return
-            self._stamp = stamp
-            try:
-                self._nodes = _read(self._path)
-                log.info("agents: %s read again", self._path)
-            except LedgerError as error:
-                log.error("%s; the agents of before stay in force", error)
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", errors="surrogateescape")).digest()
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    def _read_again(self) -> None:
+        try:
+            self._nodes = _read(self._path)
+            log.info("agents: %s read again", self._path)
+        except LedgerError as error:
+            log.error("%s; the agents of before stay in force", error)
 
 
 def _read(path: Path) -> list[tuple[bytes, str]]:

@@ -47,6 +47,13 @@ def world(dice: random.Random) -> list[Node]:
     return found
 
 
+def guaranteed(dice: random.Random, nodes: Sequence[Node]) -> list[Tenant]:
+    """Two that share what there is, or some of it, and one that only borrows."""
+    units = sum(device.units for node in nodes for device in node.devices)
+    own = dice.randint(0, units)
+    return [Tenant("a", guaranteed=own), Tenant("b", guaranteed=dice.randint(0, units - own)), Tenant("c")]
+
+
 def request(dice: random.Random, nodes: Sequence[Node]) -> Request:
     model = dice.choice(sorted({device.model for node in nodes for device in node.devices}))
     if model == "H100" and dice.random() < 0.5:
@@ -100,9 +107,7 @@ def test_explained_or_not_the_same_is_decided_and_no_guarantee_waits_for_borrowe
     for seed in seeds(40):
         dice = random.Random(seed)
         nodes = world(dice)
-        units = sum(device.units for node in nodes for device in node.devices)
-        own = dice.randint(0, units)
-        tenants = [Tenant("a", guaranteed=own), Tenant("b", guaranteed=dice.randint(0, units - own)), Tenant("c")]
+        tenants = guaranteed(dice, nodes)
         backfill = dice.choice([1, 1, None, 0])
         kept = windows(dice, nodes, 1)
         states = [
@@ -206,9 +211,7 @@ def test_victims_are_the_fewest_and_lose_least(monkeypatch: pytest.MonkeyPatch) 
     for seed in seeds(40):
         dice = random.Random(seed)
         nodes = world(dice)
-        units = sum(device.units for node in nodes for device in node.devices)
-        own = dice.randint(0, units)
-        tenants = [Tenant("a", guaranteed=own), Tenant("b", guaranteed=dice.randint(0, units - own)), Tenant("c")]
+        tenants = guaranteed(dice, nodes)
         queue = Queue("q", dice.choice(["fifo", "priority", "fair_share"]))
         policies = Policies(backfill=dice.choice([1, None, 0]))
         state = core(nodes, tenants, [queue], policies, windows(dice, nodes, 1), explain=False)
