@@ -24,6 +24,7 @@ from rich.table import Table
 
 from bench.apart import BenchError, needed, peak_bytes, run_apart
 from collectors.readings import Row
+from gpuledger.serve import collect_seldom
 from scheduler.cycle.policies import Policies
 from scheduler.metrics import Meter
 from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, Start, Tenant
@@ -60,6 +61,7 @@ def arrivals(data: str, seed: int = 42) -> dict[str, Any]:
     book = Book(core, Meter(setup.nodes, setup.tenants, setup.queues, 0.0), Writer("bench", setup.nodes), tell)
     seconds: list[float] = []
     started = explained = 0
+    collect_seldom()  # as the service does
     for number, name in enumerate(names, 1):
         now = number / 100
         job = Job(str(number), "all", "all", workload.requests[name], now)
