@@ -1,4 +1,4 @@
-"""docs/tutorial.md, typed as it stands: what it shows is what one sees. `…` stands for the rest of a line, or for lines."""
+"""docs/tutorial.md, typed as it stands: what it shows is what one sees. `…` is the rest of a line, or lines."""
 
 from __future__ import annotations
 
