@@ -30,6 +30,7 @@ import pyarrow as pa
 import pytest
 
 from billing.close import close
+from collectors.slurm import times
 from collectors.slurm.hostlists import hosts
 from ingest import ingest_tables
 from tests.collectors.slurm import hostile
@@ -43,6 +44,7 @@ LIFE_SECONDS = float(os.environ.get("GPULEDGER_SLURM_SECONDS", "25"))
 SEED = int(os.environ.get("GPULEDGER_HISTORY") or secrets.randbelow(10**6))
 LEAST_JOBS = LIFE_SECONDS / 2
 LONGEST = 20
+SLACK_SECONDS = 5
 EVERY_SECONDS = 2
 A100_UNITS = 7
 WHOLE_GPUS = {"node1": 4, "node2": 4}
@@ -227,12 +229,12 @@ def accounted(cluster: Cluster, lives: Lives) -> Accounted:
         command = ("sacct", "-X", "-a", "-D", "-n", "-P", begun, f"--format={name}")
         return cluster.run(*command).stdout.decode().removesuffix("\n").split("\n")
 
-    columns = ("jobidraw", "jobid", "submit", "start", "end", "alloctres", "account", "state", "nodelist")
+    columns = ("jobidraw", "jobid", "submit", "start", "end", "alloctres", "account", "state", "nodelist", "suspended")
     told = [column(name) for name in columns]
     held: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     on_nodes: dict[tuple[str, int], list[tuple[tuple[str, str], Fraction]]] = defaultdict(list)
-    doubtful = set()
-    for raw, shown, submit, start, end, tres, account, state, nodes in zip(*told, strict=True):
+    doubtful, resized = set(), set[str]()
+    for raw, shown, submit, start, end, tres, account, state, nodes, suspended in zip(*told, strict=True):
         counts = dict(pair.split("=") for pair in tres.split(",") if pair)
         if start in ("Unknown", "None") or not counts:
             # Slurm 22.05 loses the start of an array's task that is requeued in its first second.
@@ -242,8 +244,12 @@ def accounted(cluster: Cluster, lives: Lives) -> Accounted:
         seconds = int((datetime.fromisoformat(end) - datetime.fromisoformat(max(submit, start))).total_seconds())
         submitted = int(re.split(r"[_+]", shown)[0])
         assert account == lives.accounts[submitted]
-        if state == "REQUEUED" and seconds > lives.lengths[submitted]:
-            doubtful.add(raw)  # it was over when it was requeued, and its end is the requeue's
+        resized |= {raw} if state == "RESIZING" else set()
+        held_longer = seconds > lives.lengths[submitted] + (times.seconds(suspended) or 0) + SLACK_SECONDS
+        if (state == "REQUEUED" and seconds > lives.lengths[submitted]) or (raw in resized and held_longer):
+            # It was over when it was requeued, and its end is the requeue's; or it was resized and then preempted, and
+            # its record goes on until it was cancelled in the queue.
+            doubtful.add(raw)
         gpus = Fraction(counts.get("gres/gpu", 0)) + Fraction(counts.get("gres/shard", 0)) / 4
         held[raw, account] += seconds * lives.instances.get(submitted, gpus)
         began = int(datetime.fromisoformat(end).timestamp()) - seconds
