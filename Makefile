@@ -2,8 +2,11 @@
 SHELL := /bin/bash
 VENV := .venv
 UV := $(shell command -v uv 2>/dev/null || echo $(VENV)-uv/bin/uv)
-# Debian's own python3.11 where no other is asked for; uv never fetches one by itself here.
-PYTHON ?= python3.11
+# The first that is here; uv never fetches one by itself. Another: make PYTHON=PATH
+ifndef PYTHON
+PYTHON := $(shell for v in 3.11 3.12 3.13 3.14; do \
+  python$$v -c 'import sys; print(sys.executable)' 2>/dev/null && break; done)
+endif
 RUN := $(VENV)/bin
 # A site's own certificate authority is among the system's; uv brings its own list otherwise.
 ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
@@ -55,16 +58,19 @@ focus-validator: .venv-focus/.built  ## the FinOps Foundation's validator for th
 clean:  ## remove the virtual environment and the demo
 	rm -rf $(VENV) $(VENV)-uv .venv-focus demo
 
-$(VENV)/.dev: uv.lock pyproject.toml | uv
+$(VENV)/.dev: uv.lock pyproject.toml | python uv
 	$(UV) sync --frozen --quiet --python $(PYTHON) --extra all --group dev
 	@touch $@ $(VENV)/.run
 
-$(VENV)/.run: uv.lock pyproject.toml | uv
+$(VENV)/.run: uv.lock pyproject.toml | python uv
 	$(UV) sync --frozen --quiet --inexact --python $(PYTHON) --extra all
 	@touch $@
 
-.PHONY: uv
-uv:
+.PHONY: python uv
+python:
+	@test -n "$(PYTHON)" || { \
+	  echo "make: no python3.11 to python3.14 in PATH. On Debian: apt-get install python3 python3-pip" >&2; exit 2; }
+uv: | python
 	@command -v uv >/dev/null || test -x $(VENV)-uv/bin/uv || { \
 	  echo "uv is not installed: bootstrapping it with pip into $(VENV)-uv"; \
 	  $(PYTHON) -m pip install --quiet --disable-pip-version-check --target $(VENV)-uv uv || { \

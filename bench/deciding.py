@@ -59,9 +59,9 @@ def arrivals(data: str, seed: int = 42) -> dict[str, Any]:
         told += len(rows)
 
     book = Book(core, Meter(setup.nodes, setup.tenants, setup.queues, 0.0), Writer("bench", setup.nodes), tell)
+    collect_seldom()  # as the service does
     seconds: list[float] = []
     started = explained = 0
-    collect_seldom()  # as the service does
     for number, name in enumerate(names, 1):
         now = number / 100
         job = Job(str(number), "all", "all", workload.requests[name], now)
@@ -108,6 +108,7 @@ def preemption(seed: int) -> dict[str, Any]:
         for action in plan.actions:
             core.apply(action, now)
     core.submit(Job("gang", "owner", "all", Request(devices=8), now, min_replicas=8, max_replicas=8), now)
+    collect_seldom()
     for _ in range(TURNS):
         core.version += 1  # as if something had changed: what the last search found is not used again
         core.freed += 1
@@ -139,6 +140,7 @@ def queue(seed: int, tenants: int) -> dict[str, Any]:
             Job(f"w{number}", f"t{draw.randrange(tenants)}", "all", request, 1.0 + number / 1e4, replicas, replicas),
             2.0,
         )
+    collect_seldom()
     seconds, plan = [], None
     for turn in range(TURNS):
         core.version += 1
@@ -164,6 +166,7 @@ def nodes(seed: int, count: int) -> dict[str, Any]:
         replicas = 1 + number % 3
         core.submit(Job(f"w{number}", "all", "all", Request(8), 0.0, replicas, replicas), 0.0)
     core.plan(0.0)
+    collect_seldom()
     seconds, started = [], 0
     for number in range(ARRIVALS):
         now = 1.0 + number
