@@ -83,6 +83,11 @@ class Expectations:
         found = self._told.get(job_id)
         return found.at if found else None
 
+    def told_at(self, job_id: str) -> float | None:
+        """When that was."""
+        found = self._told.get(job_id)
+        return found.told_at if found else None
+
     def first_interval(self, job_id: str) -> Interval | None:
         """In which it was then expected to start; None: too little was known."""
         found = self._told.get(job_id)

@@ -14,8 +14,9 @@ from statistics import quantiles
 from typing import NamedTuple
 
 from scheduler.cycle.expectations import CONFIDENCE
+from scheduler.cycle.promises import Promise
 from scheduler.cycle.state import JobClass, State
-from scheduler.cycle.trial import Promise, Trial
+from scheduler.cycle.trial import Trial
 from scheduler.model import Job, Reason, Request
 from scheduler.placement.reasons import NEVER_FITS, NO_ROOM, nearest_that_fits, why_not
 from scheduler.quota.tree import QuotaTree

@@ -109,9 +109,9 @@ def test_explained_or_not_the_same_is_decided_and_no_guarantee_waits_for_borrowe
         nodes = world(dice)
         tenants = guaranteed(dice, nodes)
         backfill = dice.choice([1, 1, None, 0])
-        kept = windows(dice, nodes, 1)
+        kept, queue = windows(dice, nodes, 1), Queue("q", dice.choice(["fifo", "fair_share", "capacity"]))
         states = [
-            core(nodes, tenants, [Queue("q")], Policies(backfill=backfill), kept, explain=explain)
+            core(nodes, tenants, [queue], Policies(backfill=backfill), kept, explain=explain)
             for explain in (True, False)
         ]
         for now in range(dice.randint(5, 30)):
