@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from dashboards.api import documents
 from dashboards.api.app import PREFIX
 from dashboards.api.paging import MOST_ROWS
+from ingest.prompt_client import PromptClient
 from warehouse.errors import LedgerError
 from warehouse.private_files import whole_file
 
@@ -50,7 +51,7 @@ class Client:
         verify = ssl.create_default_context(cafile=str(ca_file)) if ca_file else True
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self.url + PREFIX, headers=headers, timeout=TIMEOUT_SECONDS, verify=verify)
+        self._http = PromptClient(TIMEOUT_SECONDS, base_url=self.url + PREFIX, headers=headers, verify=verify)
 
     def __enter__(self) -> Client:
         return self
@@ -371,7 +372,7 @@ class Client:
         ending = next((e for e in ("csv.gz", "csv", "parquet") if out.name.endswith(f".{e}")), "")
         asked = _given({"month": month, "format": ending, **options})
         try:
-            with self._http.stream("GET", "/exports/focus", params=asked, timeout=LONG_SECONDS) as answer:
+            with self._http.stream("GET", "/exports/focus", seconds=LONG_SECONDS, params=asked) as answer:
                 if answer.status_code != 200:
                     answer.read()
                     raise self._refused(answer)
@@ -418,11 +419,11 @@ class Client:
     def _check(self, path: str, yaml: str) -> documents.Compared:
         return self._post(documents.Compared, f"{path}/check", {"yaml": yaml}, LONG_SECONDS)
 
-    def _get(self, kind: type[Answer], path: str, timeout: float = TIMEOUT_SECONDS, /, **asked: Any) -> Answer:
-        return self._read(kind, self._asked("GET", path, params=_given(asked), timeout=timeout))
+    def _get(self, kind: type[Answer], path: str, seconds: float | None = None, /, **asked: Any) -> Answer:
+        return self._read(kind, self._asked("GET", path, params=_given(asked), seconds=seconds))
 
-    def _post(self, kind: type[Answer], path: str, body: dict[str, Any], timeout: float = TIMEOUT_SECONDS) -> Answer:
-        return self._read(kind, self._asked("POST", path, json=body, timeout=timeout))
+    def _post(self, kind: type[Answer], path: str, body: dict[str, Any], seconds: float | None = None) -> Answer:
+        return self._read(kind, self._asked("POST", path, json=body, seconds=seconds))
 
     def _whole(self, kind: type[Answer], path: str, **asked: Any) -> Answer:
         """A report with the rows of all its pages."""
