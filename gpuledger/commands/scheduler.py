@@ -313,7 +313,7 @@ def _document(path: Path | None) -> dict[str, Any]:
 
 
 def list_jobs(
-    status: Annotated[str, typer.Option("--status", help="held, pending, starting, running or stopping.")] = "",
+    status: Annotated[str, typer.Option("--status", help="pending, running, held, suspended, ...")] = "",
     queue: Annotated[str, typer.Option("--queue")] = "",
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
@@ -398,6 +398,26 @@ def release(
 ) -> None:
     """Let a held job start again."""
     _print_one(_client(url, token_file).tell(job_id, "release"), output)
+
+
+def suspend(
+    job_id: JobId,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Set a job aside: one that runs is stopped and gives its devices back; it keeps its place in the queue."""
+    _print_one(_client(url, token_file).tell(job_id, "suspend"), output)
+
+
+def resume(
+    job_id: JobId,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Let a suspended job wait again, in the place that its submission gives it."""
+    _print_one(_client(url, token_file).tell(job_id, "resume"), output)
 
 
 def finish(
@@ -564,6 +584,8 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "cancel": cancel,
     "hold": hold,
     "release": release,
+    "suspend": suspend,
+    "resume": resume,
     "finish": finish,
     "room": room,
     "ready": ready,

@@ -159,6 +159,8 @@ class State:
         self.pending: dict[str, tuple[Job, JobClass]] = {}
         self.dependent: dict[str, tuple[Job, set[str]]] = {}
         self.lines: dict[str, dict[Hashable, JobClass]] = {}
+        self.aside: set[str] = set()  # neither waits nor runs, but may again
+        self.leaving: dict[str, tuple[Grant, ...]] = {}
         self.failures: dict[str, None] = {}
         self.preempted: dict[str, int] = {}
         self.expectations = Expectations()
@@ -179,6 +181,9 @@ class State:
         """It waits from now on, in the place that its `submitted_at` gives it. Dependencies on jobs that are not known
         any more count as met, unless they are remembered to have failed."""
         self.version += 1
+        self.aside.discard(job.job_id)
+        self.gone(job.job_id)
+        self.failures.pop(job.job_id, None)
         unmet = {other for other in job.after if other in self.failures or self._knows(other)}
         if unmet:
             self.dependent[job.job_id] = (job, unmet)
@@ -188,7 +193,7 @@ class State:
             self._enqueue(job)
 
     def withdraw(self, job_id: str, now: float) -> None:
-        """A job that waits is held, cancelled or refused."""
+        """A job that waits is set aside, until it is submitted again or dropped."""
         self.version += 1
         if job_id in self.dependent:
             _, unmet = self.dependent.pop(job_id)
@@ -197,7 +202,14 @@ class State:
         else:
             self._dequeue(job_id)
             self.freed += 1
+        self.aside.add(job_id)
         self.expectations.forget(job_id)
+
+    def drop(self, job_id: str) -> None:
+        """A job that was set aside does not come back."""
+        self.version += 1
+        self.aside.discard(job_id)
+        self._fail(job_id)
 
     def apply(self, action: Start | Preempt | Resize, now: float) -> None:
         """A decision takes place; one of a plan that was made from another state may be refused.
@@ -212,6 +224,8 @@ class State:
             running = self.running[action.job_id]
             if action.replicas >= len(running.grants):
                 self.preempted[action.job_id] = running.preemptions + 1
+                self.aside.add(action.job_id)
+                self.leaving[action.job_id] = running.grants
                 self._release(action.job_id, now)
             else:
                 self._set_grants(running, running.grants[: -action.replicas], now)
@@ -237,15 +251,26 @@ class State:
         self._lie_on(running)
         self.expectations.started(job, now)
 
-    def end(self, job_id: str, now: float, finished: bool) -> None:
-        """A running job is over and its grants are free."""
+    def gone(self, job_id: str) -> None:
+        """Nothing of a job that had to leave is on its devices any more."""
+        self.leaving.pop(job_id, None)
+
+    def end(self, job_id: str, now: float, finished: bool, comes_back: bool = False, leaves: bool = False) -> None:
+        """A running job is over and its grants are free. comes_back: it is set aside.   leaves: it is on its devices
+        until it is `gone`: who starts there waits, and nobody grows there."""
         self.version += 1
+        preemptions = self.running[job_id].preemptions
+        if leaves:
+            self.leaving[job_id] = self.running[job_id].grants
         self._release(job_id, now)
         self.preempted.pop(job_id, None)
+        if comes_back:
+            self.aside.add(job_id)
+            if preemptions:
+                self.preempted[job_id] = preemptions
+            return
         if not finished:
-            self.failures[job_id] = None
-            if len(self.failures) > MOST_FAILURES_REMEMBERED:
-                del self.failures[next(iter(self.failures))]
+            self._fail(job_id)
             return
         for name in self._dependents.pop(job_id, ()):
             job, unmet = self.dependent[name]
@@ -384,7 +409,13 @@ class State:
     # Its own
 
     def _knows(self, job_id: str) -> bool:
-        return job_id in self.running or job_id in self.pending or job_id in self.dependent
+        return any(job_id in them for them in (self.running, self.pending, self.dependent, self.aside))
+
+    def _fail(self, job_id: str) -> None:
+        self.preempted.pop(job_id, None)
+        self.failures[job_id] = None
+        if len(self.failures) > MOST_FAILURES_REMEMBERED:
+            del self.failures[next(iter(self.failures))]
 
     def _class(self, job: Job) -> JobClass:
         request = job.request

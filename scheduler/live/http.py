@@ -1,7 +1,8 @@
 """The door: jobs in, answers out, metrics. JSON over HTTP; what a refused request needs is in its `detail`.
 
 POST /api/v1/jobs                      submit            GET  /api/v1/jobs?status=&queue=    list
-GET  /api/v1/jobs/{id}                 explain           POST /api/v1/jobs/{id}/cancel | hold | release
+GET  /api/v1/jobs/{id}                 explain
+POST /api/v1/jobs/{id}/cancel | hold | release | suspend | resume
 POST /api/v1/jobs/{id}/finish          {"succeeded": true}: told by whoever runs it
 POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
 GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
@@ -103,12 +104,20 @@ def _job_routes(app: FastAPI, service: Service) -> None:
         return service.cancel(job_id, _actor(request))
 
     @app.post("/api/v1/jobs/{job_id:path}/hold")
-    def hold(job_id: str) -> dict[str, Any]:
-        return service.hold(job_id)
+    def hold(request: Request, job_id: str) -> dict[str, Any]:
+        return service.hold(job_id, _actor(request))
 
     @app.post("/api/v1/jobs/{job_id:path}/release")
-    def release(job_id: str) -> dict[str, Any]:
-        return service.release(job_id)
+    def release(request: Request, job_id: str) -> dict[str, Any]:
+        return service.release(job_id, _actor(request))
+
+    @app.post("/api/v1/jobs/{job_id:path}/suspend")
+    def suspend(request: Request, job_id: str) -> dict[str, Any]:
+        return service.suspend(job_id, _actor(request))
+
+    @app.post("/api/v1/jobs/{job_id:path}/resume")
+    def resume(request: Request, job_id: str) -> dict[str, Any]:
+        return service.resume(job_id, _actor(request))
 
     @app.post("/api/v1/jobs/{job_id:path}/finish")
     def finish(request: Request, job_id: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:

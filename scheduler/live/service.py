@@ -128,7 +128,7 @@ class Service:
         with self._lock:
             live = self._live(job_id)
             cause = records.cause_body(Cause("Cancelled", "", actor))
-            if live.status in ("pending", "held"):
+            if live.status in ("pending", "held", "suspended"):
                 self._happen("end", job_id, {"ending": "cancelled", "cause": cause})
                 return {"job_id": job_id, "status": "cancelled"}
             if live.status == "stopping":
@@ -136,17 +136,47 @@ class Service:
             self._stop(job_id, live, "cancelled", Cause("Cancelled", "", actor))
             return self.show(job_id)
 
-    def hold(self, job_id: str) -> dict[str, Any]:
+    def hold(self, job_id: str, actor: str) -> dict[str, Any]:
         """A pending job waits until it is released."""
         with self._lock:
             self._expect(job_id, "pending")
-            self._happen("hold", job_id)
+            self._happen("hold", job_id, {"actor": actor})
             return self.show(job_id)
 
-    def release(self, job_id: str) -> dict[str, Any]:
+    def release(self, job_id: str, actor: str) -> dict[str, Any]:
         with self._lock:
             self._expect(job_id, "held")
-            self._happen("release", job_id)
+            self._happen("release", job_id, {"actor": actor})
+            return self.show(job_id)
+
+    def suspend(self, job_id: str, actor: str) -> dict[str, Any]:
+        """A job waits no more, or is stopped, and its devices are free when it is gone. It keeps its place in the queue
+        until it is resumed.
+
+        Errors: RefusedError if it is a service's replica, or is held, suspended or ending already.
+        """
+        with self._lock:
+            live = self._live(job_id)
+            if live.job.service:
+                raise RefusedError(
+                    f"job {job_id}", f"is a replica of {live.job.service}", "Scale the service in the settings", 409
+                )
+            was, ending = live.status, live.stop[0] if live.stop else ""
+            if was in ("held", "suspended") or ending not in ("", "preempted"):
+                raise RefusedError(f"job {job_id}", f"is {was}{f' ({ending})' if ending else ''} already", status=409)
+            self._happen("suspend", job_id, {"cause": records.cause_body(Cause("Suspended", "", actor))})
+            if was in ("starting", "running"):
+                self.executor.stop(self._launch_of(live))
+            return self.show(job_id)
+
+    def resume(self, job_id: str, actor: str) -> dict[str, Any]:
+        """A suspended job waits again, in the place that its submission gives it."""
+        with self._lock:
+            live = self._live(job_id)
+            stops = live.stop is not None and live.stop[0] == "suspended" and live.resumed is None
+            if live.status != "suspended" and not stops:
+                raise RefusedError(f"job {job_id}", f"is {live.status}, not suspended", status=409)
+            self._happen("resume", job_id, {"cause": records.cause_body(Cause("Resumed", "", actor))})
             return self.show(job_id)
 
     def finish(self, job_id: str, succeeded: bool, actor: str) -> dict[str, Any]:
@@ -269,7 +299,7 @@ class Service:
                 "ranks": [rank.plain() for rank in ranks_of(nodes, live.grants)],
                 "payload": dict(live.payload),
                 "entitlement": live.entitlement if live.grants else None,
-                "reason": self._reasons(job_id)[0].code if live.status == "pending" else None,
+                "reason": found[0].code if (found := self._why(job_id, live)) else None,
             }
 
     def list(self, status: str = "", queue: str = "", limit: int = MOST_LISTED) -> list[dict[str, Any]]:
@@ -318,8 +348,10 @@ class Service:
                 raise RefusedError(f"job {job_id}", "was never submitted", "", 404)
             live = self.book.jobs.get(job_id)
             document: dict[str, Any] = self.show(job_id) if live else {"job_id": job_id, "status": ended(history)}
+            reasons = self._why(job_id, live) if live is not None else ()
+            if reasons:
+                document["reasons"] = [plain(reason) for reason in reasons]
             if live is not None and live.status == "pending":
-                document["reasons"] = [plain(reason) for reason in self._reasons(job_id)]
                 expected = self.restored.core.expectations.told(job_id)
                 document["expected_start"] = None if expected is None else instant(expected)
                 document["expected_interval"] = self._interval(job_id)
@@ -580,6 +612,19 @@ class Service:
         found = self.executor.refusal(job, payload, self.restored.setup.nodes)
         return Cause("CannotRun", found) if found else None
 
+    def _why(self, job_id: str, live: Live) -> tuple[Reason, ...]:
+        """Why a job does not run, unless it is about to."""
+        if live.status == "pending":
+            return self._reasons(job_id)
+        if live.status == "held":
+            return (Reason("Held", f"held by {live.by or 'somebody'} since {_written(live.since)}; `release` ends it"),)
+        if live.status == "suspended" or (live.stop is not None and live.stop[0] == "suspended"):
+            text = f"suspended by {live.by} since {_written(live.since)}"
+            if live.status == "stopping":
+                text += "; it is being stopped" + (", then it waits again" if live.resumed else "")
+            return (Reason("Suspended", f"{text}; `resume` ends it" if not live.resumed else text),)
+        return ()
+
     def _reasons(self, job_id: str) -> tuple[Reason, ...]:
         return self.waiting.get(job_id) or (Reason("PendingEvaluation", "no cycle has looked at it yet"),)
 
@@ -601,6 +646,10 @@ class Service:
         if not errors:
             return {"known": 0}
         return {"known": len(errors), "p50": errors[len(errors) // 2], "p95": errors[len(errors) * 95 // 100]}
+
+
+def _written(seconds: float) -> str:
+    return instant(seconds).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _concerned(actions: Sequence[Any]) -> list[str]:

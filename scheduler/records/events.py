@@ -26,7 +26,9 @@ from scheduler.model import Device, EntitlementClass, Grant, Job, Node, NodeStat
 SOURCE = "gpuledger-scheduler"
 READY = "Ready"
 """Why a service's replica is told again: nothing of what it holds has changed, but it serves now."""
-Ending = Literal["preempted", "finished", "failed", "cancelled", "rejected"]
+Ending = Literal["preempted", "suspended", "finished", "failed", "cancelled", "rejected"]
+COMES_BACK: tuple[Ending, ...] = ("preempted", "suspended")
+"""Endings of an attempt that are not those of its job."""
 
 
 @dataclass(frozen=True, slots=True)

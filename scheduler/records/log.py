@@ -27,6 +27,8 @@ Kind = Literal[
     "reject",
     "hold",
     "release",
+    "suspend",
+    "resume",
     "plan",
     "launched",
     "freed",

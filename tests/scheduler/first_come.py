@@ -37,8 +37,14 @@ class FirstCome:
         elif isinstance(action, Preempt):
             self._free(action.job_id)
 
-    def end(self, job_id: str, now: float, finished: bool) -> None:
+    def end(self, job_id: str, now: float, finished: bool, comes_back: bool = False, leaves: bool = False) -> None:
         self._free(job_id)
+
+    def gone(self, job_id: str) -> None:
+        pass
+
+    def drop(self, job_id: str) -> None:
+        pass
 
     def set_node(self, node: int, state: NodeState, now: float) -> None:
         self.cluster.set_state(node, state)
