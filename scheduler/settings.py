@@ -12,6 +12,8 @@
       - {name: course, nodes: [a100-0, a100-1], start: 2026-12-01T08:00Z, end: 2026-12-01T18:00Z, tenants: [vision]}
     services:                          # replicas follow the queue, from none (docs/scheduler-live.md)
       - {name: chat, tenant: vision, queue: batch, request: {devices: 1}, target: 8, max_replicas: 4, idle: 10m}
+    callbacks:                         # who hears when jobs start and end (docs/scheduler-live.md)
+      - {name: ci, url: "https://hooks.example.org/gpu", secret: {file: /run/secrets/hook}, queues: [batch]}
     policies: {placement: bestfit, backfill: easy, reclaim: true}
 
 Amounts are device units of the pool, as in scheduler.model. A duration is seconds or text such as 90s, 15m, 12h, 7d.
@@ -24,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -248,6 +251,51 @@ class ServicePart(Part):
         )  # fmt: skip
 
 
+CallbackEvent = Literal[
+    "submitted", "started", "resized", "suspended", "preempted", "finished", "failed", "cancelled", "rejected"
+]
+TOLD: tuple[CallbackEvent, ...] = ("started", "suspended", "preempted", "finished", "failed", "cancelled")
+
+
+class SecretPart(Part):
+    """Where a secret is; never the secret."""
+
+    file: Name
+
+
+class CallbackPart(Part):
+    """Who hears when jobs start and end (scheduler.live.callbacks): url, with the secret that signs, or a command of
+    the scheduler's machine, which hears the document on its standard input.
+
+    events: of which.   queues, tenants: of whose jobs; none = everybody's.
+    """
+
+    name: Name
+    url: str = ""
+    secret: SecretPart | None = None
+    command: Names = ()
+    events: Annotated[tuple[CallbackEvent, ...], Field(strict=False, min_length=1)] = TOLD
+    queues: Names = ()
+    tenants: Names = ()
+
+    @model_validator(mode="after")
+    def _has_one_way(self) -> Self:
+        if bool(self.url) == bool(self.command):
+            raise ValueError(f"callback {self.name}: say url or command, one of them")
+        if self.command and not self.command[0].startswith("/"):
+            raise ValueError(f"callback {self.name}: command begins with an absolute path")
+        if self.url:
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.fragment:
+                raise ValueError(f"callback {self.name}: url is http:// or https:// with a host, and no password in it")
+            if self.secret is None:
+                raise ValueError(f"callback {self.name}: give secret: {{file: ...}}, with which it is signed")
+        return self
+
+    def wants(self, event: str, tenant: str, queue: str) -> bool:
+        return event in self.events and queue in (self.queues or (queue,)) and tenant in (self.tenants or (tenant,))
+
+
 class SpeedPart(Part):
     """A line of `gpuledger interference speeds --format json`: how fast one class runs beside another, 1 = as alone."""
 
@@ -305,6 +353,7 @@ class Settings(Part):
     queues: Annotated[tuple[QueuePart, ...], Field(strict=False)] = ()
     reservations: Annotated[tuple[ReservationPart, ...], Field(strict=False)] = ()
     services: Annotated[tuple[ServicePart, ...], Field(strict=False)] = ()
+    callbacks: Annotated[tuple[CallbackPart, ...], Field(strict=False)] = ()
     policies: PoliciesPart = PoliciesPart()
 
     @model_validator(mode="after")
@@ -317,6 +366,7 @@ class Settings(Part):
         _unique("queues", (queue.name for queue in self.queues))
         _unique("reservations", (reservation.name for reservation in self.reservations))
         _unique("services", (service.name for service in self.services))
+        _unique("callbacks", (callback.name for callback in self.callbacks))
         queues = {queue.name for queue in self.queues}
         for service in self.services:
             if queues and service.queue not in queues:
@@ -389,7 +439,7 @@ class Settings(Part):
 
 def load_settings(path: Path | str) -> Settings:
     """Errors: SettingsError naming the key, what was found there and what fits."""
-    hint = "It has the keys pools, tenants, queues, reservations, services and policies"
+    hint = "It has the keys pools, tenants, queues, reservations, services, callbacks and policies"
     return parse_settings(read_yaml(path, "settings of the scheduler", hint, SettingsError), str(path))
 
 

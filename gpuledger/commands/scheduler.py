@@ -152,6 +152,7 @@ def serve(
         listener = stack.enter_context(listen(host, port))
         allowed = ("localhost", "127.0.0.1", "[::1]") if is_loopback(host) else ("*",)
         stack.enter_context(_serving(build_app(service, token, allowed, tokens), listener))
+        stack.enter_context(_calling_back(service, interval))
         say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
         say(f"  Log         {journal.path}, {journal.last:,} entries")
         _loop(service, config, interval, deliver)
@@ -226,6 +227,28 @@ def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
         yield
     finally:
         server.should_exit = True
+        thread.join(10)
+
+
+@contextlib.contextmanager
+def _calling_back(service: Service, interval: float) -> Iterator[None]:
+    """Callbacks on a thread of their own: a receiver that is slow holds up no decision."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            try:
+                service.callbacks.hand_over()
+            except LedgerError as error:
+                log.error("%s", error)
+            stop.wait(interval)
+
+    thread = threading.Thread(target=run, name="callbacks", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
         thread.join(10)
 
 

@@ -163,10 +163,13 @@ def _other_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/healthz")
     def healthz() -> Response:
-        problem = service.outbox.problem
-        return JSONResponse(
-            {"status": "degraded" if problem else "ok", "problem": problem, "events_waiting": service.outbox.waiting}
-        )
+        problem, callbacks = service.outbox.problem, service.callbacks.state()
+        found = {
+            "status": "degraded" if problem else "ok",
+            "problem": problem,
+            "events_waiting": service.outbox.waiting,
+        }
+        return JSONResponse(found | ({"callbacks": callbacks} if callbacks else {}))
 
 
 def _actor(request: Request) -> str:

@@ -12,10 +12,12 @@ from typing import Any
 
 from collectors.errors import CollectorError
 from collectors.jobs.wire import read_report
+from collectors.readings import Row
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.exposition import Series, series, services_series
 from scheduler.fragmentation import Fragmentation, typical_demand
 from scheduler.live.agents import AgentError, Agents
+from scheduler.live.callbacks import Callbacks
 from scheduler.live.executors import JUST_NOW, Executor, Launch, Over
 from scheduler.live.history import ended, lines
 from scheduler.live.outbox import Deliver, Outbox
@@ -72,6 +74,7 @@ class Service:
         self._clock = clock
         self._lock = threading.RLock()
         self.outbox = Outbox(log, deliver)
+        self.callbacks = Callbacks(log, cluster, clock)
         self.waiting: Mapping[str, tuple[Reason, ...]] = {}
         self._planned_at = float("-inf")
         self._due = True
@@ -84,7 +87,8 @@ class Service:
             trial = Entry("configured", at, body={"settings": wanted})
             records.check_nodes([*configurations, trial])
             configurations += log.append([trial])
-        self.restored = records.restore(self._counted(), configurations, cluster, self.outbox.tell, log.last_freed())
+        self.callbacks.configure(settings, configurations)
+        self.restored = records.restore(self._counted(), configurations, cluster, self._tell, log.last_freed())
         self.book = self.restored.book
         self._node_states = {node.name: node.state for node in self.restored.setup.nodes}
         self._left: dict[str, NodeState] = {}
@@ -279,6 +283,7 @@ class Service:
             if settings.nodes() != tuple(self.restored.setup.nodes):
                 raise LedgerError("pools", "have changed", "Start the scheduler again to add nodes")
             self._happen("configured", body={"settings": wanted})
+            self.callbacks.configure(settings, self.log.of_kind("configured"))
 
     # What is known
 
@@ -557,7 +562,7 @@ class Service:
     ) -> Entry:
         """On disk first, then applied.   changes: what could make another plan."""
         (entry,) = self.log.append([Entry(kind, self._now() if at is None else at, job_id, body or {}, jobs)])
-        self.outbox.number = entry.sequence
+        self._count(entry)
         self.restored.apply(entry)
         self._due |= changes
         return entry
@@ -570,8 +575,16 @@ class Service:
 
     def _counted(self) -> Any:
         for entry in self.log.entries():
-            self.outbox.number = entry.sequence
+            self._count(entry)
             yield entry
+
+    def _count(self, entry: Entry) -> None:
+        """Whatever is told next is by this entry."""
+        self.outbox.number = self.callbacks.number = entry.sequence
+
+    def _tell(self, record: str, rows: Sequence[Row]) -> None:
+        self.outbox.tell(record, rows)
+        self.callbacks.tell(record, rows)
 
     def _live(self, job_id: str) -> Live:
         live = self.book.jobs.get(job_id)
