@@ -199,7 +199,8 @@ class QueuePart(Part):
 
 
 class ReservationPart(Part):
-    """Whole nodes kept during [start, end): for the tenants, or, as maintenance, for nobody."""
+    """Whole nodes kept during [start, end): for the tenants, or, as maintenance, for nobody. idle: after which it is
+    given back, if nothing of theirs runs there."""
 
     name: Name
     nodes: Annotated[Names, Field(min_length=1)]
@@ -207,11 +208,14 @@ class ReservationPart(Part):
     end: Instant
     tenants: Names = ()
     kind: Literal["reservation", "maintenance"] = "reservation"
+    idle: Annotated[Duration | None, Field(gt=0)] = None
 
     @model_validator(mode="after")
     def _has_time_and_users(self) -> Self:
         if self.end <= self.start:
             raise ValueError(f"reservation {self.name}: end is not after start")
+        if self.idle is not None and self.kind == "maintenance":
+            raise ValueError(f"reservation {self.name}: idle is for reservations, maintenance ends when it says")
         if bool(self.tenants) == (self.kind == "maintenance"):
             raise ValueError(f"reservation {self.name}: a reservation names tenants, maintenance names none")
         return self
@@ -252,7 +256,16 @@ class ServicePart(Part):
 
 
 CallbackEvent = Literal[
-    "submitted", "started", "resized", "suspended", "preempted", "finished", "failed", "cancelled", "rejected"
+    "submitted",
+    "started",
+    "resized",
+    "suspended",
+    "preempted",
+    "finished",
+    "failed",
+    "cancelled",
+    "rejected",
+    "ends_soon",
 ]
 TOLD: tuple[CallbackEvent, ...] = ("started", "suspended", "preempted", "finished", "failed", "cancelled")
 
@@ -321,6 +334,7 @@ class PoliciesPart(Part):
     entry_penalty: Duration = 60.0
     elastic_hold: Duration = 60.0
     expected_starts: Annotated[int, Field(ge=0)] = 16
+    warn_before: Duration = 300.0
     prices: dict[str, Annotated[float, Field(ge=0, strict=False)]] = Field(default={})
     speeds: Annotated[tuple[SpeedPart, ...], Field(strict=False)] = ()
 
@@ -427,6 +441,7 @@ class Settings(Part):
                     frozenset(index[name] for name in reservation.nodes),
                     frozenset(reservation.tenants),
                     reservation.kind,
+                    reservation.idle,
                 )
             )
         return tuple(found)

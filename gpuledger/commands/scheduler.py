@@ -443,6 +443,16 @@ def resume(
     _print_one(_client(url, token_file).tell(job_id, "resume"), output)
 
 
+def renew(
+    job_id: JobId,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Renew the lease of a running job, which otherwise ends when it is over."""
+    _print_one(_client(url, token_file).tell(job_id, "renew"), output)
+
+
 def finish(
     job_id: JobId,
     ending: Annotated[End, typer.Option("--as", help="How it ended.")] = End.finished,
@@ -609,6 +619,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "release": release,
     "suspend": suspend,
     "resume": resume,
+    "renew": renew,
     "finish": finish,
     "room": room,
     "ready": ready,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from scheduler.cycle.accounts import Account, Accounts, Amount
@@ -138,6 +138,8 @@ class State:
         self.cluster, self.policies, self.explain = cluster, policies or Policies(), explain
         self.placement: Policy = placement or BestFit()
         self.reservations = tuple(reservations)
+        self.given_back: dict[tuple[str, float], float] = {}
+        self.left_at: dict[tuple[int, str], float] = {}
         self.queues = {queue.name: queue for queue in queues}
         self.declared = tuple(tenants)
         self.accounts = Accounts(self.declared, self.queues.values(), self._capacity())
@@ -318,8 +320,40 @@ class State:
             setattr(self, name, getattr(fresh, name))
         self.pending, self.lines, self._classes = fresh.pending, fresh.lines, fresh._classes
         self._standings = fresh._standings
+        self.reservations = tuple(
+            replace(one, end=min(one.end, self.given_back.get((one.name, one.start), one.end)))
+            for one in self.reservations
+        )
         self.version += 1
         self.freed += 1
+
+    def unused(self, now: float) -> list[Reservation]:
+        """Reservations that are to be given back by now."""
+        return [one for one in self.reservations if now >= self._idle_until(one) and one.start <= now < one.end]
+
+    def next_unused(self) -> float:
+        """When the next will be, if nothing of their tenants starts there before."""
+        return min((self._idle_until(one) for one in self.reservations), default=FOREVER)
+
+    def give_back(self, name: str, start: float, now: float) -> None:
+        """That reservation keeps nothing from now on, whatever the settings say again."""
+        self.given_back[name, start] = now
+        self.reservations = tuple(
+            replace(one, end=now) if (one.name, one.start) == (name, start) else one for one in self.reservations
+        )
+        self.version += 1
+        self.freed += 1
+
+    def _idle_until(self, one: Reservation) -> float:
+        """Until when nobody may have used it; infinite while somebody does, and once it is over."""
+        if one.idle_seconds is None or (one.name, one.start) in self.given_back:
+            return FOREVER
+        there = (self.running[job_id].job.tenant for node in one.nodes for job_id in self.on_node.get(node, ()))
+        if any(tenant in one.tenants for tenant in there):
+            return FOREVER
+        left = (self.left_at.get((node, tenant), one.start) for node in one.nodes for tenant in one.tenants)
+        until = max(one.start, *left) + one.idle_seconds
+        return until if until < one.end else FOREVER
 
     def expect(self, expected: Mapping[str, float], now: float) -> None:
         """Jobs are told when they start."""
@@ -479,6 +513,7 @@ class State:
         self._lie_on(running, out=True)
         for grant in running.grants:
             self.cluster.give_back(grant, running.job.request)
+            self.left_at[grant.node, running.job.tenant] = now
         self._charge(running.kind, -running.units, -len(running.grants), now)
         self.freed += 1
 
@@ -490,6 +525,7 @@ class State:
                 before.remove(grant)
         for grant in before:
             self.cluster.give_back(grant, running.job.request)
+            self.left_at[grant.node, running.job.tenant] = now
         for grant in after:
             self.cluster.take(grant, running.job.request)
         units = units_of(grants)

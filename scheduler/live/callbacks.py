@@ -92,7 +92,7 @@ class Callbacks:
 
     def tell(self, record: str, rows: Sequence[Row]) -> None:
         """Rows of the entry `number`, all of one event."""
-        if record == "events" and rows and self._lines:
+        if record in ("events", "warnings") and rows and self._lines:
             row = rows[0]
             devices = [
                 {key: held[key] for key in ("node", "device_id", "partition_id", "units")}
@@ -100,6 +100,10 @@ class Callbacks:
                 if "device_id" in held
             ]
             self.add(row["event"], row["ts"].timestamp(), _document(self._cluster, row, devices))
+
+    def wants(self, event: str) -> bool:
+        """Whether anybody does."""
+        return any(event in line.part.events for line in self._lines.values())
 
     def add(self, event: str, at: float, document: Mapping[str, Any]) -> None:
         """Something that happened by the entry `number`."""

@@ -36,7 +36,7 @@ class Client:
         return answer
 
     def tell(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """what: cancel, hold, release, suspend, resume, ready or finish."""
+        """what: cancel, hold, release, suspend, resume, renew, ready or finish."""
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{quote(job_id)}/{what}", json=body or {})
         return answer
 

@@ -2,7 +2,7 @@
 
 POST /api/v1/jobs                      submit            GET  /api/v1/jobs?status=&queue=    list
 GET  /api/v1/jobs/{id}                 explain
-POST /api/v1/jobs/{id}/cancel | hold | release | suspend | resume
+POST /api/v1/jobs/{id}/cancel | hold | release | suspend | resume | renew
 POST /api/v1/jobs/{id}/finish          {"succeeded": true}: told by whoever runs it
 POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
 GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
@@ -114,6 +114,10 @@ def _job_routes(app: FastAPI, service: Service) -> None:
     @app.post("/api/v1/jobs/{job_id:path}/suspend")
     def suspend(request: Request, job_id: str) -> dict[str, Any]:
         return service.suspend(job_id, _actor(request))
+
+    @app.post("/api/v1/jobs/{job_id:path}/renew")
+    def renew(request: Request, job_id: str) -> dict[str, Any]:
+        return service.renew(job_id, _actor(request))
 
     @app.post("/api/v1/jobs/{job_id:path}/resume")
     def resume(request: Request, job_id: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ stop that was logged and perhaps not carried out is told to the executor again, 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -34,6 +35,8 @@ from scheduler.records.log import Entry, Kind, Log
 from scheduler.settings import Settings
 from scheduler.setup import WHOLE_GPUS
 from warehouse.errors import LedgerError
+
+log_to = logging.getLogger(__name__)
 
 MOST_LISTED = 1000
 RETRIED = "Retried"
@@ -183,6 +186,18 @@ class Service:
             self._happen("resume", job_id, {"cause": records.cause_body(Cause("Resumed", "", actor))})
             return self.show(job_id)
 
+    def renew(self, job_id: str, actor: str) -> dict[str, Any]:
+        """The lease of a running job begins anew.
+
+        Errors: RefusedError if it does not run, or has none.
+        """
+        with self._lock:
+            self._expect(job_id, "running")
+            if self.book.jobs[job_id].job.lease_seconds is None:
+                raise RefusedError(f"job {job_id}", "has no lease", "Submit it with lease_seconds", 409)
+            self._happen("renew", job_id, {"actor": actor}, changes=False)
+            return self.show(job_id)
+
     def finish(self, job_id: str, succeeded: bool, actor: str) -> dict[str, Any]:
         """A running job is over, says whoever runs it."""
         with self._lock:
@@ -304,6 +319,7 @@ class Service:
                 "ranks": [rank.plain() for rank in ranks_of(nodes, live.grants)],
                 "payload": dict(live.payload),
                 "entitlement": live.entitlement if live.grants else None,
+                "ends_at": instant(live.ends[0]) if live.status == "running" and live.ends else None,
                 "reason": found[0].code if (found := self._why(job_id, live)) else None,
             }
 
@@ -392,6 +408,7 @@ class Service:
                 for number in range(len(self.restored.setup.nodes)):
                     self._watch_node(number, self.executor)
             self._enforce_limits()
+            self._give_back_unused()
             self._scale()
             now = self._now()
             if self._due or now - self._planned_at >= self.look_again or self._edge_passed(now):
@@ -518,17 +535,26 @@ class Service:
         return retried < int(live.payload["retries"])
 
     def _enforce_limits(self) -> None:
-        now = self._now()
-        late = [
-            (job_id, live)
-            for job_id, live in self.book.jobs.items()
-            if live.status == "running"
-            and live.job.time_limit is not None
-            and live.started_at is not None
-            and now - live.started_at >= live.job.time_limit
-        ]
-        for job_id, live in late:
-            self._stop(job_id, live, "failed", TIME_LIMIT)
+        """Stops what has run for as long as it may, and warns of what soon will have."""
+        now, before = self._now(), self.restored.settings.policies.warn_before
+        running = ((job_id, live) for job_id, live in self.book.jobs.items() if live.status == "running")
+        ends = [(job_id, live, *live.ends) for job_id, live in running if live.ends]
+        for job_id, live, at, cause in ends:
+            if now >= at:
+                self._stop(job_id, live, "failed" if cause is TIME_LIMIT else "cancelled", cause)
+            elif now >= at - before and live.warned != at and self._heeds_warnings(live):
+                self._happen("warn", job_id, {"ends_at": at, "cause": records.cause_body(cause)}, changes=False)
+
+    def _heeds_warnings(self, live: Live) -> bool:
+        return live.job.lease_seconds is not None or self.callbacks.wants("ends_soon")
+
+    def _give_back_unused(self) -> None:
+        """Reservations that nobody uses end before their time."""
+        for one in self.restored.core.unused(self._now()):
+            text = f"nothing of {', '.join(sorted(one.tenants))} ran there for {one.idle_seconds:.0f} s"
+            body = {"reservation": one.name, "start": one.start, "text": text}
+            self._happen("given_back", body=body)
+            log_to.warning("reservation %s is given back: %s", one.name, text)
 
     def _scale(self) -> None:
         """Replicas of services come and go with their queues."""
@@ -583,7 +609,8 @@ class Service:
         self.outbox.number = self.callbacks.number = entry.sequence
 
     def _tell(self, record: str, rows: Sequence[Row]) -> None:
-        self.outbox.tell(record, rows)
+        if record != "warnings":
+            self.outbox.tell(record, rows)
         self.callbacks.tell(record, rows)
 
     def _live(self, job_id: str) -> Live:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
 from collectors.readings import Row
+from scheduler.cycle.policies import Reservation
 from scheduler.metrics import Meter
 from scheduler.model import EntitlementClass, Grant, Job, NodeState, Plan, Preempt, Request, Resize, Start
 from scheduler.records.events import COMES_BACK, NO_CAUSE, READY, Cause, Ending, Writer, gpus_held
@@ -20,6 +21,7 @@ Status = Literal["held", "suspended", "pending", "starting", "running", "stoppin
 Tell = Callable[[str, Sequence[Row]], None]
 REQUEUED, RESUMED = "Requeued", "Resumed"
 TIME_LIMIT = Cause("TimeLimit", "ran as long as it was allowed to", "scheduler")
+LEASE_OVER = Cause("LeaseExpired", "was not renewed before its lease was over", "scheduler")
 
 
 class Core(Protocol):
@@ -47,6 +49,15 @@ class Core(Protocol):
 
     def set_node(self, node: int, state: NodeState, now: float) -> None: ...
 
+    def unused(self, now: float) -> Sequence[Reservation]:
+        """Reservations that are to be given back by now."""
+
+    def next_unused(self) -> float:
+        """When the next will be, if nothing of their tenants starts there before; infinite: never."""
+
+    def give_back(self, name: str, start: float, now: float) -> None:
+        """That reservation keeps nothing from now on."""
+
     def plan(self, now: float) -> Plan: ...
 
 
@@ -57,7 +68,8 @@ class Live:
     entitlement, grants, decision_id: of the attempt that runs or starts.   stop: how and why it will have ended.
     payload: what its submitter said to whoever will run it.   world: the entry that gave it its grants.   told_at: when
     the books were last told of it; it has not ended before.   by: who holds or has suspended it.   resumed: why it
-    waits again as soon as a suspended attempt is gone.
+    waits again as soon as a suspended attempt is gone.   renewed_at: since when its lease runs.   warned: of which end
+    was told.
     """
 
     job: Job
@@ -75,6 +87,24 @@ class Live:
     told_at: float = 0.0
     by: str = ""
     resumed: Cause | None = None
+    renewed_at: float = 0.0
+    warned: float = 0.0
+
+    @property
+    def lease_until(self) -> float | None:
+        """When it is stopped, if it is not renewed before; None: it has no lease, or does not run."""
+        if self.job.lease_seconds is None or self.started_at is None:
+            return None
+        return max(self.started_at, self.renewed_at) + self.job.lease_seconds
+
+    @property
+    def ends(self) -> tuple[float, Cause] | None:
+        """When it is stopped at the latest, as things are, and why; None: never, or it does not run."""
+        limit, until = self.job.time_limit, self.lease_until
+        found = [] if until is None else [(until, LEASE_OVER)]
+        if limit is not None and self.started_at is not None:
+            found.append((self.started_at + limit, TIME_LIMIT))
+        return min(found, key=lambda one: one[0], default=None)
 
 
 class Book:
@@ -182,6 +212,17 @@ class Book:
             cause = Cause(READY, decision_id=live.decision_id)
             rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
             self._tell("events", rows)
+
+    def renew(self, job_id: str, now: float) -> None:
+        """Its lease runs from now on."""
+        self.jobs[job_id].renewed_at = now
+
+    def warn(self, job_id: str, ends_at: float, now: float, sequence: int, cause: Cause) -> None:
+        """A running job ends soon, which is no event of the books."""
+        live = self.jobs[job_id]
+        live.warned = ends_at
+        if self._tell:
+            self._tell("warnings", self.writer.ends_soon(live.job, now, ends_at, sequence, live.attempt, cause))
 
     def stop(self, job_id: str, ending: Ending, now: float, cause: Cause) -> None:
         """A starting or running job is told to stop; its quota is free from now on, its devices not yet."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -103,6 +103,11 @@ class Writer:
             facts["quota_released_at"] = _written(quota_released_at)
             facts["resources_freed_at"] = _written(freed_at)
         return [self._row(ending, job, freed_at, attempt, cause, facts)]
+
+    def ends_soon(self, job: Job, now: float, ends_at: float, sequence: int, attempt: int, cause: Cause) -> list[Row]:
+        """Not of the contract: for callbacks."""
+        cause = replace(cause, text=f"ends at {_written(ends_at)}, unless it is renewed or ends before")
+        return [self._row("ends_soon", job, now, attempt, cause, {"sequence": sequence})]
 
     def devices(self, numbers: Iterable[int], state: NodeState | Literal["removed"], now: float) -> list[Row]:
         """Rows of the devices contract: these nodes' devices are in that state from now on."""

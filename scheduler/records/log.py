@@ -29,6 +29,9 @@ Kind = Literal[
     "release",
     "suspend",
     "resume",
+    "renew",
+    "warn",
+    "given_back",
     "plan",
     "launched",
     "freed",
@@ -40,7 +43,7 @@ Kind = Literal[
     "demand",
     "ready",
 ]
-FREEING = ("configured", "node", "stop")
+FREEING = ("configured", "node", "stop", "given_back")
 FREED_AT_END = ("finished", "failed")
 """Kinds of entries, and endings, by which capacity or quota certainly comes free."""
 FORMAT = 1

@@ -92,6 +92,12 @@ class Restored:
                 self.planned_at = at
             case "cycle":
                 recall_cycle(self.core, body, at)
+            case "renew":
+                book.renew(job_id, at)
+            case "warn":
+                book.warn(job_id, body["ends_at"], at, number, Cause(**body["cause"]))
+            case "given_back":
+                self.core.give_back(body["reservation"], body["start"], at)
             case "launched":
                 book.launched(job_id, at, number, body.get("began_at"))
                 live = book.jobs[job_id]

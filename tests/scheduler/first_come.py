@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.cycle.policies import Reservation
 from scheduler.model import Job, Node, NodeState, Plan, Preempt, Reason, Request, Resize, Start
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import place_gang
@@ -45,6 +46,15 @@ class FirstCome:
 
     def drop(self, job_id: str) -> None:
         pass
+
+    def unused(self, now: float) -> list[Reservation]:
+        return []
+
+    def next_unused(self) -> float:
+        return float("inf")
+
+    def give_back(self, name: str, start: float, now: float) -> None:
+        raise AssertionError("there are no reservations")
 
     def set_node(self, node: int, state: NodeState, now: float) -> None:
         self.cluster.set_state(node, state)

@@ -45,7 +45,7 @@ def site(dice: random.Random) -> dict[str, Any]:
     if dice.random() < 0.3:
         settings["tenants"][1]["limit"] = dice.randint(2, 8)
     if dice.random() < 0.3:
-        kept = {"name": "course", "nodes": ["p-0"], "tenants": ["vision"]}
+        kept = {"name": "course", "nodes": ["p-0"], "tenants": ["vision"], "idle": dice.choice([None, 30, 60])}
         settings["reservations"] = [kept | {"start": "1970-01-01T00:17:50Z", "end": "1970-01-01T00:20:00Z"}]
     return settings
 
@@ -63,6 +63,7 @@ def job(dice: random.Random) -> dict[str, Any]:
         "preemptible": dice.random() < 0.9,
         "wait_bound": dice.choice([None, None, None, 30.0]),
         "checkpoint_seconds": dice.choice([None, 10.0]),
+        "lease_seconds": dice.choice([None, None, None, 60.0]),
     }
     return found if limit is None else found | {"time_limit": limit}
 
@@ -73,7 +74,7 @@ Step = Callable[[Living], object]
 def draw_step(dice: random.Random, living: Living, number: int) -> Step:
     """Something that happens, drawn from what is there; the same to whomever it is done then."""
     kinds = ["submit"] * 6 + ["finish"] * 3 + ["cancel", "hold", "release", "node", "over", "over", "time", "time"]
-    kinds += ["suspend", "suspend", "resume", "resume"]
+    kinds += ["suspend", "suspend", "resume", "resume", "renew"]
     what, names = dice.choice(kinds), sorted(living.service.book.jobs)
     name = dice.choice(names) if names else "nobody"
     service = living.service
@@ -92,6 +93,10 @@ def draw_step(dice: random.Random, living: Living, number: int) -> Step:
             return lambda of: of.service.hold(name, "tester")
         case "release":
             return lambda of: of.service.release(name, "tester")
+        case "renew":
+            leased = [one for one in names if service.book.jobs[one].job.lease_seconds]
+            name = dice.choice(leased) if leased else name
+            return lambda of: of.service.renew(name, "tester")
         case "suspend":
             return lambda of: of.service.suspend(name, "tester")
         case "resume":
