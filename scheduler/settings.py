@@ -28,15 +28,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from scheduler.cycle.policies import Policies, Reservation
 from scheduler.cycle.state import State
 from scheduler.model import Device, Node, Queue, QueuePolicy, Request, Tenant
 from scheduler.quota.tree import QuotaTree
 from scheduler.records.codec import read
-from scheduler.serverless import Service
+from scheduler.serverless import Service, Use, Window
 from warehouse.errors import LedgerError
+from warehouse.hours import DAYS, Day, clock, zone
 from warehouse.written_files import first_error, read_yaml
 
 BACKFILL: Mapping[str, int | None] = {"none": 0, "easy": 1, "conservative": None}
@@ -221,6 +222,27 @@ class ReservationPart(Part):
         return self
 
 
+class UsePart(Part):
+    """See scheduler.serverless.Use."""
+
+    target: Annotated[float, Field(gt=0, le=1, strict=False)]
+    fresh: Annotated[Duration, Field(gt=0)] = 120.0
+
+
+class WindowPart(Part):
+    """See scheduler.serverless.Window."""
+
+    min_replicas: Units = 0
+    max_replicas: Units | None = None
+    timezone: Annotated[str, AfterValidator(zone)] = "UTC"
+    days: Annotated[tuple[Day, ...], Field(strict=False, min_length=1)] = DAYS
+    start: Annotated[str, AfterValidator(clock)] = "00:00"
+    end: Annotated[str, AfterValidator(clock)] = "24:00"
+
+    def build(self) -> Window:
+        return Window(self.min_replicas, self.max_replicas, self.timezone, self.days, self.start, self.end)
+
+
 class ServicePart(Part):
     """See scheduler.serverless.Service. request: as of a job (scheduler.model.Request), of each replica."""
 
@@ -228,7 +250,9 @@ class ServicePart(Part):
     tenant: Name
     queue: Name
     request: dict[str, Any]
-    target: Annotated[int, Field(ge=1)] = 1
+    target: Annotated[int | None, Field(ge=1)] = 1
+    utilization: UsePart | None = None
+    windows: Annotated[tuple[WindowPart, ...], Field(strict=False)] = ()
     min_replicas: Units = 0
     max_replicas: Annotated[int, Field(ge=1)] = 1
     idle: Duration = 300.0
@@ -241,6 +265,13 @@ class ServicePart(Part):
     def _can_be(self) -> Self:
         if self.max_replicas < self.min_replicas:
             raise ValueError(f"service {self.name}: max_replicas {self.max_replicas} is below {self.min_replicas}")
+        for window in self.windows:
+            most = self.max_replicas if window.max_replicas is None else window.max_replicas
+            if not window.min_replicas <= most <= self.max_replicas:
+                range_ = f"{window.min_replicas} to {most}"
+                raise ValueError(f"service {self.name}: windows: {range_} is not within its {self.max_replicas}")
+        if self.target is None and self.utilization is not None and not self.min_replicas:
+            raise ValueError(f"service {self.name}: nothing is used where nothing runs: say target or min_replicas")
         self.build()
         return self
 
@@ -252,6 +283,8 @@ class ServicePart(Part):
         return Service(
             self.name, self.tenant, self.queue, request, self.target, self.min_replicas, self.max_replicas,
             self.idle, self.keep, self.priority, self.project, self.payload,
+            None if self.utilization is None else Use(self.utilization.target, self.utilization.fresh),
+            tuple(window.build() for window in self.windows),
         )  # fmt: skip
 
 

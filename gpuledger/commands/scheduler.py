@@ -504,14 +504,19 @@ def services(
 
 def demand(
     service: Annotated[str, typer.Argument(help="As in the settings.")],
-    waiting: Annotated[int, typer.Option(min=0, help="Requests in its queue.")],
-    working: Annotated[int, typer.Option(min=0, help="Requests in work.")] = 0,
+    waiting: Annotated[int | None, typer.Option(min=0, help="Requests in its queue.")] = None,
+    working: Annotated[int | None, typer.Option(min=0, help="Requests in work.")] = None,
+    utilization: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Mean of its replicas that are ready, 0 to 1.")
+    ] = None,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Say how long a service's queue is; its replicas follow."""
-    _print_one(_client(url, token_file).demand(service, waiting, working), output)
+    """Say how long a service's queue is, or how used its replicas are; they follow."""
+    if waiting is None and utilization is None:
+        raise LedgerError("demand", "says nothing", "Give --waiting, --utilization or both")
+    _print_one(_client(url, token_file).demand(service, waiting, working, utilization), output)
 
 
 def node(
@@ -608,7 +613,8 @@ def _print_one(row: dict[str, Any], output: options.Format) -> None:
 
 
 SERVICE_COLUMNS = (
-    "service", "waiting", "working", "desired", "pending", "cold", "warm", "cold_starts", "cold_unit_seconds",
+    "service", "waiting", "working", "utilization", "desired", "pending", "cold", "warm", "cold_starts",
+    "cold_unit_seconds", "why",
 )  # fmt: skip
 _COMMANDS: Mapping[str, Callable[..., None]] = {
     "submit": submit,

@@ -49,9 +49,12 @@ class Client:
         answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/services")
         return answer
 
-    def demand(self, service: str, waiting: int, working: int) -> dict[str, Any]:
-        """How many requests wait for a service, and how many are in work."""
-        body = {"waiting": waiting, "working": working}
+    def demand(
+        self, service: str, waiting: int | None, working: int | None, utilization: float | None = None
+    ) -> dict[str, Any]:
+        """How many requests wait for a service, how many are in work, how used its replicas are; None: not said."""
+        said = {"waiting": waiting, "working": working, "utilization": utilization}
+        body = {key: value for key, value in said.items() if value is not None}
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/services/{quote(service)}", json=body)
         return answer
 

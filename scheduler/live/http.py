@@ -6,7 +6,8 @@ POST /api/v1/jobs/{id}/cancel | hold | release | suspend | resume | renew
 POST /api/v1/jobs/{id}/finish          {"succeeded": true}: told by whoever runs it
 POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
 GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
-GET  /api/v1/services                  POST /api/v1/services/{name}  {"waiting": 12, "working": 4}: its replicas follow
+GET  /api/v1/services                  POST /api/v1/services/{name}
+                                       {"waiting": 12, "working": 4, "utilization": 0.8}: its replicas follow
 POST /api/v1/nodes/{name}              {"state": "maintenance"}
 POST /api/v1/agents/{name}             a node's agent, with its own token, and nobody else (see collectors.jobs.wire)
 GET  /metrics                          Prometheus        GET  /healthz
@@ -142,10 +143,13 @@ def _other_routes(app: FastAPI, service: Service) -> None:
 
     @app.post("/api/v1/services/{name:path}")
     def demand(name: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
-        counts = [body.get(what, 0) for what in ("waiting", "working")]
-        if any(type(count) is not int for count in counts):
+        used = body.get("utilization")
+        counts = [body.get(what, 0 if used is None else None) for what in ("waiting", "working")]
+        if any(count is not None and type(count) is not int for count in counts):
             raise RefusedError("waiting, working", f"are {counts}", "Whole numbers of requests fit")
-        return service.demand(name, *counts)
+        if used is not None and type(used) not in (int, float):
+            raise RefusedError("utilization", f"is {used!r}", "A number from 0 to 1 fits")
+        return service.demand(name, counts[0], counts[1], used)
 
     @app.post("/api/v1/nodes/{name:path}")
     def node(name: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ stop that was logged and perhaps not carried out is told to the executor again, 
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -206,9 +207,11 @@ class Service:
             self._happen("end", job_id, {"ending": ending, "cause": records.cause_body(Cause("", "", actor))})
             return {"job_id": job_id, "status": ending}
 
-    def demand(self, service: str, waiting: int, working: int) -> dict[str, Any]:
-        """How many requests wait for a service and are in work; its replicas follow. Asked often: only what changes
-        is written down, and what keeps it busy.
+    def demand(
+        self, service: str, waiting: int | None, working: int | None, utilization: float | None = None
+    ) -> dict[str, Any]:
+        """How many requests wait for a service and are in work, as before where None, and how used its replicas are;
+        they follow. Asked often: only what changes is written down, and what keeps it busy or known.
 
         Errors: RefusedError if there is no such service, or less than nothing.
         """
@@ -216,12 +219,23 @@ class Service:
             state = self.restored.services.states.get(service)
             if state is None:
                 raise RefusedError(f"service {service}", "is not in the settings", "Add it under services:", 404)
+            waiting = state.waiting if waiting is None else waiting
+            working = state.working if working is None else working
             if min(waiting, working) < 0:
                 raise RefusedError(f"service {service}", "has less than no requests")
-            busy = waiting or working
-            fades = self._now() - state.busy_at >= min(state.service.idle_seconds / 4, DEMAND_SECONDS)
-            if (waiting, working) != (state.waiting, state.working) or (busy and fades):
-                body = {"service": service, "waiting": waiting, "working": working}
+            if utilization is not None and not 0 <= utilization <= 1:
+                raise RefusedError(f"service {service}", f"has a utilization of {utilization}", "0 to 1 fits")
+            now, use = self._now(), state.service.use
+            fades = now - state.busy_at >= min(state.service.idle_seconds / 4, DEMAND_SECONDS)
+            news = (waiting, working) != (state.waiting, state.working) or ((waiting or working) and fades)
+            if utilization is not None and use is not None:
+                trial = copy.deepcopy(state)
+                trial.observe(waiting, working, now, utilization)
+                old = now - state.used_at >= min(use.fresh_seconds, state.service.idle_seconds) / 4
+                news = news or old or trial.desired(now) != state.desired(now)
+            if news:
+                body: dict[str, Any] = {"service": service, "waiting": waiting, "working": working}
+                body |= {} if utilization is None else {"utilization": utilization}
                 self._happen("demand", body=body, changes=False)
             return self.service(service)
 
@@ -233,7 +247,9 @@ class Service:
                 "service": name,
                 "waiting": state.waiting,
                 "working": state.working,
+                "utilization": state.utilization,
                 "desired": state.desired(self._now()),
+                "why": state.why(self._now()),
                 **{str(name): count for name, count in state.by_state().items()},
                 "cold_starts": state.cold_starts,
                 "cold_unit_seconds": state.cold_unit_seconds,
@@ -562,6 +578,7 @@ class Service:
             scaling = state.scale(self._now())
             for job in scaling.submit:
                 body = {"job": plain(job), "actor": "autoscaler", "payload": dict(state.service.payload)}
+                body["why"] = scaling.reason
                 self._happen("submit", job.job_id, body)
             for job_id in scaling.stop:
                 live, cause = self.book.jobs[job_id], Cause("ScaledDown", scaling.reason, "autoscaler")

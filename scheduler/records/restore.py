@@ -118,7 +118,8 @@ class Restored:
             case "node":
                 book.set_node(body["node"], body["state"], at)
             case "demand":
-                self.services.states[body["service"]].observe(body["waiting"], body["working"], at)
+                state = self.services.states[body["service"]]
+                state.observe(body["waiting"], body["working"], at, body.get("utilization"))
             case "ready":
                 self.services.ready(book.jobs[job_id].job, at)
                 book.ready(job_id, at, number)
