@@ -13,7 +13,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help demo dev test coverage mutants lint audit bench focus-validator golden clean
+.PHONY: help demo dev test coverage mutants docs lint audit bench focus-validator golden clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
@@ -32,6 +32,9 @@ coverage: $(VENV)/.dev  ## the tests, and which lines they reach; it takes half 
 # More options: make mutants MUTANTS="--help"
 mutants: $(VENV)/.dev  ## deliberate faults, and whether the tests notice: N=60 SEED=1 PATHS=billing
 	$(RUN)/python -m tests.mutants $(if $(N),-n $(N)) $(if $(SEED),--seed $(SEED)) $(MUTANTS) $(PATHS)
+
+docs: $(VENV)/.dev  ## the documents as a site that needs no network, in build/site
+	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --quiet
 
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	$(RUN)/ruff check .

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from scheduler.cycle import reasons
+from scheduler.cycle.accounts import Account
 from scheduler.cycle.elastic import grow
 from scheduler.cycle.order import Line, Lines
 from scheduler.cycle.preempt import NoEviction, evict_for
@@ -102,13 +103,16 @@ class _Cycle:
         self.searches = 0
         self.tried: set[int] = set()
         self.powerless: dict[tuple[int, int], int] = {}
+        self.most_promises = state.policies.promises
+        self.allowed: dict[Account, int] = {}
+        self.allowed_at = 0
 
     def run(self) -> None:
         self.reused = reuse = not self.kept and self._reuse_promises()
         if not reuse:
             self._promise_again()
         self._promise_overdue()
-        complete = reuse and len(self.promises) >= self.state.policies.promises > 0
+        complete = reuse and len(self.promises) >= self.most_promises > 0
         lines = Lines(self.trial, self._is_to_be_tried if complete else self._is_wanted)
         for line, kind, job_id in lines:
             job = self.state.pending[job_id][0]
@@ -121,12 +125,12 @@ class _Cycle:
                 self.explained.add(id(kind))
                 self.kinds_blocked.append((kind, self._why(kind, job)))
                 self._start_shorter(kind)
-            more = len(self.promises) < self.state.policies.promises and self._may_be_promised(kind, job)
+            more = len(self.promises) < self.most_promises and self._may_be_promised(kind, job)
             if kind.verdict in WAITS_FOR_ROOM and more:
                 line.next()  # another job of the class may get a promise too, or start before one
                 continue
             line.blocked()
-            if self.state.policies.promises == 0:
+            if self.most_promises == 0:
                 self._behind(line, job_id)
         for kind in self.state.waiting_classes() if self.state.explain else ():
             if id(kind) not in self.explained and not self._is_explained(kind):
@@ -276,10 +280,20 @@ class _Cycle:
             return True
         # Others have started since: promises may lie elsewhere now, quota may be what is short, or no longer the only
         # thing that is, and there may be somebody who gives way.
-        short = kind.amount > state.accounts.allowed(kind.account)
-        if kind.verdict == reasons.KEPT or short == (kind.verdict == NO_ROOM):
+        if kind.verdict == reasons.KEPT:
             return False
-        return not self._may_evict(kind)
+        short = kind.amount > self._allowed(kind.account)
+        return short != (kind.verdict == NO_ROOM) and not self._may_evict(kind)
+
+    def _allowed(self, account: Account) -> int:
+        """What the trees leave to the account, as the trial stands: many classes have one account."""
+        if self.allowed_at != self.trial.changes:
+            self.allowed.clear()
+            self.allowed_at = self.trial.changes
+        found = self.allowed.get(account)
+        if found is None:
+            found = self.allowed[account] = self.state.accounts.allowed(account)
+        return found
 
     def _may_evict(self, kind: JobClass) -> bool:
         """Whether there is anybody who would have to give way."""
@@ -304,7 +318,9 @@ class _Cycle:
     def _is_wanted(self, kind: JobClass) -> bool:
         """Whether a class stands in line in this cycle: it is to be tried, or may be promised something. Who is in line
         changes who is next, so it must not depend on what people are told."""
-        return self._may_be_promised(kind, self.state.pending[kind.jobs[0][1]][0]) or not self._skips(kind)
+        if not self._skips(kind) or self.most_promises == 0 or kind.unpromised_at != self.state.freed:
+            return True
+        return self._may_be_promised(kind, self.state.pending[kind.jobs[0][1]][0])
 
     def _note(self, kind: JobClass, verdict: str) -> None:
         kind.tested_at, kind.retry_at, kind.verdict = self.state.freed, FOREVER, verdict
@@ -318,14 +334,14 @@ class _Cycle:
             return
         if job.job_id in self.promises:
             self._promise_sooner(kind, job)
-        elif len(self.promises) < self.state.policies.promises:
+        elif len(self.promises) < self.most_promises:
             self._promise(kind, job)
 
     def _may_be_promised(self, kind: JobClass, job: Job) -> bool:
         """Or, where nothing overtakes and no promises are made, must be looked at because it stands in others' way."""
         state = self.state
         return (
-            state.policies.promises == 0
+            self.most_promises == 0
             or kind.unpromised_at != state.freed
             or (job.time_limit is not None and job.time_limit < kind.unpromised)
         )
