@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from scheduler.model import Grant, Job, Node, NodeState, Queue, Reason, Tenant
 from scheduler.quantiles import Quantiles
-from scheduler.records.events import Ending
+from scheduler.records.events import COMES_BACK, Ending
 
 USABLE: tuple[NodeState, ...] = ("available", "reserved")
 """States of a node whose GPUs count as there."""
@@ -183,13 +183,13 @@ class Meter:
         count.lost_gpu_seconds += lost_gpu_seconds
 
     def ended(self, job_id: str, now: float, ending: Ending) -> None:
-        """Of an attempt; a preempted job stays known, since it will wait again."""
+        """Of an attempt; a preempted or suspended job stays known, since it may wait again."""
         self.advance(now)
         live = self._live[job_id]
         self.endings[ending] += 1
         self._hold(live, (), now)
         self._wait(live, False, now)
-        if ending == "preempted":
+        if ending in COMES_BACK:
             return
         if ending == "finished" and live.first_start is not None:
             turnaround = now - live.job.submitted_at
