@@ -28,8 +28,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from scheduler.cycle.policies import Policies, Reservation
+from scheduler.cycle.queues import Queues, queue_tree
 from scheduler.cycle.state import State
-from scheduler.model import Device, Node, Queue, QueuePolicy, Request, Tenant
+from scheduler.model import Device, Node, PriorityScope, Queue, QueuePolicy, Request, Tenant
 from scheduler.quota.tree import QuotaTree
 from scheduler.records.codec import read
 from scheduler.serverless import Service
@@ -75,6 +76,7 @@ Instant = Annotated[datetime, BeforeValidator(_instant)]
 Name = Annotated[str, Field(min_length=1)]
 Units = Annotated[int, Field(ge=0)]
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
+Weight = Annotated[float, Field(ge=0, strict=False)]
 
 
 class PoolPart(Part):
@@ -159,7 +161,7 @@ class TenantPart(Part):
     limit: Units | None = None
     borrowing_limit: Units | None = None
     lending_limit: Units | None = None
-    weight: Annotated[float, Field(ge=0, strict=False)] = 1.0
+    weight: Weight = 1.0
 
     @model_validator(mode="after")
     def _may_have_it(self) -> Self:
@@ -182,6 +184,9 @@ class QueuePart(Part):
     wait_bound: Duration | None = None
     min_run_time: Duration = 0.0
     half_life: Duration = 0.0
+    parent: str = ""
+    weight: Weight = 1.0
+    preempts: PriorityScope | Names | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -190,6 +195,22 @@ class QueuePart(Part):
         if self.half_life and self.policy != "fair_share":
             raise ValueError(f"queue {self.name}: half_life is for policy fair_share, not {self.policy}")
         return self
+
+    def check_parent(self, children: Sequence[str], promised: int) -> None:
+        """promised: units that its children are guaranteed.   Errors: ValueError for what is not for parents."""
+        strange = [
+            name
+            for name in ("wait_bound", "min_run_time", "half_life", "preempts")
+            if getattr(self, name) != type(self).model_fields[name].default
+        ]
+        strange += ["policy capacity"] * (self.policy == "capacity")
+        whose, below = f"queue {self.name}", f"its children are guaranteed {promised} units"
+        if strange:
+            raise ValueError(f"{whose}: {strange[0]} is for queues of jobs, and it is the parent of {children[0]}")
+        if self.guaranteed and promised > self.guaranteed:
+            raise ValueError(f"{whose}: {below}, and it {self.guaranteed}")
+        if self.maximum is not None and promised > self.maximum:
+            raise ValueError(f"{whose}: {below}, and its maximum is {self.maximum}")
 
     def build(self) -> Queue:
         return Queue(**self.model_dump())
@@ -258,18 +279,25 @@ class SpeedPart(Part):
     speed: Annotated[float, Field(gt=0, le=2, strict=False)]
 
 
+def _scope(value: object) -> object:
+    """true and false, as it was said before there was more than one scope."""
+    return {True: "queue", False: "never"}[value] if isinstance(value, bool) else value
+
+
 class PoliciesPart(Part):
     """See scheduler.cycle.policies. backfill: none, easy, conservative, or how many promises."""
 
     placement: Literal["fgd", "bestfit", "dotproduct", "gpupacking", "gpuclustering", "random"] = "bestfit"
     backfill: Literal["none", "easy", "conservative"] | Annotated[int, Field(ge=0)] = "easy"
     backfill_interval: Duration = 0.0
-    preempt_by_priority: bool = True
+    between_queues: Literal["priority", "fair_share"] = "priority"
+    preempt_by_priority: Annotated[PriorityScope, BeforeValidator(_scope)] = "queue"
+    priority_difference: Annotated[int, Field(ge=1)] = 1
     reclaim: bool = True
     preempt_for_fairness: bool = True
     preemption_searches: Annotated[int, Field(ge=0)] = 16
     most_preemptions: Annotated[int | None, Field(ge=1)] = None
-    usage_weight: Annotated[float, Field(ge=0, strict=False)] = 1.0
+    usage_weight: Weight = 1.0
     entry_penalty: Duration = 60.0
     elastic_hold: Duration = 60.0
     expected_starts: Annotated[int, Field(ge=0)] = 16
@@ -284,7 +312,9 @@ class PoliciesPart(Part):
         return Policies(
             backfill=backfill,
             backfill_seconds=self.backfill_interval,
+            between_queues=self.between_queues,
             preempt_by_priority=self.preempt_by_priority,
+            priority_difference=self.priority_difference,
             reclaim=self.reclaim,
             preempt_for_fairness=self.preempt_for_fairness,
             preemption_searches=self.preemption_searches,
@@ -317,10 +347,12 @@ class Settings(Part):
         _unique("queues", (queue.name for queue in self.queues))
         _unique("reservations", (reservation.name for reservation in self.reservations))
         _unique("services", (service.name for service in self.services))
-        queues = {queue.name for queue in self.queues}
+        queues = self._queues_fit()
         for service in self.services:
             if queues and service.queue not in queues:
                 raise ValueError(f"service {service.name}: no queue {service.queue} is declared")
+            if queues.children(service.queue):
+                raise ValueError(f"service {service.name}: queue {service.queue} is a parent, and holds no jobs")
         by_pool: dict[str, list[Tenant]] = {}
         for tenant in self.tenants:
             by_pool.setdefault(tenant.pool, []).append(tenant.build())
@@ -329,13 +361,40 @@ class Settings(Part):
                 raise ValueError(f"tenants of pool {pool}: pools declares no such pool")
             QuotaTree(tenants)  # says what is wrong with the tree
             self._can_keep(f"tenants{f' of pool {pool}' if pool else ''}", pool, (one.guaranteed for one in tenants))
-        self._can_keep("queues", "", (queue.guaranteed for queue in self.queues))
+        self._can_keep("queues", "", (branch.subtree for branch in queue_tree(self.build_queues()).root.children))
         known = {tenant.name for tenant in self.tenants}
         for reservation in self.reservations:
             unknown = sorted(set(reservation.tenants) - known)
             if unknown and known:
                 raise ValueError(f"reservation {reservation.name}: no tenant {unknown[0]} is declared")
         return self
+
+    def _queues_fit(self) -> Queues:
+        """That they are a tree whose parents can keep what their children are told."""
+        queues = Queues(self.build_queues(), self.policies.between_queues)
+        tree = queue_tree(queues.values())
+        for part in self.queues:
+            children = queues.children(part.name)
+            if children:
+                part.check_parent(children, sum(tree[child].subtree for child in children))
+            above = queues.get(part.parent)
+            if above is not None and above.maximum is not None and (part.maximum or 0) > above.maximum:
+                raise ValueError(f"queue {part.name}: maximum {part.maximum} is above its parent's, {above.maximum}")
+            beside = queues.policy(part.parent)
+            if part.weight != 1.0 and beside != "fair_share":
+                where = f"policy of its parent {part.parent}" if part.parent else "between_queues"
+                raise ValueError(f"queue {part.name}: weight counts where {where} is fair_share, and it is {beside}")
+            unknown = [name for name in part.preempts or () if name not in queues]
+            if isinstance(part.preempts, tuple) and unknown:
+                raise ValueError(f"queue {part.name}: preempts: no queue {unknown[0]} is declared")
+            for name in part.preempts if isinstance(part.preempts, tuple) else ():
+                fair = queues.between(part.name, name)
+                if fair is not None:
+                    who = f"queue {fair}" if fair else "the site"
+                    raise ValueError(
+                        f"queue {part.name}: preempts: priority does not reach {name}, since {who} shares by fairness"
+                    )
+        return queues
 
     def _can_keep(self, whose: str, pool: str, guaranteed: Iterable[int]) -> None:
         """Where the nodes are declared here: that all guarantees can be called in at once."""

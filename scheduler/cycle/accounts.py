@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from scheduler.cycle.queues import queue_tree
 from scheduler.model import EntitlementClass, Queue, Tenant
 from scheduler.quota.tree import QuotaTree
 
@@ -48,8 +49,7 @@ class Accounts:
             by_pool.setdefault(tenant.pool, []).append(tenant)
         self.tenants = {pool: QuotaTree(those, capacity.get(pool, 0)) for pool, those in by_pool.items()}
         self.firm = {pool: QuotaTree(_lending_nothing(those), 0) for pool, those in by_pool.items()}
-        named = [Tenant(queue.name, guaranteed=queue.guaranteed, limit=queue.maximum) for queue in queues]
-        self.queues = QuotaTree(named, capacity.get("", 0))
+        self.queues = queue_tree(queues, capacity.get("", 0))
         self._trees: dict[Account, tuple[tuple[QuotaTree, str], ...]] = {}
         self.beside: dict[str, tuple[int, int]] = {}
         self._guaranteed = {pool: sum(tenant.guaranteed for tenant in those) for pool, those in by_pool.items()}

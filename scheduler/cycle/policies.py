@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scheduler.model import PriorityScope
+
 MOST_PROMISES = 100
 """To so many jobs conservative backfill makes promises; those behind them may start, but wait without one."""
 
@@ -31,7 +33,9 @@ class Policies:
     conservative, to all that it looks at.   backfill_seconds: least time between two computations of promises, and
     between two searches for victims for the same class.
 
-    preempt_by_priority, reclaim, preempt_for_fairness: by which rights a job may make others give way.
+    between_queues: by what queues without a parent take turns, once none is below its guarantee.
+    preempt_by_priority: over whom, in queues that do not say so themselves.   priority_difference: by how much more at
+    least.   reclaim, preempt_for_fairness: by which other rights a job may make others give way.
     preemption_searches: most per cycle.   most_preemptions: after so many a job is left alone; None = never.
 
     usage_weight: how much remembered usage counts against a tenant's weight (k; see scheduler.quota.shares).
@@ -42,7 +46,9 @@ class Policies:
 
     backfill: int | None = 1
     backfill_seconds: float = 0.0
-    preempt_by_priority: bool = True
+    between_queues: Literal["priority", "fair_share"] = "priority"
+    preempt_by_priority: PriorityScope = "queue"
+    priority_difference: int = 1
     reclaim: bool = True
     preempt_for_fairness: bool = True
     preemption_searches: int = 16

@@ -20,7 +20,7 @@ from scheduler.model import Job, Reason, Request
 from scheduler.placement.reasons import NEVER_FITS, NO_ROOM, nearest_that_fits, why_not
 from scheduler.quota.tree import QuotaTree
 
-UNKNOWN_QUEUE, POOL_NOT_NAMED = "UnknownQueue", "PoolNotNamed"
+UNKNOWN_QUEUE, PARENT_QUEUE, POOL_NOT_NAMED = "UnknownQueue", "ParentQueue", "PoolNotNamed"
 EXCEEDS_QUOTA, WAITING_FOR_QUOTA = "ExceedsMaxQuota", "WaitingForQuota"
 GUARANTEES_FIRST = "NotPreemptibleBeyondGuarantee"
 KEPT = "KeptForOthers"
@@ -137,13 +137,17 @@ def quota(state: State, kind: JobClass) -> Reason:
     if kind.amount > ever:
         tree, name = min(trees, key=lambda pair: pair[0].allowed_ever(pair[1]))
     else:
-        tree, name = min(trees, key=lambda pair: pair[0].available(pair[1]))
+        limited = kind.amount > accounts.allowed(account)  # else what others hold is in the way, not a limit
+        tree, name = min(trees, key=lambda one: (one[0].allowed if limited else one[0].available)(one[1]))
     branch, available = tree[name], tree.available(name)
     whose, path = _whose(state, tree), tree.path_name(name)
     own = f"guaranteed {branch.subtree}, holds {branch.held}"
     if branch.limit is not None:
         own += f" of at most {branch.limit}"
     borrowed = max(0, branch.usage - branch.subtree)
+    limiting, above = tree.binding(name), ""
+    if limiting is not None and limiting is not branch:
+        above = f"; {tree.path_name(limiting.name)} holds {limiting.held} of at most {limiting.limit}"
     counts = {
         "asked": kind.amount,
         "available": available,
@@ -152,10 +156,11 @@ def quota(state: State, kind: JobClass) -> Reason:
         "borrowed": borrowed,
     }
     if kind.amount > ever:
-        text = f"asks for {kind.amount} units, {whose} {path} could never hold more than {max(0, ever)} ({own})"
+        text = f"asks for {kind.amount} units, {whose} {path} could never hold more than {max(0, ever)} ({own}{above})"
         return Reason(EXCEEDS_QUOTA, text, counts | {"potential": ever})
     code = GUARANTEES_FIRST if tree in accounts.firm.values() else WAITING_FOR_QUOTA
-    text = f"asks for {kind.amount} units, {whose} {path} can take {available} ({own}, of it {borrowed} borrowed)"
+    own += f", of it {borrowed} borrowed{above}"
+    text = f"asks for {kind.amount} units, {whose} {path} can take {available} ({own})"
     if code == GUARANTEES_FIRST:
         text += "; a job that cannot be preempted may take only its own guarantee and what nobody is guaranteed"
     return Reason(code, text, counts, _holders(state, kind))

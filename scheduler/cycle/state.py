@@ -14,6 +14,7 @@ from typing import TypeVar
 from scheduler.cycle.accounts import Account, Accounts, Amount
 from scheduler.cycle.expectations import Expectations
 from scheduler.cycle.policies import Policies, Reservation
+from scheduler.cycle.queues import Queues
 from scheduler.model import (
     EntitlementClass,
     Grant,
@@ -120,7 +121,7 @@ class State:
         self.cluster, self.policies, self.explain = cluster, policies or Policies(), explain
         self.placement: Policy = placement or BestFit()
         self.reservations = tuple(reservations)
-        self.queues = {queue.name: queue for queue in queues}
+        self.queues = Queues(queues, self.policies.between_queues)
         self.declared = tuple(tenants)
         self.accounts = Accounts(self.declared, self.queues.values(), self._capacity())
         self.pools_with_quota = frozenset(tenant.pool for tenant in self.declared) - {""}
@@ -327,6 +328,10 @@ class State:
     def lowest_priority(self, queue: str) -> float:
         """Of what runs in the queue; infinite if nothing does."""
         return min(self.priorities.get(queue) or (FOREVER,))
+
+    def effective_priority(self, kind: JobClass) -> int:
+        """A job's priority and its queue's, by which jobs of different queues are compared."""
+        return kind.priority + self.queues.priority(kind.queue)
 
     def bound(self, kind: JobClass) -> float | None:
         """Seconds after which waiting is a breach."""

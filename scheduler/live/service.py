@@ -569,6 +569,9 @@ class Service:
             return Cause("Misconfigured", "job_id and tenant must not be empty")
         if queues and job.queue not in queues:
             return Cause("UnknownQueue", f"queue {job.queue!r} is not one of {', '.join(sorted(queues))}")
+        children = self.restored.core.queues.children(job.queue)
+        if children:
+            return Cause("ParentQueue", f"queue {job.queue} holds no jobs; name one of {', '.join(sorted(children))}")
         if not 1 <= job.min_replicas <= job.max_replicas:
             return Cause("Misconfigured", f"replicas from {job.min_replicas} to {job.max_replicas} are no range")
         if min(job.request.devices, job.request.units, job.request.cpu_milli, job.request.host_memory_bytes) < 0:

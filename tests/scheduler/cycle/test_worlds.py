@@ -13,12 +13,14 @@ from itertools import combinations
 import pytest
 
 from scheduler.cycle import preempt
+from scheduler.cycle.accounts import Amount
 from scheduler.cycle.core import Core
 from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation
 from scheduler.model import Device, Job, Node, Queue, Request, Tenant
 from scheduler.placement.engine import place_gang
 from tests.draws import keep_seed
+from tests.scheduler.cycle.queueing import check_limits, drawn_queues, leaves
 from tests.scheduler.cycle.scenes import core, decide, job, run
 
 UNITS = {"A100": 1, "H100": 7, "L4": 10}
@@ -76,6 +78,19 @@ def windows(dice: random.Random, nodes: Sequence[Node], scale: float) -> list[Re
     return [Reservation("window", start, start + dice.uniform(1, 40) * scale, kept, tenants)]
 
 
+def queues(dice: random.Random, nodes: Sequence[Node]) -> tuple[list[Queue], Policies]:
+    """One, or a tree of them, and how priority and fairness count between them."""
+    policies = Policies(
+        backfill=dice.choice([1, 1, None, 0]),
+        between_queues=dice.choice(["priority", "fair_share"]),
+        preempt_by_priority=dice.choice(["never", "queue", "queue", "tenant", "all"]),
+    )
+    if dice.random() < 0.5:
+        return [Queue("q", dice.choice(["fifo", "priority", "fair_share"]))], policies
+    units = sum(device.units for node in nodes for device in node.devices)
+    return drawn_queues(dice, units, policies.between_queues), policies
+
+
 def waits_for_borrowers(state: Core, one: Job, now: float) -> bool:
     """Whether the job, by itself, would fit in place of borrowers that are preemptible, and does not beside them."""
     kind = state.pending[one.job_id][1]
@@ -92,15 +107,17 @@ def waits_for_borrowers(state: Core, one: Job, now: float) -> bool:
     inner = cluster.mark()
     fits = [place_gang(cluster, one.request, one.min_replicas, state.placement) is not None]
     cluster.rollback(inner)
-    held = 0
-    for running in state.running.values():
-        if running.job.preemptible and running.job.tenant == "c":
-            held += running.units
-            for grant in running.grants:
-                cluster.give_back(grant, running.job.request)
+    gone = [running for running in state.running.values() if running.job.preemptible and running.job.tenant == "c"]
+    for running in gone:
+        state.accounts.remove(running.kind.account, Amount(running.units))
+        for grant in running.grants:
+            cluster.give_back(grant, running.job.request)
     fits.append(place_gang(cluster, one.request, one.min_replicas, state.placement) is not None)
+    room = state.accounts.room(kind.account)
     cluster.rollback(mark)
-    return state.accounts.room(kind.account) + held >= kind.amount and fits == [False, True]
+    for running in gone:
+        state.accounts.add(running.kind.account, Amount(running.units))
+    return room >= kind.amount and fits == [False, True]
 
 
 def test_explained_or_not_the_same_is_decided_and_no_guarantee_waits_for_borrowers() -> None:
@@ -108,19 +125,17 @@ def test_explained_or_not_the_same_is_decided_and_no_guarantee_waits_for_borrowe
         dice = random.Random(seed)
         nodes = world(dice)
         tenants = guaranteed(dice, nodes)
-        backfill = dice.choice([1, 1, None, 0])
+        those, policies = queues(dice, nodes)
         kept = windows(dice, nodes, 1)
-        states = [
-            core(nodes, tenants, [Queue("q")], Policies(backfill=backfill), kept, explain=explain)
-            for explain in (True, False)
-        ]
+        states = [core(nodes, tenants, those, policies, kept, explain=explain) for explain in (True, False)]
         for now in range(dice.randint(5, 30)):
             change(dice, nodes, states, float(now))
             explained, plain = (decide(state, float(now)) for state in states)
             assert explained.actions == plain.actions, f"world {seed}, at {now}: it depends on whether it is explained"
-            if explained.actions or backfill == 0:
-                continue
             (state, _) = states
+            check_limits(state)
+            if explained.actions or policies.backfill == 0:
+                continue
             for one, kind in state.pending.values():
                 if state.accounts.entitlement(kind.account, kind.amount) == "guaranteed":
                     waits = waits_for_borrowers(state, one, float(now))
@@ -142,10 +157,13 @@ def change(dice: random.Random, nodes: Sequence[Node], states: Sequence[Core], n
         for state in states:
             state.withdraw(name, now)
     if what == "submit":
+        declared = list(first.queues.values())
         limit = dice.choice([None, 5.0, 10.0, 20.0, 40.0])
         one = job(
             f"j{now}",
             dice.choice("aabbcc"),
+            queue=dice.choice(leaves(declared)),
+            priority=dice.choice([0, 0, 0, 1, 2]),
             replicas=dice.choice([1, 1, 1, 2, 3]),
             at=now,
             limit=limit,
@@ -212,9 +230,7 @@ def test_victims_are_the_fewest_and_lose_least(monkeypatch: pytest.MonkeyPatch) 
         dice = random.Random(seed)
         nodes = world(dice)
         tenants = guaranteed(dice, nodes)
-        queue = Queue("q", dice.choice(["fifo", "priority", "fair_share"]))
-        policies = Policies(backfill=dice.choice([1, None, 0]))
-        state = core(nodes, tenants, [queue], policies, windows(dice, nodes, 1), explain=False)
+        state = core(nodes, tenants, *queues(dice, nodes), windows(dice, nodes, 1), explain=False)
         for now in range(dice.randint(5, 40)):
             change(dice, nodes, [state], float(now))
             decide(state, float(now))
