@@ -131,7 +131,8 @@ def services_series(services: Services) -> list[Series]:
 
 def largest_gang(cluster: Cluster, request: Request) -> int:
     """How many replicas of the request fit now, together, wherever they are."""
-    return int(cluster.shape(request).replicas(np.arange(len(cluster.nodes))).sum())
+    shape = cluster.shape(request)
+    return shape.together(shape.replicas(np.arange(len(cluster.nodes))))
 
 
 def shape_name(request: Request) -> str:

@@ -81,6 +81,14 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Privileged(Request):
+    """A request that may take what pools keep free from ordinary ones. The scheduler makes it, by its settings; nobody
+    can ask for it.   kept_in: of which pools."""
+
+    kept_in: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A gang of `min_replicas` to `max_replicas` equal replicas, started all or nothing.
 

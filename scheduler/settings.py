@@ -21,16 +21,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from scheduler.cycle.policies import Policies, Reservation
+from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.cycle.queues import Queues, queue_tree
 from scheduler.cycle.state import State
 from scheduler.model import Device, Node, PriorityScope, Queue, QueuePolicy, Request, Tenant
+from scheduler.placement.headroom import Kept
 from scheduler.quota.tree import QuotaTree
 from scheduler.records.codec import read
 from scheduler.serverless import Service
@@ -79,12 +82,21 @@ Names = Annotated[tuple[Name, ...], Field(strict=False)]
 Weight = Annotated[float, Field(ge=0, strict=False)]
 
 
+class ReservedForPart(Part):
+    """Who may take what a pool keeps free from all others; one is enough. priority: with the queue's, at least."""
+
+    priority: int | None = None
+    queues: Names = ()
+    tenants: Names = ()
+
+
 class PoolPart(Part):
     """Equal nodes, named `name`-0, `name`-1, ... devices: of each.   units, geometry: of each device.
 
     hosts: instead of nodes and devices, the nodes by name with what the driver calls their devices.   instances: and
     its MIG instances, by device and place.   launcher: who starts the processes on these nodes, if we may not.
     nodes_in_domain: how many nodes the domains of each topology level hold, the widest level first.
+    reserved: device units, or a percentage of what is usable, rounded up to whole devices, of each model.
     """
 
     name: Name
@@ -102,11 +114,19 @@ class PoolPart(Part):
     labels: dict[str, str] = Field(default={})
     taints: Names = ()
     nodes_in_domain: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = ()
+    reserved: Units | Annotated[str, Field(pattern=r"^\d{1,3}(\.\d+)?%$")] = 0
+    reserved_for: ReservedForPart = ReservedForPart()
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:
         if (self.nodes is None) == (not self.hosts):
             raise ValueError(f"pool {self.name}: say nodes, how many there are, or hosts, which they are")
+        whom = self.reserved_for
+        named = whom.priority is not None or bool(whom.queues or whom.tenants)
+        if named != bool(self.keeps().part or self.keeps().units):
+            raise ValueError(f"pool {self.name}: reserved says how much, reserved_for whom: say both, or neither")
+        if self.units_reserved() >= max(1, self.units_there()) and named:
+            raise ValueError(f"pool {self.name}: reserved {self.reserved} leaves nothing of {self.units_there()} units")
         strange = sorted(set(self.instances) - {device for devices in self.hosts.values() for device in devices})
         if strange:
             raise ValueError(f"pool {self.name}: instances: no device {strange[0]} is among hosts")
@@ -116,6 +136,16 @@ class PoolPart(Part):
         if self.hosts:
             return [self._node(number, name, ids, True) for number, (name, ids) in enumerate(self.hosts.items())]
         return [self._made_up(number) for number in range(self.nodes or 0)]
+
+    def keeps(self) -> Kept:
+        """What is kept free from those who are not in reserved_for."""
+        if isinstance(self.reserved, str):
+            return Kept(part=Fraction(self.reserved.rstrip("%")) / 100)
+        return Kept(self.reserved)
+
+    def units_reserved(self) -> int:
+        """Of all its devices, while they are usable."""
+        return self.keeps().of(self.units_there(), self.units)
 
     def units_there(self) -> int:
         """Of all its devices."""
@@ -363,6 +393,14 @@ class Settings(Part):
             self._can_keep(f"tenants{f' of pool {pool}' if pool else ''}", pool, (one.guaranteed for one in tenants))
         self._can_keep("queues", "", (branch.subtree for branch in queue_tree(self.build_queues()).root.children))
         known = {tenant.name for tenant in self.tenants}
+        for place in self.pools:
+            for what, names, declared in (
+                ("queue", place.reserved_for.queues, {*queues}),
+                ("tenant", place.reserved_for.tenants, known),
+            ):
+                missing = sorted(set(names) - declared)
+                if missing:
+                    raise ValueError(f"pool {place.name}: reserved_for: no {what} {missing[0]} is declared")
         for reservation in self.reservations:
             unknown = sorted(set(reservation.tenants) - known)
             if unknown and known:
@@ -399,9 +437,11 @@ class Settings(Part):
     def _can_keep(self, whose: str, pool: str, guaranteed: Iterable[int]) -> None:
         """Where the nodes are declared here: that all guarantees can be called in at once."""
         there = sum(one.units_there() for one in self.pools if pool in ("", one.name))
+        kept = sum(one.units_reserved() for one in self.pools if pool in ("", one.name))
         promised = sum(guaranteed)
-        if self.pools and promised > there:
-            raise ValueError(f"{whose}: {promised} units are guaranteed, and there are {there}")
+        if self.pools and promised > there - kept:
+            beside = f"{there - kept} beside {kept} reserved" if kept else str(there)
+            raise ValueError(f"{whose}: {promised} units are guaranteed, and there are {beside}")
 
     def nodes(self) -> tuple[Node, ...]:
         """The nodes of all pools."""
@@ -412,6 +452,21 @@ class Settings(Part):
 
     def build_queues(self) -> tuple[Queue, ...]:
         return tuple(queue.build() for queue in self.queues)
+
+    def build_policies(self) -> Policies:
+        """With what the pools keep."""
+        reserves = tuple(
+            Reserve(
+                pool.name,
+                pool.keeps(),
+                pool.reserved_for.priority,
+                frozenset(pool.reserved_for.queues),
+                frozenset(pool.reserved_for.tenants),
+            )
+            for pool in self.pools
+            if pool.reserved
+        )
+        return replace(self.policies.build(), reserves=reserves)
 
     def build_services(self) -> tuple[Service, ...]:
         return tuple(service.build() for service in self.services)
@@ -443,7 +498,7 @@ class Settings(Part):
     def apply(self, state: State, now: float, where: str = "settings") -> None:
         """These settings from now on, in a state that goes on running. Its nodes and placement stay as they are."""
         reservations = self.build_reservations(state.cluster.nodes, where)
-        state.reconfigure(self.build_tenants(), self.build_queues(), self.policies.build(), reservations, now)
+        state.reconfigure(self.build_tenants(), self.build_queues(), self.build_policies(), reservations, now)
 
 
 def load_settings(path: Path | str) -> Settings:

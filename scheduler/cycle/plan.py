@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from scheduler.cycle import reasons
@@ -31,7 +31,7 @@ from scheduler.cycle.rights import (
     Rights,
 )
 from scheduler.cycle.state import FOREVER, JobClass, State, units_of
-from scheduler.cycle.trial import Promise, Trial, consume
+from scheduler.cycle.trial import Promise, Trial
 from scheduler.model import EntitlementClass, Grant, Job, Plan, Preempt, Reason, Resize, Start
 from scheduler.placement.reasons import NO_ROOM
 
@@ -333,8 +333,7 @@ class _Cycle:
     def _is_promised(self, found: Promise) -> None:
         self.promises[found.job_id] = found
         self.trial.promises.append(found)
-        pristine = replace(found, extra=dict(found.extra), extra_host=dict(found.extra_host))
-        self.promised_now.append((pristine, frozenset(self.started)))
+        self.promised_now.append((found.copy(), frozenset(self.started)))
 
     def _promise_again(self) -> None:
         """What was promised before, before anybody is tried."""
@@ -413,12 +412,12 @@ class _Cycle:
         if any(p.job_id not in self.state.pending or p.start <= self.now for p, _ in old.promises):
             return False
         for promise, known in old.promises:
-            again = replace(promise, extra=dict(promise.extra), extra_host=dict(promise.extra_host))
+            again = promise.copy()
             self.trial.promises.append(again)
             self.promises[promise.job_id] = again
             for job_id, until, grants, request in self.state.started_since:
                 if job_id not in known and promise.start < until:
-                    consume(again, grants, request)
+                    self.trial.consume(again, grants, request)
         return True
 
     def _remember_promises(self, reused: bool) -> None:

@@ -13,11 +13,15 @@ from itertools import chain, islice
 from statistics import quantiles
 from typing import NamedTuple
 
+import numpy as np
+
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.cycle.state import JobClass, State
 from scheduler.cycle.trial import Promise, Trial
 from scheduler.model import Job, Reason, Request
+from scheduler.placement.headroom import USABLE
 from scheduler.placement.reasons import NEVER_FITS, NO_ROOM, nearest_that_fits, why_not
+from scheduler.placement.shapes import NEVER
 from scheduler.quota.tree import QuotaTree
 
 UNKNOWN_QUEUE, PARENT_QUEUE, POOL_NOT_NAMED = "UnknownQueue", "ParentQueue", "PoolNotNamed"
@@ -158,7 +162,8 @@ def quota(state: State, kind: JobClass) -> Reason:
     if kind.amount > ever:
         text = f"asks for {kind.amount} units, {whose} {path} could never hold more than {max(0, ever)} ({own}{above})"
         return Reason(EXCEEDS_QUOTA, text, counts | {"potential": ever})
-    code = GUARANTEES_FIRST if tree in accounts.firm.values() else WAITING_FOR_QUOTA
+    firm = (*accounts.firm.values(), *accounts.ordinary.values())
+    code = GUARANTEES_FIRST if any(tree is one for one in firm) else WAITING_FOR_QUOTA
     own += f", of it {borrowed} borrowed{above}"
     text = f"asks for {kind.amount} units, {whose} {path} can take {available} ({own})"
     if code == GUARANTEES_FIRST:
@@ -188,9 +193,25 @@ def no_room(trial: Trial, kind: JobClass) -> Reason:
     found = why_not(cluster, kind.request, kind.replicas)
     if found is not None:
         code, text, counts = found.code, found.text, found.counts
+    there, kept = _could_hold(trial, kind)
     if kind.amount > int(cluster.capacity.sum()):
         code, text = NEVER_FITS, f"asks for {kind.amount} units of {int(cluster.capacity.sum())} that there are; {text}"
+    elif kept and there >= kind.amount > there - kept:
+        others = f"{there - kept} that ordinary jobs may hold, beside {kept} reserved"
+        code, text = NEVER_FITS, f"asks for {kind.amount} units of {others}; {text}"
     return Reason(code, text, counts, _occupants(trial, kind))
+
+
+def _could_hold(trial: Trial, kind: JobClass) -> tuple[int, int]:
+    """Units of the devices that the class could have, and of these what is kept from ordinary jobs."""
+    cluster, shape = trial.cluster, trial.cluster.shape(kind.request)
+    usable = np.array([state in USABLE for state in cluster.states])
+    its = (shape.need != NEVER) & (shape.suits & usable)[:, None]
+    there, headroom = int(cluster.capacity[its].sum()), cluster.headroom
+    if headroom is None:
+        return there, 0
+    costly = np.flatnonzero(shape.costs[shape.suits].any(axis=0)).tolist()
+    return there, sum(headroom.kept(number) for number in costly)
 
 
 def kept(trial: Trial, kind: JobClass, until: float) -> Reason:

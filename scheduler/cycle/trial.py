@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from scheduler.cycle.accounts import Account, Amount
@@ -33,7 +33,8 @@ class Promise:
     """Grants kept for a job during [start, end).
 
     made_at: when it was promised.   extra: units and bytes over at `start`, by (node, device).   extra_host: milli-CPUs
-    and bytes over, by node.   entitled: to a job that stays within what its tenant is guaranteed.
+    and bytes over, by node.   entitled: to a job that stays within what its tenant is guaranteed.   spare: units over
+    of what ordinary jobs may hold, by kind of the pools' headroom, of those that it takes of.
     """
 
     job_id: str
@@ -45,6 +46,11 @@ class Promise:
     extra_host: dict[int, tuple[int, int]]
     made_at: float
     entitled: bool = False
+    spare: dict[int, int] = field(default_factory=dict)
+
+    def copy(self) -> Promise:
+        """As much is over of it, whatever becomes of this one."""
+        return replace(self, extra=dict(self.extra), extra_host=dict(self.extra_host), spare=dict(self.spare))
 
 
 class Trial:
@@ -128,7 +134,7 @@ class Trial:
         if grants is None:
             self.cluster.rollback(mark)
             return None
-        if not closed.intersection(g.node for g in grants) and all(_leaves(p, grants, request) for p in concerned):
+        if not closed.intersection(g.node for g in grants) and all(self._leaves(p, grants, request) for p in concerned):
             self.cluster.keep(mark)
             return grants
         self.cluster.rollback(mark)
@@ -168,7 +174,37 @@ class Trial:
         """Grants that were taken stay: from what promises leave over, if they last that long."""
         for promise in self.promises:
             if promise.start < until:
-                consume(promise, grants, request)
+                self.consume(promise, grants, request)
+
+    def consume(self, promise: Promise, grants: Sequence[Grant], request: Request, times: int = 1) -> None:
+        """The grants are taken out of what the promise leaves over, or put back (-1); less than nothing is left where
+        they break it."""
+        units, memory, nodes = _used(grants, request, promise)
+        for at, taken in units.items():
+            left, bytes_left = promise.extra[at]
+            promise.extra[at] = (left - times * taken, bytes_left - times * memory[at])
+        for node, count in nodes.items():
+            cpu, host = promise.extra_host[node]
+            count *= times
+            promise.extra_host[node] = (cpu - count * request.cpu_milli, host - count * request.host_memory_bytes)
+        for kind, taken in self._ordinary(grants, request).items():
+            if kind in promise.spare:
+                promise.spare[kind] -= times * taken
+
+    def _ordinary(self, grants: Iterable[Grant], request: Request) -> Counter[int]:
+        """Units by kind that the grants take of what pools leave to ordinary jobs."""
+        found: Counter[int] = Counter()
+        if self.cluster.headroom is not None:
+            for grant in grants:
+                found.update(self.cluster.headroom.of(grant, request))
+        return found
+
+    def _leaves(self, promise: Promise, grants: Sequence[Grant], request: Request) -> bool:
+        """Whether the grants take no more than the promise leaves over."""
+        taken = self._ordinary(grants, request) if promise.spare else Counter[int]()
+        return all(taken[kind] <= left for kind, left in promise.spare.items() if taken[kind]) and _leaves(
+            promise, grants, request
+        )
 
     def give_back(self, grants: Iterable[Grant], request: Request) -> None:
         for grant in grants:
@@ -291,6 +327,8 @@ class Trial:
         if all(cluster.open[grant.node] for grant in old.grants):
             with contextlib.suppress(PlacementError):  # somebody runs on there
                 self._take(old.grants, old.request)
+                if any(left < 0 for left in self._left(old.grants, old.request).values()):
+                    raise PlacementError(f"job {old.job_id}", "takes what is kept from ordinary jobs")
                 found = self._promised(old.job_id, kind, old.grants, start, lasts, old.made_at)
         cluster.rollback(mark)
         return found
@@ -309,19 +347,26 @@ class Trial:
         extra = {at: (int(cluster.free[at]), int(cluster.memory_free[at])) for at in places}
         hosts = {g.node: (int(cluster.cpu_free[g.node]), int(cluster.host_memory_free[g.node])) for g in grants}
         entitled = self.accounts.entitlement(kind.account, kind.amount) == "guaranteed"
-        return Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, made_at, entitled)
+        spare = self._left(grants, kind.request)
+        return Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, made_at, entitled, spare)
+
+    def _left(self, grants: Iterable[Grant], request: Request) -> dict[int, int]:
+        """What ordinary jobs may still take of the kinds that the grants take of."""
+        headroom = self.cluster.headroom
+        left = [] if headroom is None else headroom.left().tolist()
+        return {kind: left[kind] for kind in self._ordinary(grants, request)}
 
     def withdraw(self, own: Promise) -> None:
         """It stands in nobody's way; promises that were made after it have more over."""
         for other in self._made_after(own):
-            consume(other, own.grants, own.request, -1)
+            self.consume(other, own.grants, own.request, -1)
         self.promises.remove(own)
 
     def restore(self, own: Promise, place: int) -> None:
         """The opposite of `withdraw`. place: in `promises`, where it was."""
         self.promises.insert(place, own)
         for other in self._made_after(own):
-            consume(other, own.grants, own.request)
+            self.consume(other, own.grants, own.request)
 
     def _made_after(self, own: Promise) -> list[Promise]:
         """With which it was reckoned, since they go on at the same time."""
@@ -367,6 +412,11 @@ class Trial:
             bytes_kept = max(0, int(cluster.memory_free[node, device]) - max(0, memory))
             if kept or bytes_kept:
                 cluster.take(Grant(node, (device,), (kept,)), Request(1, max(1, kept), bytes_kept))
+        for kind, spare in promise.spare.items():
+            assert cluster.headroom is not None
+            kept = int(cluster.headroom.left()[kind]) - max(0, spare)
+            if kept > 0:
+                cluster.hold_back(kind, kept)
         for node, (cpu, memory) in promise.extra_host.items():
             kept_cpu = max(0, int(cluster.cpu_free[node]) - max(0, cpu))
             kept_memory = max(0, int(cluster.host_memory_free[node]) - max(0, memory))
@@ -409,16 +459,3 @@ def _leaves(promise: Promise, grants: Sequence[Grant], request: Request) -> bool
         and count * request.host_memory_bytes <= promise.extra_host[node][1]
         for node, count in nodes.items()
     )
-
-
-def consume(promise: Promise, grants: Sequence[Grant], request: Request, times: int = 1) -> None:
-    """The grants are taken out of what the promise leaves over, or put back (-1); less than nothing is left where they
-    break it."""
-    units, memory, nodes = _used(grants, request, promise)
-    for at, taken in units.items():
-        left, bytes_left = promise.extra[at]
-        promise.extra[at] = (left - times * taken, bytes_left - times * memory[at])
-    for node, count in nodes.items():
-        cpu, host = promise.extra_host[node]
-        count *= times
-        promise.extra_host[node] = (cpu - count * request.cpu_milli, host - count * request.host_memory_bytes)

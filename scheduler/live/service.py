@@ -290,12 +290,13 @@ class Service:
         """
         with self._lock:
             self._expect(job_id, "pending")
-            core, nodes, job = self.restored.core, self.restored.setup.nodes, self.book.jobs[job_id].job
+            core, nodes = self.restored.core, self.restored.setup.nodes
+            job = core.pending[job_id][0] if job_id in core.pending else self.book.jobs[job_id].job
             holdings = Holdings(core.cluster)
             for name, live in self.book.jobs.items():
                 if live.status == "running" and live.job.preemptible:
                     for number, grant in enumerate(live.grants):
-                        holdings.add(Holding(name, number, live.job.request, grant))
+                        holdings.add(Holding(name, number, core.running[name].job.request, grant))
             found = make_room(core.cluster, holdings, job.request, core.placement, job.min_replicas, most_moves)
             if found is None:
                 return {"job_id": job_id, "moves": None, "nodes": []}

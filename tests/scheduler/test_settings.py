@@ -157,6 +157,20 @@ def test_nothing_is_needed() -> None:
         ("pools: [{name: a, nodes: 1}, {name: b, hosts: {a-0: [G]}}]", "pools: nodes: a-0 is named twice"),
         ("pools: [{name: a, hosts: {x: [G]}, instances: {H: {1g.5gb@0: M}}}]", "no device H is among hosts"),
         ("pools: [{name: a, nodes: 1, launcher: docker}]", "launcher"),
+        ("pools: [{name: a, nodes: 2, reserved: 10%}]", "pool a: reserved says how much, reserved_for whom"),
+        ("pools: [{name: a, nodes: 2, reserved_for: {priority: 3}}]", "say both, or neither"),
+        ("pools: [{name: a, nodes: 2, reserved: ten, reserved_for: {priority: 3}}]", "pools[0].reserved"),
+        ("pools: [{name: a, nodes: 2, reserved: 100%, reserved_for: {priority: 3}}]", "leaves nothing of 16 units"),
+        (
+            "pools: [{name: a, nodes: 2, reserved: 4, reserved_for: {queues: [q]}}]",
+            "reserved_for: no queue q is declared",
+        ),
+        ("pools: [{name: a, nodes: 2, reserved: 4, reserved_for: {tenants: [t]}}]", "no tenant t is declared"),
+        (
+            "pools: [{name: a, nodes: 2, reserved: 10%, reserved_for: {priority: 3}}]\n"
+            "tenants: [{name: t, guaranteed: 15}]",
+            "tenants: 15 units are guaranteed, and there are 14 beside 2 reserved",
+        ),
         ("pools: [{name: a, hosts: {x: [G, H]}}]\ntenants: [{name: t, guaranteed: 3}]", "and there are 2"),
         ("policies: {backfill: sometimes}", "policies.backfill"),
         ("policies: {placement: luck}", "policies.placement"),
@@ -185,6 +199,15 @@ def test_queues_below_queues_and_scopes_of_priority_survive_being_written_down()
     policies = found.policies.build()
     assert (policies.preempt_by_priority, policies.priority_difference) == ("queue", 2)
     assert parse_settings({"policies": {"preempt_by_priority": False}}).policies.preempt_by_priority == "never"
+
+
+def test_what_a_pool_keeps_is_a_policy_that_can_change_while_its_nodes_stay() -> None:
+    pools = {"name": "p", "nodes": 4, "reserved": "12.5%", "reserved_for": {"queues": ["now"], "priority": 3}}
+    found = parse_settings({"pools": [pools], "queues": [{"name": "now"}]})
+    assert parse_settings(found.model_dump(mode="json")) == found
+    (reserve,) = found.build_policies().reserves
+    assert (reserve.pool, reserve.kept.of(32, 1), reserve.priority, reserve.queues) == ("p", 4, 3, {"now"})
+    assert found.nodes() == parse_settings({"pools": [{"name": "p", "nodes": 4}]}).nodes()
 
 
 def test_a_reservation_of_a_node_that_is_not_there_is_refused() -> None:
