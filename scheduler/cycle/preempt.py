@@ -194,8 +194,10 @@ class _Search:
 
     def _orders(self, victims: Sequence[Victim], short: bool) -> list[list[Victim]]:
         """Orders in which to take victims, by estimate the best first; the last has all, whatever the estimate: before
-        others those that hold something where the job can run, since every one taken may cost the right to another."""
-        by_loss = sorted(victims, key=lambda victim: (not self._is_near(victim), *_reluctance(victim)))
+        others those that hold something where the job can run, since every one taken may cost the right to another, and
+        at the end those whose guarantee the job would outgrow."""
+        outgrows = self.guarantees.would_outgrow
+        by_loss = sorted(victims, key=lambda one: (outgrows(one.running), not self._is_near(one), *_reluctance(one)))
         ways = NodeOrder(self.trial, self.kind, victims).orders()
         orders = [_flat(way, victims) for way in ways]
         if short:
@@ -251,6 +253,7 @@ class _Search:
         if self.trial.accounts.room(self.kind.account) < 0:
             return False
         if self.guarantees.outgrown():
+            self.spared = True
             return False
         if int(self.trial.cluster.free[self._suits].sum()) < self.kind.amount:
             return False

@@ -109,6 +109,10 @@ class Guarantees:
         it: those would be within it again as soon as this one is gone."""
         return any(killed and branch.borrowing for branch, killed in self._own.items())
 
+    def would_outgrow(self, victim: Running) -> bool:
+        """Whether `outgrown` would hold with the victim gone, as things are now."""
+        return any(branch.borrowing for branch in self._covering(victim.kind))
+
     def broken(self) -> bool:
         """Whether a victim would be within a guarantee, with all of them gone, and the job is not: it could have its
         place back at once."""
@@ -122,12 +126,17 @@ class Guarantees:
     def _count(self, victim: Running, sign: int) -> None:
         kind = victim.kind
         self._killed[kind.account.tenant, kind.queue, kind.amount] += sign
+        for branch in self._covering(kind):
+            self._own[branch] += sign
+
+    def _covering(self, kind: JobClass) -> list[Branch]:
+        """Those on the paths of a class that were within their guarantee before the job, which is theirs too."""
+        if not self._covered:
+            return []
         self._tenants.admit(kind.account.tenant)
         self._queues.admit(kind.queue)
-        if self._covered:
-            for branch in (*self._tenants.path(kind.account.tenant), *self._queues.path(kind.queue)):
-                if branch in self._covered:
-                    self._own[branch] += sign
+        paths = (*self._tenants.path(kind.account.tenant), *self._queues.path(kind.queue))
+        return [branch for branch in paths if branch in self._covered]
 
 
 class Rights:

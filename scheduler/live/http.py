@@ -5,6 +5,7 @@ GET  /api/v1/jobs/{id}                 explain           POST /api/v1/jobs/{id}/
 POST /api/v1/jobs/{id}/finish          {"succeeded": true}: told by whoever runs it
 POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
 GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
+GET  /api/v1/pools                     what each pool has, by model: allocated, available, reserved, unavailable
 GET  /api/v1/services                  POST /api/v1/services/{name}  {"waiting": 12, "working": 4}: its replicas follow
 POST /api/v1/nodes/{name}              {"state": "maintenance"}
 POST /api/v1/agents/{name}             a node's agent, with its own token, and nobody else (see collectors.jobs.wire)
@@ -123,6 +124,10 @@ def _job_routes(app: FastAPI, service: Service) -> None:
 
 
 def _other_routes(app: FastAPI, service: Service) -> None:
+    @app.get("/api/v1/pools")
+    def pools() -> list[dict[str, Any]]:
+        return service.pools()
+
     @app.get("/api/v1/services")
     def services() -> list[dict[str, Any]]:
         return service.services()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from collectors.errors import CollectorError
 from collectors.jobs.wire import read_report
 from scheduler.cycle.expectations import CONFIDENCE
-from scheduler.exposition import Series, series, services_series
+from scheduler.exposition import Series, pools_series, series, services_series
 from scheduler.fragmentation import Fragmentation, typical_demand
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.executors import JUST_NOW, Executor, Launch, Over
@@ -23,6 +24,7 @@ from scheduler.live.ranks import ranks_of
 from scheduler.model import Job, NodeState, Preempt, Reason
 from scheduler.placement.consolidation import make_room
 from scheduler.placement.holdings import Holding, Holdings
+from scheduler.pools import PoolLine, pool_lines
 from scheduler.records import restore as records
 from scheduler.records.book import TIME_LIMIT, Live, Status
 from scheduler.records.codec import plain, plan_actions, read
@@ -194,6 +196,14 @@ class Service:
         with self._lock:
             return [self.service(name) for name in self.restored.services.states]
 
+    def pools(self) -> list[dict[str, Any]]:
+        """What each model of each pool has and where it is, in device units (see scheduler.pools)."""
+        with self._lock:
+            return [asdict(line) for line in self._pool_lines()]
+
+    def _pool_lines(self) -> list[PoolLine]:
+        return pool_lines(self.restored.core, self._now())
+
     def ready(self, job_id: str) -> dict[str, Any]:
         """A service's replica serves from now on."""
         with self._lock:
@@ -341,7 +351,7 @@ class Service:
             demand = typical_demand(requests) if requests else WHOLE_GPUS
             shapes = [task.request for task in demand.tasks if task.request.devices]
             found = series(self.book.meter, Fragmentation(self.restored.core.cluster, demand), shapes)
-            return [*found, *services_series(self.restored.services)]
+            return [*found, *pools_series(self._pool_lines()), *services_series(self.restored.services)]
 
     # The loop
 

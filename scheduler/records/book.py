@@ -197,7 +197,7 @@ class Book:
             self.core.withdraw(job_id, now)
         elif live.status in ("starting", "running"):
             self.core.end(job_id, now, ending == "finished")
-        self.meter.ended(job_id, now, ending)
+        self.meter.ended(job_id, now, ending, cause.reason == TIME_LIMIT.reason)
         if self._tell:
             over = _ended(live, now, ended_at)
             released = over if live.grants and live.released_at is None else live.released_at

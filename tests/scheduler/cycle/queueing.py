@@ -115,7 +115,11 @@ def in_scope(policies: Policies, queues: Sequence[Queue], mine: tuple[str, str],
 
 
 def check_limits(state: Core) -> None:
-    """Every queue, of a parent with all below it, holds no more than its maximum."""
-    for name, units in held(state).items():
+    """Every queue, of a parent with all below it, holds no more than its maximum, beside what reservations gave it."""
+    units_of: Counter[str] = Counter()
+    for running in state.running.values():
+        for name in above(list(state.queues.values()), running.job.queue) if running.entitlement != "reserved" else ():
+            units_of[name] += running.units
+    for name, units in units_of.items():
         most = state.queues[name].maximum
         assert most is None or units <= most, f"{name} holds {units} of {most}"

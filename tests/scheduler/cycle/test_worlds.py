@@ -20,6 +20,7 @@ from scheduler.cycle.accounts import Amount
 from scheduler.cycle.core import Core
 from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation, Reserve
+from scheduler.cycle.state import JobClass
 from scheduler.model import Device, Job, Node, Queue, Request, Tenant
 from scheduler.placement.engine import place_gang
 from scheduler.placement.headroom import Kept
@@ -82,9 +83,9 @@ def free_of(state: Core, one: Job) -> set[str]:
 def kept_free(state: Core) -> dict[tuple[str, str], int]:
     """Units by pool and model that ordinary jobs may hold at most, where anything is kept."""
     there: Counter[tuple[str, str]] = Counter()
-    for node in state.cluster.nodes:
+    for node, is_in in zip(state.cluster.nodes, state.cluster.states, strict=True):
         for device in node.devices:
-            there[node.pool, device.model] += device.units
+            there[node.pool, device.model] += device.units if is_in in ("available", "reserved") else 0
     found = {}
     for reserve in state.policies.reserves:
         for (pool, model), units in there.items():
@@ -159,6 +160,19 @@ def queues(
     return drawn_queues(dice, units, policies.between_queues), policies
 
 
+def entitled(state: Core, kind: JobClass) -> bool:
+    return state.accounts.entitlement(kind.account, kind.amount) == "guaranteed"
+
+
+def minds_a_promise(state: Core, one: Job, plan: CyclePlan, now: float) -> bool:
+    """Whether somebody else who is within a guarantee was promised a place, from before the job would be over."""
+    until = float("inf") if one.time_limit is None else now + one.time_limit
+    return any(
+        start < until and name != one.job_id and name in state.pending and entitled(state, state.pending[name][1])
+        for name, start in plan.expected.items()
+    )
+
+
 def waits_for_borrowers(state: Core, one: Job, now: float) -> bool:
     """Whether the job, by itself, would fit in place of borrowers that are preemptible, and does not beside them."""
     kind = state.pending[one.job_id][1]
@@ -207,7 +221,7 @@ def test_explained_or_not_the_same_is_decided_and_no_guarantee_waits_for_borrowe
             if explained.actions or policies.backfill == 0:
                 continue
             for one, kind in state.pending.values():
-                if state.accounts.entitlement(kind.account, kind.amount) == "guaranteed":
+                if entitled(state, kind) and not minds_a_promise(state, one, explained, float(now)):
                     waits = waits_for_borrowers(state, one, float(now))
                     assert not waits, f"world {seed}, at {now}: {one.job_id} waits where borrowers hold its guarantee"
 
