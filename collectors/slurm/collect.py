@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from collectors.readings import Collected, Row, Severity
 from collectors.slurm import rest, sacct, scontrol
 from collectors.slurm.inventory import Inventory
 from collectors.slurm.jobs import (
+    ENDINGS,
     SOURCE,
     WAITING,
     Job,
@@ -31,7 +33,7 @@ from collectors.slurm.jobs import (
     profile_is_a_guess,
     waiting,
 )
-from collectors.slurm.nodes import Look, Node, changes, held_by, shares_per_gpu
+from collectors.slurm.nodes import Look, Node, Returned, changes, held_by, shares_per_gpu
 from collectors.slurm.parsed import Parsed, Problem
 from collectors.slurm.sources import Source
 from warehouse.json_text import parse_json
@@ -42,6 +44,8 @@ PROFILE_UNKNOWN = (
     " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
 )
 RECORD_MISSING = "accounting has no record of it: what the controller says of its start and end is billed"
+REQUEUED_AT_ONCE = timedelta(seconds=10)
+"""How long a start may wait for the controller's lock behind a requeue that was asked for before it."""
 LATE = timedelta(minutes=1)
 """Accounting may have a record later than the controller; one that is later still is missing."""
 MOST_PROBLEMS = 100
@@ -104,6 +108,8 @@ class SlurmCollector:
         self._reasons: dict[str, str] = {}
         self._next_reasons: dict[str, str] = {}
         self._deep = False
+        self._begun: dict[str, dict[str, Row]] = defaultdict(dict)
+        self._returned = Returned()
 
     def collect(self, now: datetime) -> Collected:
         """Events, devices and findings since the last cycle that was kept; a source that is away is a finding.
@@ -130,6 +136,8 @@ class SlurmCollector:
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
         told = life_rows(lives, self._site, now)
         told += placement_rows(jobs, self._site, self._inventory, now)
+        self._remember(told.rows.get("events", ()))
+        told += self._never_began(lives, jobs)
         told += self._reason_rows(jobs, now)
         collected += self._new(told)
         if nodes is not None:
@@ -182,9 +190,51 @@ class SlurmCollector:
                 self._next_reasons[job.job_id] = job.reason
         return collected
 
+    def _remember(self, events: Iterable[Row]) -> None:
+        """Which runs were told to have begun, and not to have ended."""
+        for row in events:
+            runs = self._begun[row["workload_id"]]
+            if row["event"] == "started":
+                runs[row["allocation_id"]] = row
+            elif (
+                row["event"] in ENDINGS.values()
+                and (run := runs.get(row["allocation_id"])) is not None
+                and row["ts"] >= run["ts"]
+            ):
+                del runs[row["allocation_id"]]
+            if not runs:
+                del self._begun[row["workload_id"]]
+
+    def _never_began(self, accounted: Iterable[Job], controlled: Iterable[Job]) -> Collected:
+        """Ends of runs that accounting has made none of: a job that is requeued in the second in which it starts has a
+        record without a length afterwards, from before the start that was told, and waits again."""
+        waiting = {job.job_id for job in controlled if job.state in WAITING} & self._begun.keys()
+        records: dict[str, list[Job]] = defaultdict(list)
+        for job in accounted:
+            if job.job_id in waiting:
+                records[job.job_id].append(job)
+        collected = Collected()
+        for job_id, some in records.items():
+            for row in self._begun[job_id].values():
+                began = row["ts"]
+                if all(job.started_at != began or job.ended_at == began for job in some) and any(
+                    job.state == "REQUEUED"
+                    and job.started_at == job.ended_at
+                    and job.ended_at is not None
+                    and began - REQUEUED_AT_ONCE <= job.ended_at <= began
+                    for job in some
+                ):
+                    end = {name: row[name] for name in row if name not in ("node", "gpus", "units", "priority")}
+                    end |= {"ts": began + timedelta(milliseconds=1), "event": "cancelled", "reason": "REQUEUED"}
+                    collected.add("events", end)
+        return collected
+
     def _node_rows(self, nodes: Parsed[Node], now: datetime, jobs: Iterable[Job]) -> Collected:
         look = Look(now, self._kept.nodes_at, self._kept.unavailable, held_by(jobs))
         changed, unavailable = changes(nodes.records, look, self._site, self._inventory)
+        for row in self._returned.earlier(look.held):
+            changed.add("devices", row)
+        self._returned.note(changed.rows.get("devices", ()), look.unavailable)
         self._next = replace(self._next, nodes_at=now, unavailable=unavailable)
         return changed
 

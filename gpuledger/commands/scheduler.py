@@ -232,8 +232,10 @@ def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
 def _loop(service: Service, config: Path, interval: float, deliver: Deliver | None) -> None:
     """Rounds until SIGINT or SIGTERM; at once again while there is something to do. Settings are read again when their
     file changes; what cannot be used is told, and the ones in force stay."""
+    from gpuledger.serve import collect_seldom
     from scheduler.settings import load_settings
 
+    collect_seldom()
     stop = threading.Event()
     read_at, measured_at = config.stat().st_mtime_ns, time.monotonic()
 

@@ -125,7 +125,7 @@ class _Cycle:
             self._promise_again()
             self._promise_overdue()
         complete = reuse and len(self.promises) >= self.state.policies.promises > 0
-        lines = Lines(self.trial, lambda kind: self._has_news(kind) or (not complete and self._may_be_promised(kind)))
+        lines = Lines(self.trial, self._has_news if complete else self._is_wanted)
         for line, kind, job_id in lines:
             job = self.state.pending[job_id][0]
             self.heads.append(job_id)
@@ -276,9 +276,10 @@ class _Cycle:
 
     def _skips(self, kind: JobClass) -> bool:
         """Whether nothing has changed for a class since it was last found blocked."""
-        if kind.tested_at != self.state.freed or self.now >= kind.retry_at:
+        state = self.state
+        if kind.tested_at != state.freed or self.now >= kind.retry_at:
             return False
-        if kind.tested_after == self.state.starts:
+        if kind.tested_after == state.starts:
             return True
         # Others have started since: promises may lie elsewhere now, and there may be somebody who gives way.
         return kind.verdict != reasons.KEPT and not self._may_evict(kind)
@@ -298,9 +299,13 @@ class _Cycle:
 
     def _has_news(self, kind: JobClass) -> bool:
         """Whether a class is to be tried again, or told again why it waits."""
-        return not self._skips(kind) or (
-            self.state.explain and (not kind.why or self.now - kind.explained_at >= EXPLAINED_SECONDS)
-        )
+        if self.state.explain and (self.now - kind.explained_at >= EXPLAINED_SECONDS or not kind.why):
+            return True
+        return not self._skips(kind)
+
+    def _is_wanted(self, kind: JobClass) -> bool:
+        """Whether a class that stands in line is looked at in this cycle: it has news, or may be promised something."""
+        return self._may_be_promised(kind) or self._has_news(kind)
 
     def _note(self, kind: JobClass, verdict: str) -> None:
         kind.tested_at, kind.retry_at, kind.verdict = self.state.freed, FOREVER, verdict
@@ -514,7 +519,7 @@ class _Cycle:
         begun = {id(pending[job_id][1]) for job_id in self.started}
         blocked = [
             Blocked(
-                [one for one in kind.jobs if one[1] not in self.started] if id(kind) in begun else kind.jobs.copy(),
+                [one for one in kind.jobs if one[1] not in self.started] if id(kind) in begun else kind.as_told(),
                 why,
                 kind,
             )

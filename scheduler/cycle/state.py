@@ -72,6 +72,21 @@ class JobClass:
     shortest: float = -FOREVER
     why: tuple[Reason, ...] = ()
     explained_at: float = -FOREVER
+    _as_told: tuple[tuple[float, str], ...] | None = None
+
+    def add(self, job: Job) -> None:
+        insort(self.jobs, (job.submitted_at, job.job_id))
+        self._as_told = None
+
+    def remove(self, job: Job) -> None:
+        del self.jobs[bisect_left(self.jobs, (job.submitted_at, job.job_id))]
+        self._as_told = None
+
+    def as_told(self) -> tuple[tuple[float, str], ...]:
+        """Its jobs as they are now, for who looks at them later."""
+        if self._as_told is None:
+            self._as_told = tuple(self.jobs)
+        return self._as_told
 
 
 @dataclass(slots=True)
@@ -415,7 +430,7 @@ class State:
         kind = self._class(job)
         self.pending[job.job_id] = (job, kind)
         self.bounded |= job.wait_bound is not None
-        insort(kind.jobs, (job.submitted_at, job.job_id))
+        kind.add(job)
         if job.time_limit is not None and job.time_limit < kind.shortest:
             kind.tested_at = -1
         if len(kind.jobs) == 1:
@@ -423,7 +438,7 @@ class State:
 
     def _dequeue(self, job_id: str) -> JobClass:
         job, kind = self.pending.pop(job_id)
-        del kind.jobs[bisect_left(kind.jobs, (job.submitted_at, job_id))]
+        kind.remove(job)
         if not kind.jobs:
             del self.lines[kind.queue][kind.key], self._classes[kind.key]
         return kind

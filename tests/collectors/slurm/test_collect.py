@@ -147,6 +147,49 @@ def test_a_job_of_which_accounting_has_no_record_begins_and_ends_as_the_controll
     assert collector.collect(over + timedelta(minutes=2)).rows == {}  # accounting has it after all, and says the same
 
 
+def test_a_run_that_accounting_makes_none_of_has_an_end(tmp_path: Path) -> None:
+    """As found on a real Slurm: requeued in the second of its start, it never ended here."""
+    told = Told([record("RUNNING", "10:00:00")], [JOB | {"gres_detail": []}])
+    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    assert events(collector.collect(NOW).rows) == [("submitted", ""), ("started", "")]
+    collector.kept()
+    told.jobs = [JOB | {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": []}]
+    assert events(collector.collect(NOW + timedelta(seconds=1)).rows) == []  # accounting says that it runs
+    told.lines = [record("REQUEUED", "09:59:59", "2026-10-05T09:59:59")]
+    for _ in range(2):  # until it is kept
+        (end,) = collector.collect(NOW + timedelta(seconds=2)).rows["events"]
+        began = datetime(2026, 10, 5, 10, tzinfo=UTC)
+        assert (end["event"], end["allocation_id"], end["ts"]) == ("cancelled", "7", began + timedelta(milliseconds=1))
+    collector.kept()
+    assert collector.collect(NOW + timedelta(seconds=3)).rows == {}
+    # A run of before that held nothing ends none that began long after it.
+    told.lines.append(record("RUNNING", "11:00:00"))
+    collector.collect(NOW + timedelta(seconds=4))
+    collector.kept()
+    told.lines.pop()
+    assert collector.collect(NOW + timedelta(seconds=5)).rows == {}
+
+
+def test_a_node_was_back_when_a_job_began_of_which_accounting_tells_later(tmp_path: Path) -> None:
+    """As found on a real Slurm: the job was requeued after a second, and its node was taken for unavailable then."""
+    told = Told(node="IDLE+DRAIN")
+    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    collector.collect(NOW)
+    collector.kept()
+    told.node = "IDLE"
+    (row,) = collector.collect(NOW + timedelta(seconds=9)).rows["devices"]
+    assert (row["state"], row["ts"]) == ("available", NOW + timedelta(seconds=9))
+    collector.kept()
+    told.lines = [
+        record("REQUEUED", "12:00:05", "2026-10-05T12:00:06"),
+        record("REQUEUED", "10:59:00", "2026-10-05T10:59:01", 8),
+    ]
+    (row,) = collector.collect(NOW + timedelta(seconds=11)).rows["devices"]
+    assert (row["state"], row["ts"]) == ("available", NOW + timedelta(seconds=5))
+    collector.kept()
+    assert "devices" not in collector.collect(NOW + timedelta(seconds=13)).rows
+
+
 def test_a_job_that_was_over_before_what_accounting_is_asked_for_is_not_told_again(tmp_path: Path) -> None:
     long_ago = JOB | {"job_state": "COMPLETED", "end_time": TEN, "start_time": TEN - 60, "submit_time": TEN - 90}
     collector = SlurmCollector(
