@@ -192,12 +192,19 @@ class Lines:
         fairness, queues = Fairness(trial), self._state.queues
         self._turns: Tournament[_Head] = Tournament(_Turns(queues, self._tree))
         self._charges = trial.charges
-        for name in sorted(self._state.lines):
-            self._tree.admit(name)
-            self._put(name, Line(queues.get(name, Queue(name)), trial, fairness, wanted))
+        self._lines = [
+            Line(queues.get(name, Queue(name)), trial, fairness, wanted) for name in sorted(self._state.lines)
+        ]
+        for line in self._lines if len(self._lines) > 1 else ():
+            self._tree.admit(line.queue.name)
+            self._put(line.queue.name, line)
 
     def __iter__(self) -> Iterator[tuple[Line, JobClass, str]]:
         """(queue, class, job). Each must be answered by `next` or `blocked` of its line before the next."""
+        if len(self._lines) == 1:
+            (line,) = self._lines
+            while (head := line.head()) is not None:
+                yield (line, *head)
         while self._turns:
             line = self._turns.winner().line
             head = line.head()

@@ -25,6 +25,7 @@ class Queues(dict[str, Queue]):
         self._children: dict[str, list[str]] = {}
         for queue in self.values():
             self._children.setdefault(queue.parent, []).append(queue.name)
+        self.some_share_by_fairness = any(self.policy(name) in SHARED_BY_FAIRNESS for name in self._children)
         self._priorities: dict[str, int] = {}
         self._ways: dict[tuple[str, str], str | None] = {}
 

@@ -23,12 +23,11 @@ Source of the tree rules: Kueue's hierarchical reclaim and fair-sharing preempti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.cycle.order import branch_share
 from scheduler.cycle.queues import SHARED_BY_FAIRNESS, queue_share
-from scheduler.cycle.state import JobClass, Running, beside
+from scheduler.cycle.state import FOREVER, JobClass, Running, beside
 from scheduler.cycle.trial import Trial
 from scheduler.quota.shares import Share
 from scheduler.quota.tree import Branch, QuotaTree
@@ -167,17 +166,17 @@ class Rights:
             self._policy(self.kind.queue) == "fair_share" or self._queues_may_share_by_fairness()
         ):
             return True
-        reached = (self.kind.queue,) if self.preempts == "queue" else tuple(self.state.priorities)
-        lower = any(
-            self.state.lowest_priority(name) + self.queues.priority(name) + policies.priority_difference
-            <= self._effective
-            for name in reached
+        return self._lowest_reached() + policies.priority_difference <= self._effective and any(
+            self._outranks(next(iter(alike.values())).kind) for alike in self.state.running_by_class.values()
         )
-        return (
-            self.preempts != "never"
-            and lower
-            and any(self._outranks(next(iter(alike.values())).kind) for alike in self.state.running_by_class.values())
-        )
+
+    def _lowest_reached(self) -> float:
+        """No running job that priority may count over has a lower effective one."""
+        if self.preempts == "never":
+            return FOREVER
+        reached = (self.kind.queue,) if self.preempts == "queue" else self.state.priorities
+        lowest = (self.state.lowest_priority(name) + self.queues.priority(name) for name in reached)
+        return min(lowest, default=FOREVER)
 
     def over(self, victim: Running) -> str:
         """The right to the whole of a running job as things are now in the trial; '' = none."""
@@ -276,7 +275,9 @@ class Rights:
         return self._policy_above(between.mine) in SHARED_BY_FAIRNESS
 
     def _queues_may_share_by_fairness(self) -> bool:
-        path: Sequence[Branch] = self.state.accounts.queues.path(self.kind.queue)
+        if not self.queues.some_share_by_fairness:
+            return False
+        path = self.state.accounts.queues.path(self.kind.queue)
         return any(self._policy_above(branch) in SHARED_BY_FAIRNESS for branch in path)
 
     def _policy_above(self, branch: Branch) -> str:
@@ -304,7 +305,10 @@ class Rights:
 
 def _within(tree: QuotaTree, name: str) -> int:
     """Down to which depth a path stays within what is guaranteed; 0: nowhere."""
-    return max((branch.depth for branch in tree.path(name) if not branch.borrowing), default=0)
+    for branch in reversed(tree.path(name)):
+        if not branch.borrowing:
+            return branch.depth
+    return 0
 
 
 def _side(tree: QuotaTree, one: str, other: str, fits_down_to: int) -> _Side | None:

@@ -372,6 +372,8 @@ class State:
 
     def _privileged(self, job: Job) -> Job:
         """The job with a request that says which pools let it have what they keep free."""
+        if not self._reserves and type(job.request) is Request:
+            return job
         pools = frozenset(pool for pool, reserve in self._reserves.items() if self._may_take(job, reserve))
         if pools == (job.request.kept_in if isinstance(job.request, Privileged) else frozenset()):
             return job

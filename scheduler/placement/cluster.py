@@ -279,7 +279,8 @@ class Cluster:
         self.cpu_free[n], self.host_memory_free[n] = cpu, host
         if grant.devices:
             self.holders[n, 0 if shared else len(grant.devices)] += sign
-        self._count(grant, request, sign)
+        if self.headroom is not None:
+            self._count(grant, request, sign)
         if request.workload_class:
             for d in grant.devices:
                 self.residents.setdefault((n, d), Counter())[request.workload_class] += sign

@@ -65,6 +65,7 @@ class QuotaTree:
         self.capacity, self.whose = capacity, whose
         self.root = Branch(ROOT, None, 0, 0)
         self._branches: dict[str, Branch] = {ROOT: self.root}
+        self._paths: dict[str, tuple[Branch, ...]] = {}
         declared: dict[str, Tenant] = {}
         for tenant in tenants:
             if tenant.name in declared or tenant.name == ROOT:
@@ -135,11 +136,14 @@ class QuotaTree:
 
     def path(self, name: str) -> tuple[Branch, ...]:
         """From below the root down to the tenant."""
-        branch, upward = self._branches[name], []
-        while branch.parent is not None:
-            upward.append(branch)
-            branch = branch.parent
-        return tuple(reversed(upward))
+        found = self._paths.get(name)
+        if found is None:
+            branch, upward = self._branches[name], []
+            while branch.parent is not None:
+                upward.append(branch)
+                branch = branch.parent
+            found = self._paths[name] = tuple(reversed(upward))
+        return found
 
     def path_name(self, name: str) -> str:
         """For people: '/research/vision'."""
