@@ -513,7 +513,7 @@ def replay(
         {
             "sequence": done.sequence,
             "at": plain(done.instant),
-            "actions": len(done.recorded),
+            "actions": len(done.recorded["actions"]),
             "same": done.same,
             "recorded": json.dumps(done.recorded),
             "again": json.dumps(done.again),

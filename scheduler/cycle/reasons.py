@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler.cycle.expectations import CONFIDENCE
+from scheduler.cycle.promises import Promise
 from scheduler.cycle.state import JobClass, State
-from scheduler.cycle.trial import Promise, Trial
+from scheduler.cycle.trial import Trial
 from scheduler.model import Job, Reason, Request
 from scheduler.placement.headroom import USABLE
 from scheduler.placement.reasons import NEVER_FITS, NO_ROOM, nearest_that_fits, why_not

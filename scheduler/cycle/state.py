@@ -14,6 +14,7 @@ from typing import TypeVar
 from scheduler.cycle.accounts import Account, Accounts, Amount
 from scheduler.cycle.expectations import Expectations
 from scheduler.cycle.policies import Policies, Reservation, Reserve
+from scheduler.cycle.promises import NOTHING_PROMISED, Promise, Promised
 from scheduler.cycle.queues import Queues
 from scheduler.model import (
     EntitlementClass,
@@ -47,10 +48,11 @@ class JobClass:
 
     tested_at, tested_after: `State.freed` and `State.starts` when its first job was last found not to start; until
     `retry_at` only more room changes that, or, once others have started, somebody who gives way.   unpromised_at:
-    `State.freed` when no known end would make room for it.   search_again_at: no victims are looked for before.
-    verdict: the code of why.   shortest: least time limit that was tried in vain where only promises are in the way; a
-    shorter job is tried.   why, explained_at: all reasons, as of that time.   standing: the same number for the same
-    account and priority: for classes of one standing the same jobs give way.
+    `State.freed` when no known end would make room for it, nor for a time limit longer than `unpromised`.
+    search_again_at: no victims are looked for before.   verdict: the code of why.   shortest: least time limit that was
+    tried in vain where only promises are in the way; a shorter job is tried.   why, explained_at: all reasons, as of
+    that time.   standing: the same number for the same account and priority: for classes of one standing the same jobs
+    give way.
     """
 
     key: Hashable
@@ -66,6 +68,7 @@ class JobClass:
     tested_at: int = -1
     retry_at: float = FOREVER
     unpromised_at: int = -1
+    unpromised: float = FOREVER
     search_again_at: float = -FOREVER
     verdict: str = ""
     tested_after: int = 0
@@ -157,8 +160,7 @@ class State:
         self.elastic: dict[str, Running] = {}
         self.ends: list[tuple[float, str]] = []
         self.endless: list[tuple[int, str]] = []
-        self.started_since: list[tuple[str, float, tuple[Grant, ...], Request]] = []
-        self.promised: object = None
+        self.promised: Promised = NOTHING_PROMISED
         self.planned = -1
         self.pending: dict[str, tuple[Job, JobClass]] = {}
         self.dependent: dict[str, tuple[Job, set[str]]] = {}
@@ -237,7 +239,6 @@ class State:
         self.priorities[job.queue][job.priority] += 1
         if job.max_replicas > job.min_replicas:
             self.elastic[job.job_id] = running
-        self.started_since.append((job.job_id, running.ends_by, grants, job.request))
         self.starts += 1
         self._line_up(running)
         self._lie_on(running)
@@ -285,7 +286,9 @@ class State:
             running.job = fresh._privileged(running.job)
             running.kind = fresh._class(running.job)
             fresh._charge(running.kind, running.units, len(running.grants), now, penalty=False)
-        self.running_by_class, self.promised = {}, None
+        if self.policies.reserves or policies.reserves:
+            self.promised = NOTHING_PROMISED  # what ordinary jobs have over is another
+        self.running_by_class = {}
         for name, running in self.running.items():
             self.running_by_class.setdefault(running.kind.key, {})[name] = running
         self.cluster.recount((grant, one.job.request) for one in self.running.values() for grant in one.grants)
@@ -315,20 +318,52 @@ class State:
                 self.expectations.tell(self.pending[job_id][0], at, now)
 
     def begin_cycle(self, now: float) -> None:
-        """What was found of classes no longer holds if reservations began or ended since, or if what was decided then
-        has not taken place."""
+        """What was found of classes no longer holds if reservations began or ended since, if what was decided then has
+        not taken place, or if promises must be made anew because their time has come."""
         if self.planned == self.version:
             self.freed += 1
+        self._pass_time(now)
+
+    def _pass_time(self, now: float) -> None:
         passed = sum((window.start <= now) + (window.end <= now) for window in self.reservations)
         if passed != self._edges:
             self._edges = passed
             self.freed += 1
+        if self.promised.freed == self.freed and any(promise.start <= now for promise in self.promised.promises):
+            self.freed += 1
 
     def forget_tries(self, now: float) -> None:
         """What was found of classes in a cycle that is planned once more."""
+        self.look_at_all((), now)
+        for kind in self.waiting_classes():
+            kind.search_again_at = min(kind.search_again_at, now)
+
+    def look_at_all(self, searched: Iterable[str], now: float) -> None:
+        """Every class is tried once more. searched: jobs for which a search was noted in this cycle."""
+        for job_id in searched:
+            self.pending[job_id][1].search_again_at = now
         for kind in self.waiting_classes():
             kind.tested_at, kind.unpromised_at, kind.explained_at = -1, -1, -FOREVER
-            kind.search_again_at = min(kind.search_again_at, now)
+
+    def note_search(self, job_id: str, now: float) -> None:
+        """Nobody was found who gives way to a job that waits."""
+        self.pending[job_id][1].search_again_at = now + self.policies.backfill_seconds
+
+    def recall(
+        self, promises: Sequence[Promise], anew: bool, planned_again: bool, searches: Sequence[str], now: float
+    ) -> None:
+        """What a cycle left to later ones, by its record; before its actions take place.
+
+        anew: whether it made promises from nothing.   planned_again: for the sake of earlier promises.   searches: jobs
+        for which nobody was found who gives way.
+        """
+        self._pass_time(now)
+        if planned_again:
+            self.forget_tries(now)
+        freed, at = (self.freed, now) if anew else (self.promised.freed, self.promised.at)
+        self.promised = Promised(freed, at, tuple(promises))
+        for job_id in searches:
+            self.note_search(job_id, now)
 
     # What is known
 
@@ -484,6 +519,7 @@ class State:
         if before:
             running.shrunk_at = now
             self.freed += 1
+        self.starts += bool(after)
 
     def _line_up(self, running: Running, out: bool = False) -> None:
         """Running jobs in the order in which they will be over; those without a limit, which may never be, largest

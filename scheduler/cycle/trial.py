@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Self
 
 from scheduler.cycle.accounts import Account, Amount
 from scheduler.cycle.policies import Reservation
+from scheduler.cycle.promises import Promise, consume, leaves
 from scheduler.cycle.state import FOREVER, JobClass, State, beside
 from scheduler.model import Grant, Request
 from scheduler.placement.engine import place_gang
@@ -26,31 +26,6 @@ OVERDUE_SECONDS = 60.0
 CAREFUL_STEPS = 256
 Event = tuple[float, tuple[Grant, ...], Request | None]
 """When, the grants that come free then, and whose request they are of."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """Grants kept for a job during [start, end).
-
-    made_at: when it was promised.   extra: units and bytes over at `start`, by (node, device).   extra_host: milli-CPUs
-    and bytes over, by node.   entitled: to a job that stays within what its tenant is guaranteed.   spare: units over
-    of what ordinary jobs may hold, by kind of the pools' headroom, of those that it takes of.
-    """
-
-    job_id: str
-    start: float
-    end: float
-    grants: tuple[Grant, ...]
-    request: Request
-    extra: dict[tuple[int, int], tuple[int, int]]
-    extra_host: dict[int, tuple[int, int]]
-    made_at: float
-    entitled: bool = False
-    spare: dict[int, int] = field(default_factory=dict)
-
-    def copy(self) -> Promise:
-        """As much is over of it, whatever becomes of this one."""
-        return replace(self, extra=dict(self.extra), extra_host=dict(self.extra_host), spare=dict(self.spare))
 
 
 class Trial:
@@ -177,16 +152,8 @@ class Trial:
                 self.consume(promise, grants, request)
 
     def consume(self, promise: Promise, grants: Sequence[Grant], request: Request, times: int = 1) -> None:
-        """The grants are taken out of what the promise leaves over, or put back (-1); less than nothing is left where
-        they break it."""
-        units, memory, nodes = _used(grants, request, promise)
-        for at, taken in units.items():
-            left, bytes_left = promise.extra[at]
-            promise.extra[at] = (left - times * taken, bytes_left - times * memory[at])
-        for node, count in nodes.items():
-            cpu, host = promise.extra_host[node]
-            count *= times
-            promise.extra_host[node] = (cpu - count * request.cpu_milli, host - count * request.host_memory_bytes)
+        """As of promises, and of what it leaves over to ordinary jobs."""
+        consume(promise, grants, request, times)
         for kind, taken in self._ordinary(grants, request).items():
             if kind in promise.spare:
                 promise.spare[kind] -= times * taken
@@ -202,9 +169,8 @@ class Trial:
     def _leaves(self, promise: Promise, grants: Sequence[Grant], request: Request) -> bool:
         """Whether the grants take no more than the promise leaves over."""
         taken = self._ordinary(grants, request) if promise.spare else Counter[int]()
-        return all(taken[kind] <= left for kind, left in promise.spare.items() if taken[kind]) and _leaves(
-            promise, grants, request
-        )
+        spares = all(taken[kind] <= left for kind, left in promise.spare.items() if taken[kind])
+        return spares and leaves(promise, grants, request)
 
     def give_back(self, grants: Iterable[Grant], request: Request) -> None:
         for grant in grants:
@@ -212,22 +178,22 @@ class Trial:
 
     # Promises
 
-    def promise(self, job_id: str, kind: JobClass, time_limit: float | None) -> Promise | None:
+    def promise(self, job_id: str, kind: JobClass, time_limit: float | None, at_once: bool = False) -> Promise | None:
         """The earliest time from which the job could run to its limit; None if no known end makes room for it.
 
-        Running jobs are taken to end at their limits; those without one never.
+        Running jobs are taken to end at their limits; those without one never.   at_once: whether now is early enough.
         """
         mark = self.cluster.mark()
-        found = self._first(job_id, kind, FOREVER if time_limit is None else time_limit)
+        found = self._first(job_id, kind, FOREVER if time_limit is None else time_limit, at_once)
         self.cluster.rollback(mark)
         return found
 
-    def _first(self, job_id: str, kind: JobClass, lasts: float) -> Promise | None:
+    def _first(self, job_id: str, kind: JobClass, lasts: float, at_once: bool) -> Promise | None:
         """Goes through the future in growing steps, then back to the first instant at which the job fits.
 
         With windows and promises ahead, a later time may fit worse: then instant by instant, the first many of them.
         """
-        events = self._events()
+        events = [(self.now, (), None)] * at_once + self._events()
         careful = CAREFUL_STEPS if self._windows or self.promises else 0
         suits = self.cluster.shape(kind.request).suits
         free = int(self.cluster.free[suits].sum())
@@ -426,36 +392,3 @@ class Trial:
     def _take(self, grants: tuple[Grant, ...] | None, request: Request) -> None:
         for grant in grants or ():
             self.cluster.take(grant, request)
-
-
-def _used(
-    grants: Sequence[Grant], request: Request, promise: Promise
-) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]], Counter[int]]:
-    """Units and bytes by (node, device), grants by node, of what lies where the promise does."""
-    units: Counter[tuple[int, int]] = Counter()
-    memory: Counter[tuple[int, int]] = Counter()
-    nodes: Counter[int] = Counter()
-    for grant in grants:
-        if grant.node in promise.extra_host:
-            nodes[grant.node] += 1
-            for device, held in zip(grant.devices, grant.units, strict=True):
-                if (grant.node, device) in promise.extra:
-                    units[grant.node, device] += held
-                    memory[grant.node, device] += request.memory_bytes
-    return units, memory, nodes
-
-
-def _leaves(promise: Promise, grants: Sequence[Grant], request: Request) -> bool:
-    """Whether the grants take no more than the promise leaves over."""
-    units, memory, nodes = _used(grants, request, promise)
-    if any(taken > promise.extra[at][0] for at, taken in units.items()):
-        return False
-    if any(taken > promise.extra[at][1] for at, taken in memory.items() if taken):
-        return False
-    if any(grant.profile and (grant.node, d) in promise.extra for grant in grants for d in grant.devices):
-        return False
-    return all(
-        count * request.cpu_milli <= promise.extra_host[node][0]
-        and count * request.host_memory_bytes <= promise.extra_host[node][1]
-        for node, count in nodes.items()
-    )

@@ -27,7 +27,8 @@ from scheduler.placement.holdings import Holding, Holdings
 from scheduler.pools import PoolLine, pool_lines
 from scheduler.records import restore as records
 from scheduler.records.book import TIME_LIMIT, Live, Status
-from scheduler.records.codec import plain, plan_actions, read
+from scheduler.records.codec import plain, read
+from scheduler.records.cycles import decisive, plan_cycle
 from scheduler.records.events import Cause, Ending, instant
 from scheduler.records.log import Entry, Kind, Log
 from scheduler.settings import Settings
@@ -74,7 +75,6 @@ class Service:
         self._lock = threading.RLock()
         self.outbox = Outbox(log, deliver)
         self.waiting: Mapping[str, tuple[Reason, ...]] = {}
-        self._codes: dict[str, tuple[str, ...]] = {}
         self._planned_at = float("-inf")
         self._due = True
         self.cycles = 0
@@ -86,7 +86,7 @@ class Service:
             trial = Entry("configured", at, body={"settings": wanted})
             records.check_nodes([*configurations, trial])
             configurations += log.append([trial])
-        self.restored = records.restore(self._counted(), configurations, cluster, self.outbox.tell)
+        self.restored = records.restore(self._counted(), configurations, cluster, self.outbox.tell, log.last_freed())
         self.book = self.restored.book
         self._node_states = {node.name: node.state for node in self.restored.setup.nodes}
         self._left: dict[str, NodeState] = {}
@@ -378,12 +378,12 @@ class Service:
     def _cycle(self, now: float) -> None:
         now = max(now, round(self.restored.planned_at + 0.001, 3))  # see Book.decide
         self._due, self._planned_at = False, now
-        plan = self.restored.core.plan(now)
+        plan, body = plan_cycle(self.restored.core, now)
         self.cycles += 1
-        if plan.actions:
+        if body:
+            kind: Kind = "plan" if len(decisive(body)) > 1 or plan.actions else "cycle"
             jobs = tuple(dict.fromkeys(_concerned(plan.actions)))
-            body = {"actions": plan_actions(plan), "expected": dict(plan.expected)}
-            decided = self._happen("plan", body=body, at=now, jobs=jobs).sequence
+            decided = self._happen(kind, body=body, at=now, jobs=jobs, changes=bool(plan.actions)).sequence
             for action in plan.actions:
                 live = self.book.jobs[action.job_id]
                 if isinstance(action, Preempt) and live.status == "stopping":
@@ -392,7 +392,6 @@ class Service:
                 live = self.book.jobs[job_id]
                 if live.status == "running" and live.world == decided:
                     self._start(live)
-            self._due = True  # the reasons of who still waits name who started
         self.waiting = plan.waiting
         self.book.meter.explained(plan.waiting)
         self._note_reasons(now)
@@ -400,11 +399,10 @@ class Service:
     def _note_reasons(self, now: float) -> None:
         """Writes down the reasons of jobs whose codes are others than before."""
         codes = {job_id: tuple(reason.code for reason in reasons) for job_id, reasons in self.waiting.items()}
-        changed = [job_id for job_id, found in codes.items() if self._codes.get(job_id) != found]
+        changed = [job_id for job_id, found in codes.items() if self.restored.codes.get(job_id) != found]
         if changed:
             body = {job_id: [plain(reason) for reason in self.waiting[job_id]] for job_id in changed}
             self._happen("reasons", body=body, at=now, jobs=tuple(changed), changes=False)
-        self._codes = codes
 
     def _launch(self, among: Sequence[str] | None = None) -> None:
         """Starts what was decided, of these jobs or of all, once nothing that stops holds any of its devices."""

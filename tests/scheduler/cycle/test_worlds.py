@@ -155,7 +155,7 @@ def queues(
         reserves=reserved,
     )
     if dice.random() < 0.5:
-        return [Queue("q", dice.choice(["fifo", "priority", "fair_share"]))], policies
+        return [Queue("q", dice.choice(["fifo", "priority", "fair_share", "capacity"]))], policies
     units = sum(device.units for node in nodes for device in node.devices)
     return drawn_queues(dice, units, policies.between_queues), policies
 

@@ -359,7 +359,7 @@ def test_a_snapshot_replays_the_plans_somewhere_else(tmp_path: Path) -> None:
     assert len(entries) == count == living.log.last
     (done,) = replays(entries, [entry for entry in entries if entry.kind == "plan"])
     assert done.same
-    assert [action["do"] for action in done.again] == ["start", "start"]
+    assert [action["do"] for action in done.again["actions"]] == ["start", "start"]
     (tmp_path / "snapshot.jsonl").write_text('{"kind": 1}\n')
     with pytest.raises(LedgerError, match="line 1: no entry of a log"):
         list(read_snapshot(tmp_path / "snapshot.jsonl"))

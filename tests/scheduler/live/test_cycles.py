@@ -1,0 +1,145 @@
+"""What the log keeps of a cycle: a scheduler that was killed at any moment decides like one that never was, and like a
+replay of it.
+
+GPULEDGER_WORLDS=FIRST-LAST pytest -n0 tests/scheduler/live/test_cycles.py     runs those seeds; else some are drawn
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scheduler.live.service import RefusedError
+from scheduler.records.cycles import decisive
+from scheduler.records.log import Entry
+from scheduler.records.restore import CYCLES, replays
+from tests.scheduler.cycle.test_worlds import seeds
+from tests.scheduler.live.living import Living, Slow
+
+
+def site(dice: random.Random) -> dict[str, Any]:
+    """Two nodes or three, tenants with guarantees, a queue of any policy, sometimes a window."""
+    nodes = dice.randint(1, 3)
+    queue = {"name": "batch", "policy": dice.choice(["fifo", "priority", "fair_share", "capacity"])}
+    queue |= dice.choice([{}, {"wait_bound": 40}, {"min_run_time": 30}])
+    settings: dict[str, Any] = {
+        "pools": [{"name": "p", "nodes": nodes, "devices": 4, "model": "A100", "cpu_milli": 4000}],
+        "tenants": [{"name": "vision", "guaranteed": dice.choice([0, 2, 4])}, {"name": "speech", "guaranteed": 0}],
+        "queues": [queue],
+        "policies": {
+            "backfill": dice.choice(["easy", "easy", "conservative", "none", 2]),
+            "backfill_interval": dice.choice([0, 0, 0, 25]),
+            "preemption_searches": dice.choice([1, 1, 2, 16]),
+            "elastic_hold": dice.choice([0, 60]),
+            "expected_starts": dice.choice([0, 1, 16]),
+        },
+    }
+    if dice.random() < 0.3:
+        settings["tenants"][1]["limit"] = dice.randint(2, 8)
+    if dice.random() < 0.3:
+        kept = {"name": "course", "nodes": ["p-0"], "tenants": ["vision"]}
+        settings["reservations"] = [kept | {"start": "1970-01-01T00:17:50Z", "end": "1970-01-01T00:20:00Z"}]
+    return settings
+
+
+def job(dice: random.Random) -> dict[str, Any]:
+    limit = dice.choice([None, 20.0, 45.0, 90.0, 200.0])
+    least = dice.choice([1, 1, 1, 2])
+    found = {
+        "tenant": dice.choice(["vision", "speech"]),
+        "queue": "batch",
+        "request": {"devices": dice.choice([1, 1, 2, 3, 4]), "cpu_milli": dice.choice([0, 0, 1000])},
+        "min_replicas": least,
+        "max_replicas": least + dice.choice([0, 0, 0, 2]),
+        "priority": dice.choice([0, 0, 0, 1, 2]),
+        "preemptible": dice.random() < 0.9,
+        "wait_bound": dice.choice([None, None, None, 30.0]),
+        "checkpoint_seconds": dice.choice([None, 10.0]),
+    }
+    return found if limit is None else found | {"time_limit": limit}
+
+
+Step = Callable[[Living], object]
+
+
+def draw_step(dice: random.Random, living: Living, number: int) -> Step:
+    """Something that happens, drawn from what is there; the same to whomever it is done then."""
+    kinds = ["submit"] * 6 + ["finish"] * 3 + ["cancel", "hold", "release", "node", "over", "over", "time", "time"]
+    what, names = dice.choice(kinds), sorted(living.service.book.jobs)
+    name = dice.choice(names) if names else "nobody"
+    service = living.service
+    match what:
+        case "submit":
+            one = job(dice) | {"job_id": f"j{number}"}
+            return lambda of: of.service.submit(one, "tester")
+        case "finish":
+            running = [one for one in names if service.book.jobs[one].status == "running"]
+            name = dice.choice(running) if running else name
+            well = dice.random() < 0.8
+            return lambda of: of.service.finish(name, well, "tester")
+        case "cancel":
+            return lambda of: of.service.cancel(name, "tester")
+        case "hold":
+            return lambda of: of.service.hold(name)
+        case "release":
+            return lambda of: of.service.release(name)
+        case "node":
+            node = dice.choice(service.restored.setup.nodes).name
+            state = dice.choice(["maintenance", "available", "available"])
+            return lambda of: of.service.set_node(node, state)
+        case "over":
+            stopping = [one for one, live in service.book.jobs.items() if live.status == "stopping"]
+            gone = [(one, service.book.jobs[one].attempt) for one in stopping if dice.random() < 0.7]
+            return lambda of: are_over(of, gone)
+    return lambda of: None
+
+
+def are_over(living: Living, gone: list[tuple[str, int]]) -> None:
+    assert isinstance(living.executor, Slow)
+    for one in gone:
+        living.executor.over(*one)
+
+
+def one_history(seed: int, folder: Path) -> tuple[int, int]:
+    """(plans, of which with promises or searches)."""
+    dice = random.Random(seed)
+    settings = site(dice)
+    steady, killed = (Living(folder / name, settings, Slow()) for name in ("steady", "killed"))
+    for number in range(dice.randint(10, 60)):
+        step, seconds, kill = draw_step(dice, steady, number), dice.choice([0, 0, 1, 5, 15, 40]), dice.random() < 0.3
+        for of in (steady, killed):
+            of.now += seconds
+            if kill and of is killed:
+                of.restart()
+            try:
+                step(of)
+            except RefusedError:
+                continue
+        for of in (steady, killed):
+            of.service._due = True  # a new scheduler looks around first; so does the other
+            for _ in range(20):
+                if not of.service.step():
+                    break
+        assert cycles(steady) == cycles(killed), f"history {seed}, step {number}"
+    entries = list(steady.log.entries())
+    plans = [entry for entry in entries if entry.kind == "plan"]
+    for done in replays(entries, plans):
+        assert done.same, f"history {seed}, entry {done.sequence}: {done.recorded} was made, now {done.again}"
+    for of in (steady, killed):
+        of.log.close()
+    return len(plans), sum(_promises(plan) for plan in plans)
+
+
+def cycles(living: Living) -> list[tuple[str, float, dict[str, Any]]]:
+    return [(entry.kind, entry.at, decisive(entry.body)) for entry in living.log.entries() if entry.kind in CYCLES]
+
+
+def _promises(plan: Entry) -> bool:
+    return "promises" in plan.body or "searches" in plan.body
+
+
+def test_killed_at_any_moment_or_never_or_replayed_the_same_is_decided(tmp_path: Path) -> None:
+    found = [one_history(seed, tmp_path / str(seed)) for seed in seeds(8)]
+    assert sum(with_promises for _, with_promises in found) > 0
