@@ -320,8 +320,7 @@ def test_after_any_history_a_restart_is_the_same_scheduler_and_replays_are_the_s
                 asked = {"priority": which % 2, "time_limit": 100.0 * (1 + which), "queue": queue}
                 living.submit(name, 1 + which % 4, tenant, **asked)
             elif what == "configure":
-                living.settings = parse_settings(TREE if which % 2 else SETTINGS)
-                living.service.configure(living.settings)
+                living.configure(parse_settings(TREE if which % 2 else SETTINGS))
             elif what == "finish":
                 living.service.finish(name, bool(which % 2), "tester")
             elif what == "cancel":
