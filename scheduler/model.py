@@ -94,7 +94,8 @@ class Job:
 
     submitted_at: seconds since the epoch.   time_limit, run_time: seconds; None = unlimited, unknown (run_time is what
     a trace knows and a live job does not).   wait_bound: seconds after which waiting is a breach of its own.
-    after: jobs that must have finished.   service: scaled by its queue from zero (see scheduler.serverless).
+    lease_seconds: for which it runs without being renewed.   after: jobs that must have finished.   service: scaled by
+    its queue from zero (see scheduler.serverless).
     """
 
     job_id: str
@@ -110,6 +111,7 @@ class Job:
     run_time: float | None = None
     wait_bound: float | None = None
     checkpoint_seconds: float | None = None
+    lease_seconds: float | None = None
     project: str = ""
     after: tuple[str, ...] = ()
     service: str = ""

@@ -12,6 +12,8 @@
       - {name: course, nodes: [a100-0, a100-1], start: 2026-12-01T08:00Z, end: 2026-12-01T18:00Z, tenants: [vision]}
     services:                          # replicas follow the queue, from none (docs/scheduler-live.md)
       - {name: chat, tenant: vision, queue: batch, request: {devices: 1}, target: 8, max_replicas: 4, idle: 10m}
+    callbacks:                         # who hears when jobs start and end (docs/scheduler-live.md)
+      - {name: ci, url: "https://hooks.example.org/gpu", secret: {file: /run/secrets/hook}, queues: [batch]}
     policies: {placement: bestfit, backfill: easy, reclaim: true}
 
 Amounts are device units of the pool, as in scheduler.model. A duration is seconds or text such as 90s, 15m, 12h, 7d.
@@ -26,8 +28,9 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.cycle.queues import Queues, queue_tree
@@ -36,8 +39,9 @@ from scheduler.model import Device, Node, PriorityScope, Queue, QueuePolicy, Req
 from scheduler.placement.headroom import Kept
 from scheduler.quota.tree import QuotaTree
 from scheduler.records.codec import read
-from scheduler.serverless import Service
+from scheduler.serverless import Service, Use, Window
 from warehouse.errors import LedgerError
+from warehouse.hours import DAYS, Day, clock, zone
 from warehouse.written_files import first_error, read_yaml
 
 BACKFILL: Mapping[str, int | None] = {"none": 0, "easy": 1, "conservative": None}
@@ -247,7 +251,8 @@ class QueuePart(Part):
 
 
 class ReservationPart(Part):
-    """Whole nodes kept during [start, end): for the tenants, or, as maintenance, for nobody."""
+    """Whole nodes kept during [start, end): for the tenants, or, as maintenance, for nobody. idle: after which it is
+    given back, if nothing of theirs runs there."""
 
     name: Name
     nodes: Annotated[Names, Field(min_length=1)]
@@ -255,14 +260,38 @@ class ReservationPart(Part):
     end: Instant
     tenants: Names = ()
     kind: Literal["reservation", "maintenance"] = "reservation"
+    idle: Annotated[Duration | None, Field(gt=0)] = None
 
     @model_validator(mode="after")
     def _has_time_and_users(self) -> Self:
         if self.end <= self.start:
             raise ValueError(f"reservation {self.name}: end is not after start")
+        if self.idle is not None and self.kind == "maintenance":
+            raise ValueError(f"reservation {self.name}: idle is for reservations, maintenance ends when it says")
         if bool(self.tenants) == (self.kind == "maintenance"):
             raise ValueError(f"reservation {self.name}: a reservation names tenants, maintenance names none")
         return self
+
+
+class UsePart(Part):
+    """See scheduler.serverless.Use."""
+
+    target: Annotated[float, Field(gt=0, le=1, strict=False)]
+    fresh: Annotated[Duration, Field(gt=0)] = 120.0
+
+
+class WindowPart(Part):
+    """See scheduler.serverless.Window."""
+
+    min_replicas: Units = 0
+    max_replicas: Units | None = None
+    timezone: Annotated[str, AfterValidator(zone)] = "UTC"
+    days: Annotated[tuple[Day, ...], Field(strict=False, min_length=1)] = DAYS
+    start: Annotated[str, AfterValidator(clock)] = "00:00"
+    end: Annotated[str, AfterValidator(clock)] = "24:00"
+
+    def build(self) -> Window:
+        return Window(self.min_replicas, self.max_replicas, self.timezone, self.days, self.start, self.end)
 
 
 class ServicePart(Part):
@@ -272,7 +301,9 @@ class ServicePart(Part):
     tenant: Name
     queue: Name
     request: dict[str, Any]
-    target: Annotated[int, Field(ge=1)] = 1
+    target: Annotated[int | None, Field(ge=1)] = 1
+    utilization: UsePart | None = None
+    windows: Annotated[tuple[WindowPart, ...], Field(strict=False)] = ()
     min_replicas: Units = 0
     max_replicas: Annotated[int, Field(ge=1)] = 1
     idle: Duration = 300.0
@@ -285,6 +316,13 @@ class ServicePart(Part):
     def _can_be(self) -> Self:
         if self.max_replicas < self.min_replicas:
             raise ValueError(f"service {self.name}: max_replicas {self.max_replicas} is below {self.min_replicas}")
+        for window in self.windows:
+            most = self.max_replicas if window.max_replicas is None else window.max_replicas
+            if not window.min_replicas <= most <= self.max_replicas:
+                range_ = f"{window.min_replicas} to {most}"
+                raise ValueError(f"service {self.name}: windows: {range_} is not within its {self.max_replicas}")
+        if self.target is None and self.utilization is not None and not self.min_replicas:
+            raise ValueError(f"service {self.name}: nothing is used where nothing runs: say target or min_replicas")
         self.build()
         return self
 
@@ -296,7 +334,63 @@ class ServicePart(Part):
         return Service(
             self.name, self.tenant, self.queue, request, self.target, self.min_replicas, self.max_replicas,
             self.idle, self.keep, self.priority, self.project, self.payload,
+            None if self.utilization is None else Use(self.utilization.target, self.utilization.fresh),
+            tuple(window.build() for window in self.windows),
         )  # fmt: skip
+
+
+CallbackEvent = Literal[
+    "submitted",
+    "started",
+    "resized",
+    "suspended",
+    "preempted",
+    "finished",
+    "failed",
+    "cancelled",
+    "rejected",
+    "ends_soon",
+]
+TOLD: tuple[CallbackEvent, ...] = ("started", "suspended", "preempted", "finished", "failed", "cancelled")
+
+
+class SecretPart(Part):
+    """Where a secret is; never the secret."""
+
+    file: Name
+
+
+class CallbackPart(Part):
+    """Who hears when jobs start and end (scheduler.live.callbacks): url, with the secret that signs, or a command of
+    the scheduler's machine, which hears the document on its standard input.
+
+    events: of which.   queues, tenants: of whose jobs; none = everybody's.
+    """
+
+    name: Name
+    url: str = ""
+    secret: SecretPart | None = None
+    command: Names = ()
+    events: Annotated[tuple[CallbackEvent, ...], Field(strict=False, min_length=1)] = TOLD
+    queues: Names = ()
+    tenants: Names = ()
+
+    @model_validator(mode="after")
+    def _has_one_way(self) -> Self:
+        if bool(self.url) == bool(self.command):
+            raise ValueError(f"callback {self.name}: say url or command, one of them")
+        if self.command and not self.command[0].startswith("/"):
+            raise ValueError(f"callback {self.name}: command begins with an absolute path")
+        if self.url:
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.fragment:
+                raise ValueError(f"callback {self.name}: url is http:// or https:// with a host, and no password in it")
+            if self.secret is None:
+                raise ValueError(f"callback {self.name}: give secret: {{file: ...}}, with which it is signed")
+        return self
+
+    def wants(self, event: str, tenant: str, queue: str) -> bool:
+        return event in self.events and queue in (self.queues or (queue,)) and tenant in (self.tenants or (tenant,))
 
 
 class SpeedPart(Part):
@@ -331,6 +425,7 @@ class PoliciesPart(Part):
     entry_penalty: Duration = 60.0
     elastic_hold: Duration = 60.0
     expected_starts: Annotated[int, Field(ge=0)] = 16
+    warn_before: Duration = 300.0
     prices: dict[str, Annotated[float, Field(ge=0, strict=False)]] = Field(default={})
     speeds: Annotated[tuple[SpeedPart, ...], Field(strict=False)] = ()
 
@@ -365,6 +460,7 @@ class Settings(Part):
     queues: Annotated[tuple[QueuePart, ...], Field(strict=False)] = ()
     reservations: Annotated[tuple[ReservationPart, ...], Field(strict=False)] = ()
     services: Annotated[tuple[ServicePart, ...], Field(strict=False)] = ()
+    callbacks: Annotated[tuple[CallbackPart, ...], Field(strict=False)] = ()
     policies: PoliciesPart = PoliciesPart()
 
     @model_validator(mode="after")
@@ -377,6 +473,7 @@ class Settings(Part):
         _unique("queues", (queue.name for queue in self.queues))
         _unique("reservations", (reservation.name for reservation in self.reservations))
         _unique("services", (service.name for service in self.services))
+        _unique("callbacks", (callback.name for callback in self.callbacks))
         queues = self._queues_fit()
         for service in self.services:
             if queues and service.queue not in queues:
@@ -491,6 +588,7 @@ class Settings(Part):
                     frozenset(index[name] for name in reservation.nodes),
                     frozenset(reservation.tenants),
                     reservation.kind,
+                    reservation.idle,
                 )
             )
         return tuple(found)
@@ -503,7 +601,7 @@ class Settings(Part):
 
 def load_settings(path: Path | str) -> Settings:
     """Errors: SettingsError naming the key, what was found there and what fits."""
-    hint = "It has the keys pools, tenants, queues, reservations, services and policies"
+    hint = "It has the keys pools, tenants, queues, reservations, services, callbacks and policies"
     return parse_settings(read_yaml(path, "settings of the scheduler", hint, SettingsError), str(path))
 
 

@@ -17,7 +17,8 @@ MOST_PROMISES = 100
 class Reservation:
     """Nodes that are kept, whole, during [start, end) in seconds since the epoch.
 
-    nodes: indices.   tenants: whose jobs may run there meanwhile; none for maintenance.
+    nodes: indices.   tenants: whose jobs may run there meanwhile; none for maintenance.   idle_seconds: after which it
+    is given back, if nothing of theirs runs there; None: never.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Reservation:
     nodes: frozenset[int]
     tenants: frozenset[str] = frozenset()
     kind: Literal["reservation", "maintenance"] = "reservation"
+    idle_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

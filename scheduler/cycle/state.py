@@ -140,6 +140,8 @@ class State:
         self.cluster, self.policies, self.explain = cluster, policies or Policies(), explain
         self.placement: Policy = placement or BestFit()
         self.reservations = tuple(reservations)
+        self.given_back: dict[tuple[str, float], float] = {}
+        self.left_at: dict[tuple[int, str], float] = {}
         self.queues = Queues(queues, self.policies.between_queues)
         self.declared = tuple(tenants)
         self._reserves = {reserve.pool: reserve for reserve in self.policies.reserves}
@@ -165,6 +167,8 @@ class State:
         self.pending: dict[str, tuple[Job, JobClass]] = {}
         self.dependent: dict[str, tuple[Job, set[str]]] = {}
         self.lines: dict[str, dict[Hashable, JobClass]] = {}
+        self.aside: set[str] = set()  # neither waits nor runs, but may again
+        self.leaving: dict[str, tuple[Grant, ...]] = {}
         self.failures: dict[str, None] = {}
         self.preempted: dict[str, int] = {}
         self.expectations = Expectations()
@@ -185,6 +189,9 @@ class State:
         """It waits from now on, in the place that its `submitted_at` gives it. Dependencies on jobs that are not known
         any more count as met, unless they are remembered to have failed."""
         self.version += 1
+        self.aside.discard(job.job_id)
+        self.gone(job.job_id)
+        self.failures.pop(job.job_id, None)
         unmet = {other for other in job.after if other in self.failures or self._knows(other)}
         if unmet:
             self.dependent[job.job_id] = (job, unmet)
@@ -194,7 +201,7 @@ class State:
             self._enqueue(job)
 
     def withdraw(self, job_id: str, now: float) -> None:
-        """A job that waits is held, cancelled or refused."""
+        """A job that waits is set aside, until it is submitted again or dropped."""
         self.version += 1
         if job_id in self.dependent:
             _, unmet = self.dependent.pop(job_id)
@@ -203,7 +210,14 @@ class State:
         else:
             self._dequeue(job_id)
             self.freed += 1
+        self.aside.add(job_id)
         self.expectations.forget(job_id)
+
+    def drop(self, job_id: str) -> None:
+        """A job that was set aside does not come back."""
+        self.version += 1
+        self.aside.discard(job_id)
+        self._fail(job_id)
 
     def apply(self, action: Start | Preempt | Resize, now: float) -> None:
         """A decision takes place; one of a plan that was made from another state may be refused.
@@ -218,6 +232,8 @@ class State:
             running = self.running[action.job_id]
             if action.replicas >= len(running.grants):
                 self.preempted[action.job_id] = running.preemptions + 1
+                self.aside.add(action.job_id)
+                self.leaving[action.job_id] = running.grants
                 self._release(action.job_id, now)
             else:
                 self._set_grants(running, running.grants[: -action.replicas], now)
@@ -244,15 +260,26 @@ class State:
         self._lie_on(running)
         self.expectations.started(job, now)
 
-    def end(self, job_id: str, now: float, finished: bool) -> None:
-        """A running job is over and its grants are free."""
+    def gone(self, job_id: str) -> None:
+        """Nothing of a job that had to leave is on its devices any more."""
+        self.leaving.pop(job_id, None)
+
+    def end(self, job_id: str, now: float, finished: bool, comes_back: bool = False, leaves: bool = False) -> None:
+        """A running job is over and its grants are free. comes_back: it is set aside.   leaves: it is on its devices
+        until it is `gone`: who starts there waits, and nobody grows there."""
         self.version += 1
+        preemptions = self.running[job_id].preemptions
+        if leaves:
+            self.leaving[job_id] = self.running[job_id].grants
         self._release(job_id, now)
         self.preempted.pop(job_id, None)
+        if comes_back:
+            self.aside.add(job_id)
+            if preemptions:
+                self.preempted[job_id] = preemptions
+            return
         if not finished:
-            self.failures[job_id] = None
-            if len(self.failures) > MOST_FAILURES_REMEMBERED:
-                del self.failures[next(iter(self.failures))]
+            self._fail(job_id)
             return
         for name in self._dependents.pop(job_id, ()):
             job, unmet = self.dependent[name]
@@ -308,8 +335,40 @@ class State:
             setattr(self, name, getattr(fresh, name))
         self.pending, self.lines, self._classes = fresh.pending, fresh.lines, fresh._classes
         self._standings = fresh._standings
+        self.reservations = tuple(
+            replace(one, end=min(one.end, self.given_back.get((one.name, one.start), one.end)))
+            for one in self.reservations
+        )
         self.version += 1
         self.freed += 1
+
+    def unused(self, now: float) -> list[Reservation]:
+        """Reservations that are to be given back by now."""
+        return [one for one in self.reservations if now >= self._idle_until(one) and one.start <= now < one.end]
+
+    def next_unused(self) -> float:
+        """When the next will be, if nothing of their tenants starts there before."""
+        return min((self._idle_until(one) for one in self.reservations), default=FOREVER)
+
+    def give_back(self, name: str, start: float, now: float) -> None:
+        """That reservation keeps nothing from now on, whatever the settings say again."""
+        self.given_back[name, start] = now
+        self.reservations = tuple(
+            replace(one, end=now) if (one.name, one.start) == (name, start) else one for one in self.reservations
+        )
+        self.version += 1
+        self.freed += 1
+
+    def _idle_until(self, one: Reservation) -> float:
+        """Until when nobody may have used it; infinite while somebody does, and once it is over."""
+        if one.idle_seconds is None or (one.name, one.start) in self.given_back:
+            return FOREVER
+        there = (self.running[job_id].job.tenant for node in one.nodes for job_id in self.on_node.get(node, ()))
+        if any(tenant in one.tenants for tenant in there):
+            return FOREVER
+        left = (self.left_at.get((node, tenant), one.start) for node in one.nodes for tenant in one.tenants)
+        until = max(one.start, *left) + one.idle_seconds
+        return until if until < one.end else FOREVER
 
     def expect(self, expected: Mapping[str, float], now: float) -> None:
         """Jobs are told when they start."""
@@ -403,7 +462,13 @@ class State:
     # Its own
 
     def _knows(self, job_id: str) -> bool:
-        return job_id in self.running or job_id in self.pending or job_id in self.dependent
+        return any(job_id in them for them in (self.running, self.pending, self.dependent, self.aside))
+
+    def _fail(self, job_id: str) -> None:
+        self.preempted.pop(job_id, None)
+        self.failures[job_id] = None
+        if len(self.failures) > MOST_FAILURES_REMEMBERED:
+            del self.failures[next(iter(self.failures))]
 
     def _privileged(self, job: Job) -> Job:
         """The job with a request that says which pools let it have what they keep free."""
@@ -495,6 +560,7 @@ class State:
         self._lie_on(running, out=True)
         for grant in running.grants:
             self.cluster.give_back(grant, running.job.request)
+            self.left_at[grant.node, running.job.tenant] = now
         self._charge(running.kind, -running.units, -len(running.grants), now)
         self.freed += 1
 
@@ -506,6 +572,7 @@ class State:
                 before.remove(grant)
         for grant in before:
             self.cluster.give_back(grant, running.job.request)
+            self.left_at[grant.node, running.job.tenant] = now
         for grant in after:
             self.cluster.take(grant, running.job.request)
         units = units_of(grants)

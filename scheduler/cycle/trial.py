@@ -176,6 +176,11 @@ class Trial:
         for grant in grants:
             self.cluster.give_back(grant, request)
 
+    def keep_off(self, leaving: Iterable[tuple[Grant, ...]]) -> None:
+        """Takes what is free on the devices of jobs that are still there."""
+        places = {(grant.node, device): (0, 0) for grants in leaving for grant in grants for device in grant.devices}
+        self._hold(Promise("", self.now, self.now, (), Request(0), places, {}, self.now))
+
     # Promises
 
     def promise(self, job_id: str, kind: JobClass, time_limit: float | None, at_once: bool = False) -> Promise | None:

@@ -6,11 +6,15 @@ GPULEDGER_WORLDS=FIRST-LAST pytest -n0 tests/scheduler/live/test_cycles.py     r
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from collectors.readings import Row
 from scheduler.live.service import RefusedError
 from scheduler.records.cycles import decisive
 from scheduler.records.log import Entry
@@ -18,6 +22,8 @@ from scheduler.records.restore import CYCLES, replays
 from scheduler.settings import parse_settings
 from tests.scheduler.cycle.test_worlds import seeds
 from tests.scheduler.live.living import Living, Slow
+
+HOLDING = ("running", "stopping")
 
 
 def tree(dice: random.Random) -> dict[str, Any]:
@@ -61,7 +67,7 @@ def site(dice: random.Random, nodes: int) -> dict[str, Any]:
     if dice.random() < 0.3:
         settings["tenants"][1]["limit"] = dice.randint(2, 8)
     if dice.random() < 0.3:
-        kept = {"name": "course", "nodes": ["p-0"], "tenants": ["vision"]}
+        kept = {"name": "course", "nodes": ["p-0"], "tenants": ["vision"], "idle": dice.choice([None, 30, 60])}
         settings["reservations"] = [kept | {"start": "1970-01-01T00:17:50Z", "end": "1970-01-01T00:20:00Z"}]
     return settings
 
@@ -79,6 +85,7 @@ def job(dice: random.Random) -> dict[str, Any]:
         "preemptible": dice.random() < 0.9,
         "wait_bound": dice.choice([None, None, None, 30.0]),
         "checkpoint_seconds": dice.choice([None, 10.0]),
+        "lease_seconds": dice.choice([None, None, None, 60.0]),
     }
     return found if limit is None else found | {"time_limit": limit}
 
@@ -88,11 +95,8 @@ Step = Callable[[Living], object]
 
 def draw_step(dice: random.Random, living: Living, number: int) -> Step:
     """Something that happens, drawn from what is there; the same to whomever it is done then."""
-    kinds = (
-        ["submit"] * 6
-        + ["finish"] * 3
-        + ["cancel", "hold", "release", "node", "over", "over", "time", "time", "configure"]
-    )
+    kinds = ["submit"] * 6 + ["finish"] * 3 + ["cancel", "hold", "release", "node", "over", "over", "time", "time"]
+    kinds += ["suspend", "suspend", "resume", "resume", "renew", "configure"]
     what, names = dice.choice(kinds), sorted(living.service.book.jobs)
     name = dice.choice(names) if names else "nobody"
     service = living.service
@@ -108,9 +112,19 @@ def draw_step(dice: random.Random, living: Living, number: int) -> Step:
         case "cancel":
             return lambda of: of.service.cancel(name, "tester")
         case "hold":
-            return lambda of: of.service.hold(name)
+            return lambda of: of.service.hold(name, "tester")
         case "release":
-            return lambda of: of.service.release(name)
+            return lambda of: of.service.release(name, "tester")
+        case "renew":
+            leased = [one for one in names if service.book.jobs[one].job.lease_seconds]
+            name = dice.choice(leased) if leased else name
+            return lambda of: of.service.renew(name, "tester")
+        case "suspend":
+            return lambda of: of.service.suspend(name, "tester")
+        case "resume":
+            aside = [one for one in names if service.book.jobs[one].by]
+            name = dice.choice(aside) if aside else name
+            return lambda of: of.service.resume(name, "tester")
         case "node":
             node = dice.choice(service.restored.setup.nodes).name
             state = dice.choice(["maintenance", "available", "available"])
@@ -154,11 +168,43 @@ def one_history(seed: int, folder: Path) -> tuple[int, int]:
         assert cycles(steady) == cycles(killed), f"history {seed}, step {number}"
     entries = list(steady.log.entries())
     plans = [entry for entry in entries if entry.kind == "plan"]
-    for done in replays(entries, plans):
-        assert done.same, f"history {seed}, entry {done.sequence}: {done.recorded} was made, now {done.again}"
+    for explain in (True, False):
+        for done in replays(entries, plans, explain=explain):
+            assert done.same, f"history {seed}, entry {done.sequence}: {done.recorded} was made, now {done.again}"
+    for of in (steady, killed):
+        reckon(of, f"history {seed}")
     for of in (steady, killed):
         of.log.close()
     return len(plans), sum(_promises(plan) for plan in plans)
+
+
+def reckon(living: Living, where: str) -> None:
+    """From the rows for the books alone: no device has two holders, nobody holds anything who does not run or stop, and
+    the GPU-seconds are those of the metrics."""
+    service = living.service
+    service.book.meter.advance(living.now)
+    until = service.book.meter.now
+    by_sequence: dict[int, dict[tuple[str, str], list[Row]]] = {}
+    for record, row in living.rows:
+        if record == "events" and row["event"] != "submitted":
+            number = json.loads(row["message"])["sequence"]
+            by_sequence.setdefault(number, {}).setdefault((row["allocation_id"], row["event"]), []).append(row)
+    held: dict[str, tuple[float, set[str]]] = {}
+    seconds = 0.0
+    for _, told in sorted(by_sequence.items()):
+        for (name, _), rows in told.items():  # what they held until now
+            since, devices = held.pop(name, (0.0, set()))
+            seconds += (rows[0]["ts"].timestamp() - since) * len(devices)
+        for (name, event), rows in told.items():
+            if event in ("started", "resized"):
+                devices = {row["device_id"] for row in rows}
+                taken = devices & set().union(*(others for _, others in held.values()))
+                assert not taken, f"{where}: {name} is given {taken}, which others hold"
+                held[name] = (rows[0]["ts"].timestamp(), devices)
+    seconds += sum((until - since) * len(devices) for since, devices in held.values())
+    assert seconds == pytest.approx(service.book.meter.held_area), where
+    runs = {f"{name}/{live.attempt}" for name, live in service.book.jobs.items() if live.status in HOLDING}
+    assert {name if "/" in name else f"{name}/1" for name in held} <= runs, where
 
 
 def cycles(living: Living) -> list[tuple[str, float, dict[str, Any]]]:
