@@ -446,8 +446,11 @@ class _Cycle:
             kind.shortest = tried = job.time_limit
             if kind.amount > self.state.accounts.room(kind.account):
                 return
+            restore = self._withdraw_promise(job_id)
             if self._start_here(kind, job):
                 kind.shortest = tried = FOREVER
+            else:
+                restore()
 
     def _reuse_promises(self) -> bool:
         """Takes over the promises of an earlier cycle, if nothing was freed since, or not long ago.

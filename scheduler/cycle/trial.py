@@ -15,7 +15,7 @@ from scheduler.cycle.accounts import Account, Amount
 from scheduler.cycle.policies import Reservation
 from scheduler.cycle.promises import Promise, consume, leaves
 from scheduler.cycle.state import FOREVER, JobClass, State, beside
-from scheduler.model import Grant, Request
+from scheduler.model import Grant, Privileged, Request
 from scheduler.placement.engine import place_gang
 from scheduler.placement.errors import PlacementError
 
@@ -382,7 +382,10 @@ class Trial:
             kept = max(0, int(cluster.free[node, device]) - max(0, units))
             bytes_kept = max(0, int(cluster.memory_free[node, device]) - max(0, memory))
             if kept or bytes_kept:
-                cluster.take(Grant(node, (device,), (kept,)), Request(1, max(1, kept), bytes_kept))
+                uncounted = frozenset((cluster.nodes[node].pool,))  # for `spare` says what ordinary jobs may have
+                cluster.take(
+                    Grant(node, (device,), (kept,)), Privileged(1, max(1, kept), bytes_kept, kept_in=uncounted)
+                )
         for kind, spare in promise.spare.items():
             assert cluster.headroom is not None
             kept = int(cluster.headroom.left()[kind]) - max(0, spare)

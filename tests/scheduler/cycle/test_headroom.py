@@ -97,6 +97,17 @@ def test_a_promise_to_an_ordinary_job_leaves_what_is_kept_and_is_kept() -> None:
     assert started(decide(state, 100)) == ["head"]
 
 
+def test_a_promise_to_who_may_take_what_is_kept_takes_nothing_from_the_others() -> None:
+    """Five of ten are kept: both are promised the instant at which all comes free, and both start then."""
+    rule = Reserve("p", Kept(5), tenants=frozenset({"vip"}))
+    state = core(nodes(1, 10, pool="p"), policies=Policies(backfill=None, reserves=(rule,)))
+    decide(state, 0, job("all", "vip", gpus=10, limit=100))
+    plan = decide(state, 1, job("its", "vip", gpus=5, at=1, limit=50), job("other", gpus=5, at=2, limit=50))
+    assert plan.expected == {"its": 100, "other": 100}
+    state.end("all", 100, True)
+    assert started(decide(state, 100)) == ["its", "other"]
+
+
 def test_a_job_that_cannot_be_preempted_leaves_every_guarantee_to_be_called_in() -> None:
     """Of ten, four are guaranteed and two kept: firm ordinary jobs may have four, who may take those two six."""
     tenants = [Tenant("own", guaranteed=4)]
