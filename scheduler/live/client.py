@@ -46,6 +46,10 @@ class Client:
         answer: dict[str, Any] = self._asked("GET", f"/api/v1/room/{quote(job_id)}", params={"most_moves": most_moves})
         return answer
 
+    def pools(self) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/pools")
+        return answer
+
     def services(self) -> list[dict[str, Any]]:
         answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/services")
         return answer
