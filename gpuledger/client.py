@@ -99,6 +99,10 @@ class Client:
         """An issued document, whole."""
         return self._get(documents.InvoiceDocument, f"/invoices/{_segment(number)}")
 
+    def invoice_proof(self, number: str) -> documents.InvoiceProof:
+        """An issued document computed again from the facts of its time."""
+        return self._get(documents.InvoiceProof, f"/invoices/{_segment(number)}/proof", LONG_SECONDS)
+
     def invoice_file(self, number: str, format: Literal["html", "pdf", "csv", "json"] = "pdf") -> bytes:
         """The same as a file's content."""
         return self._asked("GET", f"/invoices/{_segment(number)}/file", params={"format": format}).content

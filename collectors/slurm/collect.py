@@ -204,22 +204,31 @@ class SlurmCollector:
 
     def _never_began(self, accounted: Iterable[Job], controlled: Iterable[Job]) -> Collected:
         """Ends of runs that accounting makes none of, told once the controller says that the job holds nothing: what is
-        requeued in the second of its start has a record without a length, from before the start that was told; and a
-        requeue was seen to be told as a start in the instant in which the run ends."""
-        holding = {job.job_id for job in controlled if job.state in HOLDING}
+        requeued in the second of its start has a record without a length, from before the start that was told; a
+        requeue was seen to be told as a start in the instant in which the run ends; and of some array's tasks there is
+        no record at all, but they wait again since their requeue, which is their submission then."""
+        told = {job.job_id: job for job in controlled}
         records: dict[str, list[Job]] = defaultdict(list)
         for job in accounted:
-            if job.job_id in self._begun and job.job_id not in holding:
-                records[job.job_id].append(job)
+            records[job.job_id].append(job)
         collected = Collected()
-        for job_id, some in records.items():
-            for (_, began), row in self._begun[job_id].items():
+        for job_id, runs in self._begun.items():
+            now = told.get(job_id)
+            if now is not None and now.state in HOLDING:
+                continue
+            again = now.submitted_at if now is not None and now.state in WAITING else None
+            for (_, began), row in runs.items():
+                some = records.get(job_id, [])
                 if any(job.started_at == began != job.ended_at for job in some):
                     continue
                 if any(job.state == "REQUEUED" and _ends_what_began(job, began) for job in some):
-                    end = {name: row[name] for name in row if name not in ("node", "gpus", "units", "priority")}
-                    end |= {"ts": began + timedelta(milliseconds=1), "event": "cancelled", "reason": "REQUEUED"}
-                    collected.add("events", end)
+                    ended = began + timedelta(milliseconds=1)
+                elif again is not None and began < again:
+                    ended = again
+                else:
+                    continue
+                end = {name: row[name] for name in row if name not in ("node", "gpus", "units", "priority")}
+                collected.add("events", end | {"ts": ended, "event": "cancelled", "reason": "REQUEUED"})
         return collected
 
     def _node_rows(self, nodes: Parsed[Node], now: datetime, jobs: Iterable[Job]) -> Collected:

@@ -176,6 +176,21 @@ def test_a_run_that_accounting_makes_none_of_has_an_end(tmp_path: Path) -> None:
         assert collector.collect(now + timedelta(seconds=5)).rows == {}
 
 
+def test_a_task_that_waits_again_has_ended_though_accounting_has_no_record_of_it(tmp_path: Path) -> None:
+    """As found on a real Slurm: it held its device until it was cancelled in the queue; the next job was refused."""
+    told = Told([], [JOB | {"gres_detail": []}])
+    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    now = datetime(2026, 10, 5, 10, 1, tzinfo=UTC)
+    collector.collect(now)
+    collector.kept()
+    requeued = {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": [], "submit_time": TEN + DAYS + 2}
+    told.jobs = [JOB | requeued]
+    rows = collector.collect(now + timedelta(seconds=1)).rows["events"]
+    assert [(row["event"], row["ts"].second) for row in rows] == [("submitted", 2), ("cancelled", 2)]
+    collector.kept()
+    assert "events" not in collector.collect(now + timedelta(seconds=2)).rows
+
+
 def test_what_is_left_of_a_job_that_is_resized_in_its_last_second_ends() -> None:
     """Its end stands in the instant in which the record before it ends, and ended that one again."""
     left = replace(Job("7"), state="COMPLETED", submitted_at=NOW, started_at=NOW, ended_at=NOW, nodes=("g1",))
