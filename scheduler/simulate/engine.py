@@ -119,6 +119,9 @@ class Simulation:
         idle_until = self.book.core.next_unused() if self.book.jobs else math.inf
         if idle_until < math.inf:
             moments.append(max(idle_until, self._last_cycle + self.clock.spacing))
+        due = self.book.core.next_promise(self.now) if goes_on else math.inf
+        if due < math.inf:
+            moments.append(max(due, self._last_cycle + self.clock.spacing))
         if wake is not None and self.book.jobs:
             moments.append(wake)
         if self._due:  # a cycle is owed, and only the spacing holds it back
