@@ -21,6 +21,7 @@ class Webhook(Part):
     resend: None = None
     keeps_alive: bool = False
     most: int = 100
+    gives_up: int = 0
 
     def endpoints(self) -> list[Webhook]:
         return [self]

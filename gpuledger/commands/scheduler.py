@@ -493,6 +493,15 @@ def ready(
     _print_one(_client(url, token_file).tell(job_id, "ready"), output)
 
 
+def pools(
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """What each pool has and where it is, by model, in device units; the parts make up the total."""
+    print_rows(_client(url, token_file).pools(), POOL_COLUMNS, output)
+
+
 def services(
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
@@ -612,6 +621,9 @@ def _print_one(row: dict[str, Any], output: options.Format) -> None:
         print_rows([shown], [*shown], output)
 
 
+POOL_COLUMNS = (
+    "pool", "model", "units_per_gpu", "total", "allocated", "available", "reserved", "unavailable",
+)  # fmt: skip
 SERVICE_COLUMNS = (
     "service", "waiting", "working", "utilization", "desired", "pending", "cold", "warm", "cold_starts",
     "cold_unit_seconds", "why",
@@ -629,6 +641,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "finish": finish,
     "room": room,
     "ready": ready,
+    "pools": pools,
     "services": services,
     "demand": demand,
     "node": node,

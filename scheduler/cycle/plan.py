@@ -20,7 +20,18 @@ from scheduler.cycle.order import Line, Lines
 from scheduler.cycle.preempt import NoEviction, evict_for
 from scheduler.cycle.promises import Promise, Promised
 from scheduler.cycle.reasons import Blocked, LiveWaiting, Waiting
-from scheduler.cycle.rights import FAIR_SHARE, PRIORITY, QUEUE, RECLAIM, SURPLUS, Rights
+from scheduler.cycle.rights import (
+    BY_PRIORITY,
+    FAIR_SHARE,
+    PRIORITY,
+    PRIORITY_ACROSS,
+    PRIORITY_IN_TENANT,
+    QUEUE,
+    QUEUE_FAIR_SHARE,
+    RECLAIM,
+    SURPLUS,
+    Rights,
+)
 from scheduler.cycle.state import FOREVER, JobClass, State, units_of
 from scheduler.cycle.trial import Trial
 from scheduler.model import EntitlementClass, Grant, Job, Plan, Preempt, Reason, Resize, Start
@@ -28,11 +39,22 @@ from scheduler.placement.reasons import NO_ROOM
 
 RIGHT_IN_WORDS = {
     PRIORITY: "a higher priority in the queue",
+    PRIORITY_IN_TENANT: "a higher priority in another queue, of the same tenant",
+    PRIORITY_ACROSS: "a higher priority in another queue",
     RECLAIM: "reclaims quota that its tenant had lent",
     QUEUE: "reclaims what its queue is guaranteed",
     FAIR_SHARE: "its tenant holds less than its fair share",
+    QUEUE_FAIR_SHARE: "its queue holds less than its fair share",
     SURPLUS: "replicas beyond the smallest gang",
 }
+POLICIES = {
+    RECLAIM: "policy reclaim, across tenants",
+    QUEUE: "policy reclaim, across queues",
+    FAIR_SHARE: "policy preempt_for_fairness, across tenants",
+    QUEUE_FAIR_SHARE: "policy preempt_for_fairness, across queues",
+    SURPLUS: "always, from every elastic job",
+}
+"""Which setting allows what, with its scope."""
 EXPLAINED_SECONDS = 60.0
 """So old reasons may be, where nothing was freed since: less may be free now than they say, never more."""
 WAITS_FOR_ROOM = (NO_ROOM, reasons.KEPT)
@@ -267,6 +289,8 @@ class _Cycle:
         """What no waiting will cure."""
         if self.state.queues and kind.queue not in self.state.queues:
             return reasons.UNKNOWN_QUEUE
+        if self.state.queues.children(kind.queue):
+            return reasons.PARENT_QUEUE
         if self.state.pools_with_quota and not kind.account.pool:
             return reasons.POOL_NOT_NAMED
         return ""
@@ -422,8 +446,11 @@ class _Cycle:
             kind.shortest = tried = job.time_limit
             if kind.amount > self.state.accounts.room(kind.account):
                 return
+            restore = self._withdraw_promise(job_id)
             if self._start_here(kind, job):
                 kind.shortest = tried = FOREVER
+            else:
+                restore()
 
     def _reuse_promises(self) -> bool:
         """Takes over the promises of an earlier cycle, if nothing was freed since, or not long ago.
@@ -476,6 +503,9 @@ class _Cycle:
         if verdict == reasons.UNKNOWN_QUEUE:
             text = f"queue {kind.queue} is not in the settings; known are {', '.join(sorted(state.queues))}"
             return (Reason(verdict, text),)
+        if verdict == reasons.PARENT_QUEUE:
+            children = ", ".join(sorted(state.queues.children(kind.queue)))
+            return (Reason(verdict, f"queue {kind.queue} holds no jobs; name one of {children}"),)
         if verdict == reasons.POOL_NOT_NAMED:
             text = f"tenants have quotas by pool; name one of {', '.join(sorted(state.pools_with_quota))}"
             return (Reason(verdict, text),)
@@ -555,20 +585,29 @@ class _Cycle:
         )
 
     def _eviction_text(self, kind: JobClass, job: Job, victim: str, right: str) -> str:
-        """Who makes whom give way, by which right, both paths and both priorities (the shape is Kueue's)."""
+        """Who makes whom give way, by which right and policy, both paths and both priorities (the shape is Kueue's)."""
         tree = self.state.accounts.governing(kind.account.pool)
         running = self.state.running[victim]
         return (
-            f"{RIGHT_IN_WORDS[right]}: gives way to job {job.job_id}; "
+            f"{RIGHT_IN_WORDS[right]} ({self._policy_of(right, kind, running.kind)}): gives way to job {job.job_id}; "
             f"its path {tree.path_name(kind.account.tenant)}, queue {kind.queue}, "
-            f"effective priority {self._effective(kind)}; "
+            f"effective priority {self.state.effective_priority(kind)}; "
             f"given up by {tree.path_name(running.kind.account.tenant)}, queue {running.kind.queue}, "
-            f"effective priority {self._effective(running.kind)}"
+            f"effective priority {self.state.effective_priority(running.kind)}"
         )
 
-    def _effective(self, kind: JobClass) -> int:
-        queue = self.state.queues.get(kind.queue)
-        return kind.priority + (queue.priority if queue else 0)
+    def _policy_of(self, right: str, kind: JobClass, other: JobClass) -> str:
+        """The setting that allowed it, with its scope."""
+        policies, queue = self.state.policies, self.state.queues.get(kind.queue)
+        if right in BY_PRIORITY:
+            own = queue.preempts if queue is not None else None
+            if own is None:
+                said = f"policy preempt_by_priority: {policies.preempt_by_priority}"
+            else:
+                said = f"queue {kind.queue} preempts: {', '.join(own) if isinstance(own, tuple) else own}"
+            more = self.state.effective_priority(kind) - self.state.effective_priority(other)
+            return f"{said}, by {more} of at least {policies.priority_difference}"
+        return POLICIES[right]
 
     def _id(self, job_id: str, verdict: str) -> str:
         """The same for the same decision from the same state."""

@@ -8,19 +8,21 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 from scheduler.cycle.accounts import Account, Accounts, Amount
 from scheduler.cycle.expectations import Expectations
-from scheduler.cycle.policies import Policies, Reservation
+from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.cycle.promises import NOTHING_PROMISED, Promise, Promised
+from scheduler.cycle.queues import Queues
 from scheduler.model import (
     EntitlementClass,
     Grant,
     Job,
     NodeState,
     Preempt,
+    Privileged,
     Queue,
     Reason,
     Request,
@@ -140,9 +142,13 @@ class State:
         self.reservations = tuple(reservations)
         self.given_back: dict[tuple[str, float], float] = {}
         self.left_at: dict[tuple[int, str], float] = {}
-        self.queues = {queue.name: queue for queue in queues}
+        self.queues = Queues(queues, self.policies.between_queues)
         self.declared = tuple(tenants)
-        self.accounts = Accounts(self.declared, self.queues.values(), self._capacity())
+        self._reserves = {reserve.pool: reserve for reserve in self.policies.reserves}
+        kept = {pool: reserve.kept for pool, reserve in self._reserves.items()}
+        if kept or cluster.headroom is not None:
+            cluster.keep_free(kept)
+        self.accounts = Accounts(self.declared, self.queues.values(), self._capacity(), self._kept())
         self.pools_with_quota = frozenset(tenant.pool for tenant in self.declared) - {""}
         self.usage = {
             queue.name: DecayedUsage(queue.half_life, now, self.policies.entry_penalty_seconds)
@@ -236,6 +242,7 @@ class State:
 
     def start(self, job: Job, grants: tuple[Grant, ...], entitlement: EntitlementClass, now: float) -> None:
         """It runs, from the queue or, after a restart, from the records."""
+        job = self._privileged(job)
         kind = self._dequeue(job.job_id) if job.job_id in self.pending else self._class(job)
         for grant in grants:
             self.cluster.take(grant, job.request)
@@ -286,7 +293,7 @@ class State:
         self.version += 1
         self.freed += 1
         self.cluster.set_state(node, state)
-        self.accounts.set_capacity(self._capacity())
+        self.accounts.set_capacity(self._capacity(), self._kept())
 
     def reconfigure(
         self,
@@ -303,8 +310,15 @@ class State:
                 usage.since = self.usage[name].since
                 usage.restore(self.usage[name].snapshot(now), now)
         for running in self.running.values():
+            running.job = fresh._privileged(running.job)
             running.kind = fresh._class(running.job)
             fresh._charge(running.kind, running.units, len(running.grants), now, penalty=False)
+        if self.policies.reserves or policies.reserves:
+            self.promised = NOTHING_PROMISED  # what ordinary jobs have over is another
+        self.running_by_class = {}
+        for name, running in self.running.items():
+            self.running_by_class.setdefault(running.kind.key, {})[name] = running
+        self.cluster.recount((grant, one.job.request) for one in self.running.values() for grant in one.grants)
         for job, _ in self.pending.values():
             fresh._enqueue(job)
         for name in (
@@ -316,6 +330,7 @@ class State:
             "pools_with_quota",
             "usage",
             "bounded",
+            "_reserves",
         ):
             setattr(self, name, getattr(fresh, name))
         self.pending, self.lines, self._classes = fresh.pending, fresh.lines, fresh._classes
@@ -439,6 +454,10 @@ class State:
         """Of what runs in the queue; infinite if nothing does."""
         return min(self.priorities.get(queue) or (FOREVER,))
 
+    def effective_priority(self, kind: JobClass) -> int:
+        """A job's priority and its queue's, by which jobs of different queues are compared."""
+        return kind.priority + self.queues.priority(kind.queue)
+
     def bound(self, kind: JobClass) -> float | None:
         """Seconds after which waiting is a breach."""
         queue = self.queues.get(kind.queue)
@@ -454,6 +473,33 @@ class State:
         self.failures[job_id] = None
         if len(self.failures) > MOST_FAILURES_REMEMBERED:
             del self.failures[next(iter(self.failures))]
+
+    def _privileged(self, job: Job) -> Job:
+        """The job with a request that says which pools let it have what they keep free."""
+        if not self._reserves and type(job.request) is Request:
+            return job
+        pools = frozenset(pool for pool, reserve in self._reserves.items() if self._may_take(job, reserve))
+        if pools == (job.request.kept_in if isinstance(job.request, Privileged) else frozenset()):
+            return job
+        asked = {each.name: getattr(job.request, each.name) for each in fields(Request)}
+        return replace(job, request=Privileged(**asked, kept_in=pools) if pools else Request(**asked))
+
+    def _may_take(self, job: Job, reserve: Reserve) -> bool:
+        return (
+            job.tenant in reserve.tenants
+            or any(self.queues.within(job.queue, name) for name in reserve.queues)
+            or (reserve.priority is not None and job.priority + self.queues.priority(job.queue) >= reserve.priority)
+        )
+
+    def _kept(self) -> dict[str, int] | None:
+        """Units by pool that ordinary jobs may not hold, '' = of all; None: pools keep nothing."""
+        headroom, found = self.cluster.headroom, {"": 0}
+        if headroom is None:
+            return None
+        for number, kind in enumerate(headroom.kinds):
+            for pool in {"", kind.pool}:
+                found[pool] = found.get(pool, 0) + headroom.kept(number)
+        return found
 
     def _class(self, job: Job) -> JobClass:
         request = job.request
@@ -471,7 +517,7 @@ class State:
         )
         kind = self._classes.get(key)
         if kind is None:
-            account = Account(job.tenant, request.pool, job.queue, job.preemptible)
+            account = Account(job.tenant, request.pool, job.queue, job.preemptible, not isinstance(request, Privileged))
             kind = self._classes[key] = JobClass(
                 key,
                 job.queue,
@@ -486,6 +532,7 @@ class State:
         return kind
 
     def _enqueue(self, job: Job) -> None:
+        job = self._privileged(job)
         kind = self._class(job)
         self.pending[job.job_id] = (job, kind)
         self.bounded |= job.wait_bound is not None

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
+from ingest.prompt_client import PromptClient
 from warehouse.errors import LedgerError
 
 DEFAULT_URL = "http://127.0.0.1:8070"
@@ -21,7 +22,7 @@ class Client:
     def __init__(self, url: str, token: str = "", actor: str = "") -> None:
         headers = {"x-actor": actor} | ({"authorization": f"Bearer {token}"} if token else {})
         self._url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self._url, headers=headers, timeout=TIMEOUT_SECONDS)
+        self._http = PromptClient(TIMEOUT_SECONDS, base_url=self._url, headers=headers)
 
     def submit(self, job: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._asked("POST", "/api/v1/jobs", json=job)
@@ -43,6 +44,10 @@ class Client:
     def room(self, job_id: str, most_moves: int = 4) -> dict[str, Any]:
         """What to move so that a pending job fits."""
         answer: dict[str, Any] = self._asked("GET", f"/api/v1/room/{quote(job_id)}", params={"most_moves": most_moves})
+        return answer
+
+    def pools(self) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/pools")
         return answer
 
     def services(self) -> list[dict[str, Any]]:

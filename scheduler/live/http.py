@@ -6,6 +6,7 @@ POST /api/v1/jobs/{id}/cancel | hold | release | suspend | resume | renew
 POST /api/v1/jobs/{id}/finish          {"succeeded": true}: told by whoever runs it
 POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
 GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
+GET  /api/v1/pools                     what each pool has, by model: allocated, available, reserved, unavailable
 GET  /api/v1/services                  POST /api/v1/services/{name}
                                        {"waiting": 12, "working": 4, "utilization": 0.8}: its replicas follow
 POST /api/v1/nodes/{name}              {"state": "maintenance"}
@@ -137,6 +138,10 @@ def _job_routes(app: FastAPI, service: Service) -> None:
 
 
 def _other_routes(app: FastAPI, service: Service) -> None:
+    @app.get("/api/v1/pools")
+    def pools() -> list[dict[str, Any]]:
+        return service.pools()
+
     @app.get("/api/v1/services")
     def services() -> list[dict[str, Any]]:
         return service.services()

@@ -10,13 +10,14 @@ import copy
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from collectors.errors import CollectorError
 from collectors.jobs.wire import read_report
 from collectors.readings import Row
 from scheduler.cycle.expectations import CONFIDENCE
-from scheduler.exposition import Series, series, services_series
+from scheduler.exposition import Series, pools_series, series, services_series
 from scheduler.fragmentation import Fragmentation, typical_demand
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
@@ -27,6 +28,7 @@ from scheduler.live.ranks import ranks_of
 from scheduler.model import Job, NodeState, Preempt, Reason
 from scheduler.placement.consolidation import make_room
 from scheduler.placement.holdings import Holding, Holdings
+from scheduler.pools import PoolLine, pool_lines
 from scheduler.records import restore as records
 from scheduler.records.book import TIME_LIMIT, Live, Status
 from scheduler.records.codec import plain, read
@@ -259,6 +261,14 @@ class Service:
         with self._lock:
             return [self.service(name) for name in self.restored.services.states]
 
+    def pools(self) -> list[dict[str, Any]]:
+        """What each model of each pool has and where it is, in device units (see scheduler.pools)."""
+        with self._lock:
+            return [asdict(line) for line in self._pool_lines()]
+
+    def _pool_lines(self) -> list[PoolLine]:
+        return pool_lines(self.restored.core, self._now())
+
     def ready(self, job_id: str) -> dict[str, Any]:
         """A service's replica serves from now on."""
         with self._lock:
@@ -357,12 +367,13 @@ class Service:
         """
         with self._lock:
             self._expect(job_id, "pending")
-            core, nodes, job = self.restored.core, self.restored.setup.nodes, self.book.jobs[job_id].job
+            core, nodes = self.restored.core, self.restored.setup.nodes
+            job = core.pending[job_id][0] if job_id in core.pending else self.book.jobs[job_id].job
             holdings = Holdings(core.cluster)
             for name, live in self.book.jobs.items():
                 if live.status == "running" and live.job.preemptible:
                     for number, grant in enumerate(live.grants):
-                        holdings.add(Holding(name, number, live.job.request, grant))
+                        holdings.add(Holding(name, number, core.running[name].job.request, grant))
             found = make_room(core.cluster, holdings, job.request, core.placement, job.min_replicas, most_moves)
             if found is None:
                 return {"job_id": job_id, "moves": None, "nodes": []}
@@ -409,7 +420,7 @@ class Service:
             demand = typical_demand(requests) if requests else WHOLE_GPUS
             shapes = [task.request for task in demand.tasks if task.request.devices]
             found = series(self.book.meter, Fragmentation(self.restored.core.cluster, demand), shapes)
-            return [*found, *services_series(self.restored.services)]
+            return [*found, *pools_series(self._pool_lines()), *services_series(self.restored.services)]
 
     # The loop
 
@@ -658,6 +669,9 @@ class Service:
             return Cause("Misconfigured", "job_id and tenant must not be empty")
         if queues and job.queue not in queues:
             return Cause("UnknownQueue", f"queue {job.queue!r} is not one of {', '.join(sorted(queues))}")
+        children = self.restored.core.queues.children(job.queue)
+        if children:
+            return Cause("ParentQueue", f"queue {job.queue} holds no jobs; name one of {', '.join(sorted(children))}")
         if not 1 <= job.min_replicas <= job.max_replicas:
             return Cause("Misconfigured", f"replicas from {job.min_replicas} to {job.max_replicas} are no range")
         if min(job.request.devices, job.request.units, job.request.cpu_milli, job.request.host_memory_bytes) < 0:

@@ -305,7 +305,7 @@ class Book:
     def _attempt_over(
         self, live: Live, ending: Ending, now: float, sequence: int, cause: Cause, ended_at: float | None
     ) -> None:
-        self.meter.ended(live.job.job_id, now, ending)
+        self.meter.ended(live.job.job_id, now, ending, cause.reason == TIME_LIMIT.reason)
         if self._tell:
             over = _ended(live, now, ended_at)
             released = over if live.grants and live.released_at is None else live.released_at

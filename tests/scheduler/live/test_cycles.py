@@ -19,15 +19,31 @@ from scheduler.live.service import RefusedError
 from scheduler.records.cycles import decisive
 from scheduler.records.log import Entry
 from scheduler.records.restore import CYCLES, replays
+from scheduler.settings import parse_settings
 from tests.scheduler.cycle.test_worlds import seeds
 from tests.scheduler.live.living import Living, Slow
 
 HOLDING = ("running", "stopping")
 
 
-def site(dice: random.Random) -> dict[str, Any]:
-    """Two nodes or three, tenants with guarantees, a queue of any policy, sometimes a window."""
-    nodes = dice.randint(1, 3)
+def tree(dice: random.Random) -> dict[str, Any]:
+    """Queues below a queue, whose priority counts where, and what the pool keeps free for some."""
+    shared = dice.choice(["fifo", "priority", "fair_share"])
+    weights = [{"weight": dice.choice([1, 2, 3])} if shared == "fair_share" else {} for _ in range(2)]
+    scope = {"preempts": dice.choice(["never", "queue", "tenant", "all"])}
+    return {
+        "queues": [
+            {"name": "ml", "policy": shared, "guaranteed": dice.choice([0, 2]), "maximum": dice.choice([4, 8])},
+            {"name": "batch", "parent": "ml", "policy": dice.choice(["fifo", "priority", "fair_share"])} | weights[0],
+            {"name": "chat", "parent": "ml", "guaranteed": dice.choice([0, 1])} | weights[1],
+            {"name": "urgent", "priority": dice.choice([0, 3])} | dice.choice([{}, scope]),
+        ],
+        "kept": dice.choice([{}, {"reserved": dice.choice([1, "25%"]), "reserved_for": {"queues": ["urgent"]}}]),
+    }
+
+
+def site(dice: random.Random, nodes: int) -> dict[str, Any]:
+    """Tenants with guarantees, a queue of any policy or a tree of them, sometimes a window."""
     queue = {"name": "batch", "policy": dice.choice(["fifo", "priority", "fair_share", "capacity"])}
     queue |= dice.choice([{}, {"wait_bound": 40}, {"min_run_time": 30}])
     settings: dict[str, Any] = {
@@ -42,6 +58,12 @@ def site(dice: random.Random) -> dict[str, Any]:
             "expected_starts": dice.choice([0, 1, 16]),
         },
     }
+    if dice.random() < 0.5:
+        drawn = tree(dice)
+        settings["queues"], settings["tenants"][0]["guaranteed"] = drawn["queues"], 1
+        settings["pools"][0] |= drawn["kept"]
+        scope = dice.choice(["queue", "tenant", "all"])
+        settings["policies"] |= {"preempt_by_priority": scope, "priority_difference": dice.choice([1, 2])}
     if dice.random() < 0.3:
         settings["tenants"][1]["limit"] = dice.randint(2, 8)
     if dice.random() < 0.3:
@@ -55,7 +77,7 @@ def job(dice: random.Random) -> dict[str, Any]:
     least = dice.choice([1, 1, 1, 2])
     found = {
         "tenant": dice.choice(["vision", "speech"]),
-        "queue": "batch",
+        "queue": dice.choice(["batch", "batch", "chat", "urgent"]),
         "request": {"devices": dice.choice([1, 1, 2, 3, 4]), "cpu_milli": dice.choice([0, 0, 1000])},
         "min_replicas": least,
         "max_replicas": least + dice.choice([0, 0, 0, 2]),
@@ -74,7 +96,7 @@ Step = Callable[[Living], object]
 def draw_step(dice: random.Random, living: Living, number: int) -> Step:
     """Something that happens, drawn from what is there; the same to whomever it is done then."""
     kinds = ["submit"] * 6 + ["finish"] * 3 + ["cancel", "hold", "release", "node", "over", "over", "time", "time"]
-    kinds += ["suspend", "suspend", "resume", "resume", "renew"]
+    kinds += ["suspend", "suspend", "resume", "resume", "renew", "configure"]
     what, names = dice.choice(kinds), sorted(living.service.book.jobs)
     name = dice.choice(names) if names else "nobody"
     service = living.service
@@ -107,6 +129,9 @@ def draw_step(dice: random.Random, living: Living, number: int) -> Step:
             node = dice.choice(service.restored.setup.nodes).name
             state = dice.choice(["maintenance", "available", "available"])
             return lambda of: of.service.set_node(node, state)
+        case "configure":
+            settings = parse_settings(site(dice, len(service.restored.setup.nodes)))
+            return lambda of: of.configure(settings)
         case "over":
             stopping = [one for one, live in service.book.jobs.items() if live.status == "stopping"]
             gone = [(one, service.book.jobs[one].attempt) for one in stopping if dice.random() < 0.7]
@@ -123,7 +148,7 @@ def are_over(living: Living, gone: list[tuple[str, int]]) -> None:
 def one_history(seed: int, folder: Path) -> tuple[int, int]:
     """(plans, of which with promises or searches)."""
     dice = random.Random(seed)
-    settings = site(dice)
+    settings = site(dice, dice.randint(1, 3))
     steady, killed = (Living(folder / name, settings, Slow()) for name in ("steady", "killed"))
     for number in range(dice.randint(10, 60)):
         step, seconds, kill = draw_step(dice, steady, number), dice.choice([0, 0, 1, 5, 15, 40]), dice.random() < 0.3

@@ -17,6 +17,7 @@ from scheduler.exposition import prometheus_text, rows
 from scheduler.live.service import RefusedError
 from scheduler.records.codec import plain
 from scheduler.records.restore import read_snapshot, replays, write_snapshot
+from scheduler.settings import parse_settings
 from tests.scheduler.live.living import SETTINGS, Living, Slow
 from warehouse.errors import LedgerError
 
@@ -31,6 +32,8 @@ def picture(living: Living) -> Any:
         core.cluster.free.tolist(),
         core.accounts.tenants[""]["vision"].held,
         living.service.book.meter.held_gpus,
+        living.service.book.meter.outcomes,
+        living.service.pools(),
     )
 
 
@@ -327,9 +330,26 @@ def test_nodes_may_be_added_at_a_restart_but_not_taken_away(tmp_path: Path) -> N
         living.restart()
 
 
+TREE: dict[str, Any] = {
+    **SETTINGS,
+    "pools": [SETTINGS["pools"][0] | {"reserved": "20%", "reserved_for": {"tenants": ["speech"], "priority": 8}}],
+    "tenants": [{"name": "vision", "guaranteed": 2}, {"name": "speech", "guaranteed": 2}],
+    "queues": [
+        {"name": "ml", "policy": "fair_share", "guaranteed": 4, "maximum": 6},
+        {"name": "batch", "parent": "ml", "policy": "priority", "weight": 2},
+        {"name": "chat", "parent": "ml"},
+        {"name": "urgent", "priority": 5, "preempts": "all"},
+    ],
+    "policies": {"preempt_by_priority": "tenant"},
+}
 OPERATIONS = st.lists(
     st.tuples(
-        st.sampled_from(["submit", "finish", "cancel", "hold", "release", "suspend", "resume", "step", "over", "node"]),
+        st.sampled_from(
+            [
+                *("submit", "submit", "finish", "cancel", "hold", "release", "suspend", "resume"),
+                *("step", "over", "node", "configure"),
+            ]
+        ),
         st.integers(0, 7),
         st.integers(0, 300),
     ),
@@ -338,20 +358,24 @@ OPERATIONS = st.lists(
 
 
 @settings(max_examples=25)
-@given(OPERATIONS)
+@given(OPERATIONS, st.sampled_from([SETTINGS, TREE]))
 def test_after_any_history_a_restart_is_the_same_scheduler_and_replays_are_the_same_plans(
-    tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[str, int, int]]
+    tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[str, int, int]], first: dict[str, Any]
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
     executor = Slow()
-    living = Living(folder, executor=executor)
+    living = Living(folder, first, executor)
     for what, which, seconds in operations:
         living.now += seconds
         name = f"j{which}"
         try:
             if what == "submit":
                 tenant = "vision" if which % 3 else "speech"
-                living.submit(name, 1 + which % 4, tenant, priority=which % 2, time_limit=100.0 * (1 + which))
+                queue = ("batch", "batch", "chat", "urgent", "ml")[seconds % 5]
+                asked = {"priority": which % 2, "time_limit": 100.0 * (1 + which), "queue": queue}
+                living.submit(name, 1 + which % 4, tenant, **asked)
+            elif what == "configure":
+                living.configure(parse_settings(TREE if which % 2 else SETTINGS))
             elif what == "finish":
                 living.service.finish(name, bool(which % 2), "tester")
             elif what == "cancel":
