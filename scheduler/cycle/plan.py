@@ -170,19 +170,22 @@ class _Cycle:
 
     def broken(self) -> Sequence[Promise]:
         """Earlier promises to be kept in another try, since this one would break some: to begin with those, then all.
-        Who came after a promise was made may go before it, if its place is."""
+        Who came after a promise was made may go before it, if its place is; of a class that was not looked at, who got
+        something."""
         old, promises, known = self.state.promised, self.promises, {one.job_id for one in self.kept}
         if self.reused:
             return ()
         waiting = [one for one in old.promises if one.job_id in self.state.pending]
         place = {job_id: number for number, job_id in reversed(list(enumerate(self.heads)))}
-        newest = [*accumulate((self.state.pending[name][0].submitted_at for name in self.heads), max, initial=-FOREVER)]
+        came = {name: self.state.pending[name][0].submitted_at for name in self.heads}
+        newest = [*accumulate((came[name] for name in self.heads), max, initial=-FOREVER)]
+        served = max((came[name] for name in came.keys() & (self.started | promises.keys())), default=-FOREVER)
         late = [
             one
             for one in waiting
             if one.job_id not in self.started | known
             and (one.job_id not in promises or promises[one.job_id].start > max(one.start, self.now))
-            and newest[place.get(one.job_id, len(self.heads))] <= one.made_at
+            and (newest[place[one.job_id]] if one.job_id in place else served) <= one.made_at
         ]
         return (waiting if self.kept else late) if late else ()
 
@@ -382,7 +385,7 @@ class _Cycle:
 
     def _is_promised(self, found: Promise) -> None:
         self.promises[found.job_id] = found
-        self.trial.promises.append(found)
+        self.trial.lay(found)
 
     def _promise_again(self) -> None:
         """What was promised before, before anybody is tried."""
@@ -466,7 +469,8 @@ class _Cycle:
         if any(p.job_id not in self.state.pending or p.start <= self.now for p in old.promises):
             return False
         for promise in old.promises:
-            self._is_promised(promise.copy())
+            again = self.promises[promise.job_id] = promise.copy()
+            self.trial.promises.append(again)
         return True
 
     def _remember_promises(self) -> None:
@@ -538,8 +542,7 @@ class _Cycle:
                 if head is not None and head not in self.promises:
                     found = self.trial.promise(head, kind, self.state.pending[head][0].time_limit)
                     if found is not None:
-                        self.promises[head] = found
-                        self.trial.promises.append(found)
+                        self._is_promised(found)
         for job_id, promise in self.promises.items():
             if job_id not in self.started:
                 blockers = self.trial.blockers(promise)

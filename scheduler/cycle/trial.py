@@ -6,7 +6,6 @@ ends before may take anything. A promise's `extra` is what is over, on each devi
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Self
@@ -275,39 +274,75 @@ class Trial:
         lasts: float,
     ) -> Promise | None:
         """The promise from the last of these events on, if the job then fits for as long as it lasts."""
-        cluster, start = self.cluster, events[position - 1][0]
-        mark = cluster.mark()
-        self._close(self._closed(kind.account.tenant, start, start + lasts))
-        self._hold_others(start, lasts)
-        grants = place_gang(cluster, kind.request, kind.replicas, self.state.placement)
-        found = None if grants is None else self._promised(job_id, kind, grants, start, lasts, self.now)
-        cluster.rollback(mark)
-        return found
+        return self._from_here(job_id, kind, events[position - 1][0], lasts, self.now)
 
     def promise_again(self, old: Promise, kind: JobClass) -> Promise | None:
         """What was promised before, at the same places; from now on, where that time has passed. None: they are not
         free then."""
-        cluster, start, lasts = self.cluster, max(old.start, self.now), old.end - old.start
-        mark = cluster.mark()
+        start, mark = max(old.start, self.now), self.cluster.mark()
         for event in self._events():
             if event[0] <= start:
                 self._release(event)
-        self._close(self._closed(kind.account.tenant, start, start + lasts))
-        self._hold_others(start, lasts)
-        found = None
-        if all(cluster.open[grant.node] for grant in old.grants):
-            with contextlib.suppress(PlacementError):  # somebody runs on there
-                self._take(old.grants, old.request)
-                if any(left < 0 for left in self._left(old.grants, old.request).values()):
-                    raise PlacementError(f"job {old.job_id}", "takes what is kept from ordinary jobs")
-                found = self._promised(old.job_id, kind, old.grants, start, lasts, old.made_at)
-        cluster.rollback(mark)
+        found = self._from_here(old.job_id, kind, start, old.end - old.start, old.made_at, old.grants)
+        self.cluster.rollback(mark)
         return found
 
-    def _hold_others(self, start: float, lasts: float) -> None:
+    def _from_here(
+        self,
+        job_id: str,
+        kind: JobClass,
+        start: float,
+        lasts: float,
+        made_at: float,
+        at: tuple[Grant, ...] | None = None,
+    ) -> Promise | None:
+        """The promise from an instant on, as of which the cluster is, at these places or where it fits; None: it does
+        not for as long as it lasts."""
+        cluster, end = self.cluster, start + lasts
+        outer = cluster.mark()
+        self._close(self._closed(kind.account.tenant, start, end))
         for other in self.promises:
-            if other.start < start + lasts and start < other.end:
-                self._hold(other, other.start <= start)
+            if other.start <= start < other.end:
+                self._occupy(other)
+        inner = cluster.mark()
+        for other in self.promises:
+            if start < other.start < end:
+                self._hold(other)
+        if at is None:
+            grants = place_gang(cluster, kind.request, kind.replicas, self.state.placement)
+        else:
+            grants = at if self._is_free(at, kind.request) else None
+        cluster.rollback(inner)
+        found = None
+        if grants is not None:
+            self._take(grants, kind.request)
+            found = self._promised(job_id, kind, grants, start, lasts, made_at)
+        cluster.rollback(outer)
+        return found
+
+    def _is_free(self, grants: tuple[Grant, ...], request: Request) -> bool:
+        """Whether they could be taken now."""
+        if not all(self.cluster.open[grant.node] for grant in grants):
+            return False
+        mark = self.cluster.mark()
+        try:
+            self._take(grants, request)
+            return all(left >= 0 for left in self._left(grants, request).values())
+        except PlacementError:  # somebody runs on there
+            return False
+        finally:
+            self.cluster.rollback(mark)
+
+    def _occupy(self, promise: Promise) -> None:
+        """Takes what the promise keeps, at an instant within it."""
+        mark = self.cluster.mark()
+        try:
+            self._take(promise.grants, promise.request)
+        except PlacementError:  # somebody stays beyond the limit, or had a better right to the place
+            self.cluster.rollback(mark)
+            self._hold(promise)
+        else:
+            self.cluster.keep(mark)
 
     def _promised(
         self, job_id: str, kind: JobClass, grants: tuple[Grant, ...], start: float, lasts: float, made_at: float
@@ -327,22 +362,28 @@ class Trial:
         left = [] if headroom is None else headroom.left().tolist()
         return {kind: left[kind] for kind in self._ordinary(grants, request)}
 
+    def lay(self, own: Promise) -> None:
+        """It stands; promises that begin within it have less over."""
+        self._put(own, len(self.promises))
+
     def withdraw(self, own: Promise) -> None:
-        """It stands in nobody's way; promises that were made after it have more over."""
-        for other in self._made_after(own):
-            self.consume(other, own.grants, own.request, -1)
+        """It stands in nobody's way; promises that begin within it have more over."""
         self.promises.remove(own)
+        for other in self._within(own):
+            self.consume(other, own.grants, own.request, -1)
 
     def restore(self, own: Promise, place: int) -> None:
         """The opposite of `withdraw`. place: in `promises`, where it was."""
-        self.promises.insert(place, own)
-        for other in self._made_after(own):
-            self.consume(other, own.grants, own.request)
+        self._put(own, place)
 
-    def _made_after(self, own: Promise) -> list[Promise]:
-        """With which it was reckoned, since they go on at the same time."""
-        later = self.promises[self.promises.index(own) + 1 :]
-        return [other for other in later if other.start < own.end and own.start < other.end]
+    def _put(self, own: Promise, place: int) -> None:
+        for other in self._within(own):
+            self.consume(other, own.grants, own.request)
+        self.promises.insert(place, own)
+
+    def _within(self, own: Promise) -> list[Promise]:
+        """Others, as of whose beginning it holds something."""
+        return [other for other in self.promises if own.start <= other.start < own.end]
 
     def blockers(self, promise: Promise, most: int = 8) -> tuple[str, ...]:
         """Running jobs that hold what is promised, those that end last first."""
@@ -372,12 +413,9 @@ class Trial:
             if self.cluster.open[node]:
                 self.cluster.set_state(node, "reserved")
 
-    def _hold(self, promise: Promise, has_begun: bool = False) -> None:
-        """Takes what is free now beyond what the promise leaves over. A MIG device is kept with its whole node.
-
-        has_begun: the instant of which the cluster is lies within the promise, and what pools leave to ordinary jobs is
-        less by what it holds; before, they may have what is over as it begins.
-        """
+    def _hold(self, promise: Promise) -> None:
+        """Takes what is free now beyond what the promise leaves over as it begins. A MIG device is kept with its whole
+        node."""
         cluster = self.cluster
         for (node, device), (units, memory) in promise.extra.items():
             if cluster.geometries[cluster.kind[node, device]] is not None:
@@ -390,10 +428,9 @@ class Trial:
                 cluster.take(
                     Grant(node, (device,), (kept,)), Privileged(1, max(1, kept), bytes_kept, kept_in=uncounted)
                 )
-        own = self._ordinary(promise.grants, promise.request) if has_begun else {}
         for kind, spare in promise.spare.items():
             assert cluster.headroom is not None
-            kept = own[kind] if has_begun else int(cluster.headroom.left()[kind]) - max(0, spare)
+            kept = int(cluster.headroom.left()[kind]) - max(0, spare)
             if kept > 0:
                 cluster.hold_back(kind, kept)
         for node, (cpu, memory) in promise.extra_host.items():
