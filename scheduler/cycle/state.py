@@ -179,6 +179,7 @@ class State:
         """It waits from now on, in the place that its `submitted_at` gives it. Dependencies on jobs that are not known
         any more count as met, unless they are remembered to have failed."""
         self.version += 1
+        self.failures.pop(job.job_id, None)
         unmet = {other for other in job.after if other in self.failures or self._knows(other)}
         if unmet:
             self.dependent[job.job_id] = (job, unmet)
@@ -197,6 +198,7 @@ class State:
         else:
             self._dequeue(job_id)
             self.freed += 1
+        self._fails(job_id)
         self.expectations.forget(job_id)
 
     def apply(self, action: Start | Preempt | Resize, now: float) -> None:
@@ -213,6 +215,7 @@ class State:
             if action.replicas >= len(running.grants):
                 self.preempted[action.job_id] = running.preemptions + 1
                 self._release(action.job_id, now)
+                self._fails(action.job_id)
             else:
                 self._set_grants(running, running.grants[: -action.replicas], now)
         else:
@@ -243,9 +246,7 @@ class State:
         self._release(job_id, now)
         self.preempted.pop(job_id, None)
         if not finished:
-            self.failures[job_id] = None
-            if len(self.failures) > MOST_FAILURES_REMEMBERED:
-                del self.failures[next(iter(self.failures))]
+            self._fails(job_id)
             return
         for name in self._dependents.pop(job_id, ()):
             job, unmet = self.dependent[name]
@@ -382,6 +383,12 @@ class State:
         return kind.bound if kind.bound is not None else queue.wait_bound if queue else None
 
     # Its own
+
+    def _fails(self, job_id: str) -> None:
+        """It is gone and has not finished. It may come again: released, preempted, or for another attempt."""
+        self.failures[job_id] = None
+        if len(self.failures) > MOST_FAILURES_REMEMBERED:
+            del self.failures[next(iter(self.failures))]
 
     def _knows(self, job_id: str) -> bool:
         return job_id in self.running or job_id in self.pending or job_id in self.dependent
