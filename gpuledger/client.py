@@ -9,7 +9,7 @@ Answers are the documents that the server makes (gpuledger.documents): decimals 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -37,17 +37,22 @@ class ApiError(Exception):
 class Client:
     """Asks a server. Safe to use from several threads; close it, or use it in a `with`.
 
-    url: of the server, without /api/v1.   token: an API token; empty where the server asks for none.
+    url: of the server, without /api/v1.   token: an API token; empty where the server asks for none.   http: makes what
+    asks, with the options of httpx.Client.
     Errors: ApiError in one line, with the server's next step.
     """
 
-    def __init__(self, url: str, token: str = "", ca_file: Path | None = None) -> None:
+    def __init__(
+        self, url: str, token: str = "", ca_file: Path | None = None, http: Callable[..., Any] = httpx.Client
+    ) -> None:
         import ssl
 
         verify = ssl.create_default_context(cafile=str(ca_file)) if ca_file else True
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self.url + PREFIX, headers=headers, timeout=TIMEOUT_SECONDS, verify=verify)
+        self._http: httpx.Client = http(
+            base_url=self.url + PREFIX, headers=headers, timeout=TIMEOUT_SECONDS, verify=verify
+        )
 
     def __enter__(self) -> Client:
         return self
@@ -93,6 +98,10 @@ class Client:
     def invoice(self, number: str) -> documents.InvoiceDocument:
         """An issued document, whole."""
         return self._get(documents.InvoiceDocument, f"/invoices/{_segment(number)}")
+
+    def invoice_proof(self, number: str) -> documents.InvoiceProof:
+        """An issued document computed again from the facts of its time."""
+        return self._get(documents.InvoiceProof, f"/invoices/{_segment(number)}/proof", LONG_SECONDS)
 
     def invoice_file(self, number: str, format: Literal["html", "pdf", "csv", "json"] = "pdf") -> bytes:
         """The same as a file's content."""

@@ -654,6 +654,28 @@ class Proof(Document):
     waiting: int
 
 
+class InvoiceDifference(Document):
+    """where: a path such as lines[2].amount."""
+
+    where: str
+    stored: Any
+    computed: Any
+
+
+class InvoiceProof(Document):
+    """cutoff: facts acknowledged by then count.   hours: computed again.   digest: the document's, in the chain.
+    differences: where the facts say otherwise.   chain_failures: documents that do not fit the chain."""
+
+    number: str
+    same: bool
+    is_credit_note: bool
+    cutoff: Instant
+    hours: int
+    digest: str
+    differences: list[InvoiceDifference]
+    chain_failures: list[str]
+
+
 class ViewColumn(Document):
     name: str
     type: str

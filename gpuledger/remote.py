@@ -58,9 +58,10 @@ def apply(server: str, file: Path, what: str, put: Callable[[Client, str], Appli
 def client(url: str, token_file: Path | None = None) -> Iterator[Client]:
     """A client of the server at the URL.   Errors: LedgerError for what the server refuses, or if it is not there."""
     from gpuledger.client import ApiError, Client
+    from ingest.prompt_client import PromptClient
 
     try:
-        with Client(url, token(token_file)) as opened:
+        with Client(url, token(token_file), http=PromptClient) as opened:
             yield opened
     except ApiError as error:
         raise LedgerError(error.where, error.what, error.next_step) from error

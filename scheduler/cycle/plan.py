@@ -14,12 +14,24 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from scheduler.cycle import reasons
+from scheduler.cycle.accounts import Account
 from scheduler.cycle.elastic import grow
 from scheduler.cycle.order import Line, Lines
 from scheduler.cycle.preempt import NoEviction, evict_for
 from scheduler.cycle.promises import Promise, Promised
 from scheduler.cycle.reasons import Blocked, LiveWaiting, Waiting
-from scheduler.cycle.rights import FAIR_SHARE, PRIORITY, QUEUE, RECLAIM, SURPLUS, Rights
+from scheduler.cycle.rights import (
+    BY_PRIORITY,
+    FAIR_SHARE,
+    PRIORITY,
+    PRIORITY_ACROSS,
+    PRIORITY_IN_TENANT,
+    QUEUE,
+    QUEUE_FAIR_SHARE,
+    RECLAIM,
+    SURPLUS,
+    Rights,
+)
 from scheduler.cycle.state import FOREVER, JobClass, State, units_of
 from scheduler.cycle.trial import Trial
 from scheduler.model import EntitlementClass, Grant, Job, Plan, Preempt, Reason, Resize, Start
@@ -27,11 +39,22 @@ from scheduler.placement.reasons import NO_ROOM
 
 RIGHT_IN_WORDS = {
     PRIORITY: "a higher priority in the queue",
+    PRIORITY_IN_TENANT: "a higher priority in another queue, of the same tenant",
+    PRIORITY_ACROSS: "a higher priority in another queue",
     RECLAIM: "reclaims quota that its tenant had lent",
     QUEUE: "reclaims what its queue is guaranteed",
     FAIR_SHARE: "its tenant holds less than its fair share",
+    QUEUE_FAIR_SHARE: "its queue holds less than its fair share",
     SURPLUS: "replicas beyond the smallest gang",
 }
+POLICIES = {
+    RECLAIM: "policy reclaim, across tenants",
+    QUEUE: "policy reclaim, across queues",
+    FAIR_SHARE: "policy preempt_for_fairness, across tenants",
+    QUEUE_FAIR_SHARE: "policy preempt_for_fairness, across queues",
+    SURPLUS: "always, from every elastic job",
+}
+"""Which setting allows what, with its scope."""
 EXPLAINED_SECONDS = 60.0
 """So old reasons may be, where nothing was freed since: less may be free now than they say, never more."""
 WAITS_FOR_ROOM = (NO_ROOM, reasons.KEPT)
@@ -102,13 +125,16 @@ class _Cycle:
         self.searches = 0
         self.tried: set[int] = set()
         self.powerless: dict[tuple[int, int], int] = {}
+        self.most_promises = state.policies.promises
+        self.allowed: dict[Account, int] = {}
+        self.allowed_at = 0
 
     def run(self) -> None:
         self.reused = reuse = not self.kept and self._reuse_promises()
         if not reuse:
             self._promise_again()
         self._promise_overdue()
-        complete = reuse and len(self.promises) >= self.state.policies.promises > 0
+        complete = reuse and len(self.promises) >= self.most_promises > 0
         lines = Lines(self.trial, self._is_to_be_tried if complete else self._is_wanted)
         for line, kind, job_id in lines:
             job = self.state.pending[job_id][0]
@@ -121,12 +147,12 @@ class _Cycle:
                 self.explained.add(id(kind))
                 self.kinds_blocked.append((kind, self._why(kind, job)))
                 self._start_shorter(kind)
-            more = len(self.promises) < self.state.policies.promises and self._may_be_promised(kind, job)
+            more = len(self.promises) < self.most_promises and self._may_be_promised(kind, job)
             if kind.verdict in WAITS_FOR_ROOM and more:
                 line.next()  # another job of the class may get a promise too, or start before one
                 continue
             line.blocked()
-            if self.state.policies.promises == 0:
+            if self.most_promises == 0:
                 self._behind(line, job_id)
         for kind in self.state.waiting_classes() if self.state.explain else ():
             if id(kind) not in self.explained and not self._is_explained(kind):
@@ -263,6 +289,8 @@ class _Cycle:
         """What no waiting will cure."""
         if self.state.queues and kind.queue not in self.state.queues:
             return reasons.UNKNOWN_QUEUE
+        if self.state.queues.children(kind.queue):
+            return reasons.PARENT_QUEUE
         if self.state.pools_with_quota and not kind.account.pool:
             return reasons.POOL_NOT_NAMED
         return ""
@@ -276,10 +304,20 @@ class _Cycle:
             return True
         # Others have started since: promises may lie elsewhere now, quota may be what is short, or no longer the only
         # thing that is, and there may be somebody who gives way.
-        short = kind.amount > state.accounts.allowed(kind.account)
-        if kind.verdict == reasons.KEPT or short == (kind.verdict == NO_ROOM):
+        if kind.verdict == reasons.KEPT:
             return False
-        return not self._may_evict(kind)
+        short = kind.amount > self._allowed(kind.account)
+        return short != (kind.verdict == NO_ROOM) and not self._may_evict(kind)
+
+    def _allowed(self, account: Account) -> int:
+        """What the trees leave to the account, as the trial stands: many classes have one account."""
+        if self.allowed_at != self.trial.changes:
+            self.allowed.clear()
+            self.allowed_at = self.trial.changes
+        found = self.allowed.get(account)
+        if found is None:
+            found = self.allowed[account] = self.state.accounts.allowed(account)
+        return found
 
     def _may_evict(self, kind: JobClass) -> bool:
         """Whether there is anybody who would have to give way."""
@@ -304,7 +342,9 @@ class _Cycle:
     def _is_wanted(self, kind: JobClass) -> bool:
         """Whether a class stands in line in this cycle: it is to be tried, or may be promised something. Who is in line
         changes who is next, so it must not depend on what people are told."""
-        return self._may_be_promised(kind, self.state.pending[kind.jobs[0][1]][0]) or not self._skips(kind)
+        if not self._skips(kind) or self.most_promises == 0 or kind.unpromised_at != self.state.freed:
+            return True
+        return self._may_be_promised(kind, self.state.pending[kind.jobs[0][1]][0])
 
     def _note(self, kind: JobClass, verdict: str) -> None:
         kind.tested_at, kind.retry_at, kind.verdict = self.state.freed, FOREVER, verdict
@@ -318,14 +358,14 @@ class _Cycle:
             return
         if job.job_id in self.promises:
             self._promise_sooner(kind, job)
-        elif len(self.promises) < self.state.policies.promises:
+        elif len(self.promises) < self.most_promises:
             self._promise(kind, job)
 
     def _may_be_promised(self, kind: JobClass, job: Job) -> bool:
         """Or, where nothing overtakes and no promises are made, must be looked at because it stands in others' way."""
         state = self.state
         return (
-            state.policies.promises == 0
+            self.most_promises == 0
             or kind.unpromised_at != state.freed
             or (job.time_limit is not None and job.time_limit < kind.unpromised)
         )
@@ -406,8 +446,11 @@ class _Cycle:
             kind.shortest = tried = job.time_limit
             if kind.amount > self.state.accounts.room(kind.account):
                 return
+            restore = self._withdraw_promise(job_id)
             if self._start_here(kind, job):
                 kind.shortest = tried = FOREVER
+            else:
+                restore()
 
     def _reuse_promises(self) -> bool:
         """Takes over the promises of an earlier cycle, if nothing was freed since, or not long ago.
@@ -460,6 +503,9 @@ class _Cycle:
         if verdict == reasons.UNKNOWN_QUEUE:
             text = f"queue {kind.queue} is not in the settings; known are {', '.join(sorted(state.queues))}"
             return (Reason(verdict, text),)
+        if verdict == reasons.PARENT_QUEUE:
+            children = ", ".join(sorted(state.queues.children(kind.queue)))
+            return (Reason(verdict, f"queue {kind.queue} holds no jobs; name one of {children}"),)
         if verdict == reasons.POOL_NOT_NAMED:
             text = f"tenants have quotas by pool; name one of {', '.join(sorted(state.pools_with_quota))}"
             return (Reason(verdict, text),)
@@ -539,20 +585,29 @@ class _Cycle:
         )
 
     def _eviction_text(self, kind: JobClass, job: Job, victim: str, right: str) -> str:
-        """Who makes whom give way, by which right, both paths and both priorities (the shape is Kueue's)."""
+        """Who makes whom give way, by which right and policy, both paths and both priorities (the shape is Kueue's)."""
         tree = self.state.accounts.governing(kind.account.pool)
         running = self.state.running[victim]
         return (
-            f"{RIGHT_IN_WORDS[right]}: gives way to job {job.job_id}; "
+            f"{RIGHT_IN_WORDS[right]} ({self._policy_of(right, kind, running.kind)}): gives way to job {job.job_id}; "
             f"its path {tree.path_name(kind.account.tenant)}, queue {kind.queue}, "
-            f"effective priority {self._effective(kind)}; "
+            f"effective priority {self.state.effective_priority(kind)}; "
             f"given up by {tree.path_name(running.kind.account.tenant)}, queue {running.kind.queue}, "
-            f"effective priority {self._effective(running.kind)}"
+            f"effective priority {self.state.effective_priority(running.kind)}"
         )
 
-    def _effective(self, kind: JobClass) -> int:
-        queue = self.state.queues.get(kind.queue)
-        return kind.priority + (queue.priority if queue else 0)
+    def _policy_of(self, right: str, kind: JobClass, other: JobClass) -> str:
+        """The setting that allowed it, with its scope."""
+        policies, queue = self.state.policies, self.state.queues.get(kind.queue)
+        if right in BY_PRIORITY:
+            own = queue.preempts if queue is not None else None
+            if own is None:
+                said = f"policy preempt_by_priority: {policies.preempt_by_priority}"
+            else:
+                said = f"queue {kind.queue} preempts: {', '.join(own) if isinstance(own, tuple) else own}"
+            more = self.state.effective_priority(kind) - self.state.effective_priority(other)
+            return f"{said}, by {more} of at least {policies.priority_difference}"
+        return POLICIES[right]
 
     def _id(self, job_id: str, verdict: str) -> str:
         """The same for the same decision from the same state."""

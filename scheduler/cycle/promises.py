@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from scheduler.model import Grant, Request
 
@@ -14,7 +14,8 @@ class Promise:
     """Grants kept for a job during [start, end).
 
     made_at: when it was promised.   extra: units and bytes over at `start`, by (node, device).   extra_host: milli-CPUs
-    and bytes over, by node.   entitled: to a job that stays within what its tenant is guaranteed.
+    and bytes over, by node.   entitled: to a job that stays within what its tenant is guaranteed.   spare: units over
+    of what ordinary jobs may hold, by kind of the pools' headroom, of those that it takes of.
     """
 
     job_id: str
@@ -26,10 +27,11 @@ class Promise:
     extra_host: dict[int, tuple[int, int]]
     made_at: float
     entitled: bool = False
+    spare: dict[int, int] = field(default_factory=dict)
 
     def copy(self) -> Promise:
         """Of which others may take what is over."""
-        return replace(self, extra=dict(self.extra), extra_host=dict(self.extra_host))
+        return replace(self, extra=dict(self.extra), extra_host=dict(self.extra_host), spare=dict(self.spare))
 
 
 @dataclass(frozen=True, slots=True)

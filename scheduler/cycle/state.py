@@ -8,19 +8,21 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 from scheduler.cycle.accounts import Account, Accounts, Amount
 from scheduler.cycle.expectations import Expectations
-from scheduler.cycle.policies import Policies, Reservation
+from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.cycle.promises import NOTHING_PROMISED, Promise, Promised
+from scheduler.cycle.queues import Queues
 from scheduler.model import (
     EntitlementClass,
     Grant,
     Job,
     NodeState,
     Preempt,
+    Privileged,
     Queue,
     Reason,
     Request,
@@ -138,9 +140,15 @@ class State:
         self.cluster, self.policies, self.explain = cluster, policies or Policies(), explain
         self.placement: Policy = placement or BestFit()
         self.reservations = tuple(reservations)
-        self.queues = {queue.name: queue for queue in queues}
+        self.given_back: dict[tuple[str, float], float] = {}
+        self.left_at: dict[tuple[int, str], float] = {}
+        self.queues = Queues(queues, self.policies.between_queues)
         self.declared = tuple(tenants)
-        self.accounts = Accounts(self.declared, self.queues.values(), self._capacity())
+        self._reserves = {reserve.pool: reserve for reserve in self.policies.reserves}
+        kept = {pool: reserve.kept for pool, reserve in self._reserves.items()}
+        if kept or cluster.headroom is not None:
+            cluster.keep_free(kept)
+        self.accounts = Accounts(self.declared, self.queues.values(), self._capacity(), self._kept())
         self.pools_with_quota = frozenset(tenant.pool for tenant in self.declared) - {""}
         self.usage = {
             queue.name: DecayedUsage(queue.half_life, now, self.policies.entry_penalty_seconds)
@@ -159,6 +167,8 @@ class State:
         self.pending: dict[str, tuple[Job, JobClass]] = {}
         self.dependent: dict[str, tuple[Job, set[str]]] = {}
         self.lines: dict[str, dict[Hashable, JobClass]] = {}
+        self.aside: set[str] = set()  # neither waits nor runs, but may again
+        self.leaving: dict[str, tuple[Grant, ...]] = {}
         self.failures: dict[str, None] = {}
         self.preempted: dict[str, int] = {}
         self.expectations = Expectations()
@@ -179,6 +189,8 @@ class State:
         """It waits from now on, in the place that its `submitted_at` gives it. Dependencies on jobs that are not known
         any more count as met, unless they are remembered to have failed."""
         self.version += 1
+        self.aside.discard(job.job_id)
+        self.gone(job.job_id)
         self.failures.pop(job.job_id, None)
         unmet = {other for other in job.after if other in self.failures or self._knows(other)}
         if unmet:
@@ -189,7 +201,7 @@ class State:
             self._enqueue(job)
 
     def withdraw(self, job_id: str, now: float) -> None:
-        """A job that waits is held, cancelled or refused."""
+        """A job that waits is set aside, until it is submitted again or dropped."""
         self.version += 1
         if job_id in self.dependent:
             _, unmet = self.dependent.pop(job_id)
@@ -198,8 +210,14 @@ class State:
         else:
             self._dequeue(job_id)
             self.freed += 1
-        self._fails(job_id)
+        self.aside.add(job_id)
         self.expectations.forget(job_id)
+
+    def drop(self, job_id: str) -> None:
+        """A job that was set aside does not come back."""
+        self.version += 1
+        self.aside.discard(job_id)
+        self._fail(job_id)
 
     def apply(self, action: Start | Preempt | Resize, now: float) -> None:
         """A decision takes place; one of a plan that was made from another state may be refused.
@@ -214,8 +232,9 @@ class State:
             running = self.running[action.job_id]
             if action.replicas >= len(running.grants):
                 self.preempted[action.job_id] = running.preemptions + 1
+                self.aside.add(action.job_id)
+                self.leaving[action.job_id] = running.grants
                 self._release(action.job_id, now)
-                self._fails(action.job_id)
             else:
                 self._set_grants(running, running.grants[: -action.replicas], now)
         else:
@@ -223,6 +242,7 @@ class State:
 
     def start(self, job: Job, grants: tuple[Grant, ...], entitlement: EntitlementClass, now: float) -> None:
         """It runs, from the queue or, after a restart, from the records."""
+        job = self._privileged(job)
         kind = self._dequeue(job.job_id) if job.job_id in self.pending else self._class(job)
         for grant in grants:
             self.cluster.take(grant, job.request)
@@ -240,13 +260,26 @@ class State:
         self._lie_on(running)
         self.expectations.started(job, now)
 
-    def end(self, job_id: str, now: float, finished: bool) -> None:
-        """A running job is over and its grants are free."""
+    def gone(self, job_id: str) -> None:
+        """Nothing of a job that had to leave is on its devices any more."""
+        self.leaving.pop(job_id, None)
+
+    def end(self, job_id: str, now: float, finished: bool, comes_back: bool = False, leaves: bool = False) -> None:
+        """A running job is over and its grants are free. comes_back: it is set aside.   leaves: it is on its devices
+        until it is `gone`: who starts there waits, and nobody grows there."""
         self.version += 1
+        preemptions = self.running[job_id].preemptions
+        if leaves:
+            self.leaving[job_id] = self.running[job_id].grants
         self._release(job_id, now)
         self.preempted.pop(job_id, None)
+        if comes_back:
+            self.aside.add(job_id)
+            if preemptions:
+                self.preempted[job_id] = preemptions
+            return
         if not finished:
-            self._fails(job_id)
+            self._fail(job_id)
             return
         for name in self._dependents.pop(job_id, ()):
             job, unmet = self.dependent[name]
@@ -260,7 +293,7 @@ class State:
         self.version += 1
         self.freed += 1
         self.cluster.set_state(node, state)
-        self.accounts.set_capacity(self._capacity())
+        self.accounts.set_capacity(self._capacity(), self._kept())
 
     def reconfigure(
         self,
@@ -277,8 +310,15 @@ class State:
                 usage.since = self.usage[name].since
                 usage.restore(self.usage[name].snapshot(now), now)
         for running in self.running.values():
+            running.job = fresh._privileged(running.job)
             running.kind = fresh._class(running.job)
             fresh._charge(running.kind, running.units, len(running.grants), now, penalty=False)
+        if self.policies.reserves or policies.reserves:
+            self.promised = NOTHING_PROMISED  # what ordinary jobs have over is another
+        self.running_by_class = {}
+        for name, running in self.running.items():
+            self.running_by_class.setdefault(running.kind.key, {})[name] = running
+        self.cluster.recount((grant, one.job.request) for one in self.running.values() for grant in one.grants)
         for job, _ in self.pending.values():
             fresh._enqueue(job)
         for name in (
@@ -290,12 +330,45 @@ class State:
             "pools_with_quota",
             "usage",
             "bounded",
+            "_reserves",
         ):
             setattr(self, name, getattr(fresh, name))
         self.pending, self.lines, self._classes = fresh.pending, fresh.lines, fresh._classes
         self._standings = fresh._standings
+        self.reservations = tuple(
+            replace(one, end=min(one.end, self.given_back.get((one.name, one.start), one.end)))
+            for one in self.reservations
+        )
         self.version += 1
         self.freed += 1
+
+    def unused(self, now: float) -> list[Reservation]:
+        """Reservations that are to be given back by now."""
+        return [one for one in self.reservations if now >= self._idle_until(one) and one.start <= now < one.end]
+
+    def next_unused(self) -> float:
+        """When the next will be, if nothing of their tenants starts there before."""
+        return min((self._idle_until(one) for one in self.reservations), default=FOREVER)
+
+    def give_back(self, name: str, start: float, now: float) -> None:
+        """That reservation keeps nothing from now on, whatever the settings say again."""
+        self.given_back[name, start] = now
+        self.reservations = tuple(
+            replace(one, end=now) if (one.name, one.start) == (name, start) else one for one in self.reservations
+        )
+        self.version += 1
+        self.freed += 1
+
+    def _idle_until(self, one: Reservation) -> float:
+        """Until when nobody may have used it; infinite while somebody does, and once it is over."""
+        if one.idle_seconds is None or (one.name, one.start) in self.given_back:
+            return FOREVER
+        there = (self.running[job_id].job.tenant for node in one.nodes for job_id in self.on_node.get(node, ()))
+        if any(tenant in one.tenants for tenant in there):
+            return FOREVER
+        left = (self.left_at.get((node, tenant), one.start) for node in one.nodes for tenant in one.tenants)
+        until = max(one.start, *left) + one.idle_seconds
+        return until if until < one.end else FOREVER
 
     def expect(self, expected: Mapping[str, float], now: float) -> None:
         """Jobs are told when they start."""
@@ -377,6 +450,10 @@ class State:
         """Of what runs in the queue; infinite if nothing does."""
         return min(self.priorities.get(queue) or (FOREVER,))
 
+    def effective_priority(self, kind: JobClass) -> int:
+        """A job's priority and its queue's, by which jobs of different queues are compared."""
+        return kind.priority + self.queues.priority(kind.queue)
+
     def bound(self, kind: JobClass) -> float | None:
         """Seconds after which waiting is a breach."""
         queue = self.queues.get(kind.queue)
@@ -384,14 +461,41 @@ class State:
 
     # Its own
 
-    def _fails(self, job_id: str) -> None:
-        """It is gone and has not finished. It may come again: released, preempted, or for another attempt."""
+    def _knows(self, job_id: str) -> bool:
+        return any(job_id in them for them in (self.running, self.pending, self.dependent, self.aside))
+
+    def _fail(self, job_id: str) -> None:
+        self.preempted.pop(job_id, None)
         self.failures[job_id] = None
         if len(self.failures) > MOST_FAILURES_REMEMBERED:
             del self.failures[next(iter(self.failures))]
 
-    def _knows(self, job_id: str) -> bool:
-        return job_id in self.running or job_id in self.pending or job_id in self.dependent
+    def _privileged(self, job: Job) -> Job:
+        """The job with a request that says which pools let it have what they keep free."""
+        if not self._reserves and type(job.request) is Request:
+            return job
+        pools = frozenset(pool for pool, reserve in self._reserves.items() if self._may_take(job, reserve))
+        if pools == (job.request.kept_in if isinstance(job.request, Privileged) else frozenset()):
+            return job
+        asked = {each.name: getattr(job.request, each.name) for each in fields(Request)}
+        return replace(job, request=Privileged(**asked, kept_in=pools) if pools else Request(**asked))
+
+    def _may_take(self, job: Job, reserve: Reserve) -> bool:
+        return (
+            job.tenant in reserve.tenants
+            or any(self.queues.within(job.queue, name) for name in reserve.queues)
+            or (reserve.priority is not None and job.priority + self.queues.priority(job.queue) >= reserve.priority)
+        )
+
+    def _kept(self) -> dict[str, int] | None:
+        """Units by pool that ordinary jobs may not hold, '' = of all; None: pools keep nothing."""
+        headroom, found = self.cluster.headroom, {"": 0}
+        if headroom is None:
+            return None
+        for number, kind in enumerate(headroom.kinds):
+            for pool in {"", kind.pool}:
+                found[pool] = found.get(pool, 0) + headroom.kept(number)
+        return found
 
     def _class(self, job: Job) -> JobClass:
         request = job.request
@@ -409,7 +513,7 @@ class State:
         )
         kind = self._classes.get(key)
         if kind is None:
-            account = Account(job.tenant, request.pool, job.queue, job.preemptible)
+            account = Account(job.tenant, request.pool, job.queue, job.preemptible, not isinstance(request, Privileged))
             kind = self._classes[key] = JobClass(
                 key,
                 job.queue,
@@ -424,6 +528,7 @@ class State:
         return kind
 
     def _enqueue(self, job: Job) -> None:
+        job = self._privileged(job)
         kind = self._class(job)
         self.pending[job.job_id] = (job, kind)
         self.bounded |= job.wait_bound is not None
@@ -455,6 +560,7 @@ class State:
         self._lie_on(running, out=True)
         for grant in running.grants:
             self.cluster.give_back(grant, running.job.request)
+            self.left_at[grant.node, running.job.tenant] = now
         self._charge(running.kind, -running.units, -len(running.grants), now)
         self.freed += 1
 
@@ -466,6 +572,7 @@ class State:
                 before.remove(grant)
         for grant in before:
             self.cluster.give_back(grant, running.job.request)
+            self.left_at[grant.node, running.job.tenant] = now
         for grant in after:
             self.cluster.take(grant, running.job.request)
         units = units_of(grants)

@@ -7,6 +7,7 @@ ends before may take anything. A promise's `extra` is what is over, on each devi
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Self
 
@@ -14,7 +15,7 @@ from scheduler.cycle.accounts import Account, Amount
 from scheduler.cycle.policies import Reservation
 from scheduler.cycle.promises import Promise, consume, leaves
 from scheduler.cycle.state import FOREVER, JobClass, State, beside
-from scheduler.model import Grant, Request
+from scheduler.model import Grant, Privileged, Request
 from scheduler.placement.engine import place_gang
 from scheduler.placement.errors import PlacementError
 
@@ -108,7 +109,7 @@ class Trial:
         if grants is None:
             self.cluster.rollback(mark)
             return None
-        if not closed.intersection(g.node for g in grants) and all(leaves(p, grants, request) for p in concerned):
+        if not closed.intersection(g.node for g in grants) and all(self._leaves(p, grants, request) for p in concerned):
             self.cluster.keep(mark)
             return grants
         self.cluster.rollback(mark)
@@ -148,11 +149,37 @@ class Trial:
         """Grants that were taken stay: from what promises leave over, if they last that long."""
         for promise in self.promises:
             if promise.start < until:
-                consume(promise, grants, request)
+                self.consume(promise, grants, request)
+
+    def consume(self, promise: Promise, grants: Sequence[Grant], request: Request, times: int = 1) -> None:
+        """As of promises, and of what it leaves over to ordinary jobs."""
+        consume(promise, grants, request, times)
+        for kind, taken in self._ordinary(grants, request).items():
+            if kind in promise.spare:
+                promise.spare[kind] -= times * taken
+
+    def _ordinary(self, grants: Iterable[Grant], request: Request) -> Counter[int]:
+        """Units by kind that the grants take of what pools leave to ordinary jobs."""
+        found: Counter[int] = Counter()
+        if self.cluster.headroom is not None:
+            for grant in grants:
+                found.update(self.cluster.headroom.of(grant, request))
+        return found
+
+    def _leaves(self, promise: Promise, grants: Sequence[Grant], request: Request) -> bool:
+        """Whether the grants take no more than the promise leaves over."""
+        taken = self._ordinary(grants, request) if promise.spare else Counter[int]()
+        spares = all(taken[kind] <= left for kind, left in promise.spare.items() if taken[kind])
+        return spares and leaves(promise, grants, request)
 
     def give_back(self, grants: Iterable[Grant], request: Request) -> None:
         for grant in grants:
             self.cluster.give_back(grant, request)
+
+    def keep_off(self, leaving: Iterable[tuple[Grant, ...]]) -> None:
+        """Takes what is free on the devices of jobs that are still there."""
+        places = {(grant.node, device): (0, 0) for grants in leaving for grant in grants for device in grant.devices}
+        self._hold(Promise("", self.now, self.now, (), Request(0), places, {}, self.now))
 
     # Promises
 
@@ -271,6 +298,8 @@ class Trial:
         if all(cluster.open[grant.node] for grant in old.grants):
             with contextlib.suppress(PlacementError):  # somebody runs on there
                 self._take(old.grants, old.request)
+                if any(left < 0 for left in self._left(old.grants, old.request).values()):
+                    raise PlacementError(f"job {old.job_id}", "takes what is kept from ordinary jobs")
                 found = self._promised(old.job_id, kind, old.grants, start, lasts, old.made_at)
         cluster.rollback(mark)
         return found
@@ -289,19 +318,26 @@ class Trial:
         extra = {at: (int(cluster.free[at]), int(cluster.memory_free[at])) for at in places}
         hosts = {g.node: (int(cluster.cpu_free[g.node]), int(cluster.host_memory_free[g.node])) for g in grants}
         entitled = self.accounts.entitlement(kind.account, kind.amount) == "guaranteed"
-        return Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, made_at, entitled)
+        spare = self._left(grants, kind.request)
+        return Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, made_at, entitled, spare)
+
+    def _left(self, grants: Iterable[Grant], request: Request) -> dict[int, int]:
+        """What ordinary jobs may still take of the kinds that the grants take of."""
+        headroom = self.cluster.headroom
+        left = [] if headroom is None else headroom.left().tolist()
+        return {kind: left[kind] for kind in self._ordinary(grants, request)}
 
     def withdraw(self, own: Promise) -> None:
         """It stands in nobody's way; promises that were made after it have more over."""
         for other in self._made_after(own):
-            consume(other, own.grants, own.request, -1)
+            self.consume(other, own.grants, own.request, -1)
         self.promises.remove(own)
 
     def restore(self, own: Promise, place: int) -> None:
         """The opposite of `withdraw`. place: in `promises`, where it was."""
         self.promises.insert(place, own)
         for other in self._made_after(own):
-            consume(other, own.grants, own.request)
+            self.consume(other, own.grants, own.request)
 
     def _made_after(self, own: Promise) -> list[Promise]:
         """With which it was reckoned, since they go on at the same time."""
@@ -346,7 +382,15 @@ class Trial:
             kept = max(0, int(cluster.free[node, device]) - max(0, units))
             bytes_kept = max(0, int(cluster.memory_free[node, device]) - max(0, memory))
             if kept or bytes_kept:
-                cluster.take(Grant(node, (device,), (kept,)), Request(1, max(1, kept), bytes_kept))
+                uncounted = frozenset((cluster.nodes[node].pool,))  # for `spare` says what ordinary jobs may have
+                cluster.take(
+                    Grant(node, (device,), (kept,)), Privileged(1, max(1, kept), bytes_kept, kept_in=uncounted)
+                )
+        for kind, spare in promise.spare.items():
+            assert cluster.headroom is not None
+            kept = int(cluster.headroom.left()[kind]) - max(0, spare)
+            if kept > 0:
+                cluster.hold_back(kind, kept)
         for node, (cpu, memory) in promise.extra_host.items():
             kept_cpu = max(0, int(cluster.cpu_free[node]) - max(0, cpu))
             kept_memory = max(0, int(cluster.host_memory_free[node]) - max(0, memory))

@@ -17,7 +17,15 @@ from scheduler.cycle.state import FOREVER
 from scheduler.model import Grant
 from scheduler.records.codec import plain, plan_actions, read
 
-NEW: Mapping[str, Any] = {"start": 0.0, "end": None, "grants": [], "over": [], "hosts": [], "entitled": False}
+NEW: Mapping[str, Any] = {
+    "start": 0.0,
+    "end": None,
+    "grants": [],
+    "over": [],
+    "hosts": [],
+    "entitled": False,
+    "spare": [],
+}
 """What a promise of which nothing is known is compared with."""
 
 
@@ -88,6 +96,7 @@ def _plain(promise: Promise) -> dict[str, Any]:
         "hosts": sorted([node, *over] for node, over in promise.extra_host.items() if any(over)),
         "made_at": promise.made_at,
         "entitled": promise.entitled,
+        "spare": sorted([kind, units] for kind, units in promise.spare.items()),
     }
 
 
@@ -110,4 +119,5 @@ def _read(change: Any, before: Mapping[str, Promise], core: Core, now: float) ->
         {grant.node: hosts.get(grant.node, (0, 0)) for grant in grants},
         found["made_at"],
         found["entitled"],
+        dict(found["spare"]),
     )

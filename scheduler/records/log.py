@@ -27,6 +27,11 @@ Kind = Literal[
     "reject",
     "hold",
     "release",
+    "suspend",
+    "resume",
+    "renew",
+    "warn",
+    "given_back",
     "plan",
     "launched",
     "freed",
@@ -38,7 +43,7 @@ Kind = Literal[
     "demand",
     "ready",
 ]
-FREEING = ("configured", "node", "stop")
+FREEING = ("configured", "node", "stop", "given_back")
 FREED_AT_END = ("finished", "failed")
 """Kinds of entries, and endings, by which capacity or quota certainly comes free."""
 FORMAT = 1

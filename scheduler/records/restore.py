@@ -74,10 +74,15 @@ class Restored:
             case "reject":
                 book.reject(read(Job, body["job"], where), at, number, Cause(**body["cause"]))
             case "hold":
-                book.hold(job_id, at)
+                book.hold(job_id, at, body.get("actor", ""))
                 self.codes.pop(job_id, None)
             case "release":
                 book.release(job_id, at)
+            case "suspend":
+                book.suspend(job_id, at, number, Cause(**body["cause"]))
+                self.codes.pop(job_id, None)
+            case "resume":
+                book.resume(job_id, at, number, Cause(**body["cause"]))
             case "plan":
                 recall_cycle(self.core, body, at)
                 actions = read_actions(body["actions"], where)
@@ -87,6 +92,12 @@ class Restored:
                 self.planned_at = at
             case "cycle":
                 recall_cycle(self.core, body, at)
+            case "renew":
+                book.renew(job_id, at)
+            case "warn":
+                book.warn(job_id, body["ends_at"], at, number, Cause(**body["cause"]))
+            case "given_back":
+                self.core.give_back(body["reservation"], body["start"], at)
             case "launched":
                 book.launched(job_id, at, number, body.get("began_at"))
                 live = book.jobs[job_id]
@@ -107,7 +118,8 @@ class Restored:
             case "node":
                 book.set_node(body["node"], body["state"], at)
             case "demand":
-                self.services.states[body["service"]].observe(body["waiting"], body["working"], at)
+                state = self.services.states[body["service"]]
+                state.observe(body["waiting"], body["working"], at, body.get("utilization"))
             case "ready":
                 self.services.ready(book.jobs[job_id].job, at)
                 book.ready(job_id, at, number)
@@ -157,11 +169,12 @@ def restore(
     cluster: str,
     tell: Tell | None = None,
     freed: int | None = None,
+    explain: bool = True,
 ) -> Restored:
     """The state after the entries.
 
     configurations: all `configured` entries among them.   tell: takes the rows of all events again.   freed: number of
-    an entry after which cycles are planned again, for what they found of classes.
+    an entry after which cycles are planned again, for what they found of classes.   explain: whether plans say why.
     Errors: LedgerError if there is no configuration, or one took nodes away.
     """
     if not configurations:
@@ -170,7 +183,7 @@ def restore(
     settings = parse_settings(configurations[0].body["settings"], f"entry {configurations[0].sequence}")
     setup = setup_of("live", settings, nodes)
     start = configurations[0].at
-    core = setup.core((), start, explain=True)
+    core = setup.core((), start, explain)
     meter = Meter(nodes, setup.tenants, setup.queues, start)
     book = Book(core, meter, Writer(cluster, nodes), tell)
     restored = Restored(book, core, setup, settings, Services(settings.build_services()))
@@ -202,11 +215,13 @@ class Replay:
         return instant(self.at)
 
 
-def replays(entries: Sequence[Entry], plans: Iterable[Entry], cluster: str = "") -> Iterator[Replay]:
+def replays(
+    entries: Sequence[Entry], plans: Iterable[Entry], cluster: str = "", explain: bool = True
+) -> Iterator[Replay]:
     """Makes recorded plans again, each from the state that all entries before it make: one pass over them for each
     configuration, since a later one may have added nodes.
 
-    entries: from the first one on, in order.
+    entries: from the first one on, in order.   explain: whether they say why; the same is decided.
     """
     configurations = [entry for entry in entries if entry.kind == "configured"]
     wanted = sorted(plan.sequence for plan in plans)
@@ -214,7 +229,7 @@ def replays(entries: Sequence[Entry], plans: Iterable[Entry], cluster: str = "")
         within = {number for number in wanted if configurations[count - 1].sequence < number < upto}
         if not within:
             continue
-        restored, needed = restore((), configurations[:count], cluster), _needed(entries, within)
+        restored, needed = restore((), configurations[:count], cluster, explain=explain), _needed(entries, within)
         for entry in entries:
             again = plan_cycle(restored.core, entry.at)[1] if entry.sequence in needed else {}
             if entry.sequence in within:

@@ -104,21 +104,6 @@ def test_a_job_whose_dependency_failed_is_told_so() -> None:
     assert codes(decide(state, 6, job("late", after=("first",))), "late") == ["DependencyFailed"]
 
 
-def test_who_comes_after_one_that_has_not_finished_waits_until_it_comes_again_and_does() -> None:
-    """Held or cancelled, preempted, or between two attempts: it is not there, and has not finished."""
-    state = core(nodes(1, 4))
-    state.submit(job("first"), 0)
-    state.withdraw("first", 1)
-    assert codes(decide(state, 2, job("then", after=("first",))), "then") == ["DependencyFailed"]
-    assert started(decide(state, 3, job("first"))) == ["first"]
-    assert codes(decide(state, 4), "then") == ["Dependency"]
-    state.end("first", 5, finished=False)
-    assert started(decide(state, 6, job("first"))) == ["first"]
-    assert codes(decide(state, 6), "then") == ["Dependency"]
-    state.end("first", 7, finished=True)
-    assert started(decide(state, 8, job("late", after=("first",)))) == ["late", "then"]
-
-
 def test_a_withdrawn_job_is_out_of_the_queue_until_it_is_submitted_again() -> None:
     state = core(nodes(1, 4))
     state.submit(job("held"), 0)
