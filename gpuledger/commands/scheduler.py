@@ -383,7 +383,7 @@ def explained(found: dict[str, Any]) -> list[str]:
     if found.get("expected_start"):
         error = found["expected_start_error_seconds"]
         past = f"; past ones were off by p50 {error['p50']:.0f} s, p95 {error['p95']:.0f} s" if error["known"] else ""
-        lines.append(f"  expected to start {found['expected_start']}{past}")
+        lines.append(f"  first told to start by {found['expected_start']}{past}")
     lines.append("history:")
     for entry in found["history"]:
         rest = {key: value for key, value in entry.items() if key not in ("at", "what", "sequence")}
