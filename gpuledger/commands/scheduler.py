@@ -93,7 +93,8 @@ def serve(
         typer.Option("--agent-tokens", help="Which agent speaks for which node (YAML), for agents.", dir_okay=False),
     ] = None,
     lease: Annotated[
-        float, typer.Option("--lease", min=2, help="Seconds after which an agent's silence means a lost node.")
+        float,
+        typer.Option("--lease", min=2, max=86_400, help="Seconds after which an agent's silence means a lost node."),
     ] = 60.0,
     node_name: Annotated[
         str,
