@@ -17,7 +17,7 @@ T = TypeVar("T", bound=BaseModel)
 MOST_RUNS = 10_000
 TAIL_CHARACTERS = 4096
 ERROR_CHARACTERS = 500
-SAME_CLOCK_SECONDS = 2.0
+SAME_CLOCK_SECONDS = 10.0
 Mode = Literal["restart", "signal"]
 Stopped = Literal["", "asked", "lease"]
 
