@@ -2,7 +2,8 @@
 
 It is a program of its own, `python -I -S keeper.py FOLDER`, and imports nothing of ours, so that it costs little and
 outlives the agent that started it. All that the command starts stays below it (a subreaper, proc(5) and prctl(2)), so
-when it has gone, nothing of the rank runs. The command dies with it (PR_SET_PDEATHSIG).
+when it has no child left, nothing of the rank runs. The command dies with it (PR_SET_PDEATHSIG). A disk that is full
+does not end what runs: what the keeper has to say then waits for room.
 
 The folder has `run.json`: what to run. It leaves there `claimed` (of two keepers that were started for a rank, around a
 crash, one goes on), `process`, `started`, `output`, and `exit` once everything has ended.
@@ -21,12 +22,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LOOK_SECONDS = 0.25
 PIECE = 1 << 20
+ERROR_CHARACTERS = 500
 HEARD = (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
 
 
@@ -59,13 +62,15 @@ class Rank:
         self.stopped = ""
         self.kill_at = float("inf")
         self.looked_at = 0.0
+        self.began_at: float | None = None
+        self.is_alone = False
 
     def keep(self) -> None:
         if self._lease_is_over():
             return self._end("stopped before it began", "lease")
         try:
             self._start()
-        except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError) as error:
             return self._end(f"cannot be started: {error}")
         while True:
             heard = signal.sigtimedwait(HEARD, LOOK_SECONDS)
@@ -76,6 +81,7 @@ class Rank:
                 self._tell_world()
             self._reap()
             if self._is_over():
+                self._tell_start(patiently=True)
                 return self._end("")
 
     def _start(self) -> None:
@@ -86,6 +92,8 @@ class Rank:
         environment = {**spec["env"], "GPULEDGER_WORLD": str(world), "GPULEDGER_RUN": str(self.folder)}
 
         def child() -> None:
+            if user and spec["directory"]:
+                os.chdir(spec["directory"])  # by now as that user, who may not go everywhere
             self.libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
@@ -96,18 +104,21 @@ class Rank:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                cwd=spec["directory"] or None,
+                cwd=None if user else spec["directory"] or None,
                 env=environment,
                 start_new_session=True,
                 umask=spec["umask"],
                 preexec_fn=child,
                 **({"user": user["uid"], "group": user["gid"], "extra_groups": user["groups"]} if user else {}),
             )
+        except subprocess.SubprocessError:
+            raise PermissionError(f"{user['name'] if user else 'nobody'} cannot go to {spec['directory']}") from None
         finally:
             os.close(output)
         self.pid = process.pid
         process.returncode = 0  # we wait for it ourselves
-        write(self.folder / "started", json.dumps({"at": time.time()}))
+        self.began_at = time.time()
+        self._tell_start()
 
     def _share_world(self) -> Path:
         path = self.shared / "world.json"
@@ -116,15 +127,22 @@ class Rank:
             path.chmod(0o644)
         return path
 
+    def _tell_start(self, patiently: bool = False) -> None:
+        if self.began_at is not None and say(self.folder / "started", json.dumps({"at": self.began_at}), patiently):
+            self.began_at = None
+
     def _tell_world(self) -> None:
-        self._share_world()
+        try:
+            self._share_world()
+        except OSError:
+            traceback.print_exc()
         if self.code is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGUSR1)
 
     def _reap(self) -> None:
         """Takes what has ended, the command and what it left behind."""
-        with contextlib.suppress(ChildProcessError):
+        try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
@@ -132,6 +150,8 @@ class Rank:
                 if pid == self.pid:
                     self.code = os.waitstatus_to_exitcode(status)
                     self._stop("")  # what it left behind
+        except ChildProcessError:
+            self.is_alone = True
 
     def _is_over(self) -> bool:
         now = time.monotonic()
@@ -139,10 +159,11 @@ class Rank:
             self.looked_at = now
             if not self.stopped and self.code is None and self._lease_is_over():
                 self._stop("lease")
+            self._tell_start()
             trim(self.folder, self.spec["log_bytes"])
         if now >= self.kill_at:
             self._signal(signal.SIGKILL)
-        return self.code is not None and not below(os.getpid())
+        return self.is_alone
 
     def _stop(self, why: str) -> None:
         """Everything of the rank is to end: asked now, made to after its grace."""
@@ -168,7 +189,7 @@ class Rank:
 
     def _end(self, error: str, stopped: str = "") -> None:
         text = {"code": self.code, "at": time.time(), "stopped": stopped or self.stopped, "error": error}
-        write(self.folder / "exit", json.dumps(text))
+        say(self.folder / "exit", json.dumps(text | {"error": error[:ERROR_CHARACTERS]}), patiently=True)
 
 
 def below(pid: int) -> list[int]:
@@ -177,7 +198,7 @@ def below(pid: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             fields = status_of(int(entry.name))
-            if fields and fields[0] != "Z":
+            if runs(fields):
                 parents.setdefault(int(fields[1]), []).append(int(entry.name))
     found, next_ones = [], [pid]
     while next_ones:
@@ -195,13 +216,21 @@ def status_of(pid: int) -> list[str]:
         return []
 
 
+def runs(fields: list[str]) -> bool:
+    """Whether a process does something. One whose first thread has ended is a zombie, though its others go on.
+
+    Source: proc(5), /proc/pid/stat fields 3 and 20.
+    """
+    return bool(fields) and (fields[0] != "Z" or int(fields[17]) > 1)
+
+
 def born(pid: int) -> str:
     """When the process started, in ticks since boot: a pid that was given anew has another. '' = none runs.
 
-    Source: proc(5), /proc/pid/stat field 22; a zombie (state Z) runs no more.
+    Source: proc(5), /proc/pid/stat field 22.
     """
     fields = status_of(pid)
-    return fields[19] if fields and fields[0] != "Z" else ""
+    return fields[19] if runs(fields) else ""
 
 
 def boot_id() -> str:
@@ -209,20 +238,40 @@ def boot_id() -> str:
 
 
 def trim(folder: Path, most: int) -> None:
-    """Keeps what a rank says within bounds: the last part of what was too much goes to `output.old`."""
+    """Keeps what a rank says within bounds: the last part of what was too much goes to `output.old`, if that fits."""
     path = folder / "output"
     try:
         size = path.stat().st_size
-    except FileNotFoundError:
+    except OSError:
         return
     if size <= most // 2:
         return
-    with path.open("rb") as source, (folder / "old.new").open("wb") as target:
-        source.seek(size - most // 2)
-        for _ in range(0, most // 2, PIECE):  # more may come while this reads
-            target.write(source.read(PIECE))
-    (folder / "old.new").replace(folder / "output.old")
-    os.truncate(path, 0)
+    draft = folder / "old.new"
+    try:
+        with path.open("rb") as source, draft.open("wb") as target:
+            source.seek(size - most // 2)
+            for _ in range(0, most // 2, PIECE):  # more may come while this reads
+                target.write(source.read(PIECE))
+        draft.replace(folder / "output.old")
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        os.truncate(path, 0)
+
+
+def say(path: Path, text: str, patiently: bool = False) -> bool:
+    """Whether it is written.   patiently: until it is, unless its folder is gone."""
+    while True:
+        try:
+            write(path, text)
+            return True
+        except FileNotFoundError:
+            return False
+        except OSError:
+            if not patiently:
+                return False
+            time.sleep(LOOK_SECONDS)
 
 
 def write(path: Path, text: str) -> None:

@@ -105,6 +105,7 @@ class Processes:
         self._grace, self._log_bytes = grace_seconds, log_bytes
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
         self._runs: dict[RankId, Run] = {}
+        self._unclear: set[Path] = set()
         self._pruned_at = float("-inf")
         try:
             private_folder(folder)
@@ -164,7 +165,7 @@ class Processes:
         """Begins to stop it, or goes on to; `look` tells when it is over. What was never started never will be."""
         run = self._runs[rank]
         run.stopping = True
-        (run.folder / "stop").touch()
+        self._mark(run, "stop")
         if self._claim_and_end(run, "stopped before it began", "asked"):
             return
         pid = self._keeper(run.folder)
@@ -185,7 +186,12 @@ class Processes:
     def look(self) -> list[Run]:
         """All ranks that are not forgotten, as they are now."""
         for run in self._runs.values():
-            self._refresh(run)
+            try:
+                self._refresh(run)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                self._complain(run, error)
+            else:
+                self._unclear.discard(run.folder)
         if time.monotonic() - self._pruned_at >= 3600:
             self._pruned_at = time.monotonic()
             self._prune()
@@ -205,7 +211,7 @@ class Processes:
     def forget(self, rank: RankId) -> None:
         """Its end was taken note of. What it said stays for a while; that it ran stays known as long."""
         run = self._runs.pop(rank)
-        (run.folder / "forgotten").touch()
+        self._mark(run, "forgotten")
         child = self._children.pop(run.folder, None)
         if child is not None:
             child.wait()
@@ -317,6 +323,19 @@ class Processes:
         keeper.write(run.folder / "exit", json.dumps(end))
         return end
 
+    def _mark(self, run: Run, name: str) -> None:
+        """For whoever comes after this process. Where there is no room for it, that one is told again."""
+        try:
+            (run.folder / name).touch()
+        except OSError as error:
+            self._complain(run, error)
+
+    def _complain(self, run: Run, error: Exception) -> None:
+        """Once, until it is well again: one folder that is of no use must not take the node's other ranks with it."""
+        if run.folder not in self._unclear:
+            self._unclear.add(run.folder)
+            log.error("jobs: %s: %s", run.folder, error)
+
     def _keepers_words(self, folder: Path) -> str:
         lines = (folder / "keeper.log").read_text(errors="replace").splitlines()
         return lines[-1] if lines else "it said nothing"
@@ -357,9 +376,13 @@ def _marked(folder: Path) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid() and keeper.born(int(entry.name)):
-            with contextlib.suppress(OSError):
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
+            # Of one whose first thread has ended, only its others tell.
+            is_headless = keeper.status_of(int(entry.name))[:1] == ["Z"]
+            for path in entry.glob("task/*/environ") if is_headless else (entry / "environ",):
+                with contextlib.suppress(OSError):
+                    if mark in path.read_bytes().split(b"\0"):
+                        found.append(int(entry.name))
+                        break
     return found
 
 

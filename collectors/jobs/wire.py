@@ -17,6 +17,7 @@ T = TypeVar("T", bound=BaseModel)
 MOST_RUNS = 10_000
 TAIL_CHARACTERS = 4096
 ERROR_CHARACTERS = 500
+SAME_CLOCK_SECONDS = 10.0
 Mode = Literal["restart", "signal"]
 Stopped = Literal["", "asked", "lease"]
 
@@ -113,15 +114,33 @@ class PortOf(_Said):
 
 
 class Report(_Said):
-    """instance: of the agent's folder, so that two agents never pass for one.   seen, seen_boot: the last answer that
-    it has carried out.   address: where ranks of this node are met."""
+    """instance: of the agent's folder, so that two agents never pass for one.   at: when it was made, by the node's
+    clock, as all times in it.   seen, seen_boot: the last answer that it has carried out.   address: where ranks of
+    this node are met."""
 
     instance: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    at: Instant | None = None
     seen: Number = 0
     seen_boot: Annotated[str, Field(max_length=64)] = ""
     address: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:\-]{1,253}$")]
     runs: Annotated[tuple[RunOf, ...], Field(max_length=MOST_RUNS)] = ()
     ports: Annotated[tuple[PortOf, ...], Field(max_length=MOST_RUNS)] = ()
+
+    def by_clock(self, now: float) -> Report:
+        """The same in the time of whoever hears it now: a node's clock makes no job longer or shorter. Clocks
+        that differ by less than a message may take are one."""
+        ahead = 0.0 if self.at is None else self.at - now
+        if abs(ahead) < SAME_CLOCK_SECONDS:
+            return self
+        runs = tuple(
+            run.model_copy(update={"began_at": _less(run.began_at, ahead), "ended_at": _less(run.ended_at, ahead)})
+            for run in self.runs
+        )
+        return self.model_copy(update={"runs": runs})
+
+
+def _less(at: float | None, seconds: float) -> float | None:
+    return None if at is None else at - seconds
 
 
 def harmless(text: str) -> str:

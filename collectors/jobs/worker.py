@@ -157,6 +157,7 @@ class Worker:
                 ports.append(PortOf(job=one.job, attempt=one.attempt, world=run.world, port=run.port))
         return Report(
             instance=self._instance,
+            at=time.time(),
             seen=self.state.seen,
             seen_boot=self.state.seen_boot,
             address=self.place.address,

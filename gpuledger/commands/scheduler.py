@@ -93,7 +93,8 @@ def serve(
         typer.Option("--agent-tokens", help="Which agent speaks for which node (YAML), for agents.", dir_okay=False),
     ] = None,
     lease: Annotated[
-        float, typer.Option("--lease", min=2, help="Seconds after which an agent's silence means a lost node.")
+        float,
+        typer.Option("--lease", min=2, max=86_400, help="Seconds after which an agent's silence means a lost node."),
     ] = 60.0,
     node_name: Annotated[
         str,
@@ -383,7 +384,7 @@ def explained(found: dict[str, Any]) -> list[str]:
     if found.get("expected_start"):
         error = found["expected_start_error_seconds"]
         past = f"; past ones were off by p50 {error['p50']:.0f} s, p95 {error['p95']:.0f} s" if error["known"] else ""
-        lines.append(f"  expected to start {found['expected_start']}{past}")
+        lines.append(f"  first told to start by {found['expected_start']}{past}")
     lines.append("history:")
     for entry in found["history"]:
         rest = {key: value for key, value in entry.items() if key not in ("at", "what", "sequence")}

@@ -70,6 +70,7 @@ class _Outcomes:
 class _Told:
     """source: of whose outcomes the interval was made."""
 
+    job: Job
     at: float
     told_at: float
     interval: Interval | None
@@ -78,7 +79,7 @@ class _Told:
 
 class Expectations:
     """errors: real start - told start, of the last ones that started.   intervals, kept: of how many jobs there was
-    one, and how many of them started in it."""
+    one and is known whether they started in it, and how many did."""
 
     def __init__(self) -> None:
         self._told: dict[str, _Told] = {}
@@ -89,7 +90,7 @@ class Expectations:
     def tell(self, job: Job, at: float, now: float) -> None:
         """The first time that a job was told is kept, to measure by how much it was wrong."""
         if job.job_id not in self._told:
-            self._told[job.job_id] = _Told(at, now, self.interval(job, at, now), self._source(job))
+            self._told[job.job_id] = _Told(job, at, now, self.interval(job, at, now), self._source(job))
 
     def told(self, job_id: str) -> float | None:
         """By when it was first expected to start."""
@@ -128,19 +129,24 @@ class Expectations:
         if told is None:
             return
         self.errors.append(now - told.at)
+        self._learn(told, now, told.interval is not None and told.interval.low <= now <= told.interval.high)
+
+    def forget(self, job_id: str, now: float) -> None:
+        """It waits no more, and did not start. Who gave up after its interval had passed was told too early a one;
+        without those, the reports of the patient alone would count."""
+        told = self._told.pop(job_id, None)
+        if told is not None and told.interval is not None and now > told.interval.high:
+            self._learn(told, now, False)
+
+    def _learn(self, told: _Told, now: float, kept: bool) -> None:
         if told.interval is not None and told.source is not None:
-            kept = told.interval.low <= now <= told.interval.high
             self.intervals += 1
             self.kept += kept
             told.source.learn(kept)
         if told.at - told.told_at >= LEAST_WAIT:
             part = (now - told.told_at) / (told.at - told.told_at)
-            for key in _keys(job):
+            for key in _keys(told.job):
                 self._outcomes.setdefault(key, _Outcomes()).add(part)
-
-    def forget(self, job_id: str) -> None:
-        """It waits no more, and did not start."""
-        self._told.pop(job_id, None)
 
 
 def _keys(job: Job) -> tuple[tuple[str, ...], ...]:

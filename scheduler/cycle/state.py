@@ -211,7 +211,7 @@ class State:
             self._dequeue(job_id)
             self.freed += 1
         self.aside.add(job_id)
-        self.expectations.forget(job_id)
+        self.expectations.forget(job_id, now)
 
     def drop(self, job_id: str) -> None:
         """A job that was set aside does not come back."""

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from collectors.jobs.wire import Answer, Assignment, RankOf, Rendezvous, Report, RunOf
 from scheduler.live.executors import Launch, Over, Result
 from scheduler.live.payload import unfit, unstartable
@@ -36,14 +38,14 @@ class AgentError(LedgerError):
 
 @dataclass
 class _Attempt:
-    """nodes: that may have ranks of it.   runs: what each says.   sizes: ranks of each world.   ports: where each world
-    meets.   result: how it ends, once that is known; from then on nothing of it is wanted.   told: by node, the first
-    answer that said so.   gone: nodes on which nothing of it runs any more."""
+    """nodes: that may have ranks of it.   runs: what each says.   worlds: by number, each rank's node.   ports: where
+    each world meets.   result: how it ends, once that is known; from then on nothing of it is wanted.   told: by node,
+    the first answer that said so.   gone: nodes on which nothing of it runs any more."""
 
     launch: Launch
     nodes: set[str] = field(default_factory=set)
     runs: dict[str, tuple[RunOf, ...]] = field(default_factory=dict)
-    sizes: dict[int, int] = field(default_factory=dict)
+    worlds: dict[int, dict[int, str]] = field(default_factory=dict)
     ports: dict[int, Rendezvous] = field(default_factory=dict)
     began_at: float | None = None
     result: Result | None = None
@@ -56,6 +58,10 @@ class _Attempt:
     @property
     def name(self) -> Name:
         return self.launch.job.job_id, self.launch.attempt
+
+    def is_of(self, run: RunOf, node: str) -> bool:
+        """Whether a rank is that node's to tell of. Of worlds before a restart nobody knows."""
+        return run.world not in self.worlds or self.worlds[run.world].get(run.rank) == node
 
     def judges(self, run: RunOf, node: str) -> None:
         """Whether a rank's end is the attempt's. The first that fails takes others with it: it is the one to name."""
@@ -93,6 +99,7 @@ class Agents:
         self._attempts: dict[Name, _Attempt] = {}
         self._of_node: dict[str, dict[Name, _Attempt]] = {}
         self._heard: dict[str, float] = {}
+        self._granted: set[str] = set()
         self._addresses: dict[str, str] = {}
         granted, self._instances = _read_state(state)
         # What an earlier scheduler granted may still run where nobody was heard of since.
@@ -113,6 +120,16 @@ class Agents:
         )
         if problem:
             raise LedgerError(f"job {launch.job.job_id}", problem)
+        trial = _Attempt(launch)
+        try:
+            for node in {rank.node for rank in launch.ranks}:
+                _assignment(trial, node)
+        except ValidationError as error:  # it must not keep a node from hearing of its other jobs
+            first = error.errors(include_input=False, include_url=False)[0]
+            where = ".".join(str(step) for step in first["loc"])
+            raise LedgerError(
+                f"job {launch.job.job_id}", f"cannot be told to agents: {where}: {first['msg']}"
+            ) from None
         return self._know(launch).began_at
 
     def stop(self, launch: Launch) -> None:
@@ -138,9 +155,11 @@ class Agents:
         """Whether it was not heard of for so long that nothing runs there any more."""
         if self.lease_seconds is None:
             return False
-        if node in self._heard:
-            return self._clock() - self._heard[node] > self.lease_seconds
-        return self._clock() - self._began > self._first_lease
+        now = self._clock()
+        if node in self._heard and now - self._heard[node] <= self.lease_seconds:
+            return False
+        # Until it has our answer, it goes on under the lease of an earlier scheduler.
+        return node in self._granted or now - self._began > self._first_lease
 
     # As agents see it
 
@@ -162,11 +181,13 @@ class Agents:
         for run in report.runs:
             runs.setdefault((run.job, run.attempt), []).append(run)
         seen = report.seen if report.seen_boot == self._boot else 0
+        if seen:
+            self._granted.add(node)
         for name, attempt in self._of_node.get(node, {}).items():
             self._look(attempt, node, tuple(runs.get(name, ())), seen)
         for one in report.ports:
             known_attempt = self._of_node.get(node, {}).get((one.job, one.attempt))
-            if known_attempt is not None and known_attempt.launch.ranks[0].node == node:
+            if known_attempt is not None and known_attempt.worlds.get(one.world, {}).get(0) == node:
                 known_attempt.ports[one.world] = Rendezvous(address=report.address, port=one.port)
 
     def answer(self, node: str) -> Answer:
@@ -191,7 +212,7 @@ class Agents:
         name = (launch.job.job_id, launch.attempt)
         attempt = self._attempts.setdefault(name, _Attempt(launch))
         attempt.launch = launch
-        attempt.sizes[launch.world] = len(launch.ranks)
+        attempt.worlds[launch.world] = {rank.number: rank.node for rank in launch.ranks}
         for rank in launch.ranks:
             attempt.nodes.add(rank.node)
             self._of_node.setdefault(rank.node, {})[name] = attempt
@@ -200,14 +221,15 @@ class Agents:
     def _look(self, attempt: _Attempt, node: str, runs: tuple[RunOf, ...], seen: int) -> None:
         """What a node says of an attempt."""
         before, world = attempt.runs.get(node, ()), attempt.launch.world
-        attempt.runs[node] = runs
+        is_empty = not any(run.alive for run in runs)
+        runs = attempt.runs[node] = tuple(run for run in runs if attempt.is_of(run, node))
         began = [run.began_at for run in runs if run.began_at is not None]
         if began:
             attempt.began_at = min([*began, *([attempt.began_at] if attempt.began_at is not None else [])])
         for run in runs:
             attempt.judges(run, node)
         if attempt.result is not None:
-            if seen >= attempt.told.get(node, seen + 1) and not any(run.alive for run in runs):
+            if is_empty and seen >= attempt.told.get(node, seen + 1):
                 attempt.gone.add(node)
             return
         there = {(run.world, run.rank) for run in runs}
@@ -216,9 +238,9 @@ class Agents:
                 attempt.ends("failed", f"rank {run.rank}: the agent of {node} no longer knows of it")
         # A world is done when all its ranks are, also one that was to give way to another.
         done = [run for said in attempt.runs.values() for run in said if run.code == 0 and not run.stopped]
-        for number, size in attempt.sizes.items():
+        for number, places in attempt.worlds.items():
             ranks = {run.rank: run for run in done if run.world == number}
-            if len(ranks) == size:
+            if len(ranks) == len(places):
                 attempt.ends("finished", "", ranks[0].tail)
 
     def _over(self, attempt: _Attempt) -> Over | None:

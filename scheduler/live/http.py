@@ -52,7 +52,7 @@ def build_app(
 
     @app.middleware("http")
     async def guard(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
-        path = request.url.path
+        path: str = request.scope["path"]  # what routes are chosen by; nothing else of the request has a say
         if path.startswith(AGENTS):
             refused = _no_agent(request, path.removeprefix(AGENTS), agents)
             if refused is not None:

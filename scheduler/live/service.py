@@ -7,6 +7,7 @@ stop that was logged and perhaps not carried out is told to the executor again, 
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from scheduler.exposition import Series, pools_series, series, services_series
 from scheduler.fragmentation import Fragmentation, typical_demand
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
-from scheduler.live.executors import JUST_NOW, Executor, Launch, Over
+from scheduler.live.executors import JUST_NOW, Executor, Launch, Over, Recorder
 from scheduler.live.history import ended, lines
 from scheduler.live.outbox import Deliver, Outbox
 from scheduler.live.ranks import ranks_of
@@ -42,8 +43,12 @@ from warehouse.errors import LedgerError
 log_to = logging.getLogger(__name__)
 
 MOST_LISTED = 1000
+LONGEST_NAME = 500
+"""Of a job and whose it is, so that addresses, agents and the books can take it."""
 RETRIED = "Retried"
 """Why an attempt that failed gives way to the next one."""
+MOST_COUNTED, MOST_ASKED, CENTURY = 10_000, 1 << 53, 3.2e9
+"""Devices, units and replicas; bytes and the like; seconds: beyond these no arithmetic is sure of its answer."""
 BY_LEASE = "lease"
 """Who set a node's state: nobody answers for it, or somebody does again."""
 DEMAND_SECONDS = 60.0
@@ -114,6 +119,10 @@ class Service:
 
         Errors: RefusedError if it is no job, or another of that name is known.
         """
+        try:
+            json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise RefusedError("job", f"cannot be written down ({str(error)[:100]})") from None
         with self._lock:
             now = self._now()
             fields = {key: value for key, value in document.items() if key != "payload"}
@@ -122,9 +131,15 @@ class Service:
                 job = read(Job, {**fields, "submitted_at": now}, "job")
             except LedgerError as error:
                 raise RefusedError(error.where, error.what, error.next_step) from error
+            for what, name in (("job_id", job.job_id), ("tenant", job.tenant), ("project", job.project)):
+                if len(name) > LONGEST_NAME or not name.isprintable():
+                    raise RefusedError(what, f"is no printable text of at most {LONGEST_NAME} characters")
             known = next((e for e in self.log.of_job(job.job_id) if e.kind in ("submit", "reject")), None)
             if known is not None:
                 return self._known(known, job)
+            strange = next((other for other in job.after if not self.log.of_job(other)), None)
+            if strange is not None:
+                raise RefusedError("job.after", f"{strange[:60]!r} was never submitted", "Submit it first")
             payload = document.get("payload") or {}
             problem = self._misfit(job, payload) or self._unstartable(job, payload)
             if problem is not None:
@@ -202,9 +217,13 @@ class Service:
             return self.show(job_id)
 
     def finish(self, job_id: str, succeeded: bool, actor: str) -> dict[str, Any]:
-        """A running job is over, says whoever runs it."""
+        """A running job is over, says whoever runs it.   Errors: RefusedError where that is the executor."""
         with self._lock:
             self._expect(job_id, "running")
+            if not isinstance(self.executor, Recorder):
+                raise RefusedError(
+                    f"job {job_id}", "is run by this scheduler, which sees its end by itself", "`cancel` ends it", 409
+                )
             ending: Ending = "finished" if succeeded else "failed"
             self._happen("end", job_id, {"ending": ending, "cause": records.cause_body(Cause("", "", actor))})
             return {"job_id": job_id, "status": ending}
@@ -304,7 +323,7 @@ class Service:
             except CollectorError as error:
                 raise RefusedError(error.where, error.what) from error
             try:
-                self.executor.take(node, report)
+                self.executor.take(node, report.by_clock(self._now()))
             except AgentError as error:
                 raise RefusedError(error.where, error.what, error.next_step, 409) from error
             for over in self.executor.poll(node):
@@ -674,8 +693,16 @@ class Service:
             return Cause("ParentQueue", f"queue {job.queue} holds no jobs; name one of {', '.join(sorted(children))}")
         if not 1 <= job.min_replicas <= job.max_replicas:
             return Cause("Misconfigured", f"replicas from {job.min_replicas} to {job.max_replicas} are no range")
-        if min(job.request.devices, job.request.units, job.request.cpu_milli, job.request.host_memory_bytes) < 0:
+        asked = job.request
+        counts = (asked.devices, asked.units, job.max_replicas)
+        amounts = (asked.cpu_milli, asked.memory_bytes, asked.host_memory_bytes)
+        limits = (job.time_limit, job.lease_seconds)
+        times = [at for at in (*limits, job.wait_bound, job.checkpoint_seconds, job.run_time) if at is not None]
+        if min(*counts, *amounts, *times, 0) < 0 or 0 in limits:
             return Cause("Misconfigured", "asks for less than nothing")
+        most = max(*amounts, abs(job.priority))
+        if max(counts) > MOST_COUNTED or most > MOST_ASKED or max(times, default=0) > CENTURY:
+            return Cause("Misconfigured", "asks for more than any cluster has")
         if not isinstance(payload, dict):
             return Cause("Misconfigured", "payload is not an object")
         return None

@@ -121,9 +121,11 @@ class Log:
                     [(job_id, e.sequence) for e in written for job_id in e.jobs],
                 )
                 self._db.execute("COMMIT")
-            except sqlite3.Error as error:
+            except BaseException as error:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
+                if not isinstance(error, sqlite3.Error):
+                    raise
                 raise LedgerError(
                     str(self.path), f"cannot be written ({error})", "Make room; nothing was decided"
                 ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from collectors.errors import CollectorError
 from collectors.jobs import keeper
 from collectors.jobs import processes as module
 from collectors.jobs.processes import Processes, RankId, Run, User, user_named
+from collectors.jobs.wire import RunOf
 from tests.patience import until
 
 SHELL = "/bin/sh"
@@ -237,6 +239,77 @@ def test_what_cannot_be_started_says_so_and_never_began(kept: Processes) -> None
     assert over(kept, refused).end.error == "device GPU-x is not on this node"  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("command", ["/no/" + "x" * 3000, "/" + "x/" * 3000])
+def test_why_it_cannot_be_started_fits_into_a_report(kept: Processes, command: str) -> None:
+    kept.start(A, (command,), {}, "", (), {"world": 7, "rank": 0, "master_port": 1})
+    end = over(kept).end
+    assert end is not None
+    said = RunOf(job="a", attempt=1, world=7, rank=0, alive=False, error=end.error)
+    assert said.error.startswith("cannot be started")
+
+
+def test_a_disk_that_is_full_ends_nothing_and_is_told_of_when_there_is_room(tmp_path: Path) -> None:
+    kept = Processes(tmp_path / "jobs", 1, log_bytes=1 << 16)
+    folder = kept.folder / "a.1.7.0"
+    folder.mkdir()
+    full = [folder / f"{name}.new" for name in ("started", "exit")] + [folder / "old.new"]
+    for path in full:
+        path.symlink_to("/dev/full")
+    start(kept, f"seq 1 200000; touch {tmp_path}/said; until test -e {tmp_path}/go; do sleep 0.05; done; exit 7")
+    until((tmp_path / "said").exists)
+    until(lambda: (folder / "output").stat().st_size == 0, "what it says stays within bounds")
+    (folder / "stop").symlink_to(tmp_path / "nowhere" / "stop")
+    other = start(kept, "exit 0", RankId("b", 1, 7, 0))
+    assert over(kept, RankId("b", 1, 7, 0)).folder == other
+    assert kept.look()[0].alive
+    (tmp_path / "go").touch()
+    until(lambda: len(keeper.below(int((folder / "process").read_text().split()[0]))) == 0)
+    assert kept.look()[0].alive, "nobody could say how it ended"
+    for path in full:
+        path.unlink(missing_ok=True)
+    run = over(kept)
+    assert (run.end and run.end.code, run.began_at is None) == (7, False)
+    last = RankId("c", 1, 7, 0)
+    (start(kept, "sleep 300", last) / "stop").symlink_to(tmp_path / "nowhere" / "stop")
+    kept.stop(last)
+    assert over(kept, last)
+
+
+def test_a_folder_that_cannot_be_read_takes_no_other_rank_with_it(kept: Processes) -> None:
+    folder = start(kept, "sleep 300")
+    until(lambda: kept.look()[0].began_at)
+    (folder / "exit").write_text("{")
+    os.kill(int((folder / "process").read_text().split()[0]), signal.SIGKILL)
+    start(kept, "exit 3", RankId("b", 1, 7, 0))
+    end = over(kept, RankId("b", 1, 7, 0)).end
+    assert end is not None
+    assert end.code == 3
+    (folder / "exit").unlink()
+    assert over(kept)
+
+
+def test_one_whose_first_thread_has_ended_runs_and_is_stopped(kept: Processes, tmp_path: Path) -> None:
+    """As after pthread_exit in main: its leader is a zombie, and what it started has no other parent."""
+    program = (
+        "import ctypes, subprocess, sys, threading, time\n"
+        "threading.Thread(target=lambda: (subprocess.Popen(['sleep', '300']), open(sys.argv[1], 'w'), time.sleep(300)))"
+        ".start()\n"
+        "while not __import__('os').path.exists(sys.argv[1]): time.sleep(0.01)\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    world = {"world": 7, "rank": 0, "master_port": 1}
+    kept.start(A, (sys.executable, "-I", "-S", "-c", program, str(tmp_path / "there")), {}, "", (), world)
+    until((tmp_path / "there").exists)
+    pid = int((kept.folder / "a.1.7.0" / "process").read_text().split()[0])
+    headless = until(lambda: [one for one in keeper.below(pid) if keeper.status_of(one)[0] == "Z"])
+    assert keeper.born(headless[0])
+    assert headless[0] in module._marked(kept.folder / "a.1.7.0")
+    assert len(keeper.below(pid)) == 2
+    kept.stop(A)
+    assert over(kept)
+    assert not keeper.born(headless[0])
+
+
 def test_a_folder_has_one_keeper_of_ranks_and_names_cannot_leave_it(kept: Processes) -> None:
     with pytest.raises(CollectorError, match="another process keeps its ranks there"):
         Processes(kept.folder)
@@ -287,6 +360,14 @@ def test_a_rank_of_another_user_cannot_read_what_is_the_agents(tmp_path: Path) -
     assert json.loads(said.splitlines()[1])["master_port"] == 4000
     assert said.count("ermission denied") == 3
     assert "not permitted" in said
+    (tmp_path / "private" / "open").mkdir(parents=True)
+    (tmp_path / "private").chmod(0o700)
+    other = RankId("b", 1, 7, 0)
+    world = {"world": 7, "rank": 0, "master_port": 1}
+    kept.start(other, ("/bin/pwd",), {}, str(tmp_path / "private" / "open"), (), world)
+    end = over(kept, other).end
+    assert end is not None
+    assert "nobody cannot go to" in end.error
 
 
 def test_a_process_of_the_same_number_after_a_reboot_is_another(kept: Processes) -> None:

@@ -33,6 +33,26 @@ def test_an_interval_holds_as_often_as_it_says(skew: float) -> None:
     assert abs(told.kept / told.intervals - CONFIDENCE) < 0.02
 
 
+def test_who_gives_up_after_its_interval_has_passed_counts_as_well() -> None:
+    dice = random.Random(keep_seed())
+    told, known, held = Expectations(), 0, 0
+    for number in range(6000):
+        wait, part = dice.uniform(10, 10_000), dice.random() * (3 if dice.random() < 0.3 else 1)
+        patience = 1.2 if dice.random() < 0.7 else 9.0
+        one = job(f"j{number}")
+        told.tell(one, 1000 + wait, 1000)
+        found = told.first_interval(one.job_id)
+        if part <= patience:
+            told.started(one, 1000 + part * wait)
+        else:
+            told.forget(one.job_id, 1000 + patience * wait)
+        if found is not None and (part <= patience or 1000 + patience * wait > found.high):
+            known += 1
+            held += part <= patience and found.low <= 1000 + part * wait <= found.high
+    assert (told.intervals, told.kept) == (known, held)
+    assert abs(held / known - CONFIDENCE) < 0.02
+
+
 def test_an_interval_goes_on_holding_where_the_cluster_changes() -> None:
     """Waits that turn out longer and longer, then shorter: by what is remembered alone seven of ten would hold."""
     dice = random.Random(keep_seed())
@@ -79,7 +99,7 @@ def test_what_was_long_ago_is_forgotten_and_who_did_not_start_says_nothing() -> 
     for number in range(MOST):
         go(told, f"new{number}", 100, 0.8)
     told.tell(job("gone"), 2000, 1000)
-    told.forget("gone")
+    told.forget("gone", 1500)
     told.started(job("gone"), 5000)
     found = told.interval(job("next"), 1100, 1000)
     assert found is not None and found.low == pytest.approx(1080) and found.known == MOST

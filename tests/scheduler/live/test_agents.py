@@ -3,6 +3,7 @@ is a small model of an agent, or the agent's own worker with real processes."""
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from collections.abc import Mapping
@@ -45,16 +46,19 @@ class Node:
         self.runs: dict[tuple[str, int, int, int], dict[str, Any]] = {}
         self.answer: Answer | None = None
         self.started: list[tuple[str, int, int, int]] = []
+        self.ahead = 0.0
+        """Of its clock, seconds."""
 
     def told(self, **more: Any) -> dict[str, Any]:
         answer = self.answer
         return {
             "instance": self.instance,
             "address": self.name,
+            "at": self.living.now + self.ahead,
             "seen": answer.number if answer else 0,
             "seen_boot": answer.boot if answer else "",
             "runs": [
-                {"job": job, "attempt": attempt, "world": world, "rank": rank, **run}
+                {"job": job, "attempt": attempt, "world": world, "rank": rank, **run, **self.by_its_clock(run)}
                 for (job, attempt, world, rank), run in self.runs.items()
             ],
             "ports": [
@@ -63,6 +67,9 @@ class Node:
                 if rank == 0
             ],
         } | more
+
+    def by_its_clock(self, run: Mapping[str, Any]) -> dict[str, float]:
+        return {name: run[name] + self.ahead for name in ("began_at", "ended_at") if run.get(name) is not None}
 
     def hear(self) -> Answer:
         """One exchange, and what it asks for done."""
@@ -335,6 +342,65 @@ def test_a_new_scheduler_waits_for_the_leases_of_the_one_before(tmp_path: Path) 
         Agents(10.0, tmp_path / "agents.json")
 
 
+def test_a_shorter_lease_counts_from_the_answer_that_granted_it(cluster: Cluster) -> None:
+    """The new scheduler heard the node, and its answer was lost: ranks go on under the lease of the one before."""
+    cluster.submit("a", 2)
+    cluster.settle()
+    (name,) = cluster.living.service.show("a")["nodes"]
+    other = "n2" if name == "n1" else "n1"
+    now = cluster.living.now
+    cluster.living.restart(Agents(10.0, cluster.folder / "agents.json", lambda: cluster.living.now))
+    cluster.living.service.hear_agent(name, cluster.nodes[name].told())
+    while cluster.living.now < now + LEASE - 1:
+        cluster.round(other, seconds=5)
+        assert not cluster.nodes[other].runs
+    cluster.round(other, seconds=5)
+    cluster.round(other)
+    assert cluster.nodes[other].runs
+
+
+def test_a_nodes_clock_makes_its_jobs_neither_longer_nor_shorter(cluster: Cluster) -> None:
+    """It may be wrong, and jump while they run."""
+    began = cluster.living.now
+    cluster.submit("a", 2)
+    cluster.settle()
+    (node,) = (node for node in cluster.nodes.values() if node.runs)
+    for node.ahead in (300.0, -300.0):
+        cluster.round(seconds=30)
+    node.end(*node.runs, code=0)
+    ended = cluster.living.now
+    cluster.living.now += 40
+    cluster.settle()
+    at = {row["event"]: row["ts"].timestamp() for record, row in cluster.living.rows if record == "events"}
+    assert began <= at["started"] <= began + 2
+    assert at["finished"] == ended
+
+
+def test_what_agents_run_nobody_else_ends(cluster: Cluster) -> None:
+    """Its devices would be given away while it runs."""
+    cluster.submit("a", 2)
+    cluster.settle()
+    with pytest.raises(RefusedError, match="sees its end by itself"):
+        cluster.living.service.finish("a", True, "somebody")
+    assert cluster.living.status("a") == "running"
+
+
+def test_what_cannot_be_told_to_agents_keeps_no_node_from_hearing_the_rest(tmp_path: Path) -> None:
+    name = "x" * 2000
+    pools = [{"name": "p", "model": "A100", "hosts": {"n1": [name, "G1b"], "n2": ["G2a", "G2b"]}}]
+    living = Living(tmp_path, SETTINGS | {"pools": pools}, Agents(LEASE))
+    node = Node(living, "n1")
+    for job_id in ("a", "b", "c", "d"):
+        living.submit(job_id, 1, payload=COMMAND)
+    living.settle()
+    node.hear()
+    living.settle()
+    assert [key[0] for key in node.alive()]
+    told = [living.service.explain(job_id) for job_id in ("a", "b", "c", "d")]
+    assert [one["status"] for one in told].count("failed") == 1
+    assert "cannot be told to agents" in json.dumps([one["history"] for one in told], default=str)
+
+
 def test_one_agent_speaks_for_a_node(cluster: Cluster) -> None:
     cluster.submit("a", 2)
     cluster.settle()
@@ -386,6 +452,21 @@ def test_a_node_cannot_speak_of_what_was_not_given_to_it(cluster: Cluster) -> No
         cluster.living.service.hear_agent("n3", other.told())
 
 
+def test_a_node_of_a_gang_speaks_of_its_own_ranks_alone(cluster: Cluster) -> None:
+    cluster.submit("a", 2, min_replicas=2, max_replicas=2)
+    cluster.settle()
+    ((job, attempt, world, rank),) = cluster.nodes["n1"].alive()
+    for number, code in ((rank, 0), (1 - rank, 0)):
+        cluster.nodes["n1"].runs[job, attempt, world, number] = {
+            "alive": False, "code": code, "began_at": cluster.living.now, "ended_at": cluster.living.now,
+        }  # fmt: skip
+    cluster.settle()
+    assert cluster.living.status("a") == "running", "the other one's goes on"
+    cluster.nodes["n2"].end(*cluster.nodes["n2"].alive(), code=0)
+    cluster.settle()
+    assert cluster.living.service.explain("a")["status"] == "finished"
+
+
 def test_a_token_is_good_for_its_own_node_and_for_nothing_else(cluster: Cluster, tmp_path: Path) -> None:
     tokens = tmp_path / "agents.yaml"
     tokens.write_text("agents: [{node: n1, token: token-of-the-first-node}, {node: n2, token: token-of-the-other-one}]")
@@ -414,7 +495,8 @@ def test_a_token_is_good_for_its_own_node_and_for_nothing_else(cluster: Cluster,
 
 BAD = [
     ({}, "not a list of words"),
-    *(({"command": one}, "not a list of words") for one in ("rm -rf /", [], ["a\0b"], ["\ud800"], [""], [1])),
+    *(({"command": one}, "not a list of words") for one in ("rm -rf /", [], ["a\0b"], [""], [1])),
+    ({"command": ["\ud800"]}, "cannot be written down"),
     ({"command": ["x" * 200_000]}, "can be started"),
     (COMMAND | {"env": {"A=B": "c"}}, "payload.env"), (COMMAND | {"env": {"A": 1}}, "payload.env"),
     (COMMAND | {"directory": "etc"}, "payload.directory"), (COMMAND | {"resize": "maybe"}, "payload.resize"),

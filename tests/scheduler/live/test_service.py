@@ -423,6 +423,25 @@ def test_a_snapshot_replays_the_plans_somewhere_else(tmp_path: Path) -> None:
         list(read_snapshot(tmp_path / "snapshot.jsonl"))
 
 
+@pytest.mark.parametrize("change", [
+    *({"job_id": name} for name in ("a\nb", "a\0b", "\x1b[2J", "\ud800", "x" * 1001)), {"tenant": "\ud800"},
+    {"project": "x" * 1001}, {"request": {"models": ["\ud800"]}}, {"payload": {"a": float("nan")}},
+    *({"request": {"devices": number}} for number in (-1, 10**6, 10**30)), {"request": {"units": 10**12}},
+    {"request": {"devices": 0}, "max_replicas": 10**9}, {"request": {"memory_bytes": -1}}, {"priority": 10**30},
+    *({name: -1.0} for name in ("time_limit", "wait_bound", "checkpoint_seconds", "lease_seconds")),
+    {"time_limit": 0.0}, {"time_limit": 1e300}, {"after": ["nobody"]}, {"job_id": "self", "after": ["self"]},
+])  # fmt: skip
+def test_what_no_cluster_can_take_is_refused_and_hurts_nobody_else(tmp_path: Path, change: dict[str, Any]) -> None:
+    """Neither the next one, nor the scheduler that reads the log again."""
+    living = Living(tmp_path)
+    with pytest.raises(RefusedError):
+        living.submit(**({"job_id": "bad", "gpus": 1} | change))
+    living.restart()
+    living.submit("good", 4)
+    living.settle()
+    assert living.status("good") == "running"
+
+
 def test_a_snapshot_that_lacks_an_entry_is_refused_in_one_line_or_replays(tmp_path: Path) -> None:
     living = Living(tmp_path)
     for name in ("a", "b", "c"):

@@ -71,7 +71,12 @@ def test_nothing_of_a_transaction_is_kept_if_it_cannot_be_written(tmp_path: Path
     with pytest.raises(LedgerError, match="cannot be written"):
         log.append([Entry("submit", 1.0, "b"), Entry("submit", 1.0, "c")])
     assert [e.job_id for e in log.entries()] == ["a", "thief"]
+    other.execute("DELETE FROM entries WHERE sequence = 3")
     other.close()
+    for strange in (Entry("submit", 1.0, "\ud800"), Entry("submit", 1.0, "b", {"n": {1, 2}})):
+        with pytest.raises((UnicodeError, TypeError)):
+            log.append([Entry("submit", 1.0, "d"), strange])
+    assert log.append([Entry("hold", 2.0, "a")])[0].sequence == 2, "what could not be written blocks nothing"
     log.close()
 
 
