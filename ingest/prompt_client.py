@@ -16,18 +16,18 @@ from ingest.answer_time import ended_in_time
 class PromptClient:
     """Safe to use from several threads; what one of them gives up may break off the others' answers, too.
 
-    seconds: for each read; a whole answer has twice as long.   options: those of httpx.Client.
+    timeout: seconds for each read; a whole answer has twice as long.   options: others of httpx.Client.
     """
 
-    def __init__(self, seconds: float, **options: Any) -> None:
-        self._seconds = seconds
+    def __init__(self, timeout: float, **options: Any) -> None:
+        self._timeout = timeout
         self._make = partial(httpx.Client, **options)
         self._client = self._make()
         self._lock = threading.Lock()
 
-    def request(self, method: str, url: str, *, seconds: float | None = None, **more: Any) -> httpx.Response:
-        """The whole answer.   seconds: instead of the client's.   Errors: httpx.HTTPError."""
-        seconds = self._seconds if seconds is None else seconds
+    def request(self, method: str, url: str, *, timeout: float | None = None, **more: Any) -> httpx.Response:
+        """The whole answer.   timeout: instead of the client's.   Errors: httpx.HTTPError."""
+        seconds = self._timeout if timeout is None else timeout
         client = self._client
         try:
             with ended_in_time(2 * seconds, client.close) as late:
@@ -42,9 +42,9 @@ class PromptClient:
                     self._client = self._make()
 
     @contextmanager
-    def stream(self, method: str, url: str, *, seconds: float | None = None, **more: Any) -> Iterator[httpx.Response]:
+    def stream(self, method: str, url: str, *, timeout: float | None = None, **more: Any) -> Iterator[httpx.Response]:
         """The answer as it comes, as httpx.Client has it; the client is of no use after one that was late."""
-        seconds = self._seconds if seconds is None else seconds
+        seconds = self._timeout if timeout is None else timeout
         with (
             ended_in_time(2 * seconds, self._client.close),
             self._client.stream(method, url, timeout=seconds, **more) as answer,

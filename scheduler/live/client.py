@@ -37,7 +37,7 @@ class Client:
         return answer
 
     def tell(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """what: cancel, hold, release, ready or finish."""
+        """what: cancel, hold, release, suspend, resume, renew, ready or finish."""
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{quote(job_id)}/{what}", json=body or {})
         return answer
 
@@ -46,13 +46,20 @@ class Client:
         answer: dict[str, Any] = self._asked("GET", f"/api/v1/room/{quote(job_id)}", params={"most_moves": most_moves})
         return answer
 
+    def pools(self) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/pools")
+        return answer
+
     def services(self) -> list[dict[str, Any]]:
         answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/services")
         return answer
 
-    def demand(self, service: str, waiting: int, working: int) -> dict[str, Any]:
-        """How many requests wait for a service, and how many are in work."""
-        body = {"waiting": waiting, "working": working}
+    def demand(
+        self, service: str, waiting: int | None, working: int | None, utilization: float | None = None
+    ) -> dict[str, Any]:
+        """How many requests wait for a service, how many are in work, how used its replicas are; None: not said."""
+        said = {"waiting": waiting, "working": working, "utilization": utilization}
+        body = {key: value for key, value in said.items() if value is not None}
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/services/{quote(service)}", json=body)
         return answer
 

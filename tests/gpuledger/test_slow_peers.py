@@ -24,7 +24,7 @@ from dashboards.access import oidc
 from dashboards.access.settings import Oidc
 from dashboards.sql import server_engine
 from dashboards.sql.errors import SqlError
-from gpuledger import client, destinations
+from gpuledger import client, destinations, remote
 from gpuledger.commands import sql
 from ingest.http_post import Poster
 from ingest.reviews import ReviewError
@@ -71,7 +71,7 @@ def everybody(url: str, folder: Path) -> dict[str, Callable[[], object]]:
         "collectors/slurm/sources.py": Rest(url, timeout_seconds=SECONDS).nodes,
         "dashboards/access/oidc.py": provider.begin,
         "dashboards/sql/server_engine.py": lambda: asyncio.run(statement()),
-        "gpuledger/client.py": client.Client(url.rstrip("/")).me,
+        "gpuledger/client.py": lambda: _me(url.rstrip("/")),
         "gpuledger/commands/sql.py": lambda: b"".join(sql._from_server(url, None, "SELECT 1", "CSV")),
         "gpuledger/destinations.py": lambda: _devices(url),
         "ingest/http_post.py": lambda: Poster(url, timeout_seconds=SECONDS).post("/", b"", {}),
@@ -86,6 +86,11 @@ async def _first_page(connection: Connection) -> object:
 async def _first_change(connection: Connection) -> object:
     changes = api.Api(connection, SECONDS).watch("/api/v1/pods", "1")
     return [change async for change in changes]
+
+
+def _me(url: str) -> object:
+    with remote.client(url) as asked:
+        return asked.me()
 
 
 def _devices(url: str) -> object:

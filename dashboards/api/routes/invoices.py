@@ -16,12 +16,12 @@ from billing.invoicing.drafts import draft_all, platform_costs
 from billing.invoicing.explain import explain
 from billing.invoicing.month_states import month_states
 from billing.invoicing.rederive import rederive
-from dashboards.api import documents
 from dashboards.api.caller import Caller, Issue, MonthText, See, SeeFleet, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 from dashboards.api.strict import Body, StrictRoute
 from dashboards.api.values import plain
+from gpuledger import documents
 
 router = APIRouter(tags=["invoices"], route_class=StrictRoute)
 MEDIA = {"html": "text/html; charset=utf-8", "pdf": "application/pdf", "csv": "text/csv; charset=utf-8",

@@ -11,9 +11,8 @@ from typing import Any
 
 import httpx
 
-from dashboards.api.app import PREFIX
 from gpuledger.client import ApiError, Client
-from ingest.prompt_client import PromptClient
+from gpuledger.documents import PREFIX
 from tests.dashboards.api.test_api import ROUTES
 
 WITHOUT: set[tuple[str, str]] = set()
@@ -37,7 +36,7 @@ def asked_by_the_client(folder: Path) -> Iterator[tuple[str, tuple[str, str]]]:
         return httpx.Response(418, json={"detail": "only looking"})
 
     client = Client("http://ledger")
-    client._http = PromptClient(5, base_url="http://ledger" + PREFIX, transport=httpx.MockTransport(answer))
+    client._http = httpx.Client(base_url="http://ledger" + PREFIX, transport=httpx.MockTransport(answer))
     for name, method in inspect.getmembers(client, inspect.ismethod):
         if name.startswith("_") or name == "close":
             continue

@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from dashboards.api.app import PREFIX
+from gpuledger.documents import PREFIX
 from tests.dashboards.api.test_api import ROUTES
 from tests.dashboards.site import Site
 from tests.draws import drawn, keep_seed, seldom
