@@ -90,7 +90,9 @@ def trace(
     reports = []
     for number, setup in enumerate(setups):
         tables = _Tables() if number == 0 and (out is not None or into_store) else None
-        found = simulate(read.jobs, setup, prices, tables.tell if tables else None, read.name, spacing)
+        found = simulate(
+            read.jobs, setup, prices, tables.tell if tables else None, read.name, spacing, pauses=read.pauses
+        )
         reports.append(found)
         if tables is not None and out is not None:
             _write_files(tables.tables(), out)

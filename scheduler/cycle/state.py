@@ -370,6 +370,10 @@ class State:
         until = max(one.start, *left) + one.idle_seconds
         return until if until < one.end else FOREVER
 
+    def next_promise(self, after: float) -> float:
+        """When the next promise falls due; infinite: none does."""
+        return min((one.start for one in self.promised.promises if one.start > after), default=FOREVER)
+
     def expect(self, expected: Mapping[str, float], now: float) -> None:
         """Jobs are told when they start."""
         for job_id, at in expected.items():

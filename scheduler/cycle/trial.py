@@ -307,7 +307,7 @@ class Trial:
     def _hold_others(self, start: float, lasts: float) -> None:
         for other in self.promises:
             if other.start < start + lasts and start < other.end:
-                self._hold(other)
+                self._hold(other, other.start <= start)
 
     def _promised(
         self, job_id: str, kind: JobClass, grants: tuple[Grant, ...], start: float, lasts: float, made_at: float
@@ -372,8 +372,12 @@ class Trial:
             if self.cluster.open[node]:
                 self.cluster.set_state(node, "reserved")
 
-    def _hold(self, promise: Promise) -> None:
-        """Takes what is free now beyond what the promise leaves over. A MIG device is kept with its whole node."""
+    def _hold(self, promise: Promise, has_begun: bool = False) -> None:
+        """Takes what is free now beyond what the promise leaves over. A MIG device is kept with its whole node.
+
+        has_begun: the instant of which the cluster is lies within the promise, and what pools leave to ordinary jobs is
+        less by what it holds; before, they may have what is over as it begins.
+        """
         cluster = self.cluster
         for (node, device), (units, memory) in promise.extra.items():
             if cluster.geometries[cluster.kind[node, device]] is not None:
@@ -386,9 +390,10 @@ class Trial:
                 cluster.take(
                     Grant(node, (device,), (kept,)), Privileged(1, max(1, kept), bytes_kept, kept_in=uncounted)
                 )
+        own = self._ordinary(promise.grants, promise.request) if has_begun else {}
         for kind, spare in promise.spare.items():
             assert cluster.headroom is not None
-            kept = int(cluster.headroom.left()[kind]) - max(0, spare)
+            kept = own[kind] if has_begun else int(cluster.headroom.left()[kind]) - max(0, spare)
             if kept > 0:
                 cluster.hold_back(kind, kept)
         for node, (cpu, memory) in promise.extra_host.items():

@@ -603,7 +603,9 @@ class Service:
         self.executor.stop(self._launch_of(live))
 
     def _edge_passed(self, now: float) -> bool:
-        return any(self._planned_at < edge <= now for edge in self.restored.setup.edges())
+        """Whether time alone has changed what is possible: a reservation's edge, or a promise that fell due."""
+        due = self.restored.core.next_promise(self._planned_at)
+        return due <= now or any(self._planned_at < edge <= now for edge in self.restored.setup.edges())
 
     def _happen(
         self,

@@ -55,6 +55,9 @@ class Core(Protocol):
     def next_unused(self) -> float:
         """When the next will be, if nothing of their tenants starts there before; infinite: never."""
 
+    def next_promise(self, after: float) -> float:
+        """When a job that waits is to be looked at, for it was promised to start then; infinite: none was."""
+
     def give_back(self, name: str, start: float, now: float) -> None:
         """That reservation keeps nothing from now on."""
 

@@ -12,15 +12,17 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from scheduler.model import Job, Preempt, Resize, Start
 from scheduler.records.book import TIME_LIMIT, Book, Live
-from scheduler.records.events import NO_CAUSE, Ending
+from scheduler.records.events import NO_CAUSE, Cause, Ending
 
 CYCLE_SECONDS = 0.001
 """From one cycle of an instant to the next, so that what the two decide has different times in the books."""
 MOST_CYCLES = 16
 """Of one instant. A plan that goes on deciding has found a circle, which the next event breaks."""
+SUSPENDED = Cause("Suspended", actor="trace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,14 @@ class Clock:
     spacing: float = 0.0
     tick: float = 0.0
     wakes: Sequence[float] = ()
+
+
+class Pause(NamedTuple):
+    """A job is suspended at one time, if it then waits or runs, and resumed at another, infinite: never."""
+
+    at: float
+    until: float
+    job_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +82,17 @@ class Simulation:
         self._serial = 0
         self._last_cycle = float("-inf")
         self._due = False
+        self._pauses: deque[tuple[float, bool, str]] = deque()
 
-    def run(self, jobs: Iterable[Job], until: float = float("inf")) -> Outcome:
+    def run(self, jobs: Iterable[Job], until: float = float("inf"), pauses: Sequence[Pause] = ()) -> Outcome:
         """Until every job is over, or nothing can happen any more, or that time.
 
         jobs: in the order of submission.   Errors: ValueError if one is out of order.
         """
         arrivals, wakes = iter(jobs), deque(sorted(self.clock.wakes))
+        told = [(pause.at, True, pause.job_id) for pause in pauses]
+        told += [(pause.until, False, pause.job_id) for pause in pauses if pause.until < math.inf]
+        self._pauses = deque(sorted(told))
         upcoming = next(arrivals, None)
         while True:
             moment = self._next(upcoming, wakes[0] if wakes else None)
@@ -86,6 +100,7 @@ class Simulation:
                 break
             self.now = moment
             self._finish_due()
+            self._pause_due()
             while wakes and wakes[0] <= moment:
                 wakes.popleft()
                 self._due = True
@@ -119,6 +134,11 @@ class Simulation:
         idle_until = self.book.core.next_unused() if self.book.jobs else math.inf
         if idle_until < math.inf:
             moments.append(max(idle_until, self._last_cycle + self.clock.spacing))
+        due = self.book.core.next_promise(self.now) if goes_on else math.inf
+        if due < math.inf:
+            moments.append(max(due, self._last_cycle + self.clock.spacing))
+        if self._pauses and (goes_on or self.book.jobs):
+            moments.append(self._pauses[0][0])
         if wake is not None and self.book.jobs:
             moments.append(wake)
         if self._due:  # a cycle is owed, and only the spacing holds it back
@@ -141,6 +161,25 @@ class Simulation:
             over = work.left - work.rate * (self.now - work.since) <= 1e-3 * work.rate
             ending: Ending = "finished" if over else "failed"
             self.book.end(job_id, ending, self.now, self._number(), NO_CAUSE if over else TIME_LIMIT)
+            self._due = True
+
+    def _pause_due(self) -> None:
+        while self._pauses and self._pauses[0][0] <= self.now:
+            _, begins, job_id = self._pauses.popleft()
+            live = self.book.jobs.get(job_id)
+            if live is None:
+                continue  # it is over, or not there yet
+            if begins and live.status in ("pending", "running"):
+                runs = live.status == "running"
+                if runs:
+                    work = self._work[job_id]
+                    work.left = self._left_after_restart(live.job, work)
+                    work.rate, work.serial = 0, 0
+                self.book.suspend(job_id, self.now, self._number(), SUSPENDED)
+                if runs:
+                    self.book.freed(job_id, self.now, self._number())
+            elif not begins and live.status == "suspended":
+                self.book.resume(job_id, self.now, self._number(), NO_CAUSE)
             self._due = True
 
     def _cycle(self) -> None:

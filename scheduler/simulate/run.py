@@ -14,7 +14,7 @@ from scheduler.model import Job
 from scheduler.records.book import Book, Tell
 from scheduler.records.events import Writer
 from scheduler.setup import Setup
-from scheduler.simulate.engine import Clock, Simulation
+from scheduler.simulate.engine import Clock, Pause, Simulation
 from scheduler.simulate.report import Report, report
 from scheduler.simulate.timeline import Timeline
 
@@ -33,6 +33,7 @@ def simulate(
     cluster_name: str = "simulated",
     spacing: float = 0.0,
     curves: bool = True,
+    pauses: Sequence[Pause] = (),
 ) -> Report:
     """Runs the jobs, in the order of submission, to their end.
 
@@ -40,6 +41,7 @@ def simulate(
              the first submission to the full hour after the last end.
     prices:  of a GPU-hour by device model, for the report's costs.
     spacing: least seconds between two cycles; 0 = one at every instant at which something happens.
+    pauses:  of jobs that somebody suspends.
     """
     began = time.perf_counter()
     jobs = fitted(jobs, setup)
@@ -52,7 +54,7 @@ def simulate(
         tell("devices", writer.devices(everything, "available", start - HOUR))
     watch = _Watch(meter, core, jobs, start) if curves else None
     clock = Clock(spacing, TICK if setup.depends_on_time() else 0.0, setup.edges())
-    outcome = Simulation(Book(core, meter, writer, tell), clock, watch).run(jobs)
+    outcome = Simulation(Book(core, meter, writer, tell), clock, watch).run(jobs, pauses=pauses)
     if tell and jobs:
         tell("devices", writer.devices(everything, "removed", -(-outcome.until // HOUR) * HOUR))
     curve = watch.timeline.points() if watch else ()

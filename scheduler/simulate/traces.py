@@ -8,6 +8,7 @@ Devices and jobs are named as `gpuledger replay` names them, so that the books o
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from collectors.traces import openb, philly
 from collectors.traces.files import positive, read_rows
 from collectors.traces.fractions import MILLI
 from scheduler.model import Device, Job, Node, Request
+from scheduler.simulate.engine import Pause
 
 LIMIT_FACTOR = 2.0
 DEFAULT_MODEL = "GPU"
@@ -30,12 +32,16 @@ LARGEST = 1 << 30
 
 @dataclass(frozen=True)
 class Trace:
-    """jobs: in the order of submission.   nodes: empty where nobody names any.   notes: what had to be assumed."""
+    """jobs: in the order of submission.   nodes: empty where nobody names any.   notes: what had to be assumed.
+
+    pauses: of jobs that somebody suspended.
+    """
 
     name: str
     jobs: Sequence[Job]
     nodes: Sequence[Node]
     notes: tuple[str, ...] = ()
+    pauses: Sequence[Pause] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,8 @@ _OPTIONAL = (
     "wait_bound_seconds",
     "checkpoint_seconds",
     "preemptible",
+    "suspended_at",
+    "resumed_at",
 )
 LAYOUTS = (
     Layout(
@@ -166,19 +174,24 @@ class _Limits:
 def _listed(path: Path, layout: Layout, nodes: Sequence[Node], limits: _Limits) -> Trace:
     largest = max((len(node.devices) for node in nodes), default=LARGEST)
     number = 0
+    pauses: list[Pause] = []
 
     def parse(row: dict[str, str]) -> Job:
         nonlocal number
         number += 1
         ours = {name: row[column].strip() for name, column in layout.columns.items()}
         ours |= {name: (row.get(column) or "").strip() for name, column in layout.optional.items()}
-        return _job(ours, layout, number, largest, limits)
+        job = _job(ours, layout, number, largest, limits)
+        if ours.get("suspended_at"):
+            until = layout.zero + _seconds(ours["resumed_at"]) if ours.get("resumed_at") else math.inf
+            pauses.append(Pause(layout.zero + _seconds(ours["suspended_at"]), until, job.job_id))
+        return job
 
     found = read_rows(path, tuple(layout.columns.values()), tuple(layout.optional.values()), parse)
     jobs = [job for job in found if job.run_time]
     empty = len(found) - len(jobs)
     notes = (*layout.notes, f"left out: {empty:,} jobs that ran no time at all") if empty else layout.notes
-    return Trace(layout.name, jobs, nodes, notes)
+    return Trace(layout.name, jobs, nodes, notes, tuple(pauses))
 
 
 def _job(row: Mapping[str, str], layout: Layout, number: int, largest: int, limits: _Limits) -> Job:

@@ -53,6 +53,9 @@ class FirstCome:
     def next_unused(self) -> float:
         return float("inf")
 
+    def next_promise(self, after: float) -> float:
+        return float("inf")
+
     def give_back(self, name: str, start: float, now: float) -> None:
         raise AssertionError("there are no reservations")
 

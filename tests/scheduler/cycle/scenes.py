@@ -110,10 +110,14 @@ def run(
         {edge for window in state.reservations for edge in (window.start, window.end)}
         | {edge for begin, end, _ in pauses for edge in (begin, end)}
     )
+    last = float("-inf")
     while position < len(arrivals) or ends or edges:
         times = [ends[0][0]] if ends else []
         times += [arrivals[position].submitted_at] if position < len(arrivals) else []
         now = min(times + edges[:1])
+        if state.next_promise(last) < now:
+            now = state.next_promise(last)
+        last = now
         edges = [edge for edge in edges if edge > now]
         while ends and ends[0][0] <= now:
             _, attempt, name = heapq.heappop(ends)

@@ -52,6 +52,9 @@ def test_a_job_goes_through_its_life_over_http(url: str, living: Living) -> None
     client.tell("team/a", "release")
     living.settle()
     assert client.jobs()[0]["nodes"] == ["p-0"]
+    (pool,) = client.pools()
+    assert (pool["total"], pool["allocated"], pool["available"]) == (8, 4, 4)
+    assert httpx.get(f"{url}/api/v1/pools").status_code == 401
     assert client.explain("team/a")["history"][0]["actor"] == "ada"
     assert client.tell("team/a", "finish", {"succeeded": False}) == {"job_id": "team/a", "status": "failed"}
     assert client.explain("team/a")["status"] == "failed"
