@@ -45,17 +45,24 @@ def minor_digits(currency: str) -> int:
     return MINOR_DIGITS.get(currency, 2)
 
 
-def largest_remainder(costs: Sequence[Fraction], digits: int) -> tuple[list[Decimal], Decimal]:
+def largest_remainder(
+    costs: Sequence[Fraction], digits: int, given: Decimal | None = None
+) -> tuple[list[Decimal], Decimal]:
     """Amounts that can be paid for the costs, and their total.
 
     The total is the exact sum, rounded once, half to even. Each cost is cut down to whole minor units, and what is
     missing to the total goes, one minor unit each, to the costs that lost most; among equals to the earlier one.
     So no amount is a whole minor unit away from its cost, and the amounts sum to the total.
+
+    given: another total, less than a minor unit from the exact sum; then one amount may be a whole one from its cost.
     """
     minor = 10**digits
     whole = [floor(cost * minor) for cost in costs]
-    total = round(sum(costs, Fraction(0)) * minor)
+    total = round((sum(costs, Fraction(0)) if given is None else Fraction(given)) * minor)
     by_loss = sorted(range(len(costs)), key=lambda number: (whole[number] - costs[number] * minor, number))
-    for number in by_loss[: total - sum(whole)]:
+    missing = total - sum(whole)
+    if missing < 0:
+        whole[max(range(len(costs)), key=lambda number: whole[number])] -= 1
+    for number in by_loss[: max(0, missing)]:
         whole[number] += 1
     return [rounded(Fraction(amount, minor), digits) for amount in whole], rounded(Fraction(total, minor), digits)

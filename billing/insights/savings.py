@@ -36,7 +36,7 @@ from billing.insights.proposals import (
 )
 from billing.insights.said import Said
 from billing.insights.waste import REASONS, WasteReport, read_idle_time, waste_report
-from billing.money import minor_digits
+from billing.money import largest_remainder, minor_digits
 from billing.periods import Period
 from billing.rates import RateCard, current_rate_card
 from billing.rates.prices import Subject, price_intervals
@@ -228,8 +228,8 @@ def savings(
         if unknown:
             not_judged.append((allocation, unknown))
     recommendations = tuple(
-        _recommendation(one, rules, period, currency)
-        for one in advised
+        _recommendation(one, rules, period, currency, past)
+        for one, past in zip(advised, _past_amounts(advised, currency), strict=True)
         if not workload or workload in {holder.workload_id for holder in one.holders}
     )
     listed = [
@@ -353,10 +353,30 @@ def _identity(advised: Advised) -> str:
     return hashlib.blake2b("\n\n".join([advised.kind, *parts]).encode(), digest_size=6).hexdigest()
 
 
-def _recommendation(advised: Advised, rules: Rules, period: Period, currency: str | None) -> Recommendation:
+def _past_amounts(advised: Sequence[Advised], currency: str | None) -> list[Decimal | None]:
+    """What each would have saved in the period, such that a tenant's add up to their exact sum, rounded once."""
+    found: list[Decimal | None] = [None] * len(advised)
+    if currency is None:
+        return found
+    of_tenant: dict[str, list[int]] = defaultdict(list)
+    for number, one in enumerate(advised):
+        if one.past is not None:
+            of_tenant[one.holders[0].tenant].append(number)
+    for numbers in of_tenant.values():
+        exact = [advised[number].past or Fraction(0) for number in numbers]
+        amounts, _ = largest_remainder(exact, minor_digits(currency))
+        for number, amount in zip(numbers, amounts, strict=True):
+            found[number] = amount
+    return found
+
+
+def _recommendation(
+    advised: Advised, rules: Rules, period: Period, currency: str | None, past: Decimal | None
+) -> Recommendation:
     holders, first = advised.holders, advised.proposals[0]
     words = ("cluster", "node", "device_id", "partition_id")
     runs = len(advised.proposals)
+    monthly = _amount(advised.monthly, currency)
     return Recommendation(
         id=_identity(advised),
         kind=advised.kind,
@@ -366,9 +386,9 @@ def _recommendation(advised: Advised, rules: Rules, period: Period, currency: st
         devices=tuple({name: getattr(holder, name) for name in words} for holder in holders),
         said=Said("runs", {"runs": str(runs)}, first.said) if advised.recurs else first.said,
         evidence={**_evidence(holders), "devices": [_evidence([holder]) for holder in holders]},
-        monthly_amount=_amount(advised.monthly, currency),
-        past_amount=_amount(advised.past, currency),
-        currency=currency,
+        monthly_amount=monthly,
+        past_amount=past,
+        currency=None if monthly is None and past is None else currency,
         priced_by=first.priced_by,
         confidence="medium" if advised.recurs and first.confidence == "high" else first.confidence,
         still_held=all(holder.still_held for holder in holders),

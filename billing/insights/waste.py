@@ -196,16 +196,20 @@ def _take(idle: IdleTime, holder: Holder) -> None:
 
 
 def _waste(sums: _Sums, currency: str | None) -> Waste:
-    names = [COVERED, *REASONS]
     amounts: list[Decimal] = []
-    total = None
+    covered = total = None
     if currency is not None:
-        amounts, total = largest_remainder([sums.parts[name] for name in names], minor_digits(currency))
-    parts = dict(zip(names, amounts, strict=False))
+        # Rounded by itself, as what is advised is; the reasons share what is left.
+        covered = _money(sums.parts[COVERED], currency)
+        total = _money(sums.parts[COVERED] + sum(sums.parts[name] for name in REASONS), currency)
+        assert covered is not None and total is not None
+        left = [sums.parts[name] for name in REASONS]
+        amounts, _ = largest_remainder(left, minor_digits(currency), total - covered)
+    parts = dict(zip(REASONS, amounts, strict=False))
     return Waste(
         idle_gpu_hours=rounded(sums.idle, HOURS_DIGITS),
         idle_cost=total,
-        covered=parts.pop(COVERED, None),
+        covered=covered,
         not_covered={name: amount for name, amount in parts.items() if amount},
         unpriced_gpu_hours=rounded(sums.unpriced, HOURS_DIGITS),
         unmetered_gpu_hours=rounded(sums.unmetered, HOURS_DIGITS),

@@ -18,7 +18,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -61,6 +61,10 @@ SILENT_SECONDS, SILENT_PERIODS = 300.0, 5
 """A target is silent when nothing of it came for so long, and so many times as long as between two instants."""
 SAVED_SECONDS = 86_400.0
 """What is remembered is written again after so long, or it would be thrown away as old."""
+AGENT_GONE = timedelta(hours=1)
+"""An agent that has measured a device, and nothing of it for so long, tells of it no more."""
+OTHERS_SECONDS = 600.0
+"""How often it is looked again whether others still tell of devices that are left to them."""
 LOOKBACK, AROUND = timedelta(seconds=LOOKBACK_SECONDS), timedelta(seconds=LOOKBACK_SECONDS)
 
 Key = tuple[str, str]
@@ -109,6 +113,8 @@ class Assembler:
         self._begun = False
         self._heard: dict[Key, _Heard] = {}
         self._devices: dict[Key, _Devices] = {}  # by sender and cluster
+        self._left_out: dict[tuple[str, str, str], Row] = {}  # by sender, cluster and device
+        self._left_out_at = time.monotonic()
         self._looked_at = 0.0
         self._troubled_at = -LOG_SECONDS
         self._troubled: set[Key] = set()
@@ -149,7 +155,7 @@ class Assembler:
             waits = (one.waits_seconds for one in pending if (one.sender, one.target) not in self._troubled)
             self._pushed.held_up = max(waits, default=0.0) > HELD_UP_SECONDS
         self._troubled.clear()
-        batch = _Batch(self._receiver, reading)
+        batch = _Batch(self._receiver, reading, self._left_out)
         for one in pending:
             heard = self._heard.get((one.sender, one.target))
             if heard is not None:
@@ -168,6 +174,7 @@ class Assembler:
             if batch.rows >= ROWS_AT_ONCE:
                 self._store(batch, reading)
         self._tell_gone(batch)
+        self._tell_left_out(batch, now)
         self._tell_silent(reading, batch)
         self._store(batch, reading)
         self._heard = {
@@ -216,6 +223,15 @@ class Assembler:
             if devices.seen_at is not None:
                 batch.add(sender, {"devices": devices.inventory.missing(devices.seen_at)})
                 devices.seen_at = None
+
+    def _tell_left_out(self, batch: _Batch, now: float) -> None:
+        """Devices that were left to others, in case these are gone: then they are as they were told last."""
+        if now - self._left_out_at < OTHERS_SECONDS:
+            return
+        self._left_out_at = now
+        since = datetime.now(UTC) - AGENT_GONE
+        for (sender, _, _), row in self._left_out.items():
+            batch.add(sender, {"devices": [row | {"ts": max(row["ts"], since)}]})
 
     def _tell_silent(self, reading: Reading, batch: _Batch) -> None:
         """Once for each silence, by the server's clock: who pushed may have died, and then says nothing of it."""
@@ -331,10 +347,12 @@ class Assembler:
 
 
 class _Batch:
-    """Rows of several targets that are stored together, and by sender the instants that they were made of."""
+    """Rows of several targets that are stored together, and by sender the instants that they were made of.
 
-    def __init__(self, receiver: Receiver, reading: Reading) -> None:
-        self._receiver, self._reading = receiver, reading
+    left_out: is filled with rows of devices that others tell of."""
+
+    def __init__(self, receiver: Receiver, reading: Reading, left_out: dict[tuple[str, str, str], Row]) -> None:
+        self._receiver, self._reading, self._left_out = receiver, reading, left_out
         self.done: dict[str, list[Pending]] = defaultdict(list)
         self.rows = 0
         self._rows: dict[str, dict[str, list[Row]]] = {}
@@ -371,10 +389,17 @@ class _Batch:
         that another source tells of. Samples are not left out here: whoever may push no more is counted so."""
         found = {record: some for record, some in rows.items() if record == "samples" or sender.place.may_send(record)}
         if found.get("devices"):
-            others = self._reading.told_by_others(row["device_id"] for row in found["devices"])
-            found["devices"] = [
-                row for row in found["devices"] if (row.get("cluster", ""), row["device_id"]) not in others
-            ]
+            since = datetime.now(UTC) - AGENT_GONE
+            others = self._reading.told_by_others((row["device_id"] for row in found["devices"]), since)
+            own = []
+            for row in found["devices"]:
+                device = row.get("cluster", ""), row["device_id"]
+                if device in others:
+                    self._left_out[sender.name, *device] = row
+                else:
+                    self._left_out.pop((sender.name, *device), None)
+                    own.append(row)
+            found["devices"] = own
         return found
 
 

@@ -1,13 +1,24 @@
 -- One row: a device that another source than pushed metrics tells of: an agent with its driver, a scheduler, a file.
--- Traps:   the row that two sources tell alike is the later one's. What another source removed is nobody's again.
--- Parameters: devices Array(String).
-SELECT cluster, device_id
-FROM devices
-WHERE device_id IN {devices:Array(String)}
-    AND batch NOT IN
+-- Traps:   the row that two sources tell alike is the later one's. What another source removed is nobody's again; so is
+--          what an agent told that was measured by it, and is not any more: its node is gone, or the device has moved.
+-- Parameters: devices Array(String); since DateTime64(3): an agent that has measured nothing since is gone.
+WITH
+    metrics AS
     (
         SELECT batch FROM ingest_batches
-        WHERE record_type = 'devices' AND startsWith(source, 'push:') AND endsWith(source, ' metrics')
+        WHERE record_type IN ('devices', 'samples') AND startsWith(source, 'push:') AND endsWith(source, ' metrics')
+    )
+SELECT cluster, device_id
+FROM devices
+WHERE device_id IN {devices:Array(String)} AND batch NOT IN (SELECT batch FROM metrics)
+    AND (cluster, device_id) NOT IN
+    (
+        SELECT cluster, device_id
+        FROM samples
+        WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM devices WHERE device_id IN {devices:Array(String)})
+            AND batch NOT IN (SELECT batch FROM metrics)
+        GROUP BY cluster, device_id
+        HAVING max(ts) < {since:DateTime64(3, 'UTC')}
     )
 GROUP BY cluster, device_id
 HAVING argMax(state, (ts, state)) != 'removed'

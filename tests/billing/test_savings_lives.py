@@ -394,6 +394,9 @@ def test_every_idle_hour_is_covered_or_has_a_reason(told: list[Told], fleet: lis
                 exact = account.parts.get(part, Fraction(0))
                 assert near(found.get(part, Decimal(0)), exact), (keep_seed(), one.first, one.last, life, part, found)
             assert waste.idle_cost == sum(found.values())
+            advised = [each for each in one.report.recommendations if each.tenant == life.tenant]
+            if {each.kind for each in advised} <= {"reclaim"} and None not in [each.past_amount for each in advised]:
+                assert sum(each.past_amount or 0 for each in advised) == waste.covered, (keep_seed(), life)
             assert Fraction(waste.idle_gpu_hours) == pytest.approx(account.idle_hours, abs=0.001)
             assert Fraction(waste.unmetered_gpu_hours) == pytest.approx(account.unmetered_hours, abs=0.001)
             assert Fraction(waste.unpriced_gpu_hours) == pytest.approx(account.unpriced_hours, abs=0.001)

@@ -21,7 +21,9 @@ from warehouse.store import Store
 
 PERIOD = 15
 SAMPLES_ALONE = "a token that tells samples"
+MOVES = "a token that may move devices"
 MORE = f"""  - {{name: samples, token: {SAMPLES_ALONE}, records: [samples], clusters: [c1], nodes: all}}
+  - {{name: moves, token: {MOVES}, records: all, clusters: all, nodes: all, inventory: true}}
 """
 
 
@@ -141,6 +143,31 @@ def test_devices_are_told_once_and_those_that_another_source_tells_of_are_left_t
     told = {row["device_id"]: row["many"] for row in pushed.store.rows(count, {"since": NOW - timedelta(minutes=1)})}
     assert told == {"GPU-0": 1, "GPU-1": 1, "GPU-back": 1}
     assert ("GPU-0", "n1", "H100", "nvidia", "available") in devices(pushed.store)
+
+
+def test_a_device_follows_who_measures_it_once_the_agent_that_told_it_is_gone(
+    pushed: Pushed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As found: it kept the node of an agent that was gone, for ever."""
+    monkeypatch.setattr(assembler, "OTHERS_SECONDS", 0.0)
+    told = {"cluster": "c1", "node": "old", "model": "H100", "state": "available", "ts": NOW - timedelta(hours=9)}
+    put(pushed.store, "devices", [{**told, "device_id": f"GPU-{name}"} for name in ("alive", "gone", "file")])
+    for name, hours in (("alive", 0), ("gone", 3)):
+        measured = {"ts": NOW - timedelta(hours=hours), "interval_seconds": 10, "cluster": "c1", "node": "old"}
+        measured |= {"device_id": f"GPU-{name}", "state": "ok", "utilization": 0.5}
+        put(pushed.store, "samples", [measured])
+
+    def nodes() -> dict[str, str]:
+        sql = "SELECT device_id, argMax(node, ts) AS node FROM devices GROUP BY device_id"
+        return {row["device_id"]: row["node"] for row in pushed.store.rows(sql)}
+
+    names = ("GPU-alive", "GPU-gone", "GPU-file")
+    push(pushed, *(util([(0, 50), (PERIOD, 60)], name, cluster="c1") for name in names), token=MOVES)
+    assert nodes() == {"GPU-alive": "old", "GPU-gone": "n1", "GPU-file": "old"}
+    # An hour later nobody but the metrics speaks of the other, and it need not be told anew.
+    monkeypatch.setattr(assembler, "AGENT_GONE", timedelta())
+    pushed.assembler.run(pushed.store, threading.Event())
+    assert nodes() == {"GPU-alive": "n1", "GPU-gone": "n1", "GPU-file": "old"}
 
 
 def test_a_device_that_its_nodes_others_outlive_is_removed(pushed: Pushed) -> None:
