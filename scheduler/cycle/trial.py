@@ -274,7 +274,13 @@ class Trial:
         lasts: float,
     ) -> Promise | None:
         """The promise from the last of these events on, if the job then fits for as long as it lasts."""
-        return self._from_here(job_id, kind, events[position - 1][0], lasts, self.now)
+        start, mark = events[position - 1][0], self.cluster.mark()
+        while position < len(events) and events[position][0] == start:
+            self._release(events[position])
+            position += 1
+        found = self._from_here(job_id, kind, start, lasts, self.now)
+        self.cluster.rollback(mark)
+        return found
 
     def promise_again(self, old: Promise, kind: JobClass) -> Promise | None:
         """What was promised before, at the same places; from now on, where that time has passed. None: they are not
@@ -334,15 +340,19 @@ class Trial:
             self.cluster.rollback(mark)
 
     def _occupy(self, promise: Promise) -> None:
-        """Takes what the promise keeps, at an instant within it."""
-        mark = self.cluster.mark()
+        """Takes what the promise keeps, at an instant within it; of a MIG device the node, as before it begins."""
+        cluster = self.cluster
+        if cluster.cut and any(cluster.geometries[cluster.kind[at]] is not None for at in promise.extra):
+            self._hold(promise)
+            return
+        mark = cluster.mark()
         try:
             self._take(promise.grants, promise.request)
         except PlacementError:  # somebody stays beyond the limit, or had a better right to the place
-            self.cluster.rollback(mark)
+            cluster.rollback(mark)
             self._hold(promise)
         else:
-            self.cluster.keep(mark)
+            cluster.keep(mark)
 
     def _promised(
         self, job_id: str, kind: JobClass, grants: tuple[Grant, ...], start: float, lasts: float, made_at: float
