@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from tests.billing.whole_books import CARD, MAPPING, fill_whole_books
 from tests.stores import engine_that_stays, fresh_store
+from warehouse.store import identifier, open_store
 
 GOLDEN = Path(__file__).parent / "golden" / "books.json"
 FEW = 3
@@ -88,6 +89,9 @@ COMMANDS = (
     "export focus --period 2026-10 --draft --platform --skip-unpriced --out {out}/october.csv",
     "export focus --period 2026-09 --grain day --out {out}/september.csv",
 )  # fmt: skip
+TABLES = ("ledger", "energy", "allocations", "refused_claims", "ledger_days", "invoices", "stream_hours")
+DRAWN = {"run", "document", "previous", "digest", "batch"}
+"""Columns of them that are others each time that the books are made."""
 ASKED_TO_FAIL = {"tenants check {mapping}": 1}
 
 
@@ -136,7 +140,7 @@ def golden() -> Iterator[dict[str, Any]]:
     known: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
     yield known
     if os.environ.get("GPULEDGER_GOLDEN") == "write":
-        found = {command: known[command] for command in COMMANDS if command in known}
+        found = {command: known[command] for command in (*COMMANDS, *TABLES) if command in known}
         GOLDEN.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -205,6 +209,21 @@ def test_every_figure_is_that_of_the_golden_file(
     if os.environ.get("GPULEDGER_GOLDEN") == "write":
         golden[command] = found
     assert found == golden.get(command)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_cell_of_the_books_is_that_of_the_golden_file(
+    books: tuple[str, dict[str, str]], golden: dict[str, Any], table: str
+) -> None:
+    with open_store(books[0]) as store:
+        sql = "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
+        names = [row["name"] for row in store.rows(sql, {"table": table}) if row["name"] not in DRAWN]
+        chosen = ", ".join(f"toString({identifier(name)}) AS {identifier(name)}" for name in names)
+        rows = store.rows(f"SELECT {chosen} FROM {identifier(table)} ORDER BY {', '.join(map(identifier, names))}")
+    found = condensed(rows)
+    if os.environ.get("GPULEDGER_GOLDEN") == "write":
+        golden[table] = found
+    assert found == golden.get(table)
 
 
 def test_a_mapping_that_leaves_nothing_out_is_a_yes(books: tuple[str, dict[str, str]], tmp_path: Path) -> None:

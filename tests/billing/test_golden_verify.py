@@ -111,6 +111,8 @@ def test_what_is_found_in_a_table_with_cells_of_every_column_changed(books: Stor
         cells = []
         for number, (column, kind) in enumerate(columns_of(books, table)):
             value = changed(kind, random.Random(f"{table}.{column} {again}"))
+            if column == "position":  # of two in one place the lesser digest would stand first, which is drawn
+                value = "{} + 1000"
             row, name = rows[(again + number * (1 + again)) % len(rows)], identifier(column)
             cells.append(f"if(row_hash = {row}, {value.format(name)}, {name}) AS {name}")
         with replaced(books, table, f"* EXCEPT (row_hash) REPLACE ({', '.join(cells)})"):

@@ -225,6 +225,7 @@ def fill_whole_books(store: Store) -> None:
     _put_devices(store)
     late = _put_jobs(store, dice)
     _put_spacious(store)
+    _put_contradictions(store)
     close(store, SEPTEMBER.end + timedelta(hours=3), at("2026-10-02 00:00"))
     first = issue_all(store, SEPTEMBER, at("2026-10-02 00:00"), actor="ann")
     void(store, str(first[-1].number), at("2026-10-02 01:00"), "ann", "wrong address")
@@ -362,6 +363,54 @@ def _put_spacious(store: Store) -> None:
     put(store, "devices", devices)
     put(store, "events", events)
     put(store, "samples", samples)
+
+
+def _put_contradictions(store: Store) -> None:
+    """Three days of a node whose claims cannot all be true: of a node alone, of more than is there, of one partition
+    twice, of what nobody knows, without an end, ended before they start, suspended for ever, told twice at one instant.
+    """
+    dice = random.Random("contradictions")
+    first = at("2026-10-27 06:00")
+    devices: list[dict[str, Any]] = []
+    for name, units in (("d0", 1), ("d1", 4), ("d2", 4), ("d3", 7)):
+        about = {"device_id": name, "node": "n5", "model": "A100", "pool": "mig"}
+        told = [(0, units, "available"), (20, units, "available"), (61, max(1, units - 2), "available")]
+        told += [(64, units, "available"), (66, units, "unavailable"), (66, units, "available"), (96, units, "removed")]
+        devices += [{**about, "ts": first + timedelta(hours=h), "units": n, "state": state} for h, n, state in told]
+    events: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
+    for number in range(70):
+        tenant, project, queue = dice.choice(PAYERS)
+        start = first + timedelta(minutes=dice.randrange(-60, 72 * 60))
+        end = start + timedelta(minutes=dice.choice((20, 90, 400)), milliseconds=dice.choice((0, 0, 1)))
+        about = {"allocation_id": f"c{number % 60}", "workload_id": f"c{number % 60}", "node": "n5"}
+        about |= {"tenant": tenant, "project": project, "queue": queue, "gpus": dice.choice((0.3, 1, 1, 2, 5))}
+        device = dice.choice(("", "", "d0", "d1", "d2", "d3", "d9"))
+        held = {"device_id": device, "units": dice.choice((None, 0, 1, 2, 5)) if device else None}
+        if device == "d3":
+            held |= {"partition_id": f"d3-{dice.randrange(2)}", "partition_profile": "1g.5gb", "units": 1}
+        elif device and dice.random() < 0.1:
+            held["device_id"], about["node"] = "", "n6"
+        events.append({**about, **held, "ts": start, "event": "started"})
+        more = dice.choice(("", "", "suspended", "both", "resized", "again", "before", "at once"))
+        middle = start + (end - start) / 2
+        if more in ("suspended", "both"):
+            events.append({**about, "ts": start + (end - start) / 3, "event": "suspended"})
+        if more == "both":
+            events.append({**about, "ts": middle, "event": "resumed"})
+        if more in ("resized", "again"):
+            events.append({**about, **held, "ts": middle, "event": "resized" if more == "resized" else "started"})
+        ends = {"before": start - timedelta(minutes=5), "at once": start}.get(more, end)
+        if dice.random() < 0.8:
+            events.append({**about, "ts": ends, "event": dice.choice(("finished", "failed", "cancelled"))})
+        if dice.random() < 0.6:
+            seen = {"state": "ok", "utilization": 0.5, "interval_seconds": 1200.0, "workload_id": about["workload_id"]}
+            seen |= {"device_id": device or dice.choice(("d1", "d2")), "partition_id": held.get("partition_id", "")}
+            span = range(dice.choice((1, 3, 12)))
+            measured += [{**seen, "node": "n5", "ts": start + timedelta(minutes=20 * (n + 1))} for n in span]
+    put(store, "devices", devices)
+    put(store, "events", events)
+    put(store, "samples", measured)
 
 
 def _samples(
