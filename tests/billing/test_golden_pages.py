@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import copy
 import csv
-import hashlib
 import io
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,9 +22,9 @@ import pytest
 from billing.documents.csv import as_csv
 from billing.documents.page import page_of
 from billing.invoicing.documents import Invoice
+from tests.billing.golden import compare, digest
 from tests.billing.sample_documents import PARTIES, credit_note, every_kind, invoice_of, other, usage
 
-GOLDEN = Path(__file__).parent / "golden" / "pages.json"
 FEW = 4
 """Differences of a page that are kept as they are; of more of them the first, and a digest of all."""
 MEASURES = ("used_gpu_hours", "idle_gpu_hours", "unmetered_gpu_hours")
@@ -123,7 +120,7 @@ def differences(one: dict[str, str], two: dict[str, str]) -> list[str]:
     found = [f"{place}: {two.get(place)}" for place in sorted({*one, *two}) if one.get(place) != two.get(place)]
     if len(found) <= FEW:
         return found
-    return [*found[:FEW], f"{len(found)} in all, {hashlib.sha256(repr(found).encode()).hexdigest()[:12]}"]
+    return [*found[:FEW], f"{len(found)} in all, {digest(found)}"]
 
 
 def said_of(name: str, document: dict[str, Any]) -> dict[str, Any]:
@@ -149,9 +146,4 @@ def said_of(name: str, document: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_word_is_that_of_the_golden_file(name: str) -> None:
-    found = said_of(name, json.loads(json.dumps(DOCUMENTS[name].document)))
-    golden = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
-    if os.environ.get("GPULEDGER_GOLDEN") == "write":
-        golden[name] = found
-        GOLDEN.write_text(json.dumps(golden, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    assert found == golden.get(name)
+    compare("pages", name, said_of(name, json.loads(json.dumps(DOCUMENTS[name].document))))
