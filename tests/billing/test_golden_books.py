@@ -249,7 +249,8 @@ def parsed(text: str) -> Any:
 
 def text_of(path: Path) -> str:
     if path.suffix == ".parquet":
-        return json.dumps(parquet.read_table(path).to_pylist(), default=str)
+        rows = parquet.read_table(path).to_pylist()
+        return json.dumps([{name: str(cell) for name, cell in row.items()} for row in rows])
     content = path.read_bytes()
     return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
 

@@ -17,11 +17,13 @@ import pytest
 
 from billing.close import close
 from billing.held import effect
+from billing.invoicing.documents import InvoiceError
+from billing.invoicing.invoices import issue_all
 from ingest.held import held_pushes
 from tests.billing.facts import SAMPLE, job
 from tests.billing.golden import compare
 from tests.billing.hand_ledger import at
-from tests.billing.test_held_effect import CLOSED, NOW, fleet, held
+from tests.billing.test_held_effect import CLOSED, MARCH, NOW, fleet, held
 from tests.billing.test_issued_fence import let_through
 from tests.stores import fresh_store
 from warehouse.store import Store
@@ -59,6 +61,8 @@ def test_what_a_close_lets_wait_is_what_the_golden_file_says(store: Store) -> No
     ):
         let_through(store, "samples", rows, sender)
     let_through(store, "events", SHORT, "short")
+    with pytest.raises(InvoiceError, match="facts of 1 of its hours came after the last close"):
+        issue_all(store, MARCH, NOW)
     report = close(store, CLOSED, NOW)
     waits = sorted((one.sender, one.reason, one.detail, one.rows) for one in held_pushes(store))
     figures = "sum(used_unit_ms) AS used, sum(idle_unit_ms) AS idle, sum(unmetered_unit_ms) AS unmetered"

@@ -71,7 +71,18 @@ CARD: dict[str, Any] = {
         },
         {"sku": "mig-1g", "match": {"model": "A100", "partition_profile": "1g.*"}, "price_per_gpu_hour": "1.61"},
         {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.40"},
-        {"sku": "l40s-web", "match": {"model": "L40S", "queue": "web"}, "price_per_gpu_hour": "0.97"},
+        {
+            "sku": "l40s-web",
+            "match": {"model": "L40S", "queue": "web"},
+            "price_per_gpu_hour": "0.97",
+            "effective_to": "2026-10-19T09:20:00Z",
+        },
+        {
+            "sku": "l40s-web",
+            "match": {"model": "L40S", "queue": "web"},
+            "price_per_gpu_hour": "1.02",
+            "effective_from": "2026-10-19T09:20:00Z",
+        },
         {"sku": "l40s", "match": {"model": "L40S"}, "price_per_gpu_hour": "1.13"},
         {"sku": "t4", "match": {"model": "T4"}, "price_per_gpu_hour": "0.5", "effective_to": "2026-10-24"},
         {"sku": "t4", "match": {"model": "T4"}, "price_per_gpu_hour": "0", "effective_from": "2026-10-24"},
@@ -330,6 +341,7 @@ SPACIOUS = {
     "small": (("s7",), "2026-10-30 12:00", 0.1, 4),
     "sliced": (("s2",), "2026-10-30 10:00", 0.1, 6),
     "gift": (("f0",), "2026-10-22 10:00", 0.0, 6),
+    "moving": (("s8",), "2026-10-30 13:00", 0.1, 5),
     "bare-0": (("y0",), "2026-10-30 11:00", 0.2, 6),
     "bare-1": (("y1",), "2026-10-30 11:00", 0.2, 6),
 }
@@ -360,6 +372,11 @@ def _put_spacious(store: Store) -> None:
                 more = {"utilization": 0.6} if unnamed else {"workload_id": workload}
                 samples.append({**told, **part, "ts": now, **more})
         events.append({**about, "ts": end, "event": "finished"})
+    # In the month's last hour one of them comes to be about something else, on a device that is another.
+    moved = {"project": "q", "queue": "batch", "workload_id": "moved", "allocation_id": "moving", "node": "n3"}
+    events.append({**moved, "ts": at("2026-10-31 22:40"), "event": "resized", "device_id": "s8", "units": 1})
+    other = {"device_id": "s8", "ts": at("2026-10-31 22:20"), "node": "n4", "units": 1, "state": "available"}
+    devices.append({**other, "model": "L40S", "pool": "web", "memory_bytes": 48 * 10**9})
     put(store, "devices", devices)
     put(store, "events", events)
     put(store, "samples", samples)
@@ -408,6 +425,15 @@ def _put_contradictions(store: Store) -> None:
             seen |= {"device_id": device or dice.choice(("d1", "d2")), "partition_id": held.get("partition_id", "")}
             span = range(dice.choice((1, 3, 12)))
             measured += [{**seen, "node": "n5", "ts": start + timedelta(minutes=20 * (n + 1))} for n in span]
+    # What is told of a device before it is there, at the instant at which it becomes more, and of all of it.
+    about = {"device_id": "d4", "node": "n7", "model": "A100", "pool": "mig", "state": "available"}
+    devices += [{**about, "ts": first + timedelta(hours=h), "units": n} for h, n in ((0, 2), (30, 4), (50, 3))]
+    devices += [{**about, "ts": first + timedelta(hours=96), "units": 3, "state": "removed"}]
+    for number, (begin, units) in enumerate(((-2, None), (30, None), (50, None), (50, 1), (61, 5))):
+        one = {"allocation_id": f"e{number}", "node": "n7" if begin != 61 else "n5", "tenant": "chem", "project": "b"}
+        device = {"device_id": "d4" if begin != 61 else "d3", "units": units}
+        events.append({**one, **device, "ts": first + timedelta(hours=begin), "event": "started"})
+        events.append({**one, "ts": first + timedelta(hours=begin + 5), "event": "finished"})
     put(store, "devices", devices)
     put(store, "events", events)
     put(store, "samples", measured)
