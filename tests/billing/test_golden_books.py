@@ -13,10 +13,12 @@ import gzip
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator
+from datetime import datetime, tzinfo
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import typer
@@ -24,6 +26,8 @@ import yaml
 from pyarrow import parquet
 from typer.testing import CliRunner
 
+from billing.exports import focus
+from billing.insights.savings import savings
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import draft_all, issued
 from tests.billing.golden import FOLDER, compare, digest
@@ -48,6 +52,7 @@ COMMANDS = (
     "energy --period 2026-10-12..2026-10-16 --by day,device",
     "savings --period 2026-10",
     "savings --period 2026-10-03..2026-10-20 --min-coverage 0.2 --idle-hours 2",
+    "savings --period 2026-10-20..2026-10-31 --min-coverage 0.666667",
     "anomalies --period 2026-10",
     "anomalies --score 1.5",
     "allocation --window 2026-10 --aggregate namespace --share-idle",
@@ -91,7 +96,7 @@ COMMANDS = (
     "tenants check {mapping}",
     "report preview --tenant chem --period 2026-10 --out {out}/chem.html",
     "export focus --period 2026-10 --draft --platform --skip-unpriced --out {out}/october.csv",
-    "export focus --period 2026-09 --grain day --out {out}/september.csv",
+    "export focus --period 2026-09 --grain day --out {out}/new/september.csv",
     "export focus --period 2026-09 --grain month --version 1.2 --check --out {out}/september.csv.gz",
     "export focus --period 2026-09 --grain month --tenant chem --check --out {out}/chem.parquet",
 )  # fmt: skip
@@ -128,12 +133,12 @@ REFUSED = (
     "credits add --tenant chem --amount 1 --month 2026-10 --reason proof --evidence {{",
     "credits reverse c9 --reason none",
     "credits reverse c1-reversed --reason again",
-    "credits grant --tenant phys --amount 0 --expires 2027-01-01 --reason zero",
-    "credits grant --tenant phys --amount 1.001 --expires 2027-01-01 --reason digits",
+    "credits grant --tenant phys --amount 0 --expires 2299-01-01 --reason zero",
+    "credits grant --tenant phys --amount 1.001 --expires 2299-01-01 --reason digits",
     "credits grant --tenant phys --amount 1 --from 2027-01-01 --expires 2027-01-01 --reason never",
-    "credits grant --tenant phys --amount 1 --expires 2027-01-01 --reason ''",
-    "credits grant --tenant phys --amount 1 --expires 2027-01-01 --reason currency --currency JPY",
-    "credits grant --tenant phys --amount 1 --expires 2027-01-01 --reason again --id g1",
+    "credits grant --tenant phys --amount 1 --expires 2299-01-01 --reason ''",
+    "credits grant --tenant phys --amount 1 --expires 2299-01-01 --reason currency --currency JPY",
+    "credits grant --tenant phys --amount 1 --expires 2299-01-01 --reason again --id g1",
     "credits revoke g9 --reason none",
     "export focus --period 2026-10 --out {out}/a.csv",
     "export focus --period 2026-10 --draft --out {out}/a.csv",
@@ -154,6 +159,9 @@ REFUSED = (
     "anomalies --score 0",
     "savings --min-coverage 2",
     "rates show none",
+    "rates apply {other} --reason other",
+    "tenants apply {mapping} --reason other",
+    "budget apply {budgets} --reason dollars",
     "rates diff {card} {out}/none.yaml",
     "allocation --window 2026-10 --aggregate colour",
     "allocation --window sometime",
@@ -168,17 +176,31 @@ REFUSED = (
     "allocation --window 2026-10 --filter 'cluster:\"a\"+cluster:\"b\"'",
 )  # fmt: skip
 """What must not be done, or cannot be."""
-TABLES = ("ledger", "energy", "allocations", "refused_claims", "ledger_days", "invoices", "stream_hours")
-DRAWN = {"run", "document", "previous", "digest", "batch"}
+SETTINGS = ("rate_cards", "tenant_mappings", "energy_settings", "budgets", "parties")
+FACTS = ("ledger", "energy", "allocations", "refused_claims", "ledger_days", "stream_hours")
+TABLES = (*FACTS, *SETTINGS, "invoices", "voided_invoices", "credits", "grants", "audit")
+DRAWN = {"run", "document", "previous", "digest", "batch", "inputs"}
 """Columns of them that are others each time that the books are made."""
 ASKED_TO_FAIL = {"tenants check {mapping}": 1}
+
+
+class Then(datetime):
+    """What a command takes for now: grants run out and months end."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return cls(2026, 11, 23, 12, tzinfo=tz)
 
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
     """The store's address; and the closes' numbers, which are drawn, as names."""
     folder = tmp_path_factory.mktemp("whole") / "store"
-    with engine_that_stays():
+    app()
+    with engine_that_stays(), pytest.MonkeyPatch.context() as patch:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("gpuledger.commands.") and hasattr(module, "datetime"):
+                patch.setattr(module, "datetime", Then)
         with fresh_store(folder, fill_whole_books) as store:
             runs = [str(row["run"]) for row in store.rows("SELECT run FROM close_runs ORDER BY started_at")]
         yield f"chdb://{folder}", {run: f"close {number}" for number, run in enumerate(runs, 1)}
@@ -208,6 +230,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "taxes": [],
     }
     files = {"card": {**CARD, "rates": dearer}, "other": other, "mapping": {**MAPPING, "rules": rules}}
+    files["budgets"] = {"currency": "USD", "budgets": [{"tenant": "chem", "amount": "1.00"}]}
     (folder / "few.csv").write_text("BilledCost,Other\n1,2\n")
     (folder / "broken.parquet").write_text("PAR1")
     for name, content in files.items():
@@ -309,6 +332,28 @@ def test_every_line_is_explained_as_in_the_golden_file(books: tuple[str, dict[st
     compare("books", "explained", texts)
 
 
+def test_what_is_told_of_one_workload_is_that_of_the_golden_file(books: tuple[str, dict[str, str]]) -> None:
+    found = {}
+    with open_store(books[0]) as store:
+        for workload in ("both", "small", "moved", "serve-0"):
+            told = savings(store, OCTOBER, workload=workload)
+            document = json.loads(json.dumps(told.document(), default=str))
+            found[workload] = condensed({**document, "monthly_amount": str(told.monthly_amount)})
+    compare("books", "savings of workloads", found)
+
+
+def test_an_export_in_small_slices_is_the_same(
+    books: tuple[str, dict[str, str]], places: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(focus, "SLICE_ENTRIES", 100)
+    out = Path(places["out"]) / "slices.csv"
+    for command in (one for one in COMMANDS if one.startswith("export focus --period 2026-09 --grain day")):
+        words = [*command.split()[:-1], str(out), "--store", books[0]]
+        assert CliRunner().invoke(app(), words).exit_code == 0
+        found = condensed(said("", words, books[1]))
+        compare("books", command, json.loads(json.dumps(found)))
+
+
 @pytest.mark.parametrize("command", REFUSED)
 def test_every_refusal_is_that_of_the_golden_file(
     books: tuple[str, dict[str, str]], places: dict[str, str], command: str
@@ -323,7 +368,13 @@ def test_every_refusal_is_that_of_the_golden_file(
 
 def test_the_golden_file_has_nothing_else() -> None:
     known = json.loads((FOLDER / "books.json").read_text(encoding="utf-8"))
-    assert set(known) == {*COMMANDS, *TABLES, "explained", *(f"refused: {command}" for command in REFUSED)}
+    assert set(known) == {
+        *COMMANDS,
+        *TABLES,
+        "explained",
+        "savings of workloads",
+        *(f"refused: {command}" for command in REFUSED),
+    }
 
 
 def test_a_mapping_that_leaves_nothing_out_is_a_yes(books: tuple[str, dict[str, str]], tmp_path: Path) -> None:

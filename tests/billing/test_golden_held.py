@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from billing import audit
 from billing.close import close
-from billing.held import effect
+from billing.held import accept, effect, refuse
 from billing.invoicing.documents import InvoiceError
 from billing.invoicing.invoices import issue_all
 from ingest.held import held_pushes
@@ -69,3 +70,12 @@ def test_what_a_close_lets_wait_is_what_the_golden_file_says(store: Store) -> No
     ledger = store.rows(f"SELECT toStartOfMonth(hour) AS month, {figures} FROM ledger GROUP BY month ORDER BY month")
     energy = store.value("SELECT sum(energy_millijoules) AS energy FROM energy")
     compare("held", "waits", json.loads(json.dumps([report.held, waits, ledger, energy], default=str)))
+    for one, decide in zip(
+        sorted(held_pushes(store), key=lambda one: one.sender), (accept, refuse, refuse), strict=True
+    ):
+        decide(store, one.id, NOW, "ann", "seen")
+        decide(store, one.id, NOW, "ann", "again")
+    actions = [
+        {name: row[name] for name in ("action", "actor", "reason", "inputs")} for row in audit.history(store, "held")
+    ]
+    compare("held", "decided", json.loads(json.dumps(actions, default=str)))

@@ -10,10 +10,12 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from billing.accounts.budget_file import apply_budgets, parse_budgets
 from billing.accounts.credits import Credit, add_credit, reverse_credit
 from billing.accounts.prepaid import Grant, add_grant, revoke_grant
-from billing.close import close
+from billing.close import close, hours
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
 from billing.invoicing.invoices import credit, issue_all, void
 from billing.parties.applied import apply_parties
@@ -69,6 +71,7 @@ CARD: dict[str, Any] = {
             "match": {"model": "H100*", "pool": "train", "priority": "high"},
             "price_per_gpu_hour": "4.05",
         },
+        {"sku": "any-a", "match": {"model": "A*"}, "price_per_gpu_hour": "9.99"},
         {"sku": "mig-1g", "match": {"model": "A100", "partition_profile": "1g.*"}, "price_per_gpu_hour": "1.61"},
         {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.40"},
         {
@@ -84,6 +87,7 @@ CARD: dict[str, Any] = {
             "effective_from": "2026-10-19T09:20:00Z",
         },
         {"sku": "l40s", "match": {"model": "L40S"}, "price_per_gpu_hour": "1.13"},
+        {"sku": "any-l", "match": {"model": "L*"}, "price_per_gpu_hour": "9.98"},
         {"sku": "t4", "match": {"model": "T4"}, "price_per_gpu_hour": "0.5", "effective_to": "2026-10-24"},
         {"sku": "t4", "match": {"model": "T4"}, "price_per_gpu_hour": "0", "effective_from": "2026-10-24"},
     ],
@@ -108,6 +112,13 @@ CARD: dict[str, Any] = {
             "measure": "hours",
             "match": {"queue": "batch"},
             "tiers": [{"from": "8", "percent": "3"}, {"above": "16", "percent": "7"}],
+        },
+        {
+            "name": "bulk",
+            "per": "session",
+            "mode": "whole",
+            "match": {"queue": "day"},
+            "tiers": [{"from": "2", "percent": "1"}, {"from": "6", "percent": "2"}],
         },
     ],
     "components": [
@@ -244,7 +255,10 @@ def fill_whole_books(store: Store) -> None:
     put(store, "events", late)
     reverse_credit(store, "c1", "ann", "not due", at("2026-10-03 00:00"))
     credit(store, str(first[0].number), Decimal("0.10"), at("2026-10-04 00:00"), "ann", "goodwill")
-    close(store, OCTOBER.end + timedelta(days=1), at("2026-11-03 00:00"))
+    with pytest.MonkeyPatch.context() as patch:  # many portions, each computed apart
+        patch.setattr(hours, "PORTION_WEIGHT", 40_000)
+        patch.setattr(hours, "SMALL_WEIGHT", 0)
+        close(store, OCTOBER.end + timedelta(days=1), at("2026-11-03 00:00"))
 
 
 def _put_devices(store: Store) -> None:
@@ -327,7 +341,8 @@ def _put_jobs(store: Store, dice: random.Random) -> list[dict[str, Any]]:
         {**common, "allocation_id": "open", "workload_id": "open", "ts": at("2026-10-31 21:00"), "event": "started"}
     )
     put(store, "events", events)
-    put(store, "samples", drawn)
+    for half in (drawn[::2], drawn[1::2]):  # so that an hour of a stream comes in two batches
+        put(store, "samples", half)
     return late
 
 
@@ -341,6 +356,8 @@ SPACIOUS = {
     "small": (("s7",), "2026-10-30 12:00", 0.1, 4),
     "sliced": (("s2",), "2026-10-30 10:00", 0.1, 6),
     "gift": (("f0",), "2026-10-22 10:00", 0.0, 6),
+    "still": (("s9",), "2026-10-30 01:00", 0.01, 5),
+    "a day": (("s10",), "2026-10-30 23:00", 0.1, 5),
     "moving": (("s8",), "2026-10-30 13:00", 0.1, 5),
     "bare-0": (("y0",), "2026-10-30 11:00", 0.2, 6),
     "bare-1": (("y1",), "2026-10-30 11:00", 0.2, 6),
@@ -434,6 +451,32 @@ def _put_contradictions(store: Store) -> None:
         device = {"device_id": "d4" if begin != 61 else "d3", "units": units}
         events.append({**one, **device, "ts": first + timedelta(hours=begin), "event": "started"})
         events.append({**one, "ts": first + timedelta(hours=begin + 5), "event": "finished"})
+    # Two sessions that lack as much to the minimum in one hour, on devices of other units.
+    for name, units in (("d5", 1), ("d6", 7)):
+        kind = {"device_id": name, "node": "n7", "units": units}
+        for h, state in ((0, "available"), (96, "removed")):
+            devices.append({**about, **kind, "ts": first + timedelta(hours=h), "state": state})
+        one = {"allocation_id": f"short-{name}", "tenant": "bio", "project": "p", "node": "n7"}
+        began = first + timedelta(hours=70)
+        events.append({**one, **kind, "ts": began, "event": "started"})
+        events.append({**one, "ts": began + timedelta(seconds=30), "event": "finished"})
+    # A node of which nobody says which device is held, and one that says more than it has.
+    for name in ("b0", "b1", "b2"):
+        for h, state in ((0, "available"), (96, "removed")):
+            devices.append(
+                {**about, "device_id": name, "node": "n8", "units": 4, "ts": first + timedelta(hours=h), "state": state}
+            )
+    for number, gpus in enumerate((1.0, 0.3, 2.0, 0.5)):
+        one = {"allocation_id": f"any{number}", "node": "n8", "tenant": "phys", "project": "a", "gpus": gpus}
+        begin = first + timedelta(hours=4, minutes=20 * number)
+        events.append({**one, "ts": begin, "event": "started"})
+        events.append({**one, "ts": begin + timedelta(hours=9), "event": "finished"})
+    # One that began in the month that is issued, and never ends.
+    kind = {"device_id": "d7", "node": "n7", "units": 1}
+    devices.append({**about, **kind, "ts": at("2026-09-30 03:00")})
+    devices.append({**about, **kind, "ts": first + timedelta(hours=96), "state": "removed"})
+    one = {"allocation_id": "endless", "tenant": "hpc", "project": "acc-17", "queue": "day"}
+    events.append({**one, **kind, "ts": at("2026-09-30 04:00"), "event": "started"})
     put(store, "devices", devices)
     put(store, "events", events)
     put(store, "samples", measured)
