@@ -73,7 +73,18 @@ CARD: dict[str, Any] = {
         },
         {"sku": "any-a", "match": {"model": "A*"}, "price_per_gpu_hour": "9.99"},
         {"sku": "mig-1g", "match": {"model": "A100", "partition_profile": "1g.*"}, "price_per_gpu_hour": "1.61"},
-        {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.40"},
+        {
+            "sku": "a100",
+            "match": {"model": "A100"},
+            "price_per_gpu_hour": "1.40",
+            "effective_to": "2026-10-30T15:20:00Z",
+        },
+        {
+            "sku": "a100",
+            "match": {"model": "A100"},
+            "price_per_gpu_hour": "1.47",
+            "effective_from": "2026-10-30T15:20:00Z",
+        },
         {
             "sku": "l40s-web",
             "match": {"model": "L40S", "queue": "web"},
