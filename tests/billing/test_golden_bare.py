@@ -18,7 +18,7 @@ from billing.held import effect
 from tests.billing.facts import devices, job, put, put_all, samples
 from tests.billing.golden import compare
 from tests.billing.hand_ledger import at
-from tests.billing.test_golden_books import COMMANDS, app, condensed, parsed
+from tests.billing.test_golden_books import COMMANDS, app, condensed, said
 from tests.billing.test_held_effect import held
 from tests.stores import engine_that_stays, fresh_store
 from warehouse.errors import LedgerError
@@ -38,28 +38,33 @@ def without_card(store: Store) -> None:
 
 
 @pytest.fixture(scope="module", params=["empty", "without a card"])
-def books(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+def books(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Path, dict[str, str]]]:
+    """Which they are, where, and its closes' numbers as names."""
     folder = tmp_path_factory.mktemp("bare") / "store"
-    fresh_store(folder, *([without_card] if request.param != "empty" else [])).close()
+    with fresh_store(folder, *([without_card] if request.param != "empty" else [])) as store:
+        closes = {str(row["run"]): "a close" for row in store.rows("SELECT run FROM close_runs")} or {"no close": ""}
     app()
     with engine_that_stays():
-        yield request.param, folder
+        yield request.param, folder, closes
 
 
-def test_every_answer_is_that_of_the_golden_file(books: tuple[str, Path]) -> None:
-    name, folder = books
+def test_every_answer_is_that_of_the_golden_file(books: tuple[str, Path, dict[str, str]]) -> None:
+    name, folder, closes = books
     found: dict[str, Any] = {}
     for command in ASKED:
         as_json = [] if command.startswith("tenants check") else ["--format", "json"]
         result = CliRunner().invoke(app(), [*command.split(), "--store", f"chdb://{folder}", *as_json])
         assert isinstance(result.exception, LedgerError | SystemExit | None), f"{command}: {result.exception!r}"
-        said = str(result.exception) if isinstance(result.exception, LedgerError) else parsed(result.stdout)
-        found[command] = [result.exit_code, condensed(said)]
+        is_no = isinstance(result.exception, LedgerError)
+        answer = str(result.exception) if is_no else said(result.stdout, command.split(), closes)
+        found[command] = [result.exit_code, condensed(answer)]
     compare("bare", name, json.loads(json.dumps(found)))
 
 
-def test_a_held_push_is_shown_where_there_is_no_card(books: tuple[str, Path]) -> None:
-    name, folder = books
+def test_a_held_push_is_shown_where_there_is_no_card(books: tuple[str, Path, dict[str, str]]) -> None:
+    name, folder, _ = books
     if name == "empty":
         return
     with open_store(f"chdb://{folder}") as store:
