@@ -2,15 +2,18 @@
 SHELL := /bin/bash
 VENV := .venv
 UV := $(shell command -v uv 2>/dev/null || echo $(VENV)-uv/bin/uv)
-# Debian's own python3.11 where no other is asked for; uv never fetches one by itself here.
-PYTHON ?= python3.11
+# The first that is here; uv never fetches one by itself. Another: make PYTHON=PATH
+ifndef PYTHON
+PYTHON := $(shell for v in 3.11 3.12 3.13 3.14; do \
+  python$$v -c 'import sys; print(sys.executable)' 2>/dev/null && break; done)
+endif
 RUN := $(VENV)/bin
 # A site's own certificate authority is among the system's; uv brings its own list otherwise.
 ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help demo dev test coverage mutants lint audit bench focus-validator golden clean
+.PHONY: help demo dev test coverage mutants docs lint audit bench focus-validator golden clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 18
@@ -29,6 +32,9 @@ coverage: $(VENV)/.dev  ## the tests, and which lines they reach; it takes half 
 # More options: make mutants MUTANTS="--help"
 mutants: $(VENV)/.dev  ## deliberate faults, and whether the tests notice: N=60 SEED=1 PATHS=billing
 	$(RUN)/python -m tests.mutants $(if $(N),-n $(N)) $(if $(SEED),--seed $(SEED)) $(MUTANTS) $(PATHS)
+
+docs: $(VENV)/.dev  ## the documents as a site that needs no network, in build/site
+	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --quiet
 
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter
 	$(RUN)/ruff check .
@@ -55,16 +61,19 @@ focus-validator: .venv-focus/.built  ## the FinOps Foundation's validator for th
 clean:  ## remove the virtual environment and the demo
 	rm -rf $(VENV) $(VENV)-uv .venv-focus demo
 
-$(VENV)/.dev: uv.lock pyproject.toml | uv
+$(VENV)/.dev: uv.lock pyproject.toml | python uv
 	$(UV) sync --frozen --quiet --python $(PYTHON) --extra all --group dev
 	@touch $@ $(VENV)/.run
 
-$(VENV)/.run: uv.lock pyproject.toml | uv
+$(VENV)/.run: uv.lock pyproject.toml | python uv
 	$(UV) sync --frozen --quiet --inexact --python $(PYTHON) --extra all
 	@touch $@
 
-.PHONY: uv
-uv:
+.PHONY: python uv
+python:
+	@test -n "$(PYTHON)" || { \
+	  echo "make: no python3.11 to python3.14 in PATH. On Debian: apt-get install python3 python3-pip" >&2; exit 2; }
+uv: | python
 	@command -v uv >/dev/null || test -x $(VENV)-uv/bin/uv || { \
 	  echo "uv is not installed: bootstrapping it with pip into $(VENV)-uv"; \
 	  $(PYTHON) -m pip install --quiet --disable-pip-version-check --target $(VENV)-uv uv || { \

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from alerts.refusals import report_refused
 from alerts.routing import Attempt, Delivery, Log, Routing, Told, deliveries, linked, next_attempt
 from alerts.silences import silences
 from alerts.state import State
@@ -88,6 +89,7 @@ def deliver(store: Store, routing: Routing, now: datetime, memory: Memory | None
         results = [
             outcome for part in pool.map(lambda one: _send_all(one, clock), by_target.values()) for outcome in part
         ]
+    _tell_given_up(store, results, now)
     known = {(key[0], key[1]) for key in log}
     _write(store, [one for one in results if not _is_reminder(one)], now)
     for one in results:
@@ -96,6 +98,17 @@ def deliver(store: Store, routing: Routing, now: datetime, memory: Memory | None
             alert = one.delivery.alert
             memory.sent[key] = Attempt(now, alert.active_at, alert.kind, 1, "sent", told=True)
     return results
+
+
+def _tell_given_up(store: Store, results: Sequence[Outcome], now: datetime) -> None:
+    """A finding for each target that has refused an alert so often that it is not tried again."""
+    given_up = [
+        one for one in results if one.outcome == "refused" and one.delivery.attempt == one.delivery.transport.gives_up
+    ]
+    for one in given_up:
+        target, rule = one.delivery.target, one.delivery.alert.rule
+        what = f"{target}: {rule} is not told, for it was refused {one.delivery.attempt} times"
+        report_refused(store, now, f"{what}; at last: {one.detail}")
 
 
 class _Clock:

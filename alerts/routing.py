@@ -64,13 +64,18 @@ class Receiver(Part):
         return self
 
     def transports(self) -> dict[str, Transport]:
-        """By name, one for each endpoint: `alertmanager/0`, `alertmanager/1`, `slack`."""
+        """By name, one for each endpoint: `alertmanager/0`, `alertmanager/1`, `email/ops@example.org`, `slack`."""
         found: dict[str, Transport] = {}
         for name in Receiver.model_fields:
             transport = getattr(self, name)
             if transport is not None:
                 parts = transport.endpoints()
-                found |= {name: parts[0]} if len(parts) == 1 else {f"{name}/{n}": one for n, one in enumerate(parts)}
+                ways = [getattr(one, "way", n) for n, one in enumerate(parts)]
+                found |= (
+                    {name: parts[0]}
+                    if len(parts) == 1
+                    else {f"{name}/{way}": one for way, one in zip(ways, parts, strict=True)}
+                )
         return found
 
 
@@ -318,6 +323,8 @@ def _due(fresh: Delivery, last: Attempt | None, quiet: bool, resend: timedelta, 
     if last is None or not same or last.kind != alert.kind:
         return fresh
     if last.outcome != "sent":
+        if last.outcome == "refused" and 0 < fresh.transport.gives_up <= last.attempt:
+            return None
         due = last.next_attempt_at is None or now >= last.next_attempt_at
         return replace(fresh, attempt=last.attempt + 1) if due else None
     return replace(fresh, again=True) if alert.kind == "firing" and now - last.at >= resend else None

@@ -24,6 +24,7 @@ from rich.table import Table
 
 from bench.apart import BenchError, needed, peak_bytes, run_apart
 from collectors.readings import Row
+from gpuledger.serve import collect_seldom
 from scheduler.cycle.policies import Policies
 from scheduler.metrics import Meter
 from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, Start, Tenant
@@ -58,6 +59,7 @@ def arrivals(data: str, seed: int = 42) -> dict[str, Any]:
         told += len(rows)
 
     book = Book(core, Meter(setup.nodes, setup.tenants, setup.queues, 0.0), Writer("bench", setup.nodes), tell)
+    collect_seldom()  # as the service does
     seconds: list[float] = []
     started = explained = 0
     for number, name in enumerate(names, 1):
@@ -106,6 +108,7 @@ def preemption(seed: int) -> dict[str, Any]:
         for action in plan.actions:
             core.apply(action, now)
     core.submit(Job("gang", "owner", "all", Request(devices=8), now, min_replicas=8, max_replicas=8), now)
+    collect_seldom()
     for _ in range(TURNS):
         core.version += 1  # as if something had changed: what the last search found is not used again
         core.freed += 1
@@ -137,6 +140,7 @@ def queue(seed: int, tenants: int) -> dict[str, Any]:
             Job(f"w{number}", f"t{draw.randrange(tenants)}", "all", request, 1.0 + number / 1e4, replicas, replicas),
             2.0,
         )
+    collect_seldom()
     seconds, plan = [], None
     for turn in range(TURNS):
         core.version += 1
@@ -162,6 +166,7 @@ def nodes(seed: int, count: int) -> dict[str, Any]:
         replicas = 1 + number % 3
         core.submit(Job(f"w{number}", "all", "all", Request(8), 0.0, replicas, replicas), 0.0)
     core.plan(0.0)
+    collect_seldom()
     seconds, started = [], 0
     for number in range(ARRIVALS):
         now = 1.0 + number

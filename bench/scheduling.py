@@ -58,7 +58,7 @@ def ours(trace: str, first: int, nodes: int, mode: str) -> dict[str, Any]:
         setup = Setup(mode, found.nodes, [Tenant(name, guaranteed=share) for name in names], queues)
     else:
         backfill = 1 if mode == "easy" else 0
-        policies = Policies(backfill, preempt_by_priority=False, reclaim=False, preempt_for_fairness=False)
+        policies = Policies(backfill, preempt_by_priority="never", reclaim=False, preempt_for_fairness=False)
         setup = Setup(mode, found.nodes, queues=[Queue("all")], policies=policies)
         jobs = fitted(jobs, setup)
     reset_peak()

@@ -29,11 +29,12 @@ from dashboards.access.proxies import Proxies
 from dashboards.access.roles import Action
 from dashboards.access.scope import Stores
 from dashboards.access.settings import AccessSettings
-from dashboards.api.app import PREFIX, build_api
+from dashboards.api.app import build_api
 from dashboards.callbacks import CallbackDoor
 from dashboards.sql.endpoint import SqlDoor, asks_sql
 from dashboards.sql.engine import Engine
 from dashboards.sql.limits import Limits
+from gpuledger.documents import PREFIX
 from warehouse.health import Health
 from warehouse.store import Store
 

@@ -12,18 +12,25 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from gpuledger import __version__
-from gpuledger.commands import COMMANDS
+from gpuledger.commands import COMMANDS, PANELS
 from gpuledger.output import complain
 from warehouse.errors import LedgerError
 from warehouse.private_files import keep_private
 
+
+class _InPanels(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in PANELS.values() for name in names]
+
+
 app = typer.Typer(
     name="gpuledger",
+    cls=_InPanels,
     help="Who held the GPUs, who used them, what it cost, and what went wrong.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -48,6 +55,11 @@ def build() -> typer.Typer:
     """The app with every command that can be imported here; a node with the agent alone has only the agent's."""
     for module in COMMANDS:
         importlib.import_module(f"gpuledger.commands.{module}").register(app)
+    panel_of = {name: panel for panel, names in PANELS.items() for name in names}
+    for command in app.registered_commands:
+        command.rich_help_panel = panel_of[command.name or ""]
+    for group in app.registered_groups:
+        group.rich_help_panel = panel_of[group.name or ""]
     return app
 
 

@@ -4,12 +4,12 @@
         for row in client.ledger("2026-10").rows:
             print(row.tenant, row.billed_cost)
 
-Answers are the documents that the server makes (dashboards.api.documents): decimals are Decimal, instants aware.
+Answers are the documents that the server makes (gpuledger.documents): decimals are Decimal, instants aware.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -17,11 +17,8 @@ from typing import Any, Literal, TypeVar
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from dashboards.api import documents
-from dashboards.api.app import PREFIX
-from dashboards.api.paging import MOST_ROWS
-from warehouse.errors import LedgerError
-from warehouse.private_files import whole_file
+from gpuledger import documents
+from gpuledger.documents import MOST_ROWS, PREFIX
 
 Answer = TypeVar("Answer")
 TIMEOUT_SECONDS = 60.0
@@ -29,28 +26,33 @@ LONG_SECONDS = 3600.0
 """For what may take so long: a close, an export."""
 
 
-class ApiError(LedgerError):
-    """The server refuses, or cannot be reached. status: of HTTP; None: no answer."""
+class ApiError(Exception):
+    """The server refuses, or cannot be reached: where, what and the next step. status: of HTTP; None: no answer."""
 
     def __init__(self, where: str, what: str, next_step: str = "", status: int | None = None) -> None:
-        super().__init__(where, what, next_step)
-        self.status = status
+        super().__init__(f"{where}: {what}" + (f". {next_step}" if next_step else ""))
+        self.where, self.what, self.next_step, self.status = where, what, next_step, status
 
 
 class Client:
     """Asks a server. Safe to use from several threads; close it, or use it in a `with`.
 
-    url: of the server, without /api/v1.   token: an API token; empty where the server asks for none.
+    url: of the server, without /api/v1.   token: an API token; empty where the server asks for none.   http: makes what
+    asks, with the options of httpx.Client.
     Errors: ApiError in one line, with the server's next step.
     """
 
-    def __init__(self, url: str, token: str = "", ca_file: Path | None = None) -> None:
+    def __init__(
+        self, url: str, token: str = "", ca_file: Path | None = None, http: Callable[..., Any] = httpx.Client
+    ) -> None:
         import ssl
 
         verify = ssl.create_default_context(cafile=str(ca_file)) if ca_file else True
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self.url + PREFIX, headers=headers, timeout=TIMEOUT_SECONDS, verify=verify)
+        self._http: httpx.Client = http(
+            base_url=self.url + PREFIX, headers=headers, timeout=TIMEOUT_SECONDS, verify=verify
+        )
 
     def __enter__(self) -> Client:
         return self
@@ -96,6 +98,10 @@ class Client:
     def invoice(self, number: str) -> documents.InvoiceDocument:
         """An issued document, whole."""
         return self._get(documents.InvoiceDocument, f"/invoices/{_segment(number)}")
+
+    def invoice_proof(self, number: str) -> documents.InvoiceProof:
+        """An issued document computed again from the facts of its time."""
+        return self._get(documents.InvoiceProof, f"/invoices/{_segment(number)}/proof", LONG_SECONDS)
 
     def invoice_file(self, number: str, format: Literal["html", "pdf", "csv", "json"] = "pdf") -> bytes:
         """The same as a file's content."""
@@ -366,21 +372,30 @@ class Client:
         return self._pages(documents.Episode, "/interference", period=period, tenant=tenant)
 
     def export_focus(self, month: str, out: Path, **options: str) -> Path:
-        """Writes a month's FOCUS rows to a file that ends in .csv, .csv.gz or .parquet. options: tenant, which,
-        version, grain, platform, skip_unpriced."""
-        ending = next((e for e in ("csv.gz", "csv", "parquet") if out.name.endswith(f".{e}")), "")
+        """Writes a month's FOCUS rows to a file that ends in .csv, .csv.gz or .parquet; it is there once it is whole.
+        options: see `focus`.   Errors: OSError besides."""
+        part = out.with_name(f".{out.name}.part")
+        try:
+            with part.open("wb") as file:
+                file.writelines(self.focus(month, out.name, **options))
+            part.replace(out)
+        finally:
+            part.unlink(missing_ok=True)
+        return out
+
+    def focus(self, month: str, name: str, **options: str) -> Iterator[bytes]:
+        """The bytes of a file of a month's FOCUS rows, in the format of its name (.csv, .csv.gz or .parquet).
+        options: tenant, which, version, grain, platform, skip_unpriced."""
+        ending = next((e for e in ("csv.gz", "csv", "parquet") if name.endswith(f".{e}")), "")
         asked = _given({"month": month, "format": ending, **options})
         try:
             with self._http.stream("GET", "/exports/focus", params=asked, timeout=LONG_SECONDS) as answer:
                 if answer.status_code != 200:
                     answer.read()
                     raise self._refused(answer)
-                with whole_file(out) as file:
-                    for part in answer.iter_bytes():
-                        file.write(part)
+                yield from answer.iter_bytes()
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error
-        return out
 
     def tokens(self) -> Iterator[documents.TokenDocument]:
         """Your API tokens; an admin's: everybody's."""
@@ -426,10 +441,10 @@ class Client:
 
     def _whole(self, kind: type[Answer], path: str, **asked: Any) -> Answer:
         """A report with the rows of all its pages."""
-        found = self._asked("GET", path, params=_given({**asked, "limit": MOST_ROWS})).json()
+        found = self._json(self._asked("GET", path, params=_given({**asked, "limit": MOST_ROWS})))
         following = found["next"]
         while following:
-            page = self._asked("GET", following.removeprefix(PREFIX)).json()
+            page = self._json(self._asked("GET", following.removeprefix(PREFIX)))
             found["rows"] += page["rows"]
             following = page["next"]
         return self._parsed(kind, {**found, "next": None})
@@ -438,7 +453,7 @@ class Client:
         following: str | None = path
         params: dict[str, Any] | None = _given({**asked, "limit": 1000})
         while following:
-            page = self._asked("GET", following, params=params).json()
+            page = self._json(self._asked("GET", following, params=params))
             for row in page["rows"]:
                 yield self._parsed(kind, row)
             following, params = page["next"] and page["next"].removeprefix(PREFIX), None
@@ -453,7 +468,13 @@ class Client:
         return answer
 
     def _read(self, kind: type[Answer], answer: httpx.Response) -> Answer:
-        return self._parsed(kind, answer.json())
+        return self._parsed(kind, self._json(answer))
+
+    def _json(self, answer: httpx.Response) -> Any:
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise ApiError(self.url, "answers no JSON", "Is it a gpuledger server's address?") from error
 
     def _parsed(self, kind: type[Answer], document: Any) -> Answer:
         try:

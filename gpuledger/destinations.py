@@ -157,12 +157,13 @@ class _ServedDevices:
     def __call__(self) -> list[Row]:
         import httpx
 
+        from ingest.prompt_client import ask
         from ingest.wire import PATH
 
         try:
             headers = {"Authorization": f"Bearer {self._token_file.read_text().strip()}"} if self._token_file else {}
             where, asked = f"{self._url.rstrip('/')}{PATH}/devices", {"cluster": self._cluster}
-            answer = httpx.get(where, params=asked, headers=headers, verify=self._verify, timeout=DEVICES_SECONDS)
+            answer = ask("GET", where, DEVICES_SECONDS, params=asked, headers=headers, verify=self._verify)
             answer.raise_for_status()
             self._known, trouble = [json.loads(line) for line in answer.text.split("\n") if line], ""
         except (httpx.HTTPError, OSError, ValueError) as error:

@@ -19,8 +19,8 @@ from warehouse.errors import LedgerError
 from warehouse.written_files import read_written
 
 if TYPE_CHECKING:
-    from dashboards.api.documents import Applied
     from gpuledger.client import Client
+    from gpuledger.documents import Applied
 
 Url = Annotated[
     str, typer.Option("--url", envvar="GPULEDGER_URL", help="A server that holds the store, instead of --store.")
@@ -56,11 +56,15 @@ def apply(server: str, file: Path, what: str, put: Callable[[Client, str], Appli
 
 @contextlib.contextmanager
 def client(url: str, token_file: Path | None = None) -> Iterator[Client]:
-    """A client of the server at the URL."""
-    from gpuledger.client import Client
+    """A client of the server at the URL.   Errors: LedgerError for what the server refuses, or if it is not there."""
+    from gpuledger.client import ApiError, Client
+    from ingest.prompt_client import PromptClient
 
-    with Client(url, token(token_file)) as opened:
-        yield opened
+    try:
+        with Client(url, token(token_file), http=PromptClient) as opened:
+            yield opened
+    except ApiError as error:
+        raise LedgerError(error.where, error.what, error.next_step) from error
 
 
 def token(token_file: Path | None) -> str:

@@ -145,8 +145,9 @@ def serve(
 
 
 def collect_seldom() -> None:
-    """What is loaded by now stays: a full collection that looked through it would stop every page for 0.2 seconds.
-    A page makes some ten thousand objects, so the default of a collection every 700 is too often."""
+    """What is loaded by now stays: a full collection that looked through it would stop every page for 0.2 seconds, and
+    a scheduler's cycle for 0.1. A page makes some ten thousand objects, so the default of a collection every 700 is too
+    often."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ingest.answer_time import ended_in_time, hang_up
 from ingest.errors import IngestError
 
 ANSWER_BYTES = 1 << 16
@@ -53,7 +55,8 @@ def _date(text: str) -> datetime | None:
 class Poster:
     """A connection that is opened when needed and kept; redirects are not followed, proxies not asked.
 
-    ca_file: certificate authorities to believe instead of the system's.   answer_bytes: of an answer, more is not read.
+    ca_file: certificate authorities to believe instead of the system's.   timeout_seconds: for the whole answer.
+    answer_bytes: of it, more is not read.
     Errors: IngestError if the URL or the file is of no use; OSError or HTTPException while it is used.
     """
 
@@ -97,8 +100,15 @@ class Poster:
         if self._connection is None:
             self._connection = self._new()
         self._connection.request("POST", self.base + path, body, dict(headers))
-        answer = self._connection.getresponse()
-        text = answer.read(self._answer_bytes).decode("utf-8", errors="replace")
+        with ended_in_time(self._timeout, partial(hang_up, self._connection.sock)) as late:
+            try:
+                answer = self._connection.getresponse()
+                text = answer.read(self._answer_bytes).decode("utf-8", errors="replace")
+            except (OSError, http.client.HTTPException):
+                if not late.is_set():
+                    raise
+        if late.is_set():
+            raise TimeoutError(f"had not answered in full after {self._timeout:g} s")
         if not answer.isclosed() or answer.will_close:
             self.close()
         return Response(answer.status, {name.lower(): value for name, value in answer.getheaders()}, text)

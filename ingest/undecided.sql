@@ -15,7 +15,7 @@ WITH
             UNION ALL
             SELECT cluster, allocation_id, end_at FROM refused_claims WHERE start_at < until AND reason = 'no_free_device'
         )
-        WHERE end_at IS NULL OR end_at > until
+        WHERE end_at IS NULL OR end_at >= until
         GROUP BY cluster, allocation_id
     ),
     open AS

@@ -20,6 +20,7 @@ from scheduler.fragmentation import Fragmentation
 from scheduler.metrics import Meter
 from scheduler.model import Request
 from scheduler.placement.cluster import Cluster
+from scheduler.pools import PARTS, PoolLine
 from scheduler.records.events import instant
 from scheduler.serverless import Services
 
@@ -60,6 +61,9 @@ def _queues(meter: Meter) -> Iterator[Series]:
             labels = {"queue": queue, "cause": cause}
             text = "Jobs that waited longer than their bound, by the reason they had when it passed"
             yield Series("wait_bound_violations_total", text, "counter", count, labels)
+    for (queue, outcome), count in sorted(meter.outcomes.items()):
+        labels = {"queue": queue, "outcome": outcome}
+        yield Series("ended_total", "Jobs that ended, and attempts that were preempted", "counter", count, labels)
     for queue, waiting in meter.waiting().items():
         text = "How long the oldest waiting job waits"
         yield Series("oldest_waiting_seconds", text, "gauge", waiting.oldest, {"queue": queue})
@@ -109,8 +113,19 @@ def _fleet(meter: Meter, fragmentation: Fragmentation, shapes: Sequence[Request]
         text = "Replicas of the shape that could start together now"
         count = largest_gang(fragmentation.cluster, shape)
         yield Series("largest_gang_replicas", text, "gauge", count, {"shape": shape_name(shape)})
-    for ending, ended in sorted(meter.endings.items()):
-        yield Series("ended_total", "Attempts that are over", "counter", ended, {"ending": ending})
+
+
+def pools_series(lines: Sequence[PoolLine]) -> list[Series]:
+    """Of what pools have."""
+    found = []
+    for line in lines:
+        labels = {"pool": line.pool, "model": line.model}
+        text = "GPUs of the pool, whatever became of them"
+        found.append(Series("pool_capacity_gpus", text, "gauge", line.gpus("total"), labels))
+        for part in PARTS:
+            text = "GPUs of the pool: allocated, available, reserved or unavailable"
+            found.append(Series("pool_gpus", text, "gauge", line.gpus(part), {**labels, "state": part}))
+    return found
 
 
 def services_series(services: Services) -> list[Series]:
@@ -131,7 +146,8 @@ def services_series(services: Services) -> list[Series]:
 
 def largest_gang(cluster: Cluster, request: Request) -> int:
     """How many replicas of the request fit now, together, wherever they are."""
-    return int(cluster.shape(request).replicas(np.arange(len(cluster.nodes))).sum())
+    shape = cluster.shape(request)
+    return shape.together(shape.replicas(np.arange(len(cluster.nodes))))
 
 
 def shape_name(request: Request) -> str:

@@ -6,6 +6,7 @@ Words:
     breach           held beyond the limit: the integral, in GPU-seconds
     service ratio    GPU-seconds received / GPU-seconds held or asked for; Jain's index says how evenly
     bounded slowdown (wait + run) / max(run, 10 minutes), at least 1
+    outcome          completed, failed, cancelled, timeout (at its limit); of an attempt also preempted, suspended
     violation        a job that waited longer than its bound; its cause is the reason it had when the bound passed
 
 Amounts are device units as in the tree of tenants; a GPU is as many units as a device of its pool has.
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 
 from scheduler.model import Grant, Job, Node, NodeState, Queue, Reason, Tenant
 from scheduler.quantiles import Quantiles
-from scheduler.records.events import Ending
+from scheduler.records.events import COMES_BACK, Ending
 
 USABLE: tuple[NodeState, ...] = ("available", "reserved")
 """States of a node whose GPUs count as there."""
@@ -118,7 +119,7 @@ class Meter:
         self.started_at = self.now = now
         self.queues: dict[str, QueueWaits] = defaultdict(QueueWaits)
         self.preemptions: dict[tuple[str, str, str], Preemptions] = defaultdict(Preemptions)
-        self.endings: Counter[str] = Counter()
+        self.outcomes: Counter[tuple[str, str]] = Counter()
         self.submissions = self.starts = 0
         self.unit_seconds: dict[tuple[str, str, int], float] = defaultdict(float)
         self._bounds = {queue.name: queue.wait_bound for queue in queues}
@@ -182,14 +183,16 @@ class Meter:
         count.replicas += replicas
         count.lost_gpu_seconds += lost_gpu_seconds
 
-    def ended(self, job_id: str, now: float, ending: Ending) -> None:
-        """Of an attempt; a preempted job stays known, since it will wait again."""
+    def ended(self, job_id: str, now: float, ending: Ending, timed_out: bool = False) -> None:
+        """Of an attempt; a preempted or suspended job stays known, since it may wait again. timed_out: it failed at its
+        limit."""
         self.advance(now)
         live = self._live[job_id]
-        self.endings[ending] += 1
+        outcome = "timeout" if timed_out else "completed" if ending == "finished" else ending
+        self.outcomes[live.job.queue, outcome] += 1
         self._hold(live, (), now)
         self._wait(live, False, now)
-        if ending == "preempted":
+        if ending in COMES_BACK:
             return
         if ending == "finished" and live.first_start is not None:
             turnaround = now - live.job.submitted_at
@@ -246,6 +249,17 @@ class Meter:
     @property
     def capacity_gpus(self) -> int:
         return self._capacity
+
+    def ended_as(self, outcome: str) -> int:
+        """Jobs of all queues that ended so: completed, failed, cancelled, timeout; or attempts that were preempted or
+        suspended."""
+        return sum(count for (_, found), count in self.outcomes.items() if found == outcome)
+
+    @property
+    def completion(self) -> float | None:
+        """Jobs that completed, of those that ended; who was preempted or suspended has not."""
+        ended = sum(count for (_, outcome), count in self.outcomes.items() if outcome not in COMES_BACK)
+        return self.ended_as("completed") / ended if ended else None
 
     @property
     def utilization(self) -> float | None:

@@ -13,6 +13,8 @@ from typing import Literal
 
 NodeState = Literal["available", "reserved", "maintenance", "failed"]
 QueuePolicy = Literal["fifo", "priority", "fair_share", "capacity"]
+PriorityScope = Literal["never", "queue", "tenant", "all"]
+"""Whose jobs of lower priority give way: nobody's, those of the same queue, of the same tenant, of everybody."""
 EntitlementClass = Literal["guaranteed", "borrowed", "reserved"]
 JobState = Literal[
     "held", "pending", "running", "suspended", "finished", "failed", "cancelled", "preempted", "rejected"
@@ -79,12 +81,21 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Privileged(Request):
+    """A request that may take what pools keep free from ordinary ones. The scheduler makes it, by its settings; nobody
+    can ask for it.   kept_in: of which pools."""
+
+    kept_in: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A gang of `min_replicas` to `max_replicas` equal replicas, started all or nothing.
 
     submitted_at: seconds since the epoch.   time_limit, run_time: seconds; None = unlimited, unknown (run_time is what
     a trace knows and a live job does not).   wait_bound: seconds after which waiting is a breach of its own.
-    after: jobs that must have finished.   service: scaled by its queue from zero (see scheduler.serverless).
+    lease_seconds: for which it runs without being renewed.   after: jobs that must have finished.   service: scaled by
+    its queue from zero (see scheduler.serverless).
     """
 
     job_id: str
@@ -100,6 +111,7 @@ class Job:
     run_time: float | None = None
     wait_bound: float | None = None
     checkpoint_seconds: float | None = None
+    lease_seconds: float | None = None
     project: str = ""
     after: tuple[str, ...] = ()
     service: str = ""
@@ -139,8 +151,14 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """guaranteed, maximum: device units.   wait_bound: seconds.   min_run_time: seconds that a job of it runs before it
-    may be preempted.   half_life: of remembered usage in seconds; 0 = fairness at this moment only."""
+    """A node of the tree of queues. Jobs stand in its leaves; a parent says by its policy which child is next.
+
+    guaranteed, maximum: device units, of a parent with all below it; a parent that says no guarantee has that of its
+    children.   weight: among the children of a parent that shares by fairness.   wait_bound: seconds.   min_run_time:
+    seconds that a job of it runs before it may be preempted.   half_life: of remembered usage in seconds; 0 = fairness
+    at this moment only.   preempts: whose jobs of lower priority give way to its own; a tuple: those in these queues
+    and below them; None: as the policies say.
+    """
 
     name: str
     policy: QueuePolicy = "fifo"
@@ -150,6 +168,9 @@ class Queue:
     wait_bound: float | None = None
     min_run_time: float = 0.0
     half_life: float = 0.0
+    parent: str = ""
+    weight: float = 1.0
+    preempts: PriorityScope | tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,58 @@ be shown and charged apart. Deciding is a function of what is observed and of `n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from scheduler.model import Job, Request
+from warehouse.hours import DAYS, Day, is_open
 
 FIRST_PAUSE, MOST_PAUSE = 5.0, 300.0
 """Seconds before another replica is made after one that failed: twice as long each time, until one is ready."""
 ReplicaState = Literal["pending", "cold", "warm"]
 
 
+TOLERANCE = 0.1
+"""Part of its target by which utilization may differ before replicas come or go (as Kubernetes' autoscaler has it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """target: mean utilization of the replicas that are ready, above 0.   fresh_seconds: for which one that was told is
+    known."""
+
+    target: float
+    fresh_seconds: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Weekly hours by the clock on the wall, in which a service has at least, and at most, so many replicas."""
+
+    min_replicas: int = 0
+    max_replicas: int | None = None
+    timezone: str = "UTC"
+    days: tuple[Day, ...] = DAYS
+    start: str = "00:00"
+    end: str = "24:00"
+
+    def is_open(self, now: float) -> bool:
+        return is_open(datetime.fromtimestamp(now, UTC), self.timezone, self.days, self.start, self.end)
+
+    def __str__(self) -> str:
+        bounds = f"at least {self.min_replicas}"
+        if self.max_replicas is not None:
+            bounds += f", at most {self.max_replicas}"
+        return f"{','.join(self.days)} {self.start}-{self.end} {self.timezone}: {bounds}"
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
-    """target: requests, waiting and in work, for each replica.   idle_seconds: without any before the last goes.
+    """target: requests, waiting and in work, for each replica; None: they do not count.   use: utilization to keep;
+    None: it does not count.   windows: hours with bounds of their own.   idle_seconds: without any request, or any use,
+    before the last goes.
 
     keep_seconds: that demand must have been lower before replicas go, so that a dip does not cost a cold start.
     payload: of each replica, for the executor.
@@ -31,7 +69,7 @@ class Service:
     tenant: str
     queue: str
     request: Request
-    target: int = 1
+    target: int | None = 1
     min_replicas: int = 0
     max_replicas: int = 1
     idle_seconds: float = 300.0
@@ -39,6 +77,8 @@ class Service:
     priority: int = 0
     project: str = ""
     payload: Mapping[str, Any] = field(default_factory=dict)
+    use: Use | None = None
+    windows: tuple[Window, ...] = ()
 
 
 @dataclass(slots=True)
@@ -76,7 +116,8 @@ class Scaling:
 @dataclass(slots=True)
 class ServiceState:
     """What is remembered of a service. waiting, working: requests.   high_at: when each level of demand was last seen,
-    as (replicas needed, when), the highest first.   serial: replicas made so far."""
+    as (replicas needed, when), the highest first.   utilization, used_at, used_by: of the replicas that were ready, so
+    many, as it was told then; None: nobody has.   serial: replicas made so far."""
 
     service: Service
     replicas: dict[str, Replica] = field(default_factory=dict)
@@ -84,18 +125,24 @@ class ServiceState:
     working: int = 0
     busy_at: float = -math.inf
     high_at: list[tuple[int, float]] = field(default_factory=list)
+    utilization: float | None = None
+    used_at: float = -math.inf
+    used_by: int = 0
     serial: int = 0
     cold_unit_seconds: float = 0.0
     cold_starts: int = 0
     failures: int = 0
     failed_at: float = -math.inf
 
-    def observe(self, waiting: int, working: int, now: float) -> None:
-        """The queue's length and the requests in work."""
+    def observe(self, waiting: int, working: int, now: float, utilization: float | None = None) -> None:
+        """The queue's length, the requests in work, and how used those replicas are that are ready, 0-1; None: nobody
+        knows."""
         self.waiting, self.working = waiting, working
-        if waiting or working:
+        if utilization is not None:
+            self.utilization, self.used_at, self.used_by = utilization, now, self.by_state()["warm"]
+        if waiting or working or utilization:
             self.busy_at = now
-        needed = self._needed()
+        needed = max((needed for needed, _ in self._rules(now)), default=0)
         self.high_at = [one for one in self.high_at if one[0] > needed and now - one[1] < self.service.keep_seconds]
         self.high_at.append((needed, now))
 
@@ -127,17 +174,40 @@ class ServiceState:
 
     def desired(self, now: float) -> int:
         """Replicas that should be there: by demand, no fewer than a moment ago needed, none after long idleness."""
-        service = self.service
-        recent = [needed for needed, at in self.high_at if now - at < service.keep_seconds]
-        wanted = max([self._needed(), *recent])
-        if not wanted and now - self.busy_at < service.idle_seconds:
-            wanted = min(1, len(self.replicas))
-        return max(service.min_replicas, min(service.max_replicas, wanted))
+        return self._reckon(now)[0]
+
+    def why(self, now: float) -> str:
+        """By which numbers so many are."""
+        return "; ".join(self._reckon(now)[1])
+
+    def _reckon(self, now: float) -> tuple[int, list[str]]:
+        service, there = self.service, len(self.replicas)
+        rules = list(self._rules(now))
+        wanted, said = max((needed for needed, _ in rules), default=0), [text for _, text in rules]
+        recent = max((needed for needed, at in self.high_at if now - at < service.keep_seconds), default=0)
+        if recent > wanted:
+            wanted = recent
+            said.append(f"{recent} were needed in the last {service.keep_seconds:.0f} s")
+        if not wanted and there and now - self.busy_at < service.idle_seconds:
+            wanted = 1
+            said.append(f"idle for less than {service.idle_seconds:.0f} s: 1")
+        if service.use is not None and not self._knows_use(now):
+            wanted = max(wanted, there)
+            said.append(f"utilization is not known: none of {there} goes")
+        lowest, highest = service.min_replicas, service.max_replicas
+        for window in service.windows:
+            if window.is_open(now):
+                lowest = max(lowest, window.min_replicas)
+                highest = min(highest, window.max_replicas) if window.max_replicas is not None else highest
+                said.append(str(window))
+        found = max(min(lowest, highest), min(highest, wanted))
+        said.append(f"between {min(lowest, highest)} and {highest}: {found}")
+        return found, said
 
     def scale(self, now: float) -> Scaling:
         """What to submit or stop so that as many replicas are there as are desired."""
         wanted, there = self.desired(now), len(self.replicas)
-        reason = f"{self.waiting} waiting, {self.working} in work, {self.service.target} for each replica: {wanted}"
+        reason = self.why(now)
         if wanted > there and now < self.failed_at + self._pause():
             return Scaling(reason=f"{reason}; the last one failed, {self.failures} in a row")
         if wanted > there:
@@ -155,8 +225,21 @@ class ServiceState:
     def _pause(self) -> float:
         return min(MOST_PAUSE, FIRST_PAUSE * 2.0 ** min(self.failures - 1, 16)) if self.failures else 0.0
 
-    def _needed(self) -> int:
-        return math.ceil((self.waiting + self.working) / self.service.target)
+    def _knows_use(self, now: float) -> bool:
+        return self.service.use is not None and now - self.used_at <= self.service.use.fresh_seconds
+
+    def _rules(self, now: float) -> Iterator[tuple[int, str]]:
+        """Replicas that are needed, and by which numbers. What utilization asks for is reckoned from the replicas that
+        were measured: who came since will take their part."""
+        service = self.service
+        if service.target is not None:
+            needed = math.ceil((self.waiting + self.working) / service.target)
+            yield needed, f"{self.waiting} waiting, {self.working} in work, {service.target} for each replica: {needed}"
+        if service.use is not None and self.utilization is not None and self._knows_use(now):
+            ratio = self.utilization / service.use.target
+            needed = self.used_by if abs(ratio - 1) <= TOLERANCE else math.ceil(round(self.used_by * ratio, 6))
+            told = f"utilization {self.utilization:.2f} of {service.use.target:.2f}"
+            yield needed, f"{told} on {self.used_by} that were ready: {needed}"
 
     def _new(self, now: float) -> Job:
         service = self.service

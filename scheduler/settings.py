@@ -12,6 +12,8 @@
       - {name: course, nodes: [a100-0, a100-1], start: 2026-12-01T08:00Z, end: 2026-12-01T18:00Z, tenants: [vision]}
     services:                          # replicas follow the queue, from none (docs/scheduler-live.md)
       - {name: chat, tenant: vision, queue: batch, request: {devices: 1}, target: 8, max_replicas: 4, idle: 10m}
+    callbacks:                         # who hears when jobs start and end (docs/scheduler-live.md)
+      - {name: ci, url: "https://hooks.example.org/gpu", secret: {file: /run/secrets/hook}, queues: [batch]}
     policies: {placement: bestfit, backfill: easy, reclaim: true}
 
 Amounts are device units of the pool, as in scheduler.model. A duration is seconds or text such as 90s, 15m, 12h, 7d.
@@ -21,19 +23,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from scheduler.cycle.policies import Policies, Reservation
+from scheduler.cycle.policies import Policies, Reservation, Reserve
+from scheduler.cycle.queues import Queues, queue_tree
 from scheduler.cycle.state import State
-from scheduler.model import Device, Node, Queue, QueuePolicy, Request, Tenant
+from scheduler.model import Device, Node, PriorityScope, Queue, QueuePolicy, Request, Tenant
+from scheduler.placement.headroom import Kept
 from scheduler.quota.tree import QuotaTree
 from scheduler.records.codec import read
-from scheduler.serverless import Service
+from scheduler.serverless import Service, Use, Window
 from warehouse.errors import LedgerError
+from warehouse.hours import DAYS, Day, clock, zone
 from warehouse.written_files import first_error, read_yaml
 
 BACKFILL: Mapping[str, int | None] = {"none": 0, "easy": 1, "conservative": None}
@@ -75,6 +83,15 @@ Instant = Annotated[datetime, BeforeValidator(_instant)]
 Name = Annotated[str, Field(min_length=1)]
 Units = Annotated[int, Field(ge=0)]
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
+Weight = Annotated[float, Field(ge=0, strict=False)]
+
+
+class ReservedForPart(Part):
+    """Who may take what a pool keeps free from all others; one is enough. priority: with the queue's, at least."""
+
+    priority: int | None = None
+    queues: Names = ()
+    tenants: Names = ()
 
 
 class PoolPart(Part):
@@ -83,6 +100,7 @@ class PoolPart(Part):
     hosts: instead of nodes and devices, the nodes by name with what the driver calls their devices.   instances: and
     its MIG instances, by device and place.   launcher: who starts the processes on these nodes, if we may not.
     nodes_in_domain: how many nodes the domains of each topology level hold, the widest level first.
+    reserved: device units, or a percentage of what is usable, rounded up to whole devices, of each model.
     """
 
     name: Name
@@ -100,11 +118,19 @@ class PoolPart(Part):
     labels: dict[str, str] = Field(default={})
     taints: Names = ()
     nodes_in_domain: Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)] = ()
+    reserved: Units | Annotated[str, Field(pattern=r"^\d{1,3}(\.\d+)?%$")] = 0
+    reserved_for: ReservedForPart = ReservedForPart()
 
     @model_validator(mode="after")
     def _says_which(self) -> Self:
         if (self.nodes is None) == (not self.hosts):
             raise ValueError(f"pool {self.name}: say nodes, how many there are, or hosts, which they are")
+        whom = self.reserved_for
+        named = whom.priority is not None or bool(whom.queues or whom.tenants)
+        if named != bool(self.keeps().part or self.keeps().units):
+            raise ValueError(f"pool {self.name}: reserved says how much, reserved_for whom: say both, or neither")
+        if self.units_reserved() >= max(1, self.units_there()) and named:
+            raise ValueError(f"pool {self.name}: reserved {self.reserved} leaves nothing of {self.units_there()} units")
         strange = sorted(set(self.instances) - {device for devices in self.hosts.values() for device in devices})
         if strange:
             raise ValueError(f"pool {self.name}: instances: no device {strange[0]} is among hosts")
@@ -114,6 +140,16 @@ class PoolPart(Part):
         if self.hosts:
             return [self._node(number, name, ids, True) for number, (name, ids) in enumerate(self.hosts.items())]
         return [self._made_up(number) for number in range(self.nodes or 0)]
+
+    def keeps(self) -> Kept:
+        """What is kept free from those who are not in reserved_for."""
+        if isinstance(self.reserved, str):
+            return Kept(part=Fraction(self.reserved.rstrip("%")) / 100)
+        return Kept(self.reserved)
+
+    def units_reserved(self) -> int:
+        """Of all its devices, while they are usable."""
+        return self.keeps().of(self.units_there(), self.units)
 
     def units_there(self) -> int:
         """Of all its devices."""
@@ -159,7 +195,7 @@ class TenantPart(Part):
     limit: Units | None = None
     borrowing_limit: Units | None = None
     lending_limit: Units | None = None
-    weight: Annotated[float, Field(ge=0, strict=False)] = 1.0
+    weight: Weight = 1.0
 
     @model_validator(mode="after")
     def _may_have_it(self) -> Self:
@@ -182,6 +218,9 @@ class QueuePart(Part):
     wait_bound: Duration | None = None
     min_run_time: Duration = 0.0
     half_life: Duration = 0.0
+    parent: str = ""
+    weight: Weight = 1.0
+    preempts: PriorityScope | Names | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -191,12 +230,29 @@ class QueuePart(Part):
             raise ValueError(f"queue {self.name}: half_life is for policy fair_share, not {self.policy}")
         return self
 
+    def check_parent(self, children: Sequence[str], promised: int) -> None:
+        """promised: units that its children are guaranteed.   Errors: ValueError for what is not for parents."""
+        strange = [
+            name
+            for name in ("wait_bound", "min_run_time", "half_life", "preempts")
+            if getattr(self, name) != type(self).model_fields[name].default
+        ]
+        strange += ["policy capacity"] * (self.policy == "capacity")
+        whose, below = f"queue {self.name}", f"its children are guaranteed {promised} units"
+        if strange:
+            raise ValueError(f"{whose}: {strange[0]} is for queues of jobs, and it is the parent of {children[0]}")
+        if self.guaranteed and promised > self.guaranteed:
+            raise ValueError(f"{whose}: {below}, and it {self.guaranteed}")
+        if self.maximum is not None and promised > self.maximum:
+            raise ValueError(f"{whose}: {below}, and its maximum is {self.maximum}")
+
     def build(self) -> Queue:
         return Queue(**self.model_dump())
 
 
 class ReservationPart(Part):
-    """Whole nodes kept during [start, end): for the tenants, or, as maintenance, for nobody."""
+    """Whole nodes kept during [start, end): for the tenants, or, as maintenance, for nobody. idle: after which it is
+    given back, if nothing of theirs runs there."""
 
     name: Name
     nodes: Annotated[Names, Field(min_length=1)]
@@ -204,14 +260,38 @@ class ReservationPart(Part):
     end: Instant
     tenants: Names = ()
     kind: Literal["reservation", "maintenance"] = "reservation"
+    idle: Annotated[Duration | None, Field(gt=0)] = None
 
     @model_validator(mode="after")
     def _has_time_and_users(self) -> Self:
         if self.end <= self.start:
             raise ValueError(f"reservation {self.name}: end is not after start")
+        if self.idle is not None and self.kind == "maintenance":
+            raise ValueError(f"reservation {self.name}: idle is for reservations, maintenance ends when it says")
         if bool(self.tenants) == (self.kind == "maintenance"):
             raise ValueError(f"reservation {self.name}: a reservation names tenants, maintenance names none")
         return self
+
+
+class UsePart(Part):
+    """See scheduler.serverless.Use."""
+
+    target: Annotated[float, Field(gt=0, le=1, strict=False)]
+    fresh: Annotated[Duration, Field(gt=0)] = 120.0
+
+
+class WindowPart(Part):
+    """See scheduler.serverless.Window."""
+
+    min_replicas: Units = 0
+    max_replicas: Units | None = None
+    timezone: Annotated[str, AfterValidator(zone)] = "UTC"
+    days: Annotated[tuple[Day, ...], Field(strict=False, min_length=1)] = DAYS
+    start: Annotated[str, AfterValidator(clock)] = "00:00"
+    end: Annotated[str, AfterValidator(clock)] = "24:00"
+
+    def build(self) -> Window:
+        return Window(self.min_replicas, self.max_replicas, self.timezone, self.days, self.start, self.end)
 
 
 class ServicePart(Part):
@@ -221,7 +301,9 @@ class ServicePart(Part):
     tenant: Name
     queue: Name
     request: dict[str, Any]
-    target: Annotated[int, Field(ge=1)] = 1
+    target: Annotated[int | None, Field(ge=1)] = 1
+    utilization: UsePart | None = None
+    windows: Annotated[tuple[WindowPart, ...], Field(strict=False)] = ()
     min_replicas: Units = 0
     max_replicas: Annotated[int, Field(ge=1)] = 1
     idle: Duration = 300.0
@@ -234,6 +316,13 @@ class ServicePart(Part):
     def _can_be(self) -> Self:
         if self.max_replicas < self.min_replicas:
             raise ValueError(f"service {self.name}: max_replicas {self.max_replicas} is below {self.min_replicas}")
+        for window in self.windows:
+            most = self.max_replicas if window.max_replicas is None else window.max_replicas
+            if not window.min_replicas <= most <= self.max_replicas:
+                range_ = f"{window.min_replicas} to {most}"
+                raise ValueError(f"service {self.name}: windows: {range_} is not within its {self.max_replicas}")
+        if self.target is None and self.utilization is not None and not self.min_replicas:
+            raise ValueError(f"service {self.name}: nothing is used where nothing runs: say target or min_replicas")
         self.build()
         return self
 
@@ -245,7 +334,63 @@ class ServicePart(Part):
         return Service(
             self.name, self.tenant, self.queue, request, self.target, self.min_replicas, self.max_replicas,
             self.idle, self.keep, self.priority, self.project, self.payload,
+            None if self.utilization is None else Use(self.utilization.target, self.utilization.fresh),
+            tuple(window.build() for window in self.windows),
         )  # fmt: skip
+
+
+CallbackEvent = Literal[
+    "submitted",
+    "started",
+    "resized",
+    "suspended",
+    "preempted",
+    "finished",
+    "failed",
+    "cancelled",
+    "rejected",
+    "ends_soon",
+]
+TOLD: tuple[CallbackEvent, ...] = ("started", "suspended", "preempted", "finished", "failed", "cancelled")
+
+
+class SecretPart(Part):
+    """Where a secret is; never the secret."""
+
+    file: Name
+
+
+class CallbackPart(Part):
+    """Who hears when jobs start and end (scheduler.live.callbacks): url, with the secret that signs, or a command of
+    the scheduler's machine, which hears the document on its standard input.
+
+    events: of which.   queues, tenants: of whose jobs; none = everybody's.
+    """
+
+    name: Name
+    url: str = ""
+    secret: SecretPart | None = None
+    command: Names = ()
+    events: Annotated[tuple[CallbackEvent, ...], Field(strict=False, min_length=1)] = TOLD
+    queues: Names = ()
+    tenants: Names = ()
+
+    @model_validator(mode="after")
+    def _has_one_way(self) -> Self:
+        if bool(self.url) == bool(self.command):
+            raise ValueError(f"callback {self.name}: say url or command, one of them")
+        if self.command and not self.command[0].startswith("/"):
+            raise ValueError(f"callback {self.name}: command begins with an absolute path")
+        if self.url:
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.fragment:
+                raise ValueError(f"callback {self.name}: url is http:// or https:// with a host, and no password in it")
+            if self.secret is None:
+                raise ValueError(f"callback {self.name}: give secret: {{file: ...}}, with which it is signed")
+        return self
+
+    def wants(self, event: str, tenant: str, queue: str) -> bool:
+        return event in self.events and queue in (self.queues or (queue,)) and tenant in (self.tenants or (tenant,))
 
 
 class SpeedPart(Part):
@@ -258,21 +403,29 @@ class SpeedPart(Part):
     speed: Annotated[float, Field(gt=0, le=2, strict=False)]
 
 
+def _scope(value: object) -> object:
+    """true and false, as it was said before there was more than one scope."""
+    return {True: "queue", False: "never"}[value] if isinstance(value, bool) else value
+
+
 class PoliciesPart(Part):
     """See scheduler.cycle.policies. backfill: none, easy, conservative, or how many promises."""
 
     placement: Literal["fgd", "bestfit", "dotproduct", "gpupacking", "gpuclustering", "random"] = "bestfit"
     backfill: Literal["none", "easy", "conservative"] | Annotated[int, Field(ge=0)] = "easy"
     backfill_interval: Duration = 0.0
-    preempt_by_priority: bool = True
+    between_queues: Literal["priority", "fair_share"] = "priority"
+    preempt_by_priority: Annotated[PriorityScope, BeforeValidator(_scope)] = "queue"
+    priority_difference: Annotated[int, Field(ge=1)] = 1
     reclaim: bool = True
     preempt_for_fairness: bool = True
     preemption_searches: Annotated[int, Field(ge=0)] = 16
     most_preemptions: Annotated[int | None, Field(ge=1)] = None
-    usage_weight: Annotated[float, Field(ge=0, strict=False)] = 1.0
+    usage_weight: Weight = 1.0
     entry_penalty: Duration = 60.0
     elastic_hold: Duration = 60.0
     expected_starts: Annotated[int, Field(ge=0)] = 16
+    warn_before: Duration = 300.0
     prices: dict[str, Annotated[float, Field(ge=0, strict=False)]] = Field(default={})
     speeds: Annotated[tuple[SpeedPart, ...], Field(strict=False)] = ()
 
@@ -284,7 +437,9 @@ class PoliciesPart(Part):
         return Policies(
             backfill=backfill,
             backfill_seconds=self.backfill_interval,
+            between_queues=self.between_queues,
             preempt_by_priority=self.preempt_by_priority,
+            priority_difference=self.priority_difference,
             reclaim=self.reclaim,
             preempt_for_fairness=self.preempt_for_fairness,
             preemption_searches=self.preemption_searches,
@@ -305,6 +460,7 @@ class Settings(Part):
     queues: Annotated[tuple[QueuePart, ...], Field(strict=False)] = ()
     reservations: Annotated[tuple[ReservationPart, ...], Field(strict=False)] = ()
     services: Annotated[tuple[ServicePart, ...], Field(strict=False)] = ()
+    callbacks: Annotated[tuple[CallbackPart, ...], Field(strict=False)] = ()
     policies: PoliciesPart = PoliciesPart()
 
     @model_validator(mode="after")
@@ -317,10 +473,13 @@ class Settings(Part):
         _unique("queues", (queue.name for queue in self.queues))
         _unique("reservations", (reservation.name for reservation in self.reservations))
         _unique("services", (service.name for service in self.services))
-        queues = {queue.name for queue in self.queues}
+        _unique("callbacks", (callback.name for callback in self.callbacks))
+        queues = self._queues_fit()
         for service in self.services:
             if queues and service.queue not in queues:
                 raise ValueError(f"service {service.name}: no queue {service.queue} is declared")
+            if queues.children(service.queue):
+                raise ValueError(f"service {service.name}: queue {service.queue} is a parent, and holds no jobs")
         by_pool: dict[str, list[Tenant]] = {}
         for tenant in self.tenants:
             by_pool.setdefault(tenant.pool, []).append(tenant.build())
@@ -329,20 +488,57 @@ class Settings(Part):
                 raise ValueError(f"tenants of pool {pool}: pools declares no such pool")
             QuotaTree(tenants)  # says what is wrong with the tree
             self._can_keep(f"tenants{f' of pool {pool}' if pool else ''}", pool, (one.guaranteed for one in tenants))
-        self._can_keep("queues", "", (queue.guaranteed for queue in self.queues))
+        self._can_keep("queues", "", (branch.subtree for branch in queue_tree(self.build_queues()).root.children))
         known = {tenant.name for tenant in self.tenants}
+        for place in self.pools:
+            for what, names, declared in (
+                ("queue", place.reserved_for.queues, {*queues}),
+                ("tenant", place.reserved_for.tenants, known),
+            ):
+                missing = sorted(set(names) - declared)
+                if missing:
+                    raise ValueError(f"pool {place.name}: reserved_for: no {what} {missing[0]} is declared")
         for reservation in self.reservations:
             unknown = sorted(set(reservation.tenants) - known)
             if unknown and known:
                 raise ValueError(f"reservation {reservation.name}: no tenant {unknown[0]} is declared")
         return self
 
+    def _queues_fit(self) -> Queues:
+        """That they are a tree whose parents can keep what their children are told."""
+        queues = Queues(self.build_queues(), self.policies.between_queues)
+        tree = queue_tree(queues.values())
+        for part in self.queues:
+            children = queues.children(part.name)
+            if children:
+                part.check_parent(children, sum(tree[child].subtree for child in children))
+            above = queues.get(part.parent)
+            if above is not None and above.maximum is not None and (part.maximum or 0) > above.maximum:
+                raise ValueError(f"queue {part.name}: maximum {part.maximum} is above its parent's, {above.maximum}")
+            beside = queues.policy(part.parent)
+            if part.weight != 1.0 and beside != "fair_share":
+                where = f"policy of its parent {part.parent}" if part.parent else "between_queues"
+                raise ValueError(f"queue {part.name}: weight counts where {where} is fair_share, and it is {beside}")
+            unknown = [name for name in part.preempts or () if name not in queues]
+            if isinstance(part.preempts, tuple) and unknown:
+                raise ValueError(f"queue {part.name}: preempts: no queue {unknown[0]} is declared")
+            for name in part.preempts if isinstance(part.preempts, tuple) else ():
+                fair = queues.between(part.name, name)
+                if fair is not None:
+                    who = f"queue {fair}" if fair else "the site"
+                    raise ValueError(
+                        f"queue {part.name}: preempts: priority does not reach {name}, since {who} shares by fairness"
+                    )
+        return queues
+
     def _can_keep(self, whose: str, pool: str, guaranteed: Iterable[int]) -> None:
         """Where the nodes are declared here: that all guarantees can be called in at once."""
         there = sum(one.units_there() for one in self.pools if pool in ("", one.name))
+        kept = sum(one.units_reserved() for one in self.pools if pool in ("", one.name))
         promised = sum(guaranteed)
-        if self.pools and promised > there:
-            raise ValueError(f"{whose}: {promised} units are guaranteed, and there are {there}")
+        if self.pools and promised > there - kept:
+            beside = f"{there - kept} beside {kept} reserved" if kept else str(there)
+            raise ValueError(f"{whose}: {promised} units are guaranteed, and there are {beside}")
 
     def nodes(self) -> tuple[Node, ...]:
         """The nodes of all pools."""
@@ -353,6 +549,21 @@ class Settings(Part):
 
     def build_queues(self) -> tuple[Queue, ...]:
         return tuple(queue.build() for queue in self.queues)
+
+    def build_policies(self) -> Policies:
+        """With what the pools keep."""
+        reserves = tuple(
+            Reserve(
+                pool.name,
+                pool.keeps(),
+                pool.reserved_for.priority,
+                frozenset(pool.reserved_for.queues),
+                frozenset(pool.reserved_for.tenants),
+            )
+            for pool in self.pools
+            if pool.reserved
+        )
+        return replace(self.policies.build(), reserves=reserves)
 
     def build_services(self) -> tuple[Service, ...]:
         return tuple(service.build() for service in self.services)
@@ -377,6 +588,7 @@ class Settings(Part):
                     frozenset(index[name] for name in reservation.nodes),
                     frozenset(reservation.tenants),
                     reservation.kind,
+                    reservation.idle,
                 )
             )
         return tuple(found)
@@ -384,12 +596,12 @@ class Settings(Part):
     def apply(self, state: State, now: float, where: str = "settings") -> None:
         """These settings from now on, in a state that goes on running. Its nodes and placement stay as they are."""
         reservations = self.build_reservations(state.cluster.nodes, where)
-        state.reconfigure(self.build_tenants(), self.build_queues(), self.policies.build(), reservations, now)
+        state.reconfigure(self.build_tenants(), self.build_queues(), self.build_policies(), reservations, now)
 
 
 def load_settings(path: Path | str) -> Settings:
     """Errors: SettingsError naming the key, what was found there and what fits."""
-    hint = "It has the keys pools, tenants, queues, reservations, services and policies"
+    hint = "It has the keys pools, tenants, queues, reservations, services, callbacks and policies"
     return parse_settings(read_yaml(path, "settings of the scheduler", hint, SettingsError), str(path))
 
 

@@ -85,7 +85,7 @@ def setup_of(name: str, settings: Settings, nodes: Sequence[Node] = (), seed: in
         there,
         settings.build_tenants(),
         settings.build_queues(),
-        settings.policies.build(),
+        settings.build_policies(),
         settings.build_reservations(there, name),
         settings.policies.placement,
         seed,

@@ -13,16 +13,19 @@ def answering(pieces: Callable[[], Iterator[bytes]], pause: float = 0.0) -> Iter
     """One that answers each call with these pieces, and a pause after each."""
     over = threading.Event()
 
+    def answer(peer: socket.socket) -> None:
+        with peer, contextlib.suppress(OSError):
+            peer.recv(65536)
+            for piece in pieces():
+                peer.sendall(piece)
+                if over.wait(pause):
+                    break
+
     def serve(server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
                 peer, _ = server.accept()
-                with peer, contextlib.suppress(OSError):
-                    peer.recv(65536)
-                    for piece in pieces():
-                        peer.sendall(piece)
-                        if over.wait(pause):
-                            break
+                threading.Thread(target=answer, args=(peer,), daemon=True).start()
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=serve, args=(server,), daemon=True).start()

@@ -36,7 +36,7 @@ class Load(Part):
         """The command as it is started."""
         if self.is_built_in:
             name = self.command[0].removeprefix(BUILT_IN)
-            return [sys.executable, "-m", "alerts.acceptance.load", name, *self.command[1:]]
+            return [sys.executable, "-P", str(Path(__file__).with_name("load.py")), name, *self.command[1:]]
         return list(self.command)
 
 

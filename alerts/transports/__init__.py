@@ -64,6 +64,10 @@ class Transport(Protocol):
     def keeps_alive(self) -> bool: ...
     @property
     def most(self) -> int: ...
+    @property
+    def gives_up(self) -> int:
+        """After how many refusals of one alert it is not tried again; 0: never."""
+        ...
 
     def endpoints(self) -> Sequence[Transport]:
         """Itself, or one for each address."""

@@ -30,6 +30,7 @@ class Alertmanager(Part):
     generator_url: str = ""
     keeps_alive: bool = True
     most: int = 500
+    gives_up: int = 0
 
     @property
     def resend(self) -> timedelta:

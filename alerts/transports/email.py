@@ -6,6 +6,7 @@ import logging
 import smtplib
 import ssl
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
@@ -16,9 +17,14 @@ from pydantic import Field
 from alerts.rule import Part
 from alerts.secrets import Secret, hidden
 from alerts.transports import TIMEOUT_SECONDS, AlertLike, SendError, rfc3339, words
+from ingest.answer_time import ended_in_time, hang_up
 
 log = logging.getLogger(__name__)
 SHOWN = 100
+SHOWN_CHARACTERS = 200
+"""Of what a mail server says of an address."""
+MAIL_SECONDS = 60.0
+"""For the whole of a conversation with a mail server."""
 
 
 class Email(Part):
@@ -34,36 +40,78 @@ class Email(Part):
     resend: None = None
     keeps_alive: bool = False
     most: int = 1000
+    gives_up: int = 20
+
+    @property
+    def way(self) -> str:
+        return self.to[0]
 
     def endpoints(self) -> list[Email]:
-        return [self]
+        """A mail of its own for each address: what one of them refuses is tried again for that one alone."""
+        return [self.model_copy(update={"to": (address,)}) for address in self.to]
 
     def send(self, alerts: Sequence[AlertLike], now: datetime) -> None:
-        self.post(message(alerts, self.from_, self.to, now))
+        refused = self.post(message(alerts, self.from_, self.to, now))
+        for address, refusal in refused.items():
+            raise SendError(f"{address}: {refusal}", refusal.for_good)
 
-    def post(self, mail: EmailMessage) -> None:
-        """Sends a mail that is ready. Errors: SendError; AlertError if a secret is missing."""
+    def post(self, mail: EmailMessage, to: Sequence[str] = ()) -> dict[str, Refusal]:
+        """Sends a mail that is ready, and answers which addresses were refused; the others have it.
+
+        to: only these of its addresses.   Errors: SendError; AlertError if a secret is missing.
+        """
         password = self.password.read() if self.password is not None else ""
+        server = self._server()
         try:
-            with self._connection() as server:
+            with ended_in_time(MAIL_SECONDS, lambda: hang_up(server.sock)) as late, server:
+                server.connect(self.host, self.port)
                 if self.security == "starttls":
                     server.starttls(context=ssl.create_default_context())
                 if self.username:
                     server.login(self.username, password)
-                for address, why in server.send_message(mail).items():
-                    # The others have it: all of it again would be worse.
-                    log.warning("mail: %s was refused: %s", address, why)
+                refused = server.send_message(mail, to_addrs=to or None)
+        except smtplib.SMTPRecipientsRefused as error:
+            refused = error.recipients
         except smtplib.SMTPResponseException as error:
-            refused = 500 <= error.smtp_code < 600
-            raise SendError(hidden(f"answered {error.smtp_code}", [password]), refused) from None
-        except (smtplib.SMTPException, OSError) as error:
+            if late.is_set():
+                raise SendError(f"had not taken it after {MAIL_SECONDS:g} s") from None
+            raise SendError(hidden(f"answered {error.smtp_code}", [password]), 500 <= error.smtp_code < 600) from None
+        except (smtplib.SMTPException, OSError, ValueError) as error:
+            if late.is_set():
+                raise SendError(f"had not taken it after {MAIL_SECONDS:g} s") from None
             raise SendError(hidden(f"{type(error).__name__}: {error}", [password])) from None
+        found = {}
+        for address, (code, said) in refused.items():
+            text = " ".join(said.decode("utf-8", "replace").split())
+            found[address] = Refusal(code, hidden(text, [password])[:SHOWN_CHARACTERS])
+            log.warning("mail: %s was refused: %s", address, found[address])
+        return found
 
-    def _connection(self) -> smtplib.SMTP:
-        if self.security == "tls":
-            context = ssl.create_default_context()
-            return smtplib.SMTP_SSL(self.host, self.port, timeout=TIMEOUT_SECONDS, context=context)
-        return smtplib.SMTP(self.host, self.port, timeout=TIMEOUT_SECONDS)
+    def _server(self) -> smtplib.SMTP:
+        """Not yet connected, so that it can be hung up while it does."""
+        server = (
+            smtplib.SMTP_SSL(timeout=TIMEOUT_SECONDS, context=ssl.create_default_context())
+            if self.security == "tls"
+            else smtplib.SMTP(timeout=TIMEOUT_SECONDS)
+        )
+        # Whose certificate it must be; smtplib sets it only where it connects at once.
+        server._host = self.host  # type: ignore[attr-defined]
+        return server
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a mail server says of one address."""
+
+    code: int
+    said: str
+
+    @property
+    def for_good(self) -> bool:
+        return 500 <= self.code < 600
+
+    def __str__(self) -> str:
+        return f"answered {self.code} {self.said}".rstrip()
 
 
 def message(alerts: Sequence[AlertLike], sender: str, to: Sequence[str], now: datetime) -> EmailMessage:

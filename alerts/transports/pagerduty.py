@@ -25,6 +25,7 @@ class PagerDuty(Part):
     resend: None = None
     keeps_alive: bool = False
     most: int = 1
+    gives_up: int = 0
 
     def endpoints(self) -> list[PagerDuty]:
         return [self]

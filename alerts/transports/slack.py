@@ -22,6 +22,7 @@ class Slack(Part):
     resend: None = None
     keeps_alive: bool = False
     most: int = 1000
+    gives_up: int = 0
 
     def endpoints(self) -> list[Slack]:
         return [self]

@@ -1,16 +1,7 @@
-"""A webhook of the site's own: JSON, signed.
-
-The signature is HMAC-SHA256 over the timestamp, a dot and the body, in hex; a receiver compares it in constant time and
-refuses timestamps that are more than a few minutes old:
-
-    X-Gpuledger-Timestamp: 1790000000
-    X-Gpuledger-Signature: sha256=<hex of hmac(secret, "1790000000." + body)>
-"""
+"""A webhook of the site's own: JSON, signed (see ingest.webhook)."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,6 +10,7 @@ from typing import Any
 from alerts.rule import Part
 from alerts.secrets import Secret
 from alerts.transports import AlertLike, post, rfc3339
+from ingest.webhook import signed
 
 
 class Webhook(Part):
@@ -29,6 +21,7 @@ class Webhook(Part):
     resend: None = None
     keeps_alive: bool = False
     most: int = 100
+    gives_up: int = 0
 
     def endpoints(self) -> list[Webhook]:
         return [self]
@@ -42,14 +35,8 @@ class Webhook(Part):
             secrets.append(url)
         if self.secret is not None:
             secrets.append(self.secret.read())
-            timestamp = str(int(now.timestamp()))
-            headers["X-Gpuledger-Timestamp"] = timestamp
-            headers["X-Gpuledger-Signature"] = signature(secrets[-1], timestamp, body)
+            headers |= signed(secrets[-1], int(now.timestamp()), body)
         post(url, secrets, content=body, headers=headers)
-
-
-def signature(secret: str, timestamp: str, body: bytes) -> str:
-    return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def document(alert: AlertLike) -> dict[str, Any]:

@@ -121,6 +121,7 @@ def _decided(kept: Sequence[Claim]) -> pa.Table:
             "claim": pa.array([claim.claim for claim in kept], pa.uint64()),
             "device_id": [claim.device_id for claim in kept],
             "units": pa.array([claim.units for claim in kept], pa.uint32()),
+            "start_ms": pa.array([claim.start_ms for claim in kept], pa.int64()),
             "end_ms": pa.array([claim.end_ms for claim in kept], pa.int64()),
             "estimated": [claim.estimated for claim in kept],
         }

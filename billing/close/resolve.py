@@ -3,8 +3,12 @@
 Claims are admitted in the order in which they start (then by allocation). One that does not fit into what the
 device has left is refused whole, unless an open claim without an end is in its way: that one has lost its end
 event, and is ended at its last sign of life. What no longer fits when a device comes to have fewer units ends there.
-Where only the node is known, devices are chosen: first those that
-the workload's own samples name, then free ones in order of their id.
+Where stamps are whole seconds, the end of one holder may lie a second behind the start of the next: the start is
+believed, and the earlier claim ends there; one that has no other second is refused.
+
+Where only the node is known, a device is chosen for each GPU and instant: one that the workload's own samples name,
+else the one that stays free longest, in order of their id. So a GPU moves to another device when somebody who names
+theirs comes; only the time for which the node has no device left is refused.
 """
 
 from __future__ import annotations
@@ -15,6 +19,9 @@ from dataclasses import dataclass, field, replace
 
 FOREVER = 1 << 62
 """End of what has no known end, in ms since the epoch."""
+
+STAMP_MS = 1000
+"""How much two holders of a device may overlap if their stamps are whole seconds."""
 
 DeviceKey = tuple[str, str]
 """(cluster, device_id)"""
@@ -125,12 +132,19 @@ def _admit(
         detail = f"claims {claim.units} of {capacity} units"
         resolution.refused.append(Refusal(claim, "more_units_than_device", detail))
         return
-    # Open claims give way only if the claim fits once they have: else it is the one that cannot be true.
-    with_ends = [other for other in admitted if other.end_ms < FOREVER]
-    if blockers := _rivals(claim, with_ends, capacity):
+    # Others give way only if the claim fits once they have: else it is the one that cannot be true.
+    staying = [other for other in admitted if other.end_ms < FOREVER and not _hands_over(other, claim)]
+    if blockers := _rivals(claim, staying, capacity):
         holders = ", ".join(sorted({rival.allocation_id for rival in blockers}))
         resolution.refused.append(Refusal(claim, "units_already_claimed", f"held by {holders}"))
         return
+    while leaving := [other for other in _rivals(claim, admitted, capacity) if _hands_over(other, claim)]:
+        first = min(leaving, key=lambda other: (other.end_ms, other.order))
+        if first.start_ms < claim.start_ms:
+            admitted[admitted.index(first)] = replace(first, end_ms=claim.start_ms)
+        else:
+            admitted.remove(first)
+            resolution.refused.append(Refusal(first, "units_already_claimed", f"held by {claim.allocation_id}"))
     while rivals := [rival for rival in _rivals(claim, admitted, capacity) if rival.end_ms >= FOREVER]:
         rival = min(rivals, key=lambda rival: rival.order)
         seen = last_seen(rival, claim.start_ms)
@@ -157,6 +171,17 @@ def _cut_to_fit(admitted: list[Claim], states: Sequence[DeviceState], until_ms: 
                 resolution.refused.append(Refusal(rest, "more_units_than_device", detail))
 
 
+def _hands_over(earlier: Claim, later: Claim) -> bool:
+    """Whether two claims overlap by no more than stamps of whole seconds do, and the later goes on or began later."""
+    in_order = (earlier.start_ms, earlier.end_ms) < (later.start_ms, later.end_ms)
+    return in_order and _is_a_stamp(later.start_ms, earlier.end_ms)
+
+
+def _is_a_stamp(start_ms: int, end_ms: int) -> bool:
+    """Whether this is a whole second; collectors may tell a start a millisecond later, to keep it apart from an end."""
+    return start_ms // STAMP_MS + 1 == end_ms // STAMP_MS and start_ms % STAMP_MS <= 1 and end_ms % STAMP_MS == 0
+
+
 def _rivals(claim: Claim, admitted: Sequence[Claim], capacity: int) -> list[Claim]:
     """Claims in the way at the instant in which this one starts; none if it fits."""
     active = [other for other in admitted if other.start_ms <= claim.start_ms < other.end_ms]
@@ -173,50 +198,72 @@ def _place(
     resolution: Resolution,
     named: Mapping[tuple[str, str], Sequence[str]],
 ) -> None:
-    """Gives a claim on a node its devices; what cannot be placed is refused."""
+    """Gives a claim on a node its devices, instant by instant; time for which the node has none is refused."""
     known = set(named.get((claim.cluster, claim.workload_id), ()))
-    on_node = sorted(
-        {
-            device
-            for device, states in by_device.items()
-            if device[0] == claim.cluster and any(_on_node(state, claim) for state in states)
-        },
-        key=lambda device: (device[1] not in known, device[1]),
-    )
-    wanted = max(1, round(claim.gpus)) if claim.gpus >= 1 else 1
-    for device in on_node:
-        if not wanted:
-            break
-        capacity = _units_at(by_device[device], claim.start_ms)
-        units = claim.units or (capacity if claim.gpus >= 1 else max(1, round(claim.gpus * capacity)))
-        taken = max((_taken(admitted[device], instant) for instant in _instants(claim, admitted[device])), default=0)
-        if taken + units > capacity:
-            continue
-        source = "" if device[1] in known else "device unknown: a free one of the node was assumed"
-        admitted[device].append(
-            replace(
-                claim,
-                claim=(claim.claim + wanted) % (1 << 64),
-                part=wanted,
-                device_id=device[1],
-                units=units,
-                estimated=source,
-            )
-        )
-        wanted -= 1
-    if wanted:
-        detail = f"node {claim.node} has no free device for {wanted} of {claim.gpus:g} GPUs"
-        resolution.refused.append(Refusal(claim, "no_free_device", detail))
+    rooms = [
+        _Room(device, _units_at(states, claim.start_ms), [other for other in admitted[device] if _meet(other, claim)])
+        for device, states in sorted(by_device.items())
+        if device[0] == claim.cluster and any(state.node == claim.node and _meet(state, claim) for state in states)
+    ]
+    wanted = max(1, round(claim.gpus))
+    pieces = 0
+    homeless: dict[tuple[int, int], int] = defaultdict(int)
+    for number in range(wanted):
+        at_ms, part = claim.start_ms, wanted - number
+        while at_ms < claim.end_ms:
+            free = [(room, until_ms) for room in rooms if (until_ms := room.free_until(claim, at_ms)) > at_ms]
+            if not free:
+                ends = [other.end_ms for room in rooms for other in room.holders if other.end_ms > at_ms]
+                until_ms = min([claim.end_ms, *ends])
+                homeless[at_ms, until_ms] += 1
+            else:
+                room, until_ms = max(free, key=lambda one: (one[0].device[1] in known, one[1]))
+                piece = replace(
+                    claim,
+                    claim=(claim.claim + part) % (1 << 64),
+                    part=part,
+                    device_id=room.device[1],
+                    units=room.asked(claim),
+                    start_ms=at_ms,
+                    end_ms=until_ms,
+                    estimated="" if room.device[1] in known else "device unknown: a free one of the node was assumed",
+                )
+                admitted[room.device].append(piece)
+                room.holders.append(piece)
+                pieces += 1
+                part = wanted + pieces
+            at_ms = until_ms
+    for (start_ms, end_ms), count in sorted(homeless.items()):
+        if pieces and _is_a_stamp(start_ms, end_ms) and (start_ms == claim.start_ms or end_ms == claim.end_ms):
+            continue  # the second in which one holder followed another, stamped on both
+        rest = replace(claim, start_ms=start_ms, end_ms=end_ms)
+        detail = f"node {claim.node} has no free device for {count} of {claim.gpus:g} GPUs"
+        resolution.refused.append(Refusal(rest, "no_free_device", detail))
 
 
-def _on_node(state: DeviceState, claim: Claim) -> bool:
-    return state.node == claim.node and state.start_ms < claim.end_ms and claim.start_ms < state.end_ms
+@dataclass
+class _Room:
+    """What a device of a node has left for a claim on the node.   holders: who has some of it meanwhile."""
+
+    device: DeviceKey
+    capacity: int
+    holders: list[Claim]
+
+    def asked(self, claim: Claim) -> int:
+        """Units that one GPU of the claim takes here."""
+        if claim.units or claim.gpus >= 1:
+            return claim.units or self.capacity
+        return max(1, round(claim.gpus * self.capacity))
+
+    def free_until(self, claim: Claim, at_ms: int) -> int:
+        """Until when there is room from an instant on, the claim's end at the latest; `at_ms`: there is none."""
+        starts = sorted(other.start_ms for other in self.holders if at_ms < other.start_ms < claim.end_ms)
+        left = self.capacity - self.asked(claim)
+        return next((instant for instant in (at_ms, *starts) if _taken(self.holders, instant) > left), claim.end_ms)
 
 
-def _instants(claim: Claim, admitted: Sequence[Claim]) -> list[int]:
-    """Instants within the claim at which what others hold can be highest."""
-    starts = [other.start_ms for other in admitted if claim.start_ms <= other.start_ms < claim.end_ms]
-    return [claim.start_ms, *starts]
+def _meet(one: Claim | DeviceState, other: Claim) -> bool:
+    return one.start_ms < other.end_ms and other.start_ms < one.end_ms
 
 
 def _taken(admitted: Sequence[Claim], instant: int) -> int:

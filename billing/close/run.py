@@ -79,7 +79,8 @@ def close(
 ) -> CloseReport:
     """Computes the ledger of all hours before `until` whose facts or prices changed since they were last closed.
 
-    until:  cut to the hour; by default the earlier of `now` less the grace and the last recorded fact.
+    until:  cut to the hour; by default the earlier of `now` less the grace and the last recorded fact. Never before
+            what is closed already: what comes late may change that, too.
     takes_back: what was pushed and would change an issued month waits for a person. Not in a copy that shows what it
             would do.
     Errors: LedgerError if `until` is naive or lies in the future.
@@ -167,8 +168,9 @@ def _limit(store: Store, until: datetime | None, now: datetime, grace: timedelta
     known = [fact["last"] for fact in facts if fact["facts"]]
     if not known:
         return None
-    limit = until or min(now - grace, max(known))
-    return limit.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    limit = (until or min(now - grace, max(known))).astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    closed = store.value("SELECT maxOrNull(closed_until) AS last FROM close_runs")
+    return max(limit, closed) if closed else limit
 
 
 def _next_run(store: Store) -> int:

@@ -13,7 +13,7 @@ WITH
     (
         SELECT claim AS told_as, claim, claims.device_id AS device_id,
             multiIf(claims.units > 0, claims.units, at_start.units > 0, at_start.units, first.units) AS units,
-            claims.end_ms AS end_ms, estimated
+            claims.start_ms AS start_ms, claims.end_ms AS end_ms, estimated
         FROM {claims:Identifier} AS claims
         ASOF LEFT JOIN {states:Identifier} AS at_start
             ON claims.cluster = at_start.cluster AND claims.device_id = at_start.device_id AND claims.start_ms >= at_start.start_ms
@@ -21,7 +21,7 @@ WITH
         WHERE NOT ends_before_it_starts
             AND (claims.cluster, claims.device_id) NOT IN (SELECT cluster, device_id FROM {disputed:Identifier})
         UNION ALL
-        SELECT told_as, claim, device_id, units, end_ms, estimated FROM {decided:Identifier}
+        SELECT told_as, claim, device_id, units, start_ms, end_ms, estimated FROM {decided:Identifier}
     )
 SELECT
     believed.claim AS claim,
@@ -39,7 +39,7 @@ SELECT
     partition_id,
     partition_profile,
     believed.units AS units,
-    start_ms,
+    believed.start_ms AS start_ms,
     believed.end_ms AS end_ms,
     believed.estimated AS estimated,
     cityHash64(cluster, believed.device_id) AS device,

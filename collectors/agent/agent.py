@@ -6,31 +6,35 @@ import contextlib
 import gc
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from collectors.agent import own_metrics
 from collectors.agent.cycle import Cycle
 from collectors.agent.exposition import DeviceMetrics, render
 from collectors.agent.outbox import Outbox
-from collectors.agent.privileges import Privilege, look, missing
+from collectors.agent.privileges import Privilege, library, look, missing
 from collectors.agent.settings import AgentSettings
-from collectors.agent.sources import Planned, planned
+from collectors.agent.sources import NVML, Planned, Source, planned
 from collectors.agent.web import METRICS_TYPE, Page, as_json, serving
 from collectors.errors import CollectorError
+from collectors.interruptible import InterruptedAskError, answered
 from collectors.jobs.node import running_jobs
 from collectors.jobs.worker import Worker
 from collectors.readings import Collected, Row
 from ingest.deliver import Deliverer
 from ingest.spool import Spool
 from ingest.targets import Sender, target
+from warehouse.errors import LedgerError
 
 log = logging.getLogger(__name__)
 
 HOUSEKEEPING_SECONDS = 10.0
 PATIENCE_SECONDS = 5.0
-"""How long the end waits for a source that is being asked; what was spooled is safe in any case."""
+"""How long the end waits for whoever is still at work, all together; what was spooled is safe in any case."""
 UNDELIVERED_LONG = timedelta(minutes=10)
 """Delivery that fails for longer makes the agent not ready."""
 
@@ -168,15 +172,16 @@ def _threads(agent: Agent, stop: threading.Event) -> Iterator[None]:
         yield
     finally:
         stop.set()
+        until = time.monotonic() + PATIENCE_SECONDS
         for thread, cycle in zip(collecting, agent.cycles, strict=True):
-            thread.join(PATIENCE_SECONDS)
+            thread.join(max(0.0, until - time.monotonic()))
             if thread.is_alive():
                 log.warning("agent: %s did not answer at the end", cycle.name)
             else:
                 cycle.source.close()
         for thread in delivering:
             # What it sends now is in the spool until it is acknowledged; it may be sent again.
-            thread.join(PATIENCE_SECONDS)
+            thread.join(max(0.0, until - time.monotonic()))
 
 
 def _keep_house(agent: Agent, now: datetime) -> None:
@@ -192,20 +197,53 @@ def _keep_house(agent: Agent, now: datetime) -> None:
         agent.outbox.put("agent", stalled, now)
 
 
-def once(settings: AgentSettings, wait: threading.Event, seconds: float = 1.0) -> Iterator[tuple[str, Collected]]:
-    """What each source says of the next `seconds`, and what is missing; nothing is spooled or delivered."""
+@dataclass(frozen=True)
+class Look:
+    """What one source said.   problems: why it, or part of it, could not be asked."""
+
+    source: str
+    collected: Collected
+    problems: Sequence[str]
+
+
+def once(settings: AgentSettings, stop: threading.Event, seconds: float = 1.0) -> Iterator[Look]:
+    """What each source says of the next `seconds`, and what is missing; nothing is spooled or delivered. That a machine
+    has no driver is a problem where nothing else is asked; an agent beside a Prometheus needs none.
+
+    Errors: InterruptedAskError if told to stop before all have answered.
+    """
     for privilege in missing(look(settings)):
         log.warning("agent: %s", privilege)
-    for one in planned(settings):
-        # The first look tells what there is and what is wrong; only the second covers an interval of its own.
-        first = one.source.collect(_now())
-        wait.wait(seconds)
+    sources = planned(settings)
+    beside = len(sources) > 1 and library().state == "unsupported"
+    for one in sources:
+        try:
+            collected = answered(partial(_two_looks, one.source, stop, seconds), stop, one.name)
+        except InterruptedAskError:
+            raise
+        except LedgerError as mistake:
+            yield Look(one.name, Collected(), [str(mistake)])
+            continue
+        problems = [
+            str(row.get("message", ""))
+            for row in collected.rows.get("findings", ())
+            if row["finding"] == "source_unreachable" and not (beside and one.name == NVML)
+        ]
+        yield Look(one.name, collected, list(dict.fromkeys(problems)))
+
+
+def _two_looks(source: Source, stop: threading.Event, seconds: float) -> Collected:
+    """The first tells what there is and what is wrong; only the second covers an interval of its own."""
+    try:
+        first = source.collect(_now())
+        stop.wait(seconds)
         collected = Collected(
             {record: rows for record, rows in first.rows.items() if record in ("devices", "findings")}
         )
-        collected += one.source.collect(_now())
-        one.source.close()
-        yield one.name, collected
+        collected += source.collect(_now())
+        return collected
+    finally:
+        source.close()
 
 
 def _now() -> datetime:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+NVML = "nvml"
+
 
 class Source(Protocol):
     """What is asked each interval."""
@@ -60,7 +62,7 @@ def planned(settings: AgentSettings, restart: Callable[[str], None] = lambda why
     sources = settings.sources
     found: list[Planned] = []
     if sources.nvml.enabled:
-        found.append(Planned("nvml", sources.nvml.interval_seconds, nvml_source(settings, sources.nvml, restart)))
+        found.append(Planned(NVML, sources.nvml.interval_seconds, nvml_source(settings, sources.nvml, restart)))
     for number, exporter in enumerate(sources.exporters):
         name = f"exporter_{number}" if len(sources.exporters) > 1 else "exporter"
         found.append(Planned(name, exporter.interval_seconds, exporter_source(settings, exporter, name)))

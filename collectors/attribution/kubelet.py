@@ -7,6 +7,7 @@ import ssl
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ValidationError
 
 from collectors.errors import CollectorError
+from ingest.answer_time import ended_in_time, hang_up
 
 _STATIC_POD = ("kubernetes.io/config.mirror", "kubernetes.io/config.hash")
 
@@ -50,7 +52,8 @@ class KubeletPods:
     small enough for a list of megabytes every few seconds.
 
     token_file: read for each request, since tokens are renewed.   ca_file: who signed the kubelet's certificate; None
-    trusts whom the system trusts, and `verify=False` anybody.
+    trusts whom the system trusts, and `verify=False` anybody.   timeout_seconds: for each read; the whole answer
+    has twice as long.
     """
 
     def __init__(
@@ -91,8 +94,12 @@ class KubeletPods:
         connection = self._connection()
         try:
             connection.request("GET", self._path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
+            with ended_in_time(2 * self._timeout, partial(hang_up, connection.sock)) as late:
+                answer = connection.getresponse()
+                body = answer.read()
+            if late.is_set():
+                raise TimeoutError(f"not in full after {2 * self._timeout:g} s")
+            return answer.status, body
         except (OSError, http.client.HTTPException) as error:
             raise CollectorError(self.url, f"no answer ({error})", "Check the address, port and ca_file") from error
         finally:

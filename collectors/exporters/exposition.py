@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MOST_SERIES = 100_000
@@ -60,11 +60,22 @@ _INTEGER = re.compile(r"[+-]?[0-9]++")
 _UNESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
 
 
-def parse(body: str | bytes, wanted: Callable[[str], bool] | None = None, *, openmetrics: bool = False) -> Exposition:
+Labels = Sequence[tuple[str, str]]
+"""In the order of the page, perhaps with several of one name."""
+
+
+def parse(
+    body: str | bytes,
+    wanted: Callable[[str], bool] | None = None,
+    *,
+    openmetrics: bool = False,
+    own: Callable[[Labels], Labels] = lambda labels: labels,
+) -> Exposition:
     """The series of a body in its order.
 
     wanted: says by the name whether a series is of interest; the others are counted, and cost little.
-    openmetrics: timestamps are seconds; in the text format they are milliseconds.
+    openmetrics: timestamps are seconds; in the text format they are milliseconds.   own: picks from a series's labels
+    those that its exporter vouches for.
     Types and help texts are not read: users of dcgm-exporter write them (research: its CSV is theirs to edit).
     """
     found = Exposition()
@@ -88,7 +99,7 @@ def parse(body: str | bytes, wanted: Callable[[str], bool] | None = None, *, ope
         read, at = number(value), None if timestamp is None else number(timestamp)
         text = labels or ""
         if text not in known:
-            known[text] = _labels(text)
+            known[text] = _labels(text, own)
         pairs = known[text]
         if read is None:
             found.dropped["not a number"] += 1
@@ -155,26 +166,32 @@ def number(text: str) -> int | float | None:
         return None
 
 
-def _labels(text: str) -> dict[str, str] | None:
+def _labels(text: str, own: Callable[[Labels], Labels]) -> dict[str, str] | None:
     """Label -> value; None where the text is no list of labels.
 
-    Users may write labels: dcgm-exporter repeats those of pods, after its own, as they are. So of a label that is there
+    Users may write labels: dcgm-exporter repeats those of pods among its own, as they are. So of a label that is there
     twice the first counts, and many or long ones cost the series nothing but themselves: a device must not vanish, or
     become another, by what is written at its pod.
     """
-    found: dict[str, str] = {}
+    pairs: list[tuple[str, str]] = []
     position = 0
     while position < len(text):
         match = _LABEL.match(text, position)
         if match is None:
             rest = text[position:].strip(" \t")
-            return found if rest == "" or (rest == "," and found) else None
-        name, value = match.groups()
+            if rest == "" or (rest == "," and pairs):
+                break
+            return None
         if position and text[position] != ",":
             return None
-        if name not in found and len(found) < MOST_LABELS and max(len(name), len(value)) <= MOST_TEXT:
-            found[name] = _ESCAPE.sub(_unescape, value) if "\\" in value else value
+        name, value = match.groups()
+        if max(len(name), len(value)) <= MOST_TEXT:
+            pairs.append((name, value))
         position = match.end()
+    found: dict[str, str] = {}
+    for name, value in own(pairs):
+        if name not in found and len(found) < MOST_LABELS:
+            found[name] = _ESCAPE.sub(_unescape, value) if "\\" in value else value
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from pathlib import Path
@@ -211,6 +211,40 @@ class Workload(_Strict):
     exporter_pods: Texts = ()
 
 
+class OwnLabels(_Strict):
+    """Where an exporter that repeats the labels of pods, which users write, writes its own.
+
+    first: those before them, in their order; names with a comma between them only come together. All until the last of
+    these are its own, also such as a later version may add.   last: those of every series that is a pod's; from where
+    the first of these is for the last time, all are its own.
+    """
+
+    first: Texts = Field(min_length=1)
+    last: Texts = Field(min_length=1)
+
+    def of(self, labels: Sequence[tuple[str, str]], version: Sequence[str]) -> Sequence[tuple[str, str]]:
+        """The exporter's own among these labels of one series, in their order. All are, where they do not stand as the
+        exporter writes them: then others have sorted them, as Prometheus does.
+
+        version: globs of labels that change with its version; they stand among those of pods.
+        """
+        names = [name for name, _ in labels]
+        runs = [run.split(",") for run in self.first]
+        if not names or names[0] != runs[0][0] or not set(self.last) <= set(names):
+            return labels
+        begin = len(names) - 1 - names[::-1].index(self.last[0])
+        if not set(self.last) <= set(names[begin:]):
+            return labels
+        end = 0
+        for run in runs:
+            if names[end : end + len(run)] == run:
+                end += len(run)
+        if self.first[-1] in names[:begin]:
+            end = names.index(self.first[-1]) + 1
+        between = [one for one in labels[end:begin] if any(fnmatchcase(one[0], glob) for glob in version)]
+        return [*labels[:end], *between, *labels[begin:]]
+
+
 class Inventory(_Strict):
     """What the exporter's devices are to the books (`inventory.py`). told: false where something else tells of the same
     devices, and of more.   units: profile of its partitions (globs, in lower case) -> units of a divided device."""
@@ -223,7 +257,8 @@ class Profile(_Strict, Named):
     """recognise: patterns of metric names that only this exporter has; a group `prefix` in one is what the site has
     put before all of its names.   model: where no label tells it.   blanks: numbers that mean "no value", each from
     and to, inclusive.   expected: what a device must have; where it is missing it is said to be blank.
-    units: those that rules name.   version: labels (globs) that change with the exporter's or the driver's version.
+    own_labels: where it repeats those of pods.   units: those that rules name.   version: labels (globs) that change
+    with the exporter's or the driver's version.
     catalogue: the vendor's fields: (number, name, unit, since which of its versions); names that have changed their
     unit are there once for each.
     """
@@ -234,6 +269,7 @@ class Profile(_Strict, Named):
     recognise: Texts = Field(min_length=1)
     identity: Identity
     workload: Workload = Field(default_factory=Workload)
+    own_labels: OwnLabels | None = None
     inventory: Inventory = Inventory()
     blanks: tuple[Interval, ...] = ()
     expected: Texts = ()
@@ -303,6 +339,10 @@ class Profile(_Strict, Named):
         plain = {name for text in identity for name in (re.findall(r"\{(\w+)\}", text) or [text])}
         where = {label for rule in self.metrics for label in rule.where}
         return frozenset(name.lower() for name in plain | workload | where)
+
+    def own(self, labels: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+        """Of a series's labels, as they stand on the exporter's page, those that are the exporter's word."""
+        return labels if self.own_labels is None else self.own_labels.of(labels, self.version)
 
     def unit_by_version(self, names: Iterable[str]) -> dict[str, str]:
         """Name -> unit, of those of these names that have changed their unit from one version to another, where other

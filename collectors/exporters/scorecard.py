@@ -65,7 +65,7 @@ def look(
             if again:
                 wait()
                 body = fetcher.get(url).body
-            read = exposition.parse(body, reader.wants)
+            read = exposition.parse(body, reader.wants, own=reader.profile.own)
             seen = reader.read(read.series, datetime.now(UTC).timestamp(), max_age=None, units=units)
             observed = tracker.advance(seen.devices)
             dropped = read.dropped + seen.dropped

@@ -133,7 +133,8 @@ class ExporterCollector:
             target.reader = Reader(profile, prefix)
             target.tracker = Tracker(profile.vendor, self._period, self._partition_id, target.units)
         openmetrics = answer.content_type.startswith("application/openmetrics-text")
-        read = exposition.parse(answer.body, target.reader.wants, openmetrics=openmetrics)
+        own = target.reader.profile.own
+        read = exposition.parse(answer.body, target.reader.wants, openmetrics=openmetrics, own=own)
         at = now.timestamp()
         seen = target.reader.read(read.series, at, node=self._node, max_age=self._max_age, units=target.units)
         collected.dropped += read.dropped + seen.dropped

@@ -125,6 +125,9 @@ Picked = tuple[int, Series, _Subject, list[Ranked]]
 CHECKED_BY = {"gpu_utilization": "graphics_active"}
 """Our metric -> another one that says nearly the same in a unit that never changed."""
 
+OF_PODS = frozenset({"pod_template_hash", "batch_kubernetes_io_controller_uid", "statefulset_kubernetes_io_pod_name"})
+"""Labels that Kubernetes writes at pods of Deployments, Jobs and StatefulSets: who has them has all labels of pods."""
+
 AHEAD = 10.0
 """Seconds that a timestamp may be in the future: clocks differ a little."""
 
@@ -140,6 +143,7 @@ class Reader:
         self.prefix = prefix
         self._rules: dict[str, list[Ranked]] = defaultdict(list)
         self._units = [profile.units_of(rule) for rule in profile.metrics]
+        self._repeats_pods = False
         for place, rule in enumerate(profile.metrics):
             for nth, name in enumerate((*rule.names, *rule.node_names)):
                 self._rules[prefix + name].append((rule, (place, nth), nth >= len(rule.names)))
@@ -177,6 +181,9 @@ class Reader:
         subjects: dict[int, _Subject | None] = {}
         picked: list[Picked] = []
         all_series = list(series)
+        self._repeats_pods |= self.profile.own_labels is not None and any(
+            OF_PODS & one.labels.keys() for one in all_series
+        )
         for place, one in enumerate(all_series):
             rules = self._find(one.name)
             if not rules:
@@ -256,6 +263,9 @@ class Reader:
         with honorLabels true it keeps what the exporter said, and writes the target's own where that said nothing. So
         exported_ labels count where there are any; else `pod` counts unless it is the exporter's: because honorLabels
         is known to be false, because `own_pod` knows the target, or by the pod's name.
+
+        Where the exporter was seen to repeat all labels of pods, and Prometheus to sort them, a pod's user may have
+        written its UID and its job: neither counts.
         """
         names = self.profile.workload
         job = _first(labels, names.job)
@@ -265,6 +275,8 @@ class Reader:
             _plain(labels, [before + label for label in some]) for some in (names.pod, names.namespace, names.uid)
         )
         uid = uid or _plain(labels, names.uid)
+        if self._repeats_pods and pod:
+            uid = job = ""
         own = any(fnmatchcase(pod, glob) for glob in names.exporter_pods)
         if not moved:
             own = own or honor_labels is False or (own_pod is not None and own_pod(labels))

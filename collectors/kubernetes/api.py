@@ -8,11 +8,12 @@ Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-d
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -20,10 +21,18 @@ from collectors.kubernetes.connection import Connection, KubernetesError
 from collectors.kubernetes.objects import Object, child, text
 from ingest.http_post import retry_after
 
+Answer = TypeVar("Answer")
+
 PAGE = 500
 """Objects asked for at a time, as kubectl does."""
 WATCH_SECONDS = 240
 """After which the server is asked to end a watch, so that a connection that died unnoticed is noticed."""
+ANSWER_SECONDS = 30.0
+"""Of connecting, and of each read of a list."""
+LIST_SECONDS = 90.0
+"""Of a whole page of a list, and of the head of any answer."""
+LATE_SECONDS = 15.0
+"""How much later than it was asked to a server may end a watch."""
 LINE_BYTES = 64 << 20
 """Longest line of a watch: an object has at most about 3 MiB in etcd."""
 
@@ -82,7 +91,7 @@ class Api:
             # Reading the system's certificates takes longer than all else here.
             verify=connection.verify if connection.server.startswith("https:") else False,
             headers={"User-Agent": "gpuledger", "Accept": "application/json"},
-            timeout=httpx.Timeout(30.0),
+            timeout=httpx.Timeout(ANSWER_SECONDS),
             follow_redirects=False,
         )
 
@@ -108,9 +117,9 @@ class Api:
 
     async def _page(self, path: str, asked: Mapping[str, str]) -> tuple[Page, str]:
         """A page and the token of the next one, empty for the last."""
-        async with self._get(path, asked, 30.0) as response:
+        async with self._get(path, asked, ANSWER_SECONDS) as response:
             try:
-                document = json.loads(await response.aread())
+                document = json.loads(await _in_time(path, response.aread(), LIST_SECONDS))
             except (ValueError, RecursionError):
                 raise Interrupted(f"{path}: the list is no JSON") from None
         found = document.get("items") if isinstance(document, dict) else None
@@ -130,9 +139,12 @@ class Api:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(1, round(self._watch_seconds))),
         }
-        async with self._get(path, asked, self._watch_seconds + 15.0) as response:
+        longest = self._watch_seconds + LATE_SECONDS
+        async with self._get(path, asked, longest) as response:
             yield Change("OPEN", {}, version)
-            async for line in _lines(response):
+            until = asyncio.get_running_loop().time() + longest
+            lines = _lines(response)
+            while line := await _in_time(path, anext(lines, b""), until - asyncio.get_running_loop().time()):
                 yield _change(path, line)
 
     @asynccontextmanager
@@ -140,15 +152,26 @@ class Api:
         """The open answer; anything but 200 raised. silence: seconds without a byte after which it is given up."""
         token = self._connection.bearer()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        timeout = httpx.Timeout(30.0, read=silence)
+        timeout = httpx.Timeout(ANSWER_SECONDS, read=silence)
         try:
-            async with self._client.stream("GET", path, params=query, headers=headers, timeout=timeout) as response:
+            async with AsyncExitStack() as stack:
+                asked = self._client.stream("GET", path, params=query, headers=headers, timeout=timeout)
+                response = await _in_time(path, stack.enter_async_context(asked), LIST_SECONDS)
                 if response.status_code != httpx.codes.OK:
-                    raise _refusal(path, response, await response.aread())
+                    raise _refusal(path, response, await _in_time(path, response.aread(), LIST_SECONDS))
                 yield response
         except (httpx.TransportError, httpx.StreamError) as error:
             silent = isinstance(error, httpx.ReadTimeout)
             raise Interrupted(f"{path}: {type(error).__name__} {error}".rstrip(), silent=silent) from error
+
+
+async def _in_time(path: str, what: Awaitable[Answer], seconds: float) -> Answer:
+    """Also of a peer that sends a letter at a time. Errors: Interrupted."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await what
+    except TimeoutError:
+        raise Interrupted(f"{path}: had not answered in full after {seconds:.0f} s", silent=True) from None
 
 
 async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:

@@ -18,6 +18,7 @@ import httpx
 from collectors.errors import CollectorError
 from collectors.kubernetes.connection import Connection
 from collectors.kubernetes.objects import Object, child, text
+from ingest.prompt_client import PromptClient
 from ingest.reviews import Account, ReviewError
 
 TIMEOUT_SECONDS = 5.0
@@ -33,8 +34,8 @@ class TokenReviews:
 
     def __init__(self, connection: Connection, audience: str) -> None:
         self._connection, self._audience = connection, audience
-        self._client = httpx.Client(
-            base_url=connection.server, verify=connection.verify, timeout=TIMEOUT_SECONDS, follow_redirects=False
+        self._client = PromptClient(
+            TIMEOUT_SECONDS, base_url=connection.server, verify=connection.verify, follow_redirects=False
         )
 
     def review(self, token: str) -> Account | None:

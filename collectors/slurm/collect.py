@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from collectors.readings import Collected, Row, Severity
 from collectors.slurm import rest, sacct, scontrol
 from collectors.slurm.inventory import Inventory
 from collectors.slurm.jobs import (
+    HOLDING,
     SOURCE,
     WAITING,
     Job,
@@ -31,7 +33,7 @@ from collectors.slurm.jobs import (
     profile_is_a_guess,
     waiting,
 )
-from collectors.slurm.nodes import Look, Node, changes, held_by, shares_per_gpu
+from collectors.slurm.nodes import Look, Node, Returned, changes, held_by, shares_per_gpu
 from collectors.slurm.parsed import Parsed, Problem
 from collectors.slurm.sources import Source
 from warehouse.json_text import parse_json
@@ -42,6 +44,9 @@ PROFILE_UNKNOWN = (
     " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
 )
 RECORD_MISSING = "accounting has no record of it: what the controller says of its start and end is billed"
+REQUEUED_AT_ONCE = timedelta(seconds=10)
+"""How long a start may wait for the controller's lock behind a requeue that was asked for before it."""
+BEGUN_LATELY = timedelta(hours=2)
 LATE = timedelta(minutes=1)
 """Accounting may have a record later than the controller; one that is later still is missing."""
 MOST_PROBLEMS = 100
@@ -104,6 +109,8 @@ class SlurmCollector:
         self._reasons: dict[str, str] = {}
         self._next_reasons: dict[str, str] = {}
         self._deep = False
+        self._begun: dict[str, dict[tuple[str, datetime], Row]] = defaultdict(dict)
+        self._returned = Returned()
 
     def collect(self, now: datetime) -> Collected:
         """Events, devices and findings since the last cycle that was kept; a source that is away is a finding.
@@ -130,6 +137,9 @@ class SlurmCollector:
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
         told = life_rows(lives, self._site, now)
         told += placement_rows(jobs, self._site, self._inventory, now)
+        self._remember(told.rows.get("events", ()), now)
+        if accounted is not None and controlled is not None:
+            told += self._never_began(lives, jobs)
         told += self._reason_rows(jobs, now)
         collected += self._new(told)
         if nodes is not None:
@@ -182,9 +192,51 @@ class SlurmCollector:
                 self._next_reasons[job.job_id] = job.reason
         return collected
 
+    def _remember(self, events: Iterable[Row], now: datetime) -> None:
+        """Which runs were told to have begun lately."""
+        for row in events:
+            if row["event"] == "started" and now - row["ts"] < BEGUN_LATELY:
+                self._begun[row["workload_id"]][row["allocation_id"], row["ts"]] = row
+        for job_id in [
+            job_id for job_id, runs in self._begun.items() if now - max(at for _, at in runs) > BEGUN_LATELY
+        ]:
+            del self._begun[job_id]
+
+    def _never_began(self, accounted: Iterable[Job], controlled: Iterable[Job]) -> Collected:
+        """Ends of runs that accounting makes none of, told once the controller says that the job holds nothing: what is
+        requeued in the second of its start has a record without a length, from before the start that was told; a
+        requeue was seen to be told as a start in the instant in which the run ends; and of some array's tasks there is
+        no record at all, but they wait again since their requeue, which is their submission then."""
+        told = {job.job_id: job for job in controlled}
+        records: dict[str, list[Job]] = defaultdict(list)
+        for job in accounted:
+            records[job.job_id].append(job)
+        collected = Collected()
+        for job_id, runs in self._begun.items():
+            now = told.get(job_id)
+            if now is not None and now.state in HOLDING:
+                continue
+            again = now.submitted_at if now is not None and now.state in WAITING else None
+            for (_, began), row in runs.items():
+                some = records.get(job_id, [])
+                if any(job.started_at == began != job.ended_at for job in some):
+                    continue
+                if any(job.state == "REQUEUED" and _ends_what_began(job, began) for job in some):
+                    ended = began + timedelta(milliseconds=1)
+                elif again is not None and began < again:
+                    ended = again
+                else:
+                    continue
+                end = {name: row[name] for name in row if name not in ("node", "gpus", "units", "priority")}
+                collected.add("events", end | {"ts": ended, "event": "cancelled", "reason": "REQUEUED"})
+        return collected
+
     def _node_rows(self, nodes: Parsed[Node], now: datetime, jobs: Iterable[Job]) -> Collected:
         look = Look(now, self._kept.nodes_at, self._kept.unavailable, held_by(jobs))
         changed, unavailable = changes(nodes.records, look, self._site, self._inventory)
+        for row in self._returned.earlier(look.held):
+            changed.add("devices", row)
+        self._returned.note(changed.rows.get("devices", ()), look.unavailable)
         self._next = replace(self._next, nodes_at=now, unavailable=unavailable)
         return changed
 
@@ -198,6 +250,15 @@ class SlurmCollector:
                     new.add(record, row)
                 self._seen.add(print_of_row)
         return new
+
+
+def _ends_what_began(job: Job, began: datetime) -> bool:
+    """Whether a record that ends at a start that was told, or has no length and lies just before it, is that run's."""
+    if job.ended_at is None:
+        return False
+    return job.ended_at == began or (
+        job.started_at == job.ended_at and began - REQUEUED_AT_ONCE <= job.ended_at <= began
+    )
 
 
 def _words_that_count(record: str, row: Row) -> Iterator[tuple[str, str]]:

@@ -159,7 +159,10 @@ def life(job: Job, site: Site) -> list[Row]:
     if event is not None and job.ended_at is not None:
         told = {"reason": job.state, "message": _message(job), "actor": job.actor}
         ending = [_allocation_id(job, node) for node in nodes] or [job.job_id]
-        rows.extend(_row(job, site, job.ended_at, event, allocation_id) | told for allocation_id in ending)
+        # What is left of a job that was resized in its last second: an end in that instant is the end of before.
+        at_once = job.submitted_at == job.started_at == job.ended_at
+        ended_at = job.ended_at + timedelta(milliseconds=1) if at_once else job.ended_at
+        rows.extend(_row(job, site, ended_at, event, allocation_id) | told for allocation_id in ending)
     return [_without_empty(row) for row in rows]
 
 

@@ -131,6 +131,34 @@ def changes(
     return collected, unavailable
 
 
+class Returned:
+    """Nodes that came back into use: accounting may only later tell of a job that began on one before that was seen."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[datetime, list[Row]]] = {}
+
+    def note(self, devices: Iterable[Row], unavailable: Mapping[str, datetime]) -> None:
+        """Device rows that a look told; nodes that were unavailable before it, and since when."""
+        for row in devices:
+            if row["state"] == "available" and row["node"] in unavailable:
+                since, rows = self._told.get(row["node"], (unavailable[row["node"]], []))
+                same = rows if rows and rows[0]["ts"] == row["ts"] else []
+                self._told[row["node"]] = (since if same else unavailable[row["node"]], [*same, row])
+
+    def earlier(self, held: Held) -> list[Row]:
+        """The same rows from the start of the first job on the node while it was taken for unavailable."""
+        found: list[Row] = []
+        for node, (since, rows) in self._told.items():
+            starts = [
+                start for start, end in held.get(node, ()) if _whole(since) <= start < rows[0]["ts"] and start != end
+            ]
+            if starts:
+                moved = [row | {"ts": max(min(starts), since + _MOMENT)} for row in rows]
+                self._told[node] = (since, moved)
+                found += moved
+        return found
+
+
 def _turns(node: Node, look: Look) -> Iterator[tuple[datetime, bool]]:
     """When it became available or not since it was last asked; the later, the later."""
     held = look.held.get(node.name, ())

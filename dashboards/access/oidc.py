@@ -27,6 +27,7 @@ from joserfc.jwk import KeySet
 
 from dashboards.access.roles import AccessError, Role
 from dashboards.access.settings import Oidc
+from ingest.prompt_client import ask
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519")
 LEEWAY_SECONDS = 60
@@ -180,7 +181,7 @@ class Provider:
 
     def _asked(self, method: str, url: str, **more: Any) -> dict[str, Any]:
         try:
-            answer = httpx.request(method, url, timeout=TIMEOUT_SECONDS, **more)
+            answer = ask(method, url, TIMEOUT_SECONDS, **more)
             document = answer.json()
         except (httpx.HTTPError, ValueError, RecursionError) as error:
             raise self._error(f"cannot be asked at {url} ({error})"[:400]) from error

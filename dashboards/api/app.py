@@ -25,8 +25,8 @@ from dashboards.api.routes import (
     rules,
     views,
 )
+from gpuledger.documents import PREFIX
 
-PREFIX = "/api/v1"
 ROUTERS = tuple(
     module.router
     for module in (ledger, invoices, rules, files, views, queries, books, held, alerts, objectives, reports, people)

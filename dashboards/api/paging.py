@@ -8,8 +8,9 @@ from typing import Annotated, Generic, TypeVar
 from fastapi import Query, Request
 from pydantic import BaseModel
 
+from gpuledger.documents import MOST_ROWS
+
 Row = TypeVar("Row")
-MOST_ROWS = 10_000
 
 Limit = Annotated[int, Query(ge=1, le=MOST_ROWS, description="Rows of a page.")]
 Offset = Annotated[int, Query(ge=0, le=100_000_000, description="Rows before the page.")]

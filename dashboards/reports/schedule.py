@@ -10,8 +10,10 @@ reports:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,6 +22,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from alerts.refusals import report_refused
+from alerts.transports import SendError
 from alerts.transports.email import Email
 from billing import audit
 from billing.closed import closed_period
@@ -31,8 +35,10 @@ from dashboards.reports.report import ReportError, tenant_report
 from warehouse.store import Store
 from warehouse.written_files import first_error, read_yaml
 
-SENT = "report.send"
+SENT, REFUSED = "report.send", "report.refuse"
 """In the audit."""
+GIVES_UP = 20
+"""After so many refusals for good an address is not tried again with that report."""
 HINT = "See docs/reports.md for an example"
 MODE = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 Every = Literal["week", "month"]
@@ -89,12 +95,15 @@ class Schedule(BaseModel):
 
 @dataclass(frozen=True)
 class Due:
-    """A report that is to be sent. name: under which the audit has it, once it is."""
+    """A report that is to be sent. name: under which the audit has it, once it is.   left: those of its addresses that
+    have not got it; empty: all.   refusals: how often each of them refused it for good."""
 
     wanted: Wanted
     tenant: str
     period: Period
     name: str
+    left: tuple[str, ...] = ()
+    refusals: Mapping[str, int] = field(default_factory=dict)
 
 
 def load_schedule(path: Path) -> Schedule:
@@ -122,7 +131,8 @@ def due(store: Store, schedule: Schedule, now: datetime) -> Iterator[Due]:
     A period that was over before that is not made up for: a new schedule does not tell of the past.
     """
     zone, closed = billing_timezone(store), closed_period(store)
-    sent = {row["object"] for row in audit.history(store, SENT)}
+    sent = {(row["object"], address) for row in audit.history(store, SENT) for address in _addresses(row)}
+    refusals = Counter((row["object"], address) for row in audit.history(store, REFUSED) for address in _addresses(row))
     for wanted in schedule.reports:
         period = last_period(wanted.every, now, zone, schedule.at)
         if closed is None or closed.end < period.end or closed.start > period.start:
@@ -130,21 +140,43 @@ def due(store: Store, schedule: Schedule, now: datetime) -> Iterator[Due]:
         holders = sorted(str(row["tenant"]) for row in ledger_report(store, period, ("tenant",)).rows)
         for tenant in holders:
             name = name_of(tenant, period, zone, wanted.to)
-            if tenant and fnmatchcase(tenant, wanted.tenant) and name not in sent:
-                sent.add(name)
-                yield Due(wanted, tenant, period, name)
+            if not tenant or not fnmatchcase(tenant, wanted.tenant):
+                continue
+            often = {address: refusals[name, address] for address in wanted.to}
+            left = tuple(address for address in wanted.to if (name, address) not in sent and often[address] < GIVES_UP)
+            if left:
+                sent |= {(name, address) for address in left}
+                yield Due(wanted, tenant, period, name, left, often)
+
+
+def _addresses(row: Mapping[str, Any]) -> list[str]:
+    return list(json.loads(row["inputs"]).get("to", ()))
 
 
 def send(store: Store, schedule: Schedule, one: Due, now: datetime, actor: str = "gpuledger") -> None:
-    """Sends a report, and notes it: a kill in between sends it again.
+    """Sends a report, and notes it: a kill in between sends it again. What some refuse is noted, too, and is due again
+    for them alone, until it is given up with a finding.
 
-    Errors: SendError; LedgerError if it cannot be made, or a secret is missing.
+    Errors: SendError, also if only some refused it; LedgerError if it cannot be made, or a secret is missing.
     """
     email = schedule.email(one.wanted.to)
     words = language(one.wanted.language or schedule.language)
-    email.post(message(tenant_report(store, one.tenant, one.period, now), words, email.from_, email.to, now))
-    details = {"to": list(one.wanted.to), "every": one.wanted.every, "language": words.code}
-    audit.record(store, now, actor, SENT, one.name, "", details)
+    left = one.left or one.wanted.to
+    mail = message(tenant_report(store, one.tenant, one.period, now), words, email.from_, email.to, now)
+    refused = email.post(mail, left)
+    details = {"every": one.wanted.every, "language": words.code}
+    if taken := [address for address in left if address not in refused]:
+        audit.record(store, now, actor, SENT, one.name, "", {"to": taken, **details})
+    for address, refusal in refused.items():
+        if refusal.for_good:
+            audit.record(store, now, actor, REFUSED, one.name, str(refusal), {"to": [address], **details})
+            if one.refusals.get(address, 0) + 1 == GIVES_UP:
+                what = f"report {one.name} is not sent to {address}, for it was refused {GIVES_UP} times"
+                report_refused(store, now, f"{what}; at last: {refusal}")
+    if refused:
+        said = "; ".join(f"{address} {refusal}" for address, refusal in refused.items())
+        whole = "" if not taken else f"; sent to {', '.join(taken)}"
+        raise SendError(f"{said}{whole}", all(refusal.for_good for refusal in refused.values()))
 
 
 def name_of(tenant: str, period: Period, timezone: str, to: tuple[str, ...]) -> str:

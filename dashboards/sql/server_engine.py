@@ -39,6 +39,8 @@ SLACK_SECONDS = 10
 SOCKET_SECONDS = 30
 """Beyond the deadline, without a byte."""
 KILL_SECONDS = 5
+OWN_SECONDS = 60.0
+"""For a small question of our own."""
 TAIL_BYTES = 16_384
 """Of an answer, held back until it is whole: a server writes what went wrong late behind the rows."""
 PROFILES_OWN = frozenset({"log_queries"})
@@ -197,8 +199,12 @@ class ServerEngine:
 
 
 async def _answer(client: httpx.AsyncClient, url: str, sql: str, asked: Mapping[str, str]) -> bytes:
-    async with _posted(client, url, sql, asked) as answer:
-        return await answer.aread()
+    try:
+        async with asyncio.timeout(OWN_SECONDS), _posted(client, url, sql, asked) as answer:
+            return await answer.aread()
+    except TimeoutError as error:
+        log.error("sql: the ClickHouse server had not answered in full after %g s", OWN_SECONDS)
+        raise SqlError(ENDED, "the ClickHouse server does not answer, or broke off; the log says why") from error
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ ENV UV_PROJECT_ENVIRONMENT=/opt/gpuledger UV_PYTHON=python3.11 UV_PYTHON_DOWNLOA
 WORKDIR /src
 COPY pyproject.toml uv.lock ./
 RUN uv sync --frozen --no-install-project --extra server
-COPY README.md ./
+COPY README.md LICENSE ./
 COPY warehouse ./warehouse
 COPY ingest ./ingest
 COPY collectors ./collectors

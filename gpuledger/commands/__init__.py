@@ -36,3 +36,15 @@ COMMANDS = (
     "users",
     "tokens",
 )
+
+PANELS = {
+    "Look": ("ledger", "efficiency", "savings", "anomalies", "energy", "allocation", "sql", "queries"),
+    "Money": ("rates", "tenants", "invoice", "credits", "budget", "report", "export", "audit"),
+    "Books": ("close", "verify", "ingest", "held"),
+    "Sources": ("agent", "exporter", "watch", "replay"),
+    "Alerts and objectives": ("alerts", "slo", "interference"),
+    "Scheduler": ("scheduler", "simulate", "acceptance"),
+    "Operations": ("up", "server", "init", "doctor"),
+    "People": ("users", "tokens"),
+}
+"""What `gpuledger --help` shows together."""

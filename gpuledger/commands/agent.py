@@ -50,7 +50,10 @@ def agent(
         int | None, typer.Option(envvar="GPULEDGER_METRICS_PORT", help="Of /metrics, on this machine alone.")
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Look once, print the rows as JSON lines, deliver nothing.")
+        bool,
+        typer.Option(
+            "--once", help="Look once, print the rows as JSON lines, deliver nothing; 2 if a source could not be asked."
+        ),
     ] = False,
     show: Annotated[bool, typer.Option("--print", help="Print all rows as they come, too.")] = False,
 ) -> None:
@@ -78,8 +81,14 @@ def agent(
     if once:
         from collectors.agent.agent import once as look_once
 
-        for _, collected in look_once(settings, stop):
-            _print(collected.rows)
+        problems = []
+        for looked in look_once(settings, stop):
+            _print(looked.collected.rows)
+            problems += [f"{looked.source}: {problem}" for problem in looked.problems]
+        for problem in problems:
+            say(f"agent: {problem}")
+        if problems:
+            raise typer.Exit(2)
         return
     from collectors.agent.agent import run
 

@@ -69,6 +69,9 @@ def check(
     from alerts.rule_files import load_rules
     from alerts.slo.measure import measure
 
+    if remote.address(store):
+        what = "a server holds this store, and evaluates its rules by itself"
+        raise LedgerError(f"--store {store}", what, "alerts list shows what fires there")
     now = _instant("--at", at) if at else datetime.now(UTC)
     loaded = load_rules(rules)
     route = load_routing(routing) if routing else None

@@ -17,7 +17,7 @@ from warehouse.store import migrate, open_store
 if TYPE_CHECKING:
     from billing.closed import Closed
     from billing.energy.report import EnergyReport
-    from dashboards.api.documents import ClosedSpan
+    from gpuledger.documents import ClosedSpan
 
 energy = typer.Typer(invoke_without_command=True)
 intensity = typer.Typer(no_args_is_help=True)

@@ -10,6 +10,7 @@ import typer
 
 from gpuledger import options, remote
 from gpuledger.output import say
+from warehouse.private_files import whole_file
 from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def focus(
     if server := remote.address(store):
         options_ = {"tenant": tenant or "", "which": wanted.value, "version": version.value, "grain": grain.value,
                     "platform": str(platform).lower(), "skip_unpriced": str(skip_unpriced).lower()}  # fmt: skip
-        with remote.client(server) as client:
-            client.export_focus(period, out, **options_)
+        with remote.client(server) as client, whole_file(out) as file:
+            file.writelines(client.focus(period, out.name, **options_))
         say(f"{out}: written")
         if check:
             _check(out, None)

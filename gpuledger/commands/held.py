@@ -14,7 +14,7 @@ from gpuledger.output import print_json, print_rows, say
 from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
-    from dashboards.api.documents import HeldPushDocument
+    from gpuledger.documents import HeldPushDocument
     from ingest.held import HeldPush
 
 held = typer.Typer(no_args_is_help=True)

@@ -11,7 +11,7 @@ import typer
 from gpuledger import options
 from gpuledger.output import print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.store import Store, migrate, open_store
+from warehouse.store import ServedStore, Store, migrate, open_store
 
 interference = typer.Typer(no_args_is_help=True)
 
@@ -153,7 +153,10 @@ def _measured(store: Store, at: datetime) -> None:
     from alerts.interference.measure import measure
 
     migrate(store)
-    measure(store, at)
+    if isinstance(store, ServedStore):
+        say("as it was last measured: a server holds this store")
+    else:
+        measure(store, at)
 
 
 def _print(rows: list[dict[str, Any]], columns: tuple[str, ...], fmt: options.Format, nothing: str) -> None:

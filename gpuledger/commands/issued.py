@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -103,22 +103,54 @@ def explain(
 def verify(number: Number, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
     """Compute an issued invoice again from the raw facts of its time, and walk the chain of the documents; exit 1 if it
     comes out otherwise, or if a document does not fit the chain."""
+    if server := remote.address(store):
+        with remote.client(server) as client:
+            proof = client.invoice_proof(number)
+        rows = [one.model_dump() for one in proof.differences]
+        _answer_verified(number, proof, rows, list(proof.chain_failures), proof.is_credit_note, fmt)
+        return
     from billing.invoicing.rederive import rederive
 
     with open_store(store) as opened:
         migrate(opened)
         answer = rederive(opened, number)
     rows = [vars(difference) for difference in answer.differences]
+    failures = [str(one) for one in answer.chain_failures]
+    _answer_verified(number, answer, rows, failures, answer.invoice.is_credit_note, fmt)
+
+
+class _Verified(Protocol):
+    """What there is to say of a document besides its differences."""
+
+    @property
+    def same(self) -> bool: ...
+    @property
+    def cutoff(self) -> datetime: ...
+    @property
+    def hours(self) -> int: ...
+    @property
+    def digest(self) -> str: ...
+
+
+def _answer_verified(
+    number: str,
+    answer: _Verified,
+    rows: list[dict[str, Any]],
+    failures: list[str],
+    is_credit_note: bool,
+    fmt: options.Format,
+) -> None:
+    """Prints it, and exits 1 if the document is not what it should be."""
     if fmt is not options.Format.table:
         print_rows(rows, ("where", "stored", "computed"), fmt)
     elif rows:
         shown = [{name: _short(value) for name, value in row.items()} for row in rows]
         print_rows(shown, ("where", "stored", "computed"), fmt, f"{number} differs from the facts")
-    for failure in answer.chain_failures[:1]:
-        say(f"{failure} ({len(answer.chain_failures)} do not fit)")
-    if answer.differences:
+    for failure in failures[:1]:
+        say(f"{failure} ({len(failures)} do not fit)")
+    if rows:
         say("the facts say otherwise: issue a correction with the next month, or void it and issue it again")
-    elif answer.invoice.is_credit_note:
+    elif is_credit_note:
         say(f"{number} is a credit note, given by hand; see: gpuledger audit")
     else:
         say(f"{number} follows from the facts ingested until {answer.cutoff:%Y-%m-%d %H:%M:%S}Z ({answer.hours} hours)")

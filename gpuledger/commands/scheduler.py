@@ -152,6 +152,7 @@ def serve(
         listener = stack.enter_context(listen(host, port))
         allowed = ("localhost", "127.0.0.1", "[::1]") if is_loopback(host) else ("*",)
         stack.enter_context(_serving(build_app(service, token, allowed, tokens), listener))
+        stack.enter_context(_calling_back(service, interval))
         say(f"  Scheduler   {url_of(listener)}   (Ctrl-C ends it)")
         say(f"  Log         {journal.path}, {journal.last:,} entries")
         _loop(service, config, interval, deliver)
@@ -229,11 +230,35 @@ def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
         thread.join(10)
 
 
+@contextlib.contextmanager
+def _calling_back(service: Service, interval: float) -> Iterator[None]:
+    """Callbacks on a thread of their own: a receiver that is slow holds up no decision."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            try:
+                service.callbacks.hand_over()
+            except LedgerError as error:
+                log.error("%s", error)
+            stop.wait(interval)
+
+    thread = threading.Thread(target=run, name="callbacks", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10)
+
+
 def _loop(service: Service, config: Path, interval: float, deliver: Deliver | None) -> None:
     """Rounds until SIGINT or SIGTERM; at once again while there is something to do. Settings are read again when their
     file changes; what cannot be used is told, and the ones in force stay."""
+    from gpuledger.serve import collect_seldom
     from scheduler.settings import load_settings
 
+    collect_seldom()
     stop = threading.Event()
     read_at, measured_at = config.stat().st_mtime_ns, time.monotonic()
 
@@ -311,7 +336,7 @@ def _document(path: Path | None) -> dict[str, Any]:
 
 
 def list_jobs(
-    status: Annotated[str, typer.Option("--status", help="held, pending, starting, running or stopping.")] = "",
+    status: Annotated[str, typer.Option("--status", help="pending, running, held, suspended, ...")] = "",
     queue: Annotated[str, typer.Option("--queue")] = "",
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
@@ -398,6 +423,36 @@ def release(
     _print_one(_client(url, token_file).tell(job_id, "release"), output)
 
 
+def suspend(
+    job_id: JobId,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Set a job aside: one that runs is stopped and gives its devices back; it keeps its place in the queue."""
+    _print_one(_client(url, token_file).tell(job_id, "suspend"), output)
+
+
+def resume(
+    job_id: JobId,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Let a suspended job wait again, in the place that its submission gives it."""
+    _print_one(_client(url, token_file).tell(job_id, "resume"), output)
+
+
+def renew(
+    job_id: JobId,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """Renew the lease of a running job, which otherwise ends when it is over."""
+    _print_one(_client(url, token_file).tell(job_id, "renew"), output)
+
+
 def finish(
     job_id: JobId,
     ending: Annotated[End, typer.Option("--as", help="How it ended.")] = End.finished,
@@ -438,6 +493,15 @@ def ready(
     _print_one(_client(url, token_file).tell(job_id, "ready"), output)
 
 
+def pools(
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    output: options.OutputFormat = options.Format.table,
+) -> None:
+    """What each pool has and where it is, by model, in device units; the parts make up the total."""
+    print_rows(_client(url, token_file).pools(), POOL_COLUMNS, output)
+
+
 def services(
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
@@ -449,14 +513,19 @@ def services(
 
 def demand(
     service: Annotated[str, typer.Argument(help="As in the settings.")],
-    waiting: Annotated[int, typer.Option(min=0, help="Requests in its queue.")],
-    working: Annotated[int, typer.Option(min=0, help="Requests in work.")] = 0,
+    waiting: Annotated[int | None, typer.Option(min=0, help="Requests in its queue.")] = None,
+    working: Annotated[int | None, typer.Option(min=0, help="Requests in work.")] = None,
+    utilization: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Mean of its replicas that are ready, 0 to 1.")
+    ] = None,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Say how long a service's queue is; its replicas follow."""
-    _print_one(_client(url, token_file).demand(service, waiting, working), output)
+    """Say how long a service's queue is, or how used its replicas are; they follow."""
+    if waiting is None and utilization is None:
+        raise LedgerError("demand", "says nothing", "Give --waiting, --utilization or both")
+    _print_one(_client(url, token_file).demand(service, waiting, working, utilization), output)
 
 
 def node(
@@ -502,7 +571,7 @@ def replay(
         {
             "sequence": done.sequence,
             "at": plain(done.instant),
-            "actions": len(done.recorded),
+            "actions": len(done.recorded["actions"]),
             "same": done.same,
             "recorded": json.dumps(done.recorded),
             "again": json.dumps(done.again),
@@ -552,8 +621,12 @@ def _print_one(row: dict[str, Any], output: options.Format) -> None:
         print_rows([shown], [*shown], output)
 
 
+POOL_COLUMNS = (
+    "pool", "model", "units_per_gpu", "total", "allocated", "available", "reserved", "unavailable",
+)  # fmt: skip
 SERVICE_COLUMNS = (
-    "service", "waiting", "working", "desired", "pending", "cold", "warm", "cold_starts", "cold_unit_seconds",
+    "service", "waiting", "working", "utilization", "desired", "pending", "cold", "warm", "cold_starts",
+    "cold_unit_seconds", "why",
 )  # fmt: skip
 _COMMANDS: Mapping[str, Callable[..., None]] = {
     "submit": submit,
@@ -562,9 +635,13 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "cancel": cancel,
     "hold": hold,
     "release": release,
+    "suspend": suspend,
+    "resume": resume,
+    "renew": renew,
     "finish": finish,
     "room": room,
     "ready": ready,
+    "pools": pools,
     "services": services,
     "demand": demand,
     "node": node,

@@ -91,12 +91,14 @@ def _embedded(store: Store, text: str, wanted: str) -> Generator[bytes, None, No
 def _from_server(url: str, token_file: Path | None, text: str, wanted: str) -> Generator[bytes, None, None]:
     import httpx
 
+    from ingest.prompt_client import PromptClient
+
     token = remote.token(token_file)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     asked = {"default_format": wanted}
     try:
-        with httpx.stream(
-            "POST", f"{url.rstrip('/')}/sql", params=asked, content=text, headers=headers, timeout=SECONDS
+        with PromptClient(SECONDS).stream(
+            "POST", f"{url.rstrip('/')}/sql", params=asked, content=text, headers=headers
         ) as answer:
             if answer.status_code != 200:
                 answer.read()

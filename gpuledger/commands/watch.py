@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -187,6 +188,7 @@ def slurm(
     store: options.Store = "",
 ) -> None:  # fmt: skip
     """Jobs and nodes of a Slurm cluster, from its accounting and its controller: events and device states."""
+    from collectors.interruptible import InterruptedAskError, answered
     from collectors.slurm.collect import SlurmCollector, read_file
     from collectors.slurm.inventory import read_inventory
     from collectors.slurm.jobs import Site
@@ -212,7 +214,12 @@ def slurm(
             while True:
                 began = time.monotonic()
                 away = collector.away
-                collected = collector.collect(datetime.now(UTC))
+                try:
+                    collected = answered(partial(collector.collect, datetime.now(UTC)), stop, "slurm")
+                except InterruptedAskError:
+                    if once:
+                        raise
+                    break
                 to.put(collected)
                 collector.kept()
                 dropped += collected.dropped

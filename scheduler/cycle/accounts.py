@@ -1,7 +1,8 @@
 """The trees that a job's units are charged to: its tenant's over all pools, over its own pool, and its queue's.
 
 A job that cannot be preempted is charged to a second set of trees too, in which nobody lends what it is guaranteed: it
-may take its tenant's own and what nobody is guaranteed, so that every guarantee can be called in.
+may take its tenant's own and what nobody is guaranteed, so that every guarantee can be called in. Where pools keep
+something free from ordinary jobs there is a third, of what is left to these.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from scheduler.cycle.queues import queue_tree
 from scheduler.model import EntitlementClass, Queue, Tenant
 from scheduler.quota.tree import QuotaTree
 
 
 class Account(NamedTuple):
-    """Who is charged: what all jobs of a class have in common."""
+    """Who is charged: what all jobs of a class have in common. ordinary: whether no pool lets them have what it keeps
+    free."""
 
     tenant: str
     pool: str
     queue: str
     preemptible: bool
+    ordinary: bool = True
 
 
 class Amount(NamedTuple):
@@ -35,40 +39,53 @@ NOTHING = Amount(0)
 
 
 class Accounts:
-    """tenants: amounts of pool '' hold over all pools.   capacity: device units by pool, '' = all of them.
+    """tenants: amounts of pool '' hold over all pools.   capacity: device units by pool, '' = all of them.   kept: of
+    these, what is kept from ordinary jobs.
 
     beside: milli-CPUs and bytes that each tenant holds with all below it.
 
     Errors: ValueError as of `QuotaTree`.
     """
 
-    def __init__(self, tenants: Iterable[Tenant], queues: Iterable[Queue], capacity: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        tenants: Iterable[Tenant],
+        queues: Iterable[Queue],
+        capacity: Mapping[str, int],
+        kept: Mapping[str, int] | None = None,
+    ) -> None:
         by_pool: dict[str, list[Tenant]] = {"": []}
         for tenant in tenants:
             by_pool.setdefault(tenant.pool, []).append(tenant)
         self.tenants = {pool: QuotaTree(those, capacity.get(pool, 0)) for pool, those in by_pool.items()}
         self.firm = {pool: QuotaTree(_lending_nothing(those), 0) for pool, those in by_pool.items()}
-        named = [Tenant(queue.name, guaranteed=queue.guaranteed, limit=queue.maximum) for queue in queues]
-        self.queues = QuotaTree(named, capacity.get("", 0))
+        some = kept is not None
+        self.ordinary = {pool: QuotaTree(_lending_nothing(those), 0) for pool, those in by_pool.items() if some}
+        self.queues = queue_tree(queues, capacity.get("", 0))
         self._trees: dict[Account, tuple[tuple[QuotaTree, str], ...]] = {}
         self.beside: dict[str, tuple[int, int]] = {}
         self._guaranteed = {pool: sum(tenant.guaranteed for tenant in those) for pool, those in by_pool.items()}
-        self.set_capacity(capacity)
+        self.set_capacity(capacity, kept)
 
-    def set_capacity(self, capacity: Mapping[str, int]) -> None:
+    def set_capacity(self, capacity: Mapping[str, int], kept: Mapping[str, int] | None = None) -> None:
         for pool, tree in self.tenants.items():
             units = capacity.get(pool, 0)
             tree.set_capacity(units)
-            firm = self.firm[pool]
-            own = sum(branch.subtree for branch in firm.root.children)
-            firm.set_capacity(own + max(0, units - self._guaranteed[pool]))
+            self._bound(self.firm[pool], units - self._guaranteed[pool])
+            if kept is not None and pool in self.ordinary:
+                self._bound(self.ordinary[pool], units - self._guaranteed[pool] - kept.get(pool, 0))
         self.queues.set_capacity(capacity.get("", 0))
+
+    def _bound(self, tree: QuotaTree, unpromised: int) -> None:
+        tree.set_capacity(sum(branch.subtree for branch in tree.root.children) + max(0, unpromised))
 
     def trees(self, account: Account) -> tuple[tuple[QuotaTree, str], ...]:
         """(tree, name in it) of each tree that is charged."""
         found = self._trees.get(account)
         if found is None:
-            kinds = (self.tenants,) if account.preemptible else (self.tenants, self.firm)
+            kinds = [self.tenants]
+            if not account.preemptible:
+                kinds += [self.firm, *([self.ordinary] if account.ordinary and self.ordinary else [])]
             pools = [""] + [account.pool] * (account.pool in self.tenants and account.pool != "")
             pairs = [(kind[pool], account.tenant) for kind in kinds for pool in pools]
             pairs.append((self.queues, account.queue))

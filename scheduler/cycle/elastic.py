@@ -1,6 +1,7 @@
 """Elastic jobs grow, one replica at a time, into capacity that nobody waiting could use in this cycle.
 
 Called when everybody who waits has been tried: what is still free is free of promises, windows and quotas for others.
+Nobody grows where one who had to leave may still be.
 The tenant with the lowest share goes first, then the job with the fewest replicas beyond its smallest gang. What they
 gain they lose again to any smallest gang that needs it, before anything is killed (scheduler.cycle.rights).
 """
@@ -28,6 +29,9 @@ def grow(trial: Trial) -> dict[str, tuple[Grant, ...]]:
         and trial.now - running.shrunk_at >= state.policies.elastic_hold_seconds
     ]
     heapq.heapify(heap)
+    mark = trial.cluster.mark()
+    evicted = (state.running[job_id].grants for job_id, left in trial.changed.items() if not left)
+    trial.keep_off([*state.leaving.values(), *evicted])
     while heap:
         *_, running = heapq.heappop(heap)
         job, held = running.job, grown.get(running.job.job_id, running.grants)
@@ -37,6 +41,11 @@ def grow(trial: Trial) -> dict[str, tuple[Grant, ...]]:
         held = grown[job.job_id] = (*held, *added)
         if len(held) < job.max_replicas:
             heapq.heappush(heap, (*_turn(trial, running, len(held)), running))
+    trial.cluster.rollback(mark)
+    for job_id, held in grown.items():
+        running = state.running[job_id]
+        for grant in held[len(running.grants) :]:
+            trial.cluster.take(grant, running.job.request)
     return grown
 
 

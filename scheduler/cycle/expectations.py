@@ -3,9 +3,11 @@
 A promise says by when a job starts if running jobs end at their limits; most end earlier, and who comes first may go
 before. So of each job that was told a time it is kept which part of the told wait it really waited, and the next one is
 told the range in which nine of ten such parts lay: of its tenant's jobs in the queue where enough are known, else of
-the queue's, else of all.
+the queue's, else of all. A cluster changes, so each miss makes the next ranges a little wider, and each hit a little
+narrower: nine of ten hold in the long run, also where what is remembered lags behind.
 Source:  split conformal prediction, Vovk et al., Algorithmic Learning in a Random World, 2005: the ranks among n
-outcomes between which the next lies with at least the confidence, as long as they come from one distribution.
+outcomes between which the next lies with at least the confidence, as long as they come from one distribution; and
+adaptive conformal inference, Gibbs and Candès, NeurIPS 2021, for when they do not.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ FEWEST = math.ceil(2 / (1 - CONFIDENCE)) - 1
 """Outcomes below which none lies far enough outside."""
 MOST = 500
 """Outcomes that are remembered of each; what was long ago says less."""
+STEP = 0.02
+"""By how much of a miss the part that may lie outside changes after each outcome."""
+MOST_OUTSIDE = 0.5
 LEAST_WAIT = 1.0
 """Seconds; who is told a shorter wait tells nothing."""
 
@@ -38,18 +43,12 @@ class Interval(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Told:
-    at: float
-    told_at: float
-    interval: Interval | None
-
-
-@dataclass(slots=True)
 class _Outcomes:
-    """The last of them, by age and in order."""
+    """The last of them, by age and in order.   outside: the part of them that the next range leaves out."""
 
     recent: deque[float] = field(default_factory=deque)
     ordered: list[float] = field(default_factory=list)
+    outside: float = 1 - CONFIDENCE
 
     def add(self, part: float) -> None:
         if len(self.recent) == MOST:
@@ -58,9 +57,23 @@ class _Outcomes:
         insort(self.ordered, part)
 
     def range(self) -> tuple[float, float]:
-        known = len(self.ordered)
-        outside = math.floor((known + 1) * (1 - CONFIDENCE) / 2)
+        outside = max(1, math.floor((len(self.ordered) + 1) * self.outside / 2))
         return self.ordered[outside - 1], self.ordered[-outside]
+
+    def learn(self, kept: bool) -> None:
+        """Whether a range that was told has held."""
+        missed = 0.0 if kept else 1.0
+        self.outside = min(MOST_OUTSIDE, max(0.0, self.outside + STEP * (1 - CONFIDENCE - missed)))
+
+
+@dataclass(slots=True)
+class _Told:
+    """source: of whose outcomes the interval was made."""
+
+    at: float
+    told_at: float
+    interval: Interval | None
+    source: _Outcomes | None
 
 
 class Expectations:
@@ -76,12 +89,17 @@ class Expectations:
     def tell(self, job: Job, at: float, now: float) -> None:
         """The first time that a job was told is kept, to measure by how much it was wrong."""
         if job.job_id not in self._told:
-            self._told[job.job_id] = _Told(at, now, self.interval(job, at, now))
+            self._told[job.job_id] = _Told(at, now, self.interval(job, at, now), self._source(job))
 
     def told(self, job_id: str) -> float | None:
         """By when it was first expected to start."""
         found = self._told.get(job_id)
         return found.at if found else None
+
+    def told_at(self, job_id: str) -> float | None:
+        """When that was."""
+        found = self._told.get(job_id)
+        return found.told_at if found else None
 
     def first_interval(self, job_id: str) -> Interval | None:
         """In which it was then expected to start; None: too little was known."""
@@ -90,12 +108,19 @@ class Expectations:
 
     def interval(self, job: Job, at: float, now: float) -> Interval | None:
         """Where the start of a job probably lies that is told such a time now."""
+        found = self._source(job)
+        if found is None:
+            return None
+        low, high = found.range()
+        wait = max(LEAST_WAIT, at - now)
+        return Interval(now + low * wait, now + high * wait, len(found.ordered))
+
+    def _source(self, job: Job) -> _Outcomes | None:
+        """The nearest outcomes of which enough are known."""
         for key, enough in zip(_keys(job), (ENOUGH, ENOUGH, FEWEST), strict=True):
             found = self._outcomes.get(key)
             if found is not None and len(found.ordered) >= enough:
-                low, high = found.range()
-                wait = max(LEAST_WAIT, at - now)
-                return Interval(now + low * wait, now + high * wait, len(found.ordered))
+                return found
         return None
 
     def started(self, job: Job, now: float) -> None:
@@ -103,9 +128,11 @@ class Expectations:
         if told is None:
             return
         self.errors.append(now - told.at)
-        if told.interval is not None:
+        if told.interval is not None and told.source is not None:
+            kept = told.interval.low <= now <= told.interval.high
             self.intervals += 1
-            self.kept += told.interval.low <= now <= told.interval.high
+            self.kept += kept
+            told.source.learn(kept)
         if told.at - told.told_at >= LEAST_WAIT:
             part = (now - told.told_at) / (told.at - told.told_at)
             for key in _keys(job):

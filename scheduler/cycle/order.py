@@ -1,8 +1,10 @@
 """Who is next: among queues, then within a queue by its policy. Asked again after every start, since shares change.
 
-Everywhere those within their tenant's guarantee come before those that would borrow. Between queues then: those below
-their guarantee first, the emptiest of them before others; then priority, then the oldest head. Within a queue: FIFO by
-age; PRIORITY by priority, then age; FAIR_SHARE and CAPACITY first choose a tenant, then go by priority and age.
+Everywhere those within their tenant's guarantee come before those that would borrow. Between queues then, down their
+tree: those below their guarantee first, the emptiest of them before others; then as their parent, or the site, says:
+the higher priority, or the lowest weighted share with the request added, or neither; then the oldest head. Within a
+queue: FIFO by age; PRIORITY by priority, then age; FAIR_SHARE and CAPACITY first choose a tenant, then go by priority
+and age.
 FAIR_SHARE takes the lowest dominant share with the request added (Kueue's tournament down the tree); in a queue with a
 half-life, the lowest part of the fair share that remembered usage leaves (KAI's time-based one). CAPACITY takes who
 holds the least part of its runtime quota (Koordinator's).
@@ -16,14 +18,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from scheduler.cycle.accounts import NOTHING, Account, Amount
+from scheduler.cycle.queues import SHARED_BY_FAIRNESS, Queues, queue_share
 from scheduler.cycle.state import JobClass, State, beside
 from scheduler.cycle.tournament import Judge, Key, Tournament
 from scheduler.cycle.trial import Trial
 from scheduler.model import Queue
 from scheduler.quota.shares import Claim, Share, dominant_share, runtime_quota, tree_shares
 from scheduler.quota.tree import Branch, QuotaTree
-
-BY_TENANT = ("fair_share", "capacity")
 
 
 class Line:
@@ -40,10 +41,11 @@ class Line:
         self._heaps: dict[str, list[tuple[Key, int, JobClass]]] = {}
         self._serial = 0
         self._current, self._chosen_at = "", -1
-        self._by_tenant = queue.policy in BY_TENANT
+        self._by_tenant = queue.policy in SHARED_BY_FAIRNESS
         if self._by_tenant:
             judge = fairness.judge(queue)
-            self._within, self._beyond = Tournament(judge), Tournament(judge)
+            self._within: Tournament[JobClass] = Tournament(judge)
+            self._beyond: Tournament[JobClass] = Tournament(judge)
         self._below: dict[str, set[str]] = {}
         self._changed: set[str] = set()
         self._charges = 0
@@ -147,41 +149,84 @@ class Line:
         self._changed.add(tenant)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Head:
+    """Of a queue. borrows: whether its tenant would."""
+
+    line: Line
+    kind: JobClass
+    borrows: bool
+    submitted_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Turns(Judge[_Head]):
+    """Which queue's head is next."""
+
+    queues: Queues
+    tree: QuotaTree
+
+    def path(self, head: _Head) -> Sequence[Branch]:
+        return self.tree.path(head.kind.queue)
+
+    def key(self, branch: Branch, head: _Head) -> Key:
+        assert branch.parent is not None
+        held, guaranteed = branch.held, branch.subtree
+        short = held < guaranteed
+        filled = Fraction(held, guaranteed) if short else 1
+        turn: float | Share = 0
+        match self.queues.policy(branch.parent.name):
+            case "fair_share":
+                turn = queue_share(self.tree, branch, head.kind.amount)
+            case "priority":
+                turn = -self.queues[branch.name].priority if branch.name in self.queues else 0
+        return (head.borrows, not short, filled, turn, head.submitted_at, head.kind.queue)
+
+
 class Lines:
     """All queues: heads, until every class was started empty, or blocked."""
 
     def __init__(self, trial: Trial, wanted: Callable[[JobClass], bool]) -> None:
         self._trial, self._state = trial, trial.state
+        self._tree = trial.state.accounts.queues
         fairness, queues = Fairness(trial), self._state.queues
-        self._lines = {
-            name: Line(queues.get(name, Queue(name)), trial, fairness, wanted) for name in sorted(self._state.lines)
-        }
-        self._heap: list[tuple[Key, str]] = []
-        for name in self._lines:
-            self._push(name)
+        self._turns: Tournament[_Head] = Tournament(_Turns(queues, self._tree))
+        self._charges = trial.charges
+        self._lines = [
+            Line(queues.get(name, Queue(name)), trial, fairness, wanted) for name in sorted(self._state.lines)
+        ]
+        for line in self._lines if len(self._lines) > 1 else ():
+            self._tree.admit(line.queue.name)
+            self._put(line.queue.name, line)
 
     def __iter__(self) -> Iterator[tuple[Line, JobClass, str]]:
         """(queue, class, job). Each must be answered by `next` or `blocked` of its line before the next."""
-        while self._heap:
-            _, name = heapq.heappop(self._heap)
-            line = self._lines[name]
+        if len(self._lines) == 1:
+            (line,) = self._lines
+            while (head := line.head()) is not None:
+                yield (line, *head)
+        while self._turns:
+            line = self._turns.winner().line
             head = line.head()
-            if head is None:
-                continue
-            yield (line, *head)
-            self._push(name)
+            if head is not None:
+                yield (line, *head)
+            self._put(line.queue.name, line)
+            self._take_in_charges()
 
-    def _push(self, name: str) -> None:
-        line = self._lines[name]
-        head = line.head()
-        if head is None:
+    def _take_in_charges(self) -> None:
+        if self._charges != self._trial.charges:
+            charged = {account.queue for account in self._trial.charged_since(self._charges)}
+            self._turns.charged({branch.name for name in charged for branch in self._tree.path(name)})
+            self._charges = self._trial.charges
+
+    def _put(self, name: str, line: Line) -> None:
+        """The queue's head competes for the next turn."""
+        found = line.head()
+        if found is None:
+            self._turns.put(name, None)
             return
-        queue = line.queue
-        held = self._state.accounts.queues.admit(name).held if queue.guaranteed else 0
-        short = held < queue.guaranteed
-        filled = Fraction(held, queue.guaranteed) if short else 1
-        submitted_at = self._state.pending[head[1]][0].submitted_at
-        heapq.heappush(self._heap, ((line.borrows, not short, filled, -queue.priority, submitted_at, name), name))
+        kind, job_id = found
+        self._turns.put(name, _Head(line, kind, line.borrows, self._state.pending[job_id][0].submitted_at))
 
 
 class Fairness:
@@ -193,7 +238,7 @@ class Fairness:
         self._paths: dict[tuple[str, str], Sequence[Branch]] = {}
         self._charged: dict[Account, frozenset[str]] = {}
 
-    def judge(self, queue: Queue) -> Judge:
+    def judge(self, queue: Queue) -> Judge[JobClass]:
         """How tenants compete in the queue."""
         if queue.policy == "capacity" or queue.half_life:
             return _ByPart(self, self._state, queue)
@@ -239,17 +284,17 @@ class Fairness:
 
 
 @dataclass(frozen=True, slots=True)
-class _ByShare(Judge):
+class _ByShare(Judge[JobClass]):
     """The lowest dominant share with the request added, at each branch down the tree."""
 
     fairness: Fairness
     state: State
 
-    def path(self, kind: JobClass) -> Sequence[Branch]:
-        return self.fairness.path(kind)
+    def path(self, head: JobClass) -> Sequence[Branch]:
+        return self.fairness.path(head)
 
-    def key(self, branch: Branch, kind: JobClass) -> Key:
-        tenant = kind.account.tenant
+    def key(self, branch: Branch, head: JobClass) -> Key:
+        kind, tenant = head, head.account.tenant
         tree = self.state.accounts.governing(kind.account.pool)
         more = beside(kind.request, tree.reaches(tenant, kind.amount, branch), kind.replicas)
         share = branch_share(self.state, tree, branch, more)
@@ -258,7 +303,7 @@ class _ByShare(Judge):
 
 
 @dataclass(frozen=True, slots=True)
-class _ByPart(Judge):
+class _ByPart(Judge[JobClass]):
     """The lowest part of its fair share, or runtime quota, that a tenant holds with the request; all side by side.
 
     By fair share, those above theirs come last, and before them those beyond their guarantee.
@@ -268,10 +313,11 @@ class _ByPart(Judge):
     state: State
     queue: Queue
 
-    def path(self, kind: JobClass) -> Sequence[Branch]:
-        return self.fairness.path(kind)[-1:]
+    def path(self, head: JobClass) -> Sequence[Branch]:
+        return self.fairness.path(head)[-1:]
 
-    def key(self, branch: Branch, kind: JobClass) -> Key:
+    def key(self, branch: Branch, head: JobClass) -> Key:
+        kind = head
         trees, account = self.state.accounts.tenants, kind.account
         pool = account.pool if account.pool in trees else ""
         share = self.fairness.shares(self.queue, pool).get(account.tenant, 0)

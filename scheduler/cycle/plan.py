@@ -10,27 +10,51 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from scheduler.cycle import reasons
+from scheduler.cycle.accounts import Account
 from scheduler.cycle.elastic import grow
 from scheduler.cycle.order import Line, Lines
 from scheduler.cycle.preempt import NoEviction, evict_for
+from scheduler.cycle.promises import Promise, Promised
 from scheduler.cycle.reasons import Blocked, LiveWaiting, Waiting
-from scheduler.cycle.rights import FAIR_SHARE, PRIORITY, QUEUE, RECLAIM, SURPLUS, Rights
+from scheduler.cycle.rights import (
+    BY_PRIORITY,
+    FAIR_SHARE,
+    PRIORITY,
+    PRIORITY_ACROSS,
+    PRIORITY_IN_TENANT,
+    QUEUE,
+    QUEUE_FAIR_SHARE,
+    RECLAIM,
+    SURPLUS,
+    Rights,
+)
 from scheduler.cycle.state import FOREVER, JobClass, State, units_of
-from scheduler.cycle.trial import Promise, Trial, consume
+from scheduler.cycle.trial import Trial
 from scheduler.model import EntitlementClass, Grant, Job, Plan, Preempt, Reason, Resize, Start
 from scheduler.placement.reasons import NO_ROOM
 
 RIGHT_IN_WORDS = {
     PRIORITY: "a higher priority in the queue",
+    PRIORITY_IN_TENANT: "a higher priority in another queue, of the same tenant",
+    PRIORITY_ACROSS: "a higher priority in another queue",
     RECLAIM: "reclaims quota that its tenant had lent",
     QUEUE: "reclaims what its queue is guaranteed",
     FAIR_SHARE: "its tenant holds less than its fair share",
+    QUEUE_FAIR_SHARE: "its queue holds less than its fair share",
     SURPLUS: "replicas beyond the smallest gang",
 }
+POLICIES = {
+    RECLAIM: "policy reclaim, across tenants",
+    QUEUE: "policy reclaim, across queues",
+    FAIR_SHARE: "policy preempt_for_fairness, across tenants",
+    QUEUE_FAIR_SHARE: "policy preempt_for_fairness, across queues",
+    SURPLUS: "always, from every elastic job",
+}
+"""Which setting allows what, with its scope."""
 EXPLAINED_SECONDS = 60.0
 """So old reasons may be, where nothing was freed since: less may be free now than they say, never more."""
 WAITS_FOR_ROOM = (NO_ROOM, reasons.KEPT)
@@ -40,23 +64,19 @@ MOST_SHORTER = 100
 
 @dataclass(frozen=True, slots=True)
 class CyclePlan(Plan):
-    """expected: by job, the time from which a promise keeps capacity for it.   version: of the state it is made for."""
+    """expected: by job, the time from which a promise keeps capacity for it.   version: of the state it is made for.
+
+    What later cycles know of it beside the state's promises: anew: whether it made them from nothing.   planned_again:
+    for the sake of earlier ones.   searches: jobs for which nobody was found who gives way, where another search has to
+    wait.   looked: whether any class was tried.
+    """
 
     expected: Mapping[str, float] = field(default_factory=dict)
     version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Promised:
-    """Promises of an earlier cycle, to be used again, each with the starts of that cycle that it counted already.
-
-    freed, at: when they were made.   starts: of the cycle that used them last.
-    """
-
-    freed: int
-    at: float
-    promises: tuple[tuple[Promise, frozenset[str]], ...]
-    starts: frozenset[str]
+    anew: bool = False
+    planned_again: bool = False
+    searches: Sequence[str] = ()
+    looked: bool = False
 
 
 def plan(state: State, now: float) -> CyclePlan:
@@ -68,7 +88,11 @@ def plan(state: State, now: float) -> CyclePlan:
     while True:
         with Trial(state, now) as trial:
             cycle = _Cycle(state, trial, now, kept)
-            cycle.run()
+            try:
+                cycle.run()
+            except _GivesWayError:
+                state.look_at_all(cycle.searched, now)
+                continue
             kept = cycle.broken()
             if not kept:
                 found = cycle.plan()
@@ -78,16 +102,20 @@ def plan(state: State, now: float) -> CyclePlan:
     return found
 
 
-class _Cycle:
-    """kept: earlier promises that are made first, again.   heads: who was tried, in order.   powerless: least amount
-    with which classes of a standing, after so many starts, had a right over nobody. Rights only shrink as the amount
-    grows."""
+class _GivesWayError(Exception):
+    """Somebody would, and so leave room to classes that are not looked at in this try."""
 
-    def __init__(self, state: State, trial: Trial, now: float, kept: Sequence[Promise] = ()) -> None:
+
+class _Cycle:
+    """kept: earlier promises that are made first, again.   heads: who was tried, in order; tried: which classes.
+    searched: jobs for which nobody was found who gives way.   powerless: least amount with which classes of a standing,
+    after so many starts, had a right over nobody. Rights only shrink as the amount grows."""
+
+    def __init__(self, state: State, trial: Trial, now: float, kept: Sequence[Promise]) -> None:
         self.state, self.trial, self.now, self.kept = state, trial, now, kept
         self.heads: list[str] = []
         self.actions: list[Start | Preempt | Resize] = []
-        self.promised_now: list[tuple[Promise, frozenset[str]]] = []
+        self.searched: list[str] = []
         self.promises: dict[str, Promise] = {}
         self.expectations: dict[str, Reason] = {}
         self.kinds_blocked: list[tuple[JobClass, tuple[Reason, ...]]] = []
@@ -95,15 +123,19 @@ class _Cycle:
         self.told_now: list[JobClass] = []
         self.started = trial.started_ids
         self.searches = 0
+        self.tried: set[int] = set()
         self.powerless: dict[tuple[int, int], int] = {}
+        self.most_promises = state.policies.promises
+        self.allowed: dict[Account, int] = {}
+        self.allowed_at = 0
 
     def run(self) -> None:
         self.reused = reuse = not self.kept and self._reuse_promises()
         if not reuse:
             self._promise_again()
-            self._promise_overdue()
-        complete = reuse and len(self.promises) >= self.state.policies.promises > 0
-        lines = Lines(self.trial, lambda kind: self._has_news(kind) or (not complete and self._may_be_promised(kind)))
+        self._promise_overdue()
+        complete = reuse and len(self.promises) >= self.most_promises > 0
+        lines = Lines(self.trial, self._is_to_be_tried if complete else self._is_wanted)
         for line, kind, job_id in lines:
             job = self.state.pending[job_id][0]
             self.heads.append(job_id)
@@ -115,29 +147,34 @@ class _Cycle:
                 self.explained.add(id(kind))
                 self.kinds_blocked.append((kind, self._why(kind, job)))
                 self._start_shorter(kind)
-            more = len(self.promises) < self.state.policies.promises and self._may_be_promised(kind)
+            more = len(self.promises) < self.most_promises and self._may_be_promised(kind, job)
             if kind.verdict in WAITS_FOR_ROOM and more:
                 line.next()  # another job of the class may get a promise too, or start before one
                 continue
             line.blocked()
-            if self.state.policies.promises == 0:
+            if self.most_promises == 0:
                 self._behind(line, job_id)
+        for kind in self.state.waiting_classes() if self.state.explain else ():
+            if id(kind) not in self.explained and not self._is_explained(kind):
+                head = next((name for _, name in kind.jobs if name not in self.started), None)
+                if head is not None and kind.verdict:
+                    self.explained.add(id(kind))
+                    self.kinds_blocked.append((kind, self._why(kind, self.state.pending[head][0])))
 
     def plan(self) -> CyclePlan:
         """What came of it."""
-        if self.state.policies.promises:
-            self._remember_promises(self.reused)
         for job_id, grants in grow(self.trial).items():
             self.actions.append(Resize(job_id, grants, self._id(job_id, "resize")))
+        self._remember_promises()
         return self._plan()
 
     def broken(self) -> Sequence[Promise]:
         """Earlier promises to be kept in another try, since this one would break some: to begin with those, then all.
         Who came after a promise was made may go before it, if its place is."""
         old, promises, known = self.state.promised, self.promises, {one.job_id for one in self.kept}
-        if self.reused or not isinstance(old, Promised):
+        if self.reused:
             return ()
-        waiting = [one for one, _ in old.promises if one.job_id in self.state.pending]
+        waiting = [one for one in old.promises if one.job_id in self.state.pending]
         place = {job_id: number for number, job_id in reversed(list(enumerate(self.heads)))}
         newest = [*accumulate((self.state.pending[name][0].submitted_at for name in self.heads), max, initial=-FOREVER)]
         late = [
@@ -153,6 +190,7 @@ class _Cycle:
 
     def _start(self, kind: JobClass, job: Job) -> bool:
         """Starts the job if it can, with or without others giving way; else notes on its class why not."""
+        self.tried.add(id(kind))
         verdict = self._misfit(kind)
         if verdict:
             self._note(kind, verdict)
@@ -215,6 +253,7 @@ class _Cycle:
             kind.tested_at = -1  # its turn comes in a later cycle
             return False
         if self.now < kind.search_again_at:
+            kind.retry_at = kind.search_again_at
             return False
         whose = (kind.standing, len(self.trial.started))
         if kind.amount >= self.powerless.get(whose, kind.amount + 1):
@@ -223,10 +262,14 @@ class _Cycle:
         if isinstance(found, NoEviction):
             self.searches += found.searched
             kind.retry_at = found.retry_at
-            kind.search_again_at = self.now + self.state.policies.backfill_seconds
+            if found.searched:
+                self.state.note_search(job.job_id, self.now)
+                self.searched.append(job.job_id)
             if not found.searched and not found.protected:
                 self.powerless[whose] = min(kind.amount, self.powerless.get(whose, kind.amount))
             return False
+        if any(one.tested_at == self.state.freed and id(one) not in self.tried for one in self.state.waiting_classes()):
+            raise _GivesWayError
         self.searches += 1
         kind.tested_at = -1
         for victim, replicas, right in found.victims:
@@ -246,18 +289,35 @@ class _Cycle:
         """What no waiting will cure."""
         if self.state.queues and kind.queue not in self.state.queues:
             return reasons.UNKNOWN_QUEUE
+        if self.state.queues.children(kind.queue):
+            return reasons.PARENT_QUEUE
         if self.state.pools_with_quota and not kind.account.pool:
             return reasons.POOL_NOT_NAMED
         return ""
 
     def _skips(self, kind: JobClass) -> bool:
         """Whether nothing has changed for a class since it was last found blocked."""
-        if kind.tested_at != self.state.freed or self.now >= kind.retry_at:
+        state = self.state
+        if kind.tested_at != state.freed or self.now >= kind.retry_at:
             return False
-        if kind.tested_after == self.state.starts:
+        if kind.tested_after == state.starts:
             return True
-        # Others have started since: promises may lie elsewhere now, and there may be somebody who gives way.
-        return kind.verdict != reasons.KEPT and not self._may_evict(kind)
+        # Others have started since: promises may lie elsewhere now, quota may be what is short, or no longer the only
+        # thing that is, and there may be somebody who gives way.
+        if kind.verdict == reasons.KEPT:
+            return False
+        short = kind.amount > self._allowed(kind.account)
+        return short != (kind.verdict == NO_ROOM) and not self._may_evict(kind)
+
+    def _allowed(self, account: Account) -> int:
+        """What the trees leave to the account, as the trial stands: many classes have one account."""
+        if self.allowed_at != self.trial.changes:
+            self.allowed.clear()
+            self.allowed_at = self.trial.changes
+        found = self.allowed.get(account)
+        if found is None:
+            found = self.allowed[account] = self.state.accounts.allowed(account)
+        return found
 
     def _may_evict(self, kind: JobClass) -> bool:
         """Whether there is anybody who would have to give way."""
@@ -272,11 +332,19 @@ class _Cycle:
             self.powerless[whose] = kind.amount
         return found
 
-    def _has_news(self, kind: JobClass) -> bool:
-        """Whether a class is to be tried again, or told again why it waits."""
-        return not self._skips(kind) or (
-            self.state.explain and (not kind.why or self.now - kind.explained_at >= EXPLAINED_SECONDS)
-        )
+    def _is_explained(self, kind: JobClass) -> bool:
+        """Whether what it was told of why it waits is still good."""
+        return self.now - kind.explained_at < EXPLAINED_SECONDS and bool(kind.why)
+
+    def _is_to_be_tried(self, kind: JobClass) -> bool:
+        return not self._skips(kind)
+
+    def _is_wanted(self, kind: JobClass) -> bool:
+        """Whether a class stands in line in this cycle: it is to be tried, or may be promised something. Who is in line
+        changes who is next, so it must not depend on what people are told."""
+        if not self._skips(kind) or self.most_promises == 0 or kind.unpromised_at != self.state.freed:
+            return True
+        return self._may_be_promised(kind, self.state.pending[kind.jobs[0][1]][0])
 
     def _note(self, kind: JobClass, verdict: str) -> None:
         kind.tested_at, kind.retry_at, kind.verdict = self.state.freed, FOREVER, verdict
@@ -290,27 +358,31 @@ class _Cycle:
             return
         if job.job_id in self.promises:
             self._promise_sooner(kind, job)
-        elif len(self.promises) < self.state.policies.promises:
+        elif len(self.promises) < self.most_promises:
             self._promise(kind, job)
 
-    def _may_be_promised(self, kind: JobClass) -> bool:
+    def _may_be_promised(self, kind: JobClass, job: Job) -> bool:
         """Or, where nothing overtakes and no promises are made, must be looked at because it stands in others' way."""
-        return self.state.policies.promises == 0 or kind.unpromised_at != self.state.freed
+        state = self.state
+        return (
+            self.most_promises == 0
+            or kind.unpromised_at != state.freed
+            or (job.time_limit is not None and job.time_limit < kind.unpromised)
+        )
 
     def _promise(self, kind: JobClass, job: Job) -> None:
-        if not self._may_be_promised(kind):
+        if not self._may_be_promised(kind, job):
             return
         found = self.trial.promise(job.job_id, kind, job.time_limit)
         if found is None:
             kind.unpromised_at = self.state.freed
+            kind.unpromised = FOREVER if job.time_limit is None else job.time_limit
         else:
             self._is_promised(found)
 
     def _is_promised(self, found: Promise) -> None:
         self.promises[found.job_id] = found
         self.trial.promises.append(found)
-        pristine = replace(found, extra=dict(found.extra), extra_host=dict(found.extra_host))
-        self.promised_now.append((pristine, frozenset(self.started)))
 
     def _promise_again(self) -> None:
         """What was promised before, before anybody is tried."""
@@ -332,7 +404,6 @@ class _Cycle:
         if found is None or found.start >= before:
             restore()
         else:
-            self.promised_now = [one for one in self.promised_now if one[0].job_id != job.job_id]
             self._is_promised(found)
 
     def _promise_overdue(self) -> None:
@@ -342,11 +413,16 @@ class _Cycle:
         late = []
         for kind in self.state.waiting_classes():
             bound = self.state.bound(kind)
-            if bound is not None and self.now - kind.jobs[0][0] > bound and not self._misfit(kind):
+            is_late = bound is not None and self.now - kind.jobs[0][0] > bound
+            if is_late and kind.jobs[0][1] not in self.promises and not self._misfit(kind):
                 late.append((kind.jobs[0], kind))
         for (_, job_id), kind in sorted(late, key=lambda one: one[0])[: self.state.policies.expected]:
-            if kind.amount <= self.state.accounts.allowed(kind.account):
-                self._promise(kind, self.state.pending[job_id][0])
+            accounts, account = self.state.accounts, kind.account
+            if kind.amount <= accounts.allowed(account) and self._may_be_promised(kind, self.state.pending[job_id][0]):
+                limit, at_once = self.state.pending[job_id][0].time_limit, kind.amount <= accounts.room(account)
+                found = self.trial.promise(job_id, kind, limit, at_once)
+                if found is not None:
+                    self._is_promised(found)  # if not, who starts before its turn may yet make it possible
 
     def _withdraw_promise(self, job_id: str) -> Callable[[], None]:
         """Its own promise does not stand in a job's way. Answers how to make it again."""
@@ -370,8 +446,11 @@ class _Cycle:
             kind.shortest = tried = job.time_limit
             if kind.amount > self.state.accounts.room(kind.account):
                 return
+            restore = self._withdraw_promise(job_id)
             if self._start_here(kind, job):
                 kind.shortest = tried = FOREVER
+            else:
+                restore()
 
     def _reuse_promises(self) -> bool:
         """Takes over the promises of an earlier cycle, if nothing was freed since, or not long ago.
@@ -380,34 +459,23 @@ class _Cycle:
         not taken place.
         """
         old, policies = self.state.promised, self.state.policies
-        if not isinstance(old, Promised):
-            return False
         if old.freed != self.state.freed and self.now - old.at >= policies.backfill_seconds:
             return False
         if any(job_id in self.state.pending for job_id in old.starts):
             return False
-        if any(p.job_id not in self.state.pending or p.start <= self.now for p, _ in old.promises):
+        if any(p.job_id not in self.state.pending or p.start <= self.now for p in old.promises):
             return False
-        for promise, known in old.promises:
-            again = replace(promise, extra=dict(promise.extra), extra_host=dict(promise.extra_host))
-            self.trial.promises.append(again)
-            self.promises[promise.job_id] = again
-            for job_id, until, grants, request in self.state.started_since:
-                if job_id not in known and promise.start < until:
-                    consume(again, grants, request)
+        for promise in old.promises:
+            self._is_promised(promise.copy())
         return True
 
-    def _remember_promises(self, reused: bool) -> None:
-        """For later cycles. Those made on top of reused ones know all the starts that these did not."""
+    def _remember_promises(self) -> None:
+        """For later cycles."""
         old, state = self.state.promised, self.state
-        if reused and isinstance(old, Promised) and old.promises:
-            since = frozenset(name for name, *_ in state.started_since) if self.promised_now else frozenset()
-            added = tuple((promise, known | since) for promise, known in self.promised_now)
-            state.promised = Promised(old.freed, old.at, old.promises + added, frozenset(self.started))
-        else:
-            made = tuple(one for one in self.promised_now if one[0].job_id not in self.started)
-            state.promised = Promised(state.freed, self.now, made, frozenset(self.started))
-            state.started_since.clear()
+        self.anew = not (self.reused and old.promises)
+        freed, at = (state.freed, self.now) if self.anew else (old.freed, old.at)
+        left = tuple(promise for promise in self.trial.promises if promise.job_id not in self.started)
+        state.promised = Promised(freed, at, left, frozenset(self.started))
 
     # What is told
 
@@ -416,13 +484,14 @@ class _Cycle:
         text = f"job {job_id} is ahead in queue {line.queue.name}, and nothing overtakes it there"
         reason = Reason(reasons.PRIORITY, text, {"jobs": 1}, (job_id,))
         for kind in line.close():
+            self.explained.add(id(kind))
             self.kinds_blocked.append((kind, (reason,)))
 
     def _why(self, kind: JobClass, job: Job) -> tuple[Reason, ...]:
         """All reasons that a class shares: those told before, where only what has started since has changed them."""
         if not self.state.explain:
             return ()
-        if self._has_news(kind):
+        if not self._skips(kind) or not self._is_explained(kind):
             kind.why, kind.explained_at = self._explained(kind, job), self.now
             self.told_now.append(kind)
         return kind.why
@@ -434,6 +503,9 @@ class _Cycle:
         if verdict == reasons.UNKNOWN_QUEUE:
             text = f"queue {kind.queue} is not in the settings; known are {', '.join(sorted(state.queues))}"
             return (Reason(verdict, text),)
+        if verdict == reasons.PARENT_QUEUE:
+            children = ", ".join(sorted(state.queues.children(kind.queue)))
+            return (Reason(verdict, f"queue {kind.queue} holds no jobs; name one of {children}"),)
         if verdict == reasons.POOL_NOT_NAMED:
             text = f"tenants have quotas by pool; name one of {', '.join(sorted(state.pools_with_quota))}"
             return (Reason(verdict, text),)
@@ -449,7 +521,7 @@ class _Cycle:
                 found.append(reasons.no_room(trial, kind))
         trial.cluster.rollback(mark)
         restore()
-        if kind.retry_at < FOREVER:
+        if kind.search_again_at != kind.retry_at < FOREVER:
             seconds = int(kind.retry_at - self.now)
             text = f"jobs that could give way have run too short a time; the first may in {seconds} s"
             found.append(Reason(reasons.PROTECTED, text, {"seconds": seconds}))
@@ -476,7 +548,7 @@ class _Cycle:
     def _plan(self) -> CyclePlan:
         if not self.state.explain:
             expected = {job_id: p.start for job_id, p in self.promises.items() if job_id not in self.started}
-            return CyclePlan(tuple(self.actions), LiveWaiting(self.state), expected, self.state.version)
+            return self._answer(LiveWaiting(self.state), expected)
         self._expect()
         if self.started:
             for kind in self.told_now:
@@ -488,7 +560,7 @@ class _Cycle:
         begun = {id(pending[job_id][1]) for job_id in self.started}
         blocked = [
             Blocked(
-                [one for one in kind.jobs if one[1] not in self.started] if id(kind) in begun else kind.jobs.copy(),
+                [one for one in kind.jobs if one[1] not in self.started] if id(kind) in begun else kind.as_told(),
                 why,
                 kind,
             )
@@ -497,23 +569,45 @@ class _Cycle:
         single = {job_id: reasons.dependency(self.state, job_id) for job_id in self.state.dependent}
         waiting = Waiting(blocked, single, self.expectations, self.now, pending, self.state.bound)
         expected = {job_id: p.start for job_id, p in self.promises.items() if job_id not in self.started}
-        return CyclePlan(tuple(self.actions), waiting, expected, self.state.version)
+        return self._answer(waiting, expected)
+
+    def _answer(self, waiting: Mapping[str, tuple[Reason, ...]], expected: Mapping[str, float]) -> CyclePlan:
+        searches = self.searched if self.state.policies.backfill_seconds else ()
+        return CyclePlan(
+            tuple(self.actions),
+            waiting,
+            expected,
+            self.state.version,
+            self.anew,
+            bool(self.kept),
+            tuple(searches),
+            bool(self.heads),
+        )
 
     def _eviction_text(self, kind: JobClass, job: Job, victim: str, right: str) -> str:
-        """Who makes whom give way, by which right, both paths and both priorities (the shape is Kueue's)."""
+        """Who makes whom give way, by which right and policy, both paths and both priorities (the shape is Kueue's)."""
         tree = self.state.accounts.governing(kind.account.pool)
         running = self.state.running[victim]
         return (
-            f"{RIGHT_IN_WORDS[right]}: gives way to job {job.job_id}; "
+            f"{RIGHT_IN_WORDS[right]} ({self._policy_of(right, kind, running.kind)}): gives way to job {job.job_id}; "
             f"its path {tree.path_name(kind.account.tenant)}, queue {kind.queue}, "
-            f"effective priority {self._effective(kind)}; "
+            f"effective priority {self.state.effective_priority(kind)}; "
             f"given up by {tree.path_name(running.kind.account.tenant)}, queue {running.kind.queue}, "
-            f"effective priority {self._effective(running.kind)}"
+            f"effective priority {self.state.effective_priority(running.kind)}"
         )
 
-    def _effective(self, kind: JobClass) -> int:
-        queue = self.state.queues.get(kind.queue)
-        return kind.priority + (queue.priority if queue else 0)
+    def _policy_of(self, right: str, kind: JobClass, other: JobClass) -> str:
+        """The setting that allowed it, with its scope."""
+        policies, queue = self.state.policies, self.state.queues.get(kind.queue)
+        if right in BY_PRIORITY:
+            own = queue.preempts if queue is not None else None
+            if own is None:
+                said = f"policy preempt_by_priority: {policies.preempt_by_priority}"
+            else:
+                said = f"queue {kind.queue} preempts: {', '.join(own) if isinstance(own, tuple) else own}"
+            more = self.state.effective_priority(kind) - self.state.effective_priority(other)
+            return f"{said}, by {more} of at least {policies.priority_difference}"
+        return POLICIES[right]
 
     def _id(self, job_id: str, verdict: str) -> str:
         """The same for the same decision from the same state."""

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from scheduler.model import PriorityScope
+from scheduler.placement.headroom import Kept
+
 MOST_PROMISES = 100
 """To so many jobs conservative backfill makes promises; those behind them may start, but wait without one."""
 
@@ -14,7 +17,8 @@ MOST_PROMISES = 100
 class Reservation:
     """Nodes that are kept, whole, during [start, end) in seconds since the epoch.
 
-    nodes: indices.   tenants: whose jobs may run there meanwhile; none for maintenance.
+    nodes: indices.   tenants: whose jobs may run there meanwhile; none for maintenance.   idle_seconds: after which it
+    is given back, if nothing of theirs runs there; None: never.
     """
 
     name: str
@@ -23,6 +27,19 @@ class Reservation:
     nodes: frozenset[int]
     tenants: frozenset[str] = frozenset()
     kind: Literal["reservation", "maintenance"] = "reservation"
+    idle_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """What a pool keeps free from ordinary jobs, and who may take it: jobs of that priority (with their queue's) or
+    higher, of these queues or below them, of these tenants."""
+
+    pool: str
+    kept: Kept
+    priority: int | None = None
+    queues: frozenset[str] = frozenset()
+    tenants: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +48,23 @@ class Policies:
     conservative, to all that it looks at.   backfill_seconds: least time between two computations of promises, and
     between two searches for victims for the same class.
 
-    preempt_by_priority, reclaim, preempt_for_fairness: by which rights a job may make others give way.
+    between_queues: by what queues without a parent take turns, once none is below its guarantee.
+    preempt_by_priority: over whom, in queues that do not say so themselves.   priority_difference: by how much more at
+    least.   reclaim, preempt_for_fairness: by which other rights a job may make others give way.
     preemption_searches: most per cycle.   most_preemptions: after so many a job is left alone; None = never.
 
     usage_weight: how much remembered usage counts against a tenant's weight (k; see scheduler.quota.shares).
     entry_penalty_seconds: of use that a start counts at once.   elastic_hold_seconds: an elastic job that changed its
     size keeps it so long before it grows.   expected: most jobs a cycle that get an expected start.
-    prices: per GPU-hour by device model, to weigh what a preemption loses; absent = 1.
+    prices: per GPU-hour by device model, to weigh what a preemption loses; absent = 1.   reserves: one for each pool
+    that has any.
     """
 
     backfill: int | None = 1
     backfill_seconds: float = 0.0
-    preempt_by_priority: bool = True
+    between_queues: Literal["priority", "fair_share"] = "priority"
+    preempt_by_priority: PriorityScope = "queue"
+    priority_difference: int = 1
     reclaim: bool = True
     preempt_for_fairness: bool = True
     preemption_searches: int = 16
@@ -52,6 +74,7 @@ class Policies:
     elastic_hold_seconds: float = 60.0
     expected: int = 16
     prices: Mapping[str, float] = field(default_factory=dict)
+    reserves: tuple[Reserve, ...] = ()
 
     @property
     def promises(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 
-from scheduler.cycle.rights import Rights
+from scheduler.cycle.rights import Guarantees, Rights
 from scheduler.cycle.state import FOREVER, JobClass, Running, units_of
 from scheduler.cycle.trial import Trial
 from scheduler.cycle.victims import Choice, Loss, NodeOrder, Victim, loss
@@ -58,8 +58,8 @@ def evict_for(trial: Trial, kind: JobClass, job: Job) -> Eviction | NoEviction:
     If there are none, the trial is as it was.
     """
     position, mark = trial.charges, trial.cluster.mark()
-    trial.charge(kind, kind.amount, kind.replicas)
-    search = _Search(trial, kind, job)
+    guarantees = Guarantees(trial, kind)
+    search = _Search(trial, kind, job, guarantees)
     found = search.run()
     if found is None:
         trial.undo_charges(position)
@@ -72,11 +72,11 @@ def evict_for(trial: Trial, kind: JobClass, job: Job) -> Eviction | NoEviction:
 class _Search:
     """spared: whether an order came to somebody whom there was no right to any more."""
 
-    def __init__(self, trial: Trial, kind: JobClass, job: Job) -> None:
-        self.trial, self.kind, self.job = trial, kind, job
+    def __init__(self, trial: Trial, kind: JobClass, job: Job, guarantees: Guarantees) -> None:
+        self.trial, self.kind, self.job, self.guarantees = trial, kind, job, guarantees
         self.until = trial.until(job.time_limit)
         self.rights = Rights(trial, kind)
-        self.entitled = trial.accounts.entitlement(kind.account) == "guaranteed"
+        self.entitled = guarantees.entitled
         self.protected, self.retry_at = 0, FOREVER
         self.spared = False
         self.victims = list(self._candidates()) if self.rights.any() else []
@@ -194,8 +194,10 @@ class _Search:
 
     def _orders(self, victims: Sequence[Victim], short: bool) -> list[list[Victim]]:
         """Orders in which to take victims, by estimate the best first; the last has all, whatever the estimate: before
-        others those that hold something where the job can run, since every one taken may cost the right to another."""
-        by_loss = sorted(victims, key=lambda victim: (not self._is_near(victim), *_reluctance(victim)))
+        others those that hold something where the job can run, since every one taken may cost the right to another, and
+        at the end those whose guarantee the job would outgrow."""
+        outgrows = self.guarantees.would_outgrow
+        by_loss = sorted(victims, key=lambda one: (outgrows(one.running), not self._is_near(one), *_reluctance(one)))
         ways = NodeOrder(self.trial, self.kind, victims).orders()
         orders = [_flat(way, victims) for way in ways]
         if short:
@@ -218,6 +220,10 @@ class _Search:
                     self.spared = True
                     break
                 self._take(victim)
+                if self.guarantees.broken():
+                    self._put_back(victim)
+                    self.spared = True
+                    break
                 taken.append(victim)
                 tries += 1
                 if tries >= patience or victim is order[-1]:
@@ -242,8 +248,12 @@ class _Search:
         return bool(right)
 
     def _fits(self) -> bool:
-        """Whether quotas hold and the gang can be placed."""
+        """Whether quotas hold, no guarantee is borrowed beyond at the cost of those within it, and the gang can be
+        placed."""
         if self.trial.accounts.room(self.kind.account) < 0:
+            return False
+        if self.guarantees.outgrown():
+            self.spared = True
             return False
         if int(self.trial.cluster.free[self._suits].sum()) < self.kind.amount:
             return False
@@ -268,8 +278,12 @@ class _Search:
         self.trial.give_back(grants, victim.running.job.request)
         self.trial.charge(victim.running.kind, -units_of(grants), -len(grants))
         victim.taken += 1
+        if victim.killed:
+            self.guarantees.kill(victim.running)
 
     def _put_back(self, victim: Victim) -> None:
+        if victim.killed:
+            self.guarantees.spare(victim.running)
         victim.taken -= 1
         grants = self._slice(victim, victim.taken)
         for grant in grants:

@@ -13,14 +13,19 @@ from itertools import chain, islice
 from statistics import quantiles
 from typing import NamedTuple
 
+import numpy as np
+
 from scheduler.cycle.expectations import CONFIDENCE
+from scheduler.cycle.promises import Promise
 from scheduler.cycle.state import JobClass, State
-from scheduler.cycle.trial import Promise, Trial
+from scheduler.cycle.trial import Trial
 from scheduler.model import Job, Reason, Request
+from scheduler.placement.headroom import USABLE
 from scheduler.placement.reasons import NEVER_FITS, NO_ROOM, nearest_that_fits, why_not
+from scheduler.placement.shapes import NEVER
 from scheduler.quota.tree import QuotaTree
 
-UNKNOWN_QUEUE, POOL_NOT_NAMED = "UnknownQueue", "PoolNotNamed"
+UNKNOWN_QUEUE, PARENT_QUEUE, POOL_NOT_NAMED = "UnknownQueue", "ParentQueue", "PoolNotNamed"
 EXCEEDS_QUOTA, WAITING_FOR_QUOTA = "ExceedsMaxQuota", "WaitingForQuota"
 GUARANTEES_FIRST = "NotPreemptibleBeyondGuarantee"
 KEPT = "KeptForOthers"
@@ -137,13 +142,17 @@ def quota(state: State, kind: JobClass) -> Reason:
     if kind.amount > ever:
         tree, name = min(trees, key=lambda pair: pair[0].allowed_ever(pair[1]))
     else:
-        tree, name = min(trees, key=lambda pair: pair[0].available(pair[1]))
+        limited = kind.amount > accounts.allowed(account)  # else what others hold is in the way, not a limit
+        tree, name = min(trees, key=lambda one: (one[0].allowed if limited else one[0].available)(one[1]))
     branch, available = tree[name], tree.available(name)
     whose, path = _whose(state, tree), tree.path_name(name)
     own = f"guaranteed {branch.subtree}, holds {branch.held}"
     if branch.limit is not None:
         own += f" of at most {branch.limit}"
     borrowed = max(0, branch.usage - branch.subtree)
+    limiting, above = tree.binding(name), ""
+    if limiting is not None and limiting is not branch:
+        above = f"; {tree.path_name(limiting.name)} holds {limiting.held} of at most {limiting.limit}"
     counts = {
         "asked": kind.amount,
         "available": available,
@@ -152,10 +161,12 @@ def quota(state: State, kind: JobClass) -> Reason:
         "borrowed": borrowed,
     }
     if kind.amount > ever:
-        text = f"asks for {kind.amount} units, {whose} {path} could never hold more than {max(0, ever)} ({own})"
+        text = f"asks for {kind.amount} units, {whose} {path} could never hold more than {max(0, ever)} ({own}{above})"
         return Reason(EXCEEDS_QUOTA, text, counts | {"potential": ever})
-    code = GUARANTEES_FIRST if tree in accounts.firm.values() else WAITING_FOR_QUOTA
-    text = f"asks for {kind.amount} units, {whose} {path} can take {available} ({own}, of it {borrowed} borrowed)"
+    firm = (*accounts.firm.values(), *accounts.ordinary.values())
+    code = GUARANTEES_FIRST if any(tree is one for one in firm) else WAITING_FOR_QUOTA
+    own += f", of it {borrowed} borrowed{above}"
+    text = f"asks for {kind.amount} units, {whose} {path} can take {available} ({own})"
     if code == GUARANTEES_FIRST:
         text += "; a job that cannot be preempted may take only its own guarantee and what nobody is guaranteed"
     return Reason(code, text, counts, _holders(state, kind))
@@ -183,9 +194,25 @@ def no_room(trial: Trial, kind: JobClass) -> Reason:
     found = why_not(cluster, kind.request, kind.replicas)
     if found is not None:
         code, text, counts = found.code, found.text, found.counts
+    there, kept = _could_hold(trial, kind)
     if kind.amount > int(cluster.capacity.sum()):
         code, text = NEVER_FITS, f"asks for {kind.amount} units of {int(cluster.capacity.sum())} that there are; {text}"
+    elif kept and there >= kind.amount > there - kept:
+        others = f"{there - kept} that ordinary jobs may hold, beside {kept} reserved"
+        code, text = NEVER_FITS, f"asks for {kind.amount} units of {others}; {text}"
     return Reason(code, text, counts, _occupants(trial, kind))
+
+
+def _could_hold(trial: Trial, kind: JobClass) -> tuple[int, int]:
+    """Units of the devices that the class could have, and of these what is kept from ordinary jobs."""
+    cluster, shape = trial.cluster, trial.cluster.shape(kind.request)
+    usable = np.array([state in USABLE for state in cluster.states])
+    its = (shape.need != NEVER) & (shape.suits & usable)[:, None]
+    there, headroom = int(cluster.capacity[its].sum()), cluster.headroom
+    if headroom is None:
+        return there, 0
+    costly = np.flatnonzero(shape.costs[shape.suits].any(axis=0)).tolist()
+    return there, sum(headroom.kept(number) for number in costly)
 
 
 def kept(trial: Trial, kind: JobClass, until: float) -> Reason:

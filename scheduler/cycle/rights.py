@@ -1,43 +1,141 @@
 """By which right one job may make another give way.
 
 PriorityInQueue       a lower priority in the same queue; of the same tenant, where the queue is shared by fairness
+PriorityInTenant      the same in another queue, of the same tenant
+PriorityAcrossQueues  the same in another queue, of another tenant that borrows
 ReclaimLentQuota      the tenant stays within what it is guaranteed, the other's branch of the tree borrows
 ReclaimQueueGuarantee the same for queues
 FairShare             both borrow in fair-share queues, and even without the victim the other branch's share is not
                       below the own one with the job in it
+QueueFairShare        the same for queues that share by fairness
 ElasticSurplus        replicas beyond an elastic job's smallest gang give way to anybody's smallest gang
 
-Nobody who is within a guarantee gives way to somebody who is not. With that, and because every right is strict, two
-jobs cannot evict each other in turn: what makes one of them the stronger does not depend on who of them runs.
+Whose priority counts where is the site's to say, or the queue's (`preempts`). Nobody who is within a guarantee gives
+way to somebody who is not, and from one queue to another priority and fairness take only what is borrowed.
+
+With that, and because every right is strict, jobs cannot evict each other in turn: what makes one of them the stronger
+does not depend on who of them runs. Between two sides only one measure decides: priority crosses from one queue to
+another only where no parent on the way shares by fairness, and to another tenant's jobs where neither queue does; where
+two queues share by fairness, their tenants' shares are not compared.
 Source of the tree rules: Kueue's hierarchical reclaim and fair-sharing preemption (S2-a).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from scheduler.cycle.order import branch_share
-from scheduler.cycle.state import JobClass, Running, beside
+from scheduler.cycle.queues import SHARED_BY_FAIRNESS, queue_share
+from scheduler.cycle.state import FOREVER, JobClass, Running, beside
 from scheduler.cycle.trial import Trial
 from scheduler.quota.shares import Share
-from scheduler.quota.tree import Branch
+from scheduler.quota.tree import Branch, QuotaTree
 
-PRIORITY, RECLAIM, QUEUE = "PriorityInQueue", "ReclaimLentQuota", "ReclaimQueueGuarantee"
-FAIR_SHARE, SURPLUS = "FairShare", "ElasticSurplus"
-SHARED_BY_FAIRNESS = ("fair_share", "capacity")
+PRIORITY, PRIORITY_IN_TENANT, PRIORITY_ACROSS = "PriorityInQueue", "PriorityInTenant", "PriorityAcrossQueues"
+RECLAIM, QUEUE = "ReclaimLentQuota", "ReclaimQueueGuarantee"
+FAIR_SHARE, QUEUE_FAIR_SHARE, SURPLUS = "FairShare", "QueueFairShare", "ElasticSurplus"
+BY_PRIORITY = (PRIORITY, PRIORITY_IN_TENANT, PRIORITY_ACROSS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Where two paths of a tree part. fits: with the job, its side stays within a guarantee.   borrows: the other's
+    does not."""
+
+    mine: Branch
+    theirs: Branch
+    fits: bool
+    borrows: bool
+
+    @property
+    def lends(self) -> bool:
+        return self.fits and self.borrows
+
+    @property
+    def protects(self) -> bool:
+        """The other is within a guarantee, while the job is not."""
+        return not self.fits and not self.borrows
 
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
     """Of a job to others of one tenant and queue. lends_to_it, queue_lends_to_it: the other borrows what the job's
-    tenant, queue is guaranteed.   protected: within a guarantee, while the job is not.   branch: theirs, below the
-    fork.   own_share: of the job's branch with it, where shares are compared at all."""
+    tenant, queue is guaranteed.   protected: within a guarantee, while the job is not.   priority: the right that a
+    higher priority is here, or ''.   own_share, own_queue_share: of the job's branch with it, where shares are compared
+    at all; branch, queue: theirs, below the fork."""
 
     lends_to_it: bool
     queue_lends_to_it: bool
     protected: bool
+    priority: str
     branch: Branch | None
     own_share: Share | None
+    queue: Branch | None
+    own_queue_share: Share | None
+
+
+class Guarantees:
+    """What a set of victims leaves of guarantees, once they are gone and the job is there. Made before the job's units
+    are added to the trees, and adds them.
+
+    Of the trees of tenants and of queues. Who is within its tenant's guarantee need not mind those of queues.
+    """
+
+    def __init__(self, trial: Trial, kind: JobClass) -> None:
+        accounts, account = trial.accounts, kind.account
+        tenants, queues = accounts.governing(account.pool), accounts.queues
+        tenants.admit(account.tenant)
+        queues.admit(kind.queue)
+        before = [branch for branch in tenants.path(account.tenant) if not branch.borrowing]
+        of_queues = [branch for branch in queues.path(kind.queue) if not branch.borrowing]
+        trial.charge(kind, kind.amount, kind.replicas)
+        self.entitled = accounts.entitlement(account) == "guaranteed"
+        self._tenants, self._queues = tenants, queues
+        self._covered = {*before, *(of_queues if not self.entitled else ())}
+        self._guarded = [] if self.entitled else [tenants, *([] if queues.within_quota(kind.queue) else [queues])]
+        self._own: Counter[Branch] = Counter()
+        self._killed: Counter[tuple[str, str, int]] = Counter()
+
+    def kill(self, victim: Running) -> None:
+        self._count(victim, 1)
+
+    def spare(self, victim: Running) -> None:
+        self._count(victim, -1)
+
+    def outgrown(self) -> bool:
+        """Whether tenants or queues who were within their guarantee are not any more, and jobs of theirs have gone for
+        it: those would be within it again as soon as this one is gone."""
+        return any(killed and branch.borrowing for branch, killed in self._own.items())
+
+    def would_outgrow(self, victim: Running) -> bool:
+        """Whether `outgrown` would hold with the victim gone, as things are now."""
+        return any(branch.borrowing for branch in self._covering(victim.kind))
+
+    def broken(self) -> bool:
+        """Whether a victim would be within a guarantee, with all of them gone, and the job is not: it could have its
+        place back at once."""
+        return any(
+            tree.within_quota(tenant if tree is self._tenants else queue, units)
+            for tree in self._guarded
+            for (tenant, queue, units), killed in self._killed.items()
+            if killed
+        )
+
+    def _count(self, victim: Running, sign: int) -> None:
+        kind = victim.kind
+        self._killed[kind.account.tenant, kind.queue, kind.amount] += sign
+        for branch in self._covering(kind):
+            self._own[branch] += sign
+
+    def _covering(self, kind: JobClass) -> list[Branch]:
+        """Those on the paths of a class that were within their guarantee before the job, which is theirs too."""
+        if not self._covered:
+            return []
+        self._tenants.admit(kind.account.tenant)
+        self._queues.admit(kind.queue)
+        paths = (*self._tenants.path(kind.account.tenant), *self._queues.path(kind.queue))
+        return [branch for branch in paths if branch in self._covered]
 
 
 class Rights:
@@ -45,12 +143,15 @@ class Rights:
 
     def __init__(self, trial: Trial, kind: JobClass) -> None:
         self.trial, self.state, self.kind = trial, trial.state, kind
-        self.policies = trial.state.policies
+        self.policies, self.queues = trial.state.policies, trial.state.queues
         self.tree = self.state.accounts.governing(kind.account.pool)
-        fitting = [branch.depth for branch in self.tree.path(kind.account.tenant) if not branch.borrowing]
-        self._fits_down_to = max(fitting, default=0) if kind.amount else 0
-        queue = self.state.accounts.queues.admit(kind.queue)
-        self._queue_fits = bool(kind.amount) and not queue.borrowing
+        self._fits_down_to = _within(self.tree, kind.account.tenant) if kind.amount else 0
+        self.state.accounts.queues.admit(kind.queue)
+        self._queue_fits_down_to = _within(self.state.accounts.queues, kind.queue) if kind.amount else 0
+        queue = self.queues.get(kind.queue)
+        own = queue.preempts if queue is not None else None
+        self.preempts = self.policies.preempt_by_priority if own is None else own
+        self._effective = self.state.effective_priority(kind)
         self._relations: dict[tuple[str, str], _Relation] = {}
         self._at = -1
 
@@ -58,17 +159,24 @@ class Rights:
         """Whether anybody could have to give way at all: cheap, and to be asked first."""
         if self.state.elastic:
             return True
-        policies, queue = self.policies, self.state.queues.get(self.kind.queue)
-        if policies.reclaim and (self._fits_down_to or (self._queue_fits and queue is not None and queue.guaranteed)):
+        policies = self.policies
+        if policies.reclaim and (self._fits_down_to or self._queue_fits_down_to):
             return True
-        if policies.preempt_for_fairness and self._policy(self.kind) == "fair_share":
+        if policies.preempt_for_fairness and (
+            self._policy(self.kind.queue) == "fair_share" or self._queues_may_share_by_fairness()
+        ):
             return True
-        lower = self.state.lowest_priority(self.kind.queue) < self.kind.priority
-        return (
-            policies.preempt_by_priority
-            and lower
-            and any(self._outranks(next(iter(alike.values())).kind) for alike in self.state.running_by_class.values())
+        return self._lowest_reached() + policies.priority_difference <= self._effective and any(
+            self._outranks(next(iter(alike.values())).kind) for alike in self.state.running_by_class.values()
         )
+
+    def _lowest_reached(self) -> float:
+        """No running job that priority may count over has a lower effective one."""
+        if self.preempts == "never":
+            return FOREVER
+        reached = (self.kind.queue,) if self.preempts == "queue" else self.state.priorities
+        lowest = (self.state.lowest_priority(name) + self.queues.priority(name) for name in reached)
+        return min(lowest, default=FOREVER)
 
     def over(self, victim: Running) -> str:
         """The right to the whole of a running job as things are now in the trial; '' = none."""
@@ -80,9 +188,11 @@ class Rights:
             return ""
         if policies.reclaim and relation.queue_lends_to_it:
             return QUEUE
-        if policies.preempt_by_priority and self._outranks(other):
-            return PRIORITY
-        if policies.preempt_for_fairness and relation.own_share is not None and self._is_fairer(relation, victim):
+        if relation.priority and self._is_above(other):
+            return relation.priority
+        if policies.preempt_for_fairness and self._is_fairer_of_queues(relation, victim):
+            return QUEUE_FAIR_SHARE
+        if policies.preempt_for_fairness and self._is_fairer(relation, victim):
             return FAIR_SHARE
         return ""
 
@@ -102,26 +212,84 @@ class Rights:
         return found
 
     def _relate(self, other: JobClass) -> _Relation:
-        tenant, same_queue = other.account.tenant, other.queue == self.kind.queue
-        self.tree.admit(tenant)
-        fork = self.tree.fork(self.kind.account.tenant, tenant)
-        over_its_queue = not same_queue and self.state.accounts.queues.admit(other.queue).borrowing
-        lends, protected, own_share = False, False, None
-        if fork is not None:
-            mine, theirs = fork
-            fits = self._fits_down_to >= mine.depth
-            borrows = all(branch.borrowing for branch in self.tree.path(tenant)[theirs.depth - 1 :])
-            lends, protected = fits and borrows, not fits and not borrows
-            if borrows and mine.borrowing and self._policy(self.kind) == self._policy(other) == "fair_share":
-                asked = beside(self.kind.request, 0, self.kind.replicas)
-                own_share = branch_share(self.state, self.tree, mine, asked)
-        protected |= not same_queue and not self._queue_fits and not over_its_queue
-        return _Relation(lends, self._queue_fits and over_its_queue, protected, fork and fork[1], own_share)
+        account, queues = self.kind.account, self.state.accounts.queues
+        self.tree.admit(other.account.tenant)
+        queues.admit(other.queue)
+        tenants = _side(self.tree, account.tenant, other.account.tenant, self._fits_down_to)
+        between = _side(queues, self.kind.queue, other.queue, self._queue_fits_down_to)
+        by_weight = between is not None and self._share_by_fairness(between)
+        if tenants is not None:
+            borrows = tenants.borrows
+        else:
+            borrows = other.account.tenant == account.tenant or self.tree[other.account.tenant].borrowing
+        own_share = own_queue_share = None
+        if between is not None and by_weight and borrows and between.borrows and between.mine.borrowing:
+            own_queue_share = queue_share(queues, between.mine)
+        fair = not by_weight and self._policy(self.kind.queue) == self._policy(other.queue) == "fair_share"
+        if tenants is not None and fair and tenants.borrows and tenants.mine.borrowing:
+            asked = beside(self.kind.request, 0, self.kind.replicas)
+            own_share = branch_share(self.state, self.tree, tenants.mine, asked)
+        return _Relation(
+            tenants is not None and tenants.lends,
+            between is not None and between.lends,
+            any(side is not None and side.protects for side in (tenants, between)),
+            self._by_priority(other, borrows and (between is None or between.borrows)),
+            None if tenants is None else tenants.theirs,
+            own_share,
+            None if between is None else between.theirs,
+            own_queue_share,
+        )
+
+    def _by_priority(self, other: JobClass, borrowed: bool) -> str:
+        """The right that a higher priority is over others of that tenant and queue; '' = none. borrowed: whether what
+        they hold is, or their tenant is the job's own."""
+        if not self._reaches(other):
+            return ""
+        if other.queue == self.kind.queue:
+            return PRIORITY
+        if not borrowed:
+            return ""
+        return PRIORITY_IN_TENANT if other.account.tenant == self.kind.account.tenant else PRIORITY_ACROSS
+
+    def _reaches(self, other: JobClass) -> bool:
+        """Whether the site lets priority count over others of that tenant and queue, whatever is guaranteed."""
+        preempts, queue = self.preempts, self.kind.queue
+        same_queue, same_tenant = other.queue == queue, other.account.tenant == self.kind.account.tenant
+        if isinstance(preempts, tuple):
+            reached = any(self.queues.within(other.queue, name) for name in preempts)
+        else:
+            reached = {"never": False, "queue": same_queue, "tenant": same_tenant, "all": True}[preempts]
+        shared = any(self._policy(name) in SHARED_BY_FAIRNESS for name in (queue, other.queue))
+        if not reached or (shared and not same_tenant):
+            return False
+        return same_queue or self.queues.between(queue, other.queue) is None
 
     def _outranks(self, other: JobClass) -> bool:
-        if other.queue != self.kind.queue or other.priority >= self.kind.priority:
+        return self._is_above(other) and self._reaches(other)
+
+    def _is_above(self, other: JobClass) -> bool:
+        least = self.policies.priority_difference
+        return self._effective - self.state.effective_priority(other) >= least
+
+    def _share_by_fairness(self, between: _Side) -> bool:
+        return self._policy_above(between.mine) in SHARED_BY_FAIRNESS
+
+    def _queues_may_share_by_fairness(self) -> bool:
+        if not self.queues.some_share_by_fairness:
             return False
-        return self._policy(self.kind) not in SHARED_BY_FAIRNESS or other.account.tenant == self.kind.account.tenant
+        path = self.state.accounts.queues.path(self.kind.queue)
+        return any(self._policy_above(branch) in SHARED_BY_FAIRNESS for branch in path)
+
+    def _policy_above(self, branch: Branch) -> str:
+        """How a queue and those beside it take turns."""
+        return self._policy(branch.parent.name if branch.parent is not None else "")
+
+    def _is_fairer_of_queues(self, relation: _Relation, victim: Running) -> bool:
+        theirs, tree = relation.queue, self.state.accounts.queues
+        if theirs is None or relation.own_queue_share is None:
+            return False
+        gone = tree.reaches(victim.kind.queue, -victim.units, theirs)
+        return relation.own_queue_share <= queue_share(tree, theirs, gone)
 
     def _is_fairer(self, relation: _Relation, victim: Running) -> bool:
         theirs = relation.branch
@@ -131,6 +299,23 @@ class Rights:
         without = branch_share(self.state, self.tree, theirs, beside(victim.job.request, gone, -len(victim.grants)))
         return relation.own_share <= without
 
-    def _policy(self, kind: JobClass) -> str:
-        queue = self.state.queues.get(kind.queue)
-        return queue.policy if queue else "fifo"
+    def _policy(self, queue: str) -> str:
+        return self.queues.policy(queue)
+
+
+def _within(tree: QuotaTree, name: str) -> int:
+    """Down to which depth a path stays within what is guaranteed; 0: nowhere."""
+    for branch in reversed(tree.path(name)):
+        if not branch.borrowing:
+            return branch.depth
+    return 0
+
+
+def _side(tree: QuotaTree, one: str, other: str, fits_down_to: int) -> _Side | None:
+    """Where the paths of two part; None where one is on the other's."""
+    fork = tree.fork(one, other)
+    if fork is None:
+        return None
+    mine, theirs = fork
+    borrows = all(branch.borrowing for branch in tree.path(other)[theirs.depth - 1 :])
+    return _Side(mine, theirs, fits_down_to >= mine.depth, borrows)

@@ -8,18 +8,21 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 from scheduler.cycle.accounts import Account, Accounts, Amount
 from scheduler.cycle.expectations import Expectations
-from scheduler.cycle.policies import Policies, Reservation
+from scheduler.cycle.policies import Policies, Reservation, Reserve
+from scheduler.cycle.promises import NOTHING_PROMISED, Promise, Promised
+from scheduler.cycle.queues import Queues
 from scheduler.model import (
     EntitlementClass,
     Grant,
     Job,
     NodeState,
     Preempt,
+    Privileged,
     Queue,
     Reason,
     Request,
@@ -45,10 +48,11 @@ class JobClass:
 
     tested_at, tested_after: `State.freed` and `State.starts` when its first job was last found not to start; until
     `retry_at` only more room changes that, or, once others have started, somebody who gives way.   unpromised_at:
-    `State.freed` when no known end would make room for it.   search_again_at: no victims are looked for before.
-    verdict: the code of why.   shortest: least time limit that was tried in vain where only promises are in the way; a
-    shorter job is tried.   why, explained_at: all reasons, as of that time.   standing: the same number for the same
-    account and priority: for classes of one standing the same jobs give way.
+    `State.freed` when no known end would make room for it, nor for a time limit longer than `unpromised`.
+    search_again_at: no victims are looked for before.   verdict: the code of why.   shortest: least time limit that was
+    tried in vain where only promises are in the way; a shorter job is tried.   why, explained_at: all reasons, as of
+    that time.   standing: the same number for the same account and priority: for classes of one standing the same jobs
+    give way.
     """
 
     key: Hashable
@@ -64,12 +68,28 @@ class JobClass:
     tested_at: int = -1
     retry_at: float = FOREVER
     unpromised_at: int = -1
+    unpromised: float = FOREVER
     search_again_at: float = -FOREVER
     verdict: str = ""
     tested_after: int = 0
     shortest: float = -FOREVER
     why: tuple[Reason, ...] = ()
     explained_at: float = -FOREVER
+    _as_told: tuple[tuple[float, str], ...] | None = None
+
+    def add(self, job: Job) -> None:
+        insort(self.jobs, (job.submitted_at, job.job_id))
+        self._as_told = None
+
+    def remove(self, job: Job) -> None:
+        del self.jobs[bisect_left(self.jobs, (job.submitted_at, job.job_id))]
+        self._as_told = None
+
+    def as_told(self) -> tuple[tuple[float, str], ...]:
+        """Its jobs as they are now, for who looks at them later."""
+        if self._as_told is None:
+            self._as_told = tuple(self.jobs)
+        return self._as_told
 
 
 @dataclass(slots=True)
@@ -120,9 +140,15 @@ class State:
         self.cluster, self.policies, self.explain = cluster, policies or Policies(), explain
         self.placement: Policy = placement or BestFit()
         self.reservations = tuple(reservations)
-        self.queues = {queue.name: queue for queue in queues}
+        self.given_back: dict[tuple[str, float], float] = {}
+        self.left_at: dict[tuple[int, str], float] = {}
+        self.queues = Queues(queues, self.policies.between_queues)
         self.declared = tuple(tenants)
-        self.accounts = Accounts(self.declared, self.queues.values(), self._capacity())
+        self._reserves = {reserve.pool: reserve for reserve in self.policies.reserves}
+        kept = {pool: reserve.kept for pool, reserve in self._reserves.items()}
+        if kept or cluster.headroom is not None:
+            cluster.keep_free(kept)
+        self.accounts = Accounts(self.declared, self.queues.values(), self._capacity(), self._kept())
         self.pools_with_quota = frozenset(tenant.pool for tenant in self.declared) - {""}
         self.usage = {
             queue.name: DecayedUsage(queue.half_life, now, self.policies.entry_penalty_seconds)
@@ -136,12 +162,13 @@ class State:
         self.elastic: dict[str, Running] = {}
         self.ends: list[tuple[float, str]] = []
         self.endless: list[tuple[int, str]] = []
-        self.started_since: list[tuple[str, float, tuple[Grant, ...], Request]] = []
-        self.promised: object = None
+        self.promised: Promised = NOTHING_PROMISED
         self.planned = -1
         self.pending: dict[str, tuple[Job, JobClass]] = {}
         self.dependent: dict[str, tuple[Job, set[str]]] = {}
         self.lines: dict[str, dict[Hashable, JobClass]] = {}
+        self.aside: set[str] = set()  # neither waits nor runs, but may again
+        self.leaving: dict[str, tuple[Grant, ...]] = {}
         self.failures: dict[str, None] = {}
         self.preempted: dict[str, int] = {}
         self.expectations = Expectations()
@@ -162,6 +189,9 @@ class State:
         """It waits from now on, in the place that its `submitted_at` gives it. Dependencies on jobs that are not known
         any more count as met, unless they are remembered to have failed."""
         self.version += 1
+        self.aside.discard(job.job_id)
+        self.gone(job.job_id)
+        self.failures.pop(job.job_id, None)
         unmet = {other for other in job.after if other in self.failures or self._knows(other)}
         if unmet:
             self.dependent[job.job_id] = (job, unmet)
@@ -171,7 +201,7 @@ class State:
             self._enqueue(job)
 
     def withdraw(self, job_id: str, now: float) -> None:
-        """A job that waits is held, cancelled or refused."""
+        """A job that waits is set aside, until it is submitted again or dropped."""
         self.version += 1
         if job_id in self.dependent:
             _, unmet = self.dependent.pop(job_id)
@@ -180,7 +210,14 @@ class State:
         else:
             self._dequeue(job_id)
             self.freed += 1
+        self.aside.add(job_id)
         self.expectations.forget(job_id)
+
+    def drop(self, job_id: str) -> None:
+        """A job that was set aside does not come back."""
+        self.version += 1
+        self.aside.discard(job_id)
+        self._fail(job_id)
 
     def apply(self, action: Start | Preempt | Resize, now: float) -> None:
         """A decision takes place; one of a plan that was made from another state may be refused.
@@ -195,6 +232,8 @@ class State:
             running = self.running[action.job_id]
             if action.replicas >= len(running.grants):
                 self.preempted[action.job_id] = running.preemptions + 1
+                self.aside.add(action.job_id)
+                self.leaving[action.job_id] = running.grants
                 self._release(action.job_id, now)
             else:
                 self._set_grants(running, running.grants[: -action.replicas], now)
@@ -203,6 +242,7 @@ class State:
 
     def start(self, job: Job, grants: tuple[Grant, ...], entitlement: EntitlementClass, now: float) -> None:
         """It runs, from the queue or, after a restart, from the records."""
+        job = self._privileged(job)
         kind = self._dequeue(job.job_id) if job.job_id in self.pending else self._class(job)
         for grant in grants:
             self.cluster.take(grant, job.request)
@@ -215,21 +255,31 @@ class State:
         self.priorities[job.queue][job.priority] += 1
         if job.max_replicas > job.min_replicas:
             self.elastic[job.job_id] = running
-        self.started_since.append((job.job_id, running.ends_by, grants, job.request))
         self.starts += 1
         self._line_up(running)
         self._lie_on(running)
         self.expectations.started(job, now)
 
-    def end(self, job_id: str, now: float, finished: bool) -> None:
-        """A running job is over and its grants are free."""
+    def gone(self, job_id: str) -> None:
+        """Nothing of a job that had to leave is on its devices any more."""
+        self.leaving.pop(job_id, None)
+
+    def end(self, job_id: str, now: float, finished: bool, comes_back: bool = False, leaves: bool = False) -> None:
+        """A running job is over and its grants are free. comes_back: it is set aside.   leaves: it is on its devices
+        until it is `gone`: who starts there waits, and nobody grows there."""
         self.version += 1
+        preemptions = self.running[job_id].preemptions
+        if leaves:
+            self.leaving[job_id] = self.running[job_id].grants
         self._release(job_id, now)
         self.preempted.pop(job_id, None)
+        if comes_back:
+            self.aside.add(job_id)
+            if preemptions:
+                self.preempted[job_id] = preemptions
+            return
         if not finished:
-            self.failures[job_id] = None
-            if len(self.failures) > MOST_FAILURES_REMEMBERED:
-                del self.failures[next(iter(self.failures))]
+            self._fail(job_id)
             return
         for name in self._dependents.pop(job_id, ()):
             job, unmet = self.dependent[name]
@@ -243,7 +293,7 @@ class State:
         self.version += 1
         self.freed += 1
         self.cluster.set_state(node, state)
-        self.accounts.set_capacity(self._capacity())
+        self.accounts.set_capacity(self._capacity(), self._kept())
 
     def reconfigure(
         self,
@@ -260,8 +310,15 @@ class State:
                 usage.since = self.usage[name].since
                 usage.restore(self.usage[name].snapshot(now), now)
         for running in self.running.values():
+            running.job = fresh._privileged(running.job)
             running.kind = fresh._class(running.job)
             fresh._charge(running.kind, running.units, len(running.grants), now, penalty=False)
+        if self.policies.reserves or policies.reserves:
+            self.promised = NOTHING_PROMISED  # what ordinary jobs have over is another
+        self.running_by_class = {}
+        for name, running in self.running.items():
+            self.running_by_class.setdefault(running.kind.key, {})[name] = running
+        self.cluster.recount((grant, one.job.request) for one in self.running.values() for grant in one.grants)
         for job, _ in self.pending.values():
             fresh._enqueue(job)
         for name in (
@@ -273,12 +330,45 @@ class State:
             "pools_with_quota",
             "usage",
             "bounded",
+            "_reserves",
         ):
             setattr(self, name, getattr(fresh, name))
         self.pending, self.lines, self._classes = fresh.pending, fresh.lines, fresh._classes
         self._standings = fresh._standings
+        self.reservations = tuple(
+            replace(one, end=min(one.end, self.given_back.get((one.name, one.start), one.end)))
+            for one in self.reservations
+        )
         self.version += 1
         self.freed += 1
+
+    def unused(self, now: float) -> list[Reservation]:
+        """Reservations that are to be given back by now."""
+        return [one for one in self.reservations if now >= self._idle_until(one) and one.start <= now < one.end]
+
+    def next_unused(self) -> float:
+        """When the next will be, if nothing of their tenants starts there before."""
+        return min((self._idle_until(one) for one in self.reservations), default=FOREVER)
+
+    def give_back(self, name: str, start: float, now: float) -> None:
+        """That reservation keeps nothing from now on, whatever the settings say again."""
+        self.given_back[name, start] = now
+        self.reservations = tuple(
+            replace(one, end=now) if (one.name, one.start) == (name, start) else one for one in self.reservations
+        )
+        self.version += 1
+        self.freed += 1
+
+    def _idle_until(self, one: Reservation) -> float:
+        """Until when nobody may have used it; infinite while somebody does, and once it is over."""
+        if one.idle_seconds is None or (one.name, one.start) in self.given_back:
+            return FOREVER
+        there = (self.running[job_id].job.tenant for node in one.nodes for job_id in self.on_node.get(node, ()))
+        if any(tenant in one.tenants for tenant in there):
+            return FOREVER
+        left = (self.left_at.get((node, tenant), one.start) for node in one.nodes for tenant in one.tenants)
+        until = max(one.start, *left) + one.idle_seconds
+        return until if until < one.end else FOREVER
 
     def expect(self, expected: Mapping[str, float], now: float) -> None:
         """Jobs are told when they start."""
@@ -287,20 +377,52 @@ class State:
                 self.expectations.tell(self.pending[job_id][0], at, now)
 
     def begin_cycle(self, now: float) -> None:
-        """What was found of classes no longer holds if reservations began or ended since, or if what was decided then
-        has not taken place."""
+        """What was found of classes no longer holds if reservations began or ended since, if what was decided then has
+        not taken place, or if promises must be made anew because their time has come."""
         if self.planned == self.version:
             self.freed += 1
+        self._pass_time(now)
+
+    def _pass_time(self, now: float) -> None:
         passed = sum((window.start <= now) + (window.end <= now) for window in self.reservations)
         if passed != self._edges:
             self._edges = passed
             self.freed += 1
+        if self.promised.freed == self.freed and any(promise.start <= now for promise in self.promised.promises):
+            self.freed += 1
 
     def forget_tries(self, now: float) -> None:
         """What was found of classes in a cycle that is planned once more."""
+        self.look_at_all((), now)
+        for kind in self.waiting_classes():
+            kind.search_again_at = min(kind.search_again_at, now)
+
+    def look_at_all(self, searched: Iterable[str], now: float) -> None:
+        """Every class is tried once more. searched: jobs for which a search was noted in this cycle."""
+        for job_id in searched:
+            self.pending[job_id][1].search_again_at = now
         for kind in self.waiting_classes():
             kind.tested_at, kind.unpromised_at, kind.explained_at = -1, -1, -FOREVER
-            kind.search_again_at = min(kind.search_again_at, now)
+
+    def note_search(self, job_id: str, now: float) -> None:
+        """Nobody was found who gives way to a job that waits."""
+        self.pending[job_id][1].search_again_at = now + self.policies.backfill_seconds
+
+    def recall(
+        self, promises: Sequence[Promise], anew: bool, planned_again: bool, searches: Sequence[str], now: float
+    ) -> None:
+        """What a cycle left to later ones, by its record; before its actions take place.
+
+        anew: whether it made promises from nothing.   planned_again: for the sake of earlier promises.   searches: jobs
+        for which nobody was found who gives way.
+        """
+        self._pass_time(now)
+        if planned_again:
+            self.forget_tries(now)
+        freed, at = (self.freed, now) if anew else (self.promised.freed, self.promised.at)
+        self.promised = Promised(freed, at, tuple(promises))
+        for job_id in searches:
+            self.note_search(job_id, now)
 
     # What is known
 
@@ -328,6 +450,10 @@ class State:
         """Of what runs in the queue; infinite if nothing does."""
         return min(self.priorities.get(queue) or (FOREVER,))
 
+    def effective_priority(self, kind: JobClass) -> int:
+        """A job's priority and its queue's, by which jobs of different queues are compared."""
+        return kind.priority + self.queues.priority(kind.queue)
+
     def bound(self, kind: JobClass) -> float | None:
         """Seconds after which waiting is a breach."""
         queue = self.queues.get(kind.queue)
@@ -336,7 +462,40 @@ class State:
     # Its own
 
     def _knows(self, job_id: str) -> bool:
-        return job_id in self.running or job_id in self.pending or job_id in self.dependent
+        return any(job_id in them for them in (self.running, self.pending, self.dependent, self.aside))
+
+    def _fail(self, job_id: str) -> None:
+        self.preempted.pop(job_id, None)
+        self.failures[job_id] = None
+        if len(self.failures) > MOST_FAILURES_REMEMBERED:
+            del self.failures[next(iter(self.failures))]
+
+    def _privileged(self, job: Job) -> Job:
+        """The job with a request that says which pools let it have what they keep free."""
+        if not self._reserves and type(job.request) is Request:
+            return job
+        pools = frozenset(pool for pool, reserve in self._reserves.items() if self._may_take(job, reserve))
+        if pools == (job.request.kept_in if isinstance(job.request, Privileged) else frozenset()):
+            return job
+        asked = {each.name: getattr(job.request, each.name) for each in fields(Request)}
+        return replace(job, request=Privileged(**asked, kept_in=pools) if pools else Request(**asked))
+
+    def _may_take(self, job: Job, reserve: Reserve) -> bool:
+        return (
+            job.tenant in reserve.tenants
+            or any(self.queues.within(job.queue, name) for name in reserve.queues)
+            or (reserve.priority is not None and job.priority + self.queues.priority(job.queue) >= reserve.priority)
+        )
+
+    def _kept(self) -> dict[str, int] | None:
+        """Units by pool that ordinary jobs may not hold, '' = of all; None: pools keep nothing."""
+        headroom, found = self.cluster.headroom, {"": 0}
+        if headroom is None:
+            return None
+        for number, kind in enumerate(headroom.kinds):
+            for pool in {"", kind.pool}:
+                found[pool] = found.get(pool, 0) + headroom.kept(number)
+        return found
 
     def _class(self, job: Job) -> JobClass:
         request = job.request
@@ -354,7 +513,7 @@ class State:
         )
         kind = self._classes.get(key)
         if kind is None:
-            account = Account(job.tenant, request.pool, job.queue, job.preemptible)
+            account = Account(job.tenant, request.pool, job.queue, job.preemptible, not isinstance(request, Privileged))
             kind = self._classes[key] = JobClass(
                 key,
                 job.queue,
@@ -369,10 +528,11 @@ class State:
         return kind
 
     def _enqueue(self, job: Job) -> None:
+        job = self._privileged(job)
         kind = self._class(job)
         self.pending[job.job_id] = (job, kind)
         self.bounded |= job.wait_bound is not None
-        insort(kind.jobs, (job.submitted_at, job.job_id))
+        kind.add(job)
         if job.time_limit is not None and job.time_limit < kind.shortest:
             kind.tested_at = -1
         if len(kind.jobs) == 1:
@@ -380,7 +540,7 @@ class State:
 
     def _dequeue(self, job_id: str) -> JobClass:
         job, kind = self.pending.pop(job_id)
-        del kind.jobs[bisect_left(kind.jobs, (job.submitted_at, job_id))]
+        kind.remove(job)
         if not kind.jobs:
             del self.lines[kind.queue][kind.key], self._classes[kind.key]
         return kind
@@ -400,6 +560,7 @@ class State:
         self._lie_on(running, out=True)
         for grant in running.grants:
             self.cluster.give_back(grant, running.job.request)
+            self.left_at[grant.node, running.job.tenant] = now
         self._charge(running.kind, -running.units, -len(running.grants), now)
         self.freed += 1
 
@@ -411,6 +572,7 @@ class State:
                 before.remove(grant)
         for grant in before:
             self.cluster.give_back(grant, running.job.request)
+            self.left_at[grant.node, running.job.tenant] = now
         for grant in after:
             self.cluster.take(grant, running.job.request)
         units = units_of(grants)
@@ -424,6 +586,7 @@ class State:
         if before:
             running.shrunk_at = now
             self.freed += 1
+        self.starts += bool(after)
 
     def _line_up(self, running: Running, out: bool = False) -> None:
         """Running jobs in the order in which they will be over; those without a limit, which may never be, largest

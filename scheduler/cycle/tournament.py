@@ -1,4 +1,5 @@
-"""Kueue's tournament down the tree of tenants: at each branch the best child, each judged with its own best head.
+"""Kueue's tournament down a tree, of tenants or of queues: at each branch the best child, each judged with its own best
+head.
 
 A charge, or another head, changes what is compared along one path from a tenant to the root, and only that is compared
 again: each branch keeps its children in a heap by key, where an entry whose key has been replaced is passed over.
@@ -10,77 +11,78 @@ import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-from scheduler.cycle.state import JobClass
 from scheduler.quota.tree import Branch
 
 Key = tuple[Any, ...]
+Head = TypeVar("Head")
+Heads = TypeVar("Heads", contravariant=True)
 
 
-class Judge(Protocol):
+class Judge(Protocol[Heads]):
     """By what heads are compared."""
 
-    def path(self, kind: JobClass) -> Sequence[Branch]:
-        """The branches that compete for it, from below the root down to its tenant's own."""
+    def path(self, head: Heads) -> Sequence[Branch]:
+        """The branches that compete for it, from below the root down to its own."""
 
-    def key(self, branch: Branch, kind: JobClass) -> Key:
+    def key(self, branch: Branch, head: Heads) -> Key:
         """Of a branch with the head that won below it: the lowest wins. No two heads have the same.
 
-        It depends on what the branches from this one down to the tenant's hold, and on nothing else that changes
+        It depends on what the branches from this one down to the head's own hold, and on nothing else that changes
         in a cycle.
         """
 
 
 @dataclass(eq=False, slots=True)
-class _Seat:
-    """A branch in the tournament. own: the head of the branch's own tenant, which comes before its children's.
+class _Seat(Generic[Head]):
+    """A branch in the tournament. own: the head of the branch itself, which comes before its children's.
     winner: the best head below, None if there is none.   key: of the branch with it.
     below: (key, number of the entry, child); an entry counts while its key is the child's own object."""
 
     branch: Branch | None
-    above: _Seat | None
+    above: _Seat[Head] | None
     depth: int
-    own: JobClass | None = None
-    winner: JobClass | None = None
+    own: Head | None = None
+    winner: Head | None = None
     key: Key | None = None
-    below: list[tuple[Key, int, _Seat]] = field(default_factory=list)
+    below: list[tuple[Key, int, _Seat[Head]]] = field(default_factory=list)
 
 
 _DEPTH = attrgetter("depth")
 
 
-class Tournament:
-    """Among tenants, each with the class at its head."""
+class Tournament(Generic[Head]):
+    """Among tenants or queues by name, each with what is at its head."""
 
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: Judge[Head]) -> None:
         self._judge = judge
-        self._root = _Seat(None, None, 0)
-        self._seats: dict[int, _Seat] = {}
-        self._named: dict[str, list[_Seat]] = {}
-        self._by_tenant: dict[str, _Seat] = {}
-        self._stale: set[_Seat] = set()
+        self._root: _Seat[Head] = _Seat(None, None, 0)
+        self._seats: dict[int, _Seat[Head]] = {}
+        self._named: dict[str, list[_Seat[Head]]] = {}
+        self._by_name: dict[str, _Seat[Head]] = {}
+        self._stale: set[_Seat[Head]] = set()
         self._entries = 0
 
     def __len__(self) -> int:
-        return len(self._by_tenant)
+        return len(self._by_name)
 
-    def __contains__(self, tenant: str) -> bool:
-        return tenant in self._by_tenant
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
 
     def anybody(self) -> str | None:
-        """A tenant that has a head."""
-        return next(iter(self._by_tenant), None)
+        """Who has a head."""
+        return next(iter(self._by_name), None)
 
-    def put(self, tenant: str, kind: JobClass | None) -> None:
-        """The tenant's head from now on; None: it has none here."""
-        before = self._by_tenant.pop(tenant, None)
+    def put(self, name: str, head: Head | None) -> None:
+        """The head from now on; None: it has none here."""
+        before = self._by_name.pop(name, None)
         if before is not None:
             before.own = None
             self._touch(before)
-        if kind is not None:
-            seat = self._by_tenant[tenant] = self._seat(self._judge.path(kind))
-            seat.own = kind
+        if head is not None:
+            seat = self._by_name[name] = self._seat(self._judge.path(head))
+            seat.own = head
             self._touch(seat)
 
     def charged(self, names: Iterable[str]) -> None:
@@ -89,7 +91,7 @@ class Tournament:
             for seat in self._named.get(name, ()):
                 self._touch(seat)
 
-    def winner(self) -> JobClass:
+    def winner(self) -> Head:
         """The head that is next. There must be one."""
         for seat in sorted(self._stale, key=_DEPTH, reverse=True):
             self._renew(seat)
@@ -97,7 +99,7 @@ class Tournament:
         assert self._root.winner is not None
         return self._root.winner
 
-    def _seat(self, path: Sequence[Branch]) -> _Seat:
+    def _seat(self, path: Sequence[Branch]) -> _Seat[Head]:
         above = self._root
         for branch in path:
             seat = self._seats.get(id(branch))
@@ -107,12 +109,12 @@ class Tournament:
             above = seat
         return above
 
-    def _touch(self, seat: _Seat | None) -> None:
+    def _touch(self, seat: _Seat[Head] | None) -> None:
         while seat is not None and seat not in self._stale:
             self._stale.add(seat)
             seat = seat.above
 
-    def _renew(self, seat: _Seat) -> None:
+    def _renew(self, seat: _Seat[Head]) -> None:
         """Its winner and its key, once those below it are right."""
         seat.winner = seat.own if seat.own is not None else self._best_below(seat)
         if seat.branch is None or seat.above is None:
@@ -124,7 +126,7 @@ class Tournament:
                 self._entries += 1
                 heapq.heappush(seat.above.below, (key, self._entries, seat))
 
-    def _best_below(self, seat: _Seat) -> JobClass | None:
+    def _best_below(self, seat: _Seat[Head]) -> Head | None:
         below = seat.below
         while below and below[0][0] is not below[0][2].key:
             heapq.heappop(below)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Self
 
 from scheduler.cycle.accounts import Account, Amount
 from scheduler.cycle.policies import Reservation
+from scheduler.cycle.promises import Promise, consume, leaves
 from scheduler.cycle.state import FOREVER, JobClass, State, beside
-from scheduler.model import Grant, Request
+from scheduler.model import Grant, Privileged, Request
 from scheduler.placement.engine import place_gang
 from scheduler.placement.errors import PlacementError
 
@@ -26,25 +26,6 @@ OVERDUE_SECONDS = 60.0
 CAREFUL_STEPS = 256
 Event = tuple[float, tuple[Grant, ...], Request | None]
 """When, the grants that come free then, and whose request they are of."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """Grants kept for a job during [start, end).
-
-    made_at: when it was promised.   extra: units and bytes over at `start`, by (node, device).   extra_host: milli-CPUs
-    and bytes over, by node.   entitled: to a job that stays within what its tenant is guaranteed.
-    """
-
-    job_id: str
-    start: float
-    end: float
-    grants: tuple[Grant, ...]
-    request: Request
-    extra: dict[tuple[int, int], tuple[int, int]]
-    extra_host: dict[int, tuple[int, int]]
-    made_at: float
-    entitled: bool = False
 
 
 class Trial:
@@ -128,7 +109,7 @@ class Trial:
         if grants is None:
             self.cluster.rollback(mark)
             return None
-        if not closed.intersection(g.node for g in grants) and all(_leaves(p, grants, request) for p in concerned):
+        if not closed.intersection(g.node for g in grants) and all(self._leaves(p, grants, request) for p in concerned):
             self.cluster.keep(mark)
             return grants
         self.cluster.rollback(mark)
@@ -168,30 +149,56 @@ class Trial:
         """Grants that were taken stay: from what promises leave over, if they last that long."""
         for promise in self.promises:
             if promise.start < until:
-                consume(promise, grants, request)
+                self.consume(promise, grants, request)
+
+    def consume(self, promise: Promise, grants: Sequence[Grant], request: Request, times: int = 1) -> None:
+        """As of promises, and of what it leaves over to ordinary jobs."""
+        consume(promise, grants, request, times)
+        for kind, taken in self._ordinary(grants, request).items():
+            if kind in promise.spare:
+                promise.spare[kind] -= times * taken
+
+    def _ordinary(self, grants: Iterable[Grant], request: Request) -> Counter[int]:
+        """Units by kind that the grants take of what pools leave to ordinary jobs."""
+        found: Counter[int] = Counter()
+        if self.cluster.headroom is not None:
+            for grant in grants:
+                found.update(self.cluster.headroom.of(grant, request))
+        return found
+
+    def _leaves(self, promise: Promise, grants: Sequence[Grant], request: Request) -> bool:
+        """Whether the grants take no more than the promise leaves over."""
+        taken = self._ordinary(grants, request) if promise.spare else Counter[int]()
+        spares = all(taken[kind] <= left for kind, left in promise.spare.items() if taken[kind])
+        return spares and leaves(promise, grants, request)
 
     def give_back(self, grants: Iterable[Grant], request: Request) -> None:
         for grant in grants:
             self.cluster.give_back(grant, request)
 
+    def keep_off(self, leaving: Iterable[tuple[Grant, ...]]) -> None:
+        """Takes what is free on the devices of jobs that are still there."""
+        places = {(grant.node, device): (0, 0) for grants in leaving for grant in grants for device in grant.devices}
+        self._hold(Promise("", self.now, self.now, (), Request(0), places, {}, self.now))
+
     # Promises
 
-    def promise(self, job_id: str, kind: JobClass, time_limit: float | None) -> Promise | None:
+    def promise(self, job_id: str, kind: JobClass, time_limit: float | None, at_once: bool = False) -> Promise | None:
         """The earliest time from which the job could run to its limit; None if no known end makes room for it.
 
-        Running jobs are taken to end at their limits; those without one never.
+        Running jobs are taken to end at their limits; those without one never.   at_once: whether now is early enough.
         """
         mark = self.cluster.mark()
-        found = self._first(job_id, kind, FOREVER if time_limit is None else time_limit)
+        found = self._first(job_id, kind, FOREVER if time_limit is None else time_limit, at_once)
         self.cluster.rollback(mark)
         return found
 
-    def _first(self, job_id: str, kind: JobClass, lasts: float) -> Promise | None:
+    def _first(self, job_id: str, kind: JobClass, lasts: float, at_once: bool) -> Promise | None:
         """Goes through the future in growing steps, then back to the first instant at which the job fits.
 
         With windows and promises ahead, a later time may fit worse: then instant by instant, the first many of them.
         """
-        events = self._events()
+        events = [(self.now, (), None)] * at_once + self._events()
         careful = CAREFUL_STEPS if self._windows or self.promises else 0
         suits = self.cluster.shape(kind.request).suits
         free = int(self.cluster.free[suits].sum())
@@ -291,6 +298,8 @@ class Trial:
         if all(cluster.open[grant.node] for grant in old.grants):
             with contextlib.suppress(PlacementError):  # somebody runs on there
                 self._take(old.grants, old.request)
+                if any(left < 0 for left in self._left(old.grants, old.request).values()):
+                    raise PlacementError(f"job {old.job_id}", "takes what is kept from ordinary jobs")
                 found = self._promised(old.job_id, kind, old.grants, start, lasts, old.made_at)
         cluster.rollback(mark)
         return found
@@ -309,19 +318,26 @@ class Trial:
         extra = {at: (int(cluster.free[at]), int(cluster.memory_free[at])) for at in places}
         hosts = {g.node: (int(cluster.cpu_free[g.node]), int(cluster.host_memory_free[g.node])) for g in grants}
         entitled = self.accounts.entitlement(kind.account, kind.amount) == "guaranteed"
-        return Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, made_at, entitled)
+        spare = self._left(grants, kind.request)
+        return Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, made_at, entitled, spare)
+
+    def _left(self, grants: Iterable[Grant], request: Request) -> dict[int, int]:
+        """What ordinary jobs may still take of the kinds that the grants take of."""
+        headroom = self.cluster.headroom
+        left = [] if headroom is None else headroom.left().tolist()
+        return {kind: left[kind] for kind in self._ordinary(grants, request)}
 
     def withdraw(self, own: Promise) -> None:
         """It stands in nobody's way; promises that were made after it have more over."""
         for other in self._made_after(own):
-            consume(other, own.grants, own.request, -1)
+            self.consume(other, own.grants, own.request, -1)
         self.promises.remove(own)
 
     def restore(self, own: Promise, place: int) -> None:
         """The opposite of `withdraw`. place: in `promises`, where it was."""
         self.promises.insert(place, own)
         for other in self._made_after(own):
-            consume(other, own.grants, own.request)
+            self.consume(other, own.grants, own.request)
 
     def _made_after(self, own: Promise) -> list[Promise]:
         """With which it was reckoned, since they go on at the same time."""
@@ -366,7 +382,15 @@ class Trial:
             kept = max(0, int(cluster.free[node, device]) - max(0, units))
             bytes_kept = max(0, int(cluster.memory_free[node, device]) - max(0, memory))
             if kept or bytes_kept:
-                cluster.take(Grant(node, (device,), (kept,)), Request(1, max(1, kept), bytes_kept))
+                uncounted = frozenset((cluster.nodes[node].pool,))  # for `spare` says what ordinary jobs may have
+                cluster.take(
+                    Grant(node, (device,), (kept,)), Privileged(1, max(1, kept), bytes_kept, kept_in=uncounted)
+                )
+        for kind, spare in promise.spare.items():
+            assert cluster.headroom is not None
+            kept = int(cluster.headroom.left()[kind]) - max(0, spare)
+            if kept > 0:
+                cluster.hold_back(kind, kept)
         for node, (cpu, memory) in promise.extra_host.items():
             kept_cpu = max(0, int(cluster.cpu_free[node]) - max(0, cpu))
             kept_memory = max(0, int(cluster.host_memory_free[node]) - max(0, memory))
@@ -376,49 +400,3 @@ class Trial:
     def _take(self, grants: tuple[Grant, ...] | None, request: Request) -> None:
         for grant in grants or ():
             self.cluster.take(grant, request)
-
-
-def _used(
-    grants: Sequence[Grant], request: Request, promise: Promise
-) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]], Counter[int]]:
-    """Units and bytes by (node, device), grants by node, of what lies where the promise does."""
-    units: Counter[tuple[int, int]] = Counter()
-    memory: Counter[tuple[int, int]] = Counter()
-    nodes: Counter[int] = Counter()
-    for grant in grants:
-        if grant.node in promise.extra_host:
-            nodes[grant.node] += 1
-            for device, held in zip(grant.devices, grant.units, strict=True):
-                if (grant.node, device) in promise.extra:
-                    units[grant.node, device] += held
-                    memory[grant.node, device] += request.memory_bytes
-    return units, memory, nodes
-
-
-def _leaves(promise: Promise, grants: Sequence[Grant], request: Request) -> bool:
-    """Whether the grants take no more than the promise leaves over."""
-    units, memory, nodes = _used(grants, request, promise)
-    if any(taken > promise.extra[at][0] for at, taken in units.items()):
-        return False
-    if any(taken > promise.extra[at][1] for at, taken in memory.items() if taken):
-        return False
-    if any(grant.profile and (grant.node, d) in promise.extra for grant in grants for d in grant.devices):
-        return False
-    return all(
-        count * request.cpu_milli <= promise.extra_host[node][0]
-        and count * request.host_memory_bytes <= promise.extra_host[node][1]
-        for node, count in nodes.items()
-    )
-
-
-def consume(promise: Promise, grants: Sequence[Grant], request: Request, times: int = 1) -> None:
-    """The grants are taken out of what the promise leaves over, or put back (-1); less than nothing is left where they
-    break it."""
-    units, memory, nodes = _used(grants, request, promise)
-    for at, taken in units.items():
-        left, bytes_left = promise.extra[at]
-        promise.extra[at] = (left - times * taken, bytes_left - times * memory[at])
-    for node, count in nodes.items():
-        cpu, host = promise.extra_host[node]
-        count *= times
-        promise.extra_host[node] = (cpu - count * request.cpu_milli, host - count * request.host_memory_bytes)

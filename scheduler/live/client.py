@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
+from ingest.prompt_client import PromptClient
 from warehouse.errors import LedgerError
 
 DEFAULT_URL = "http://127.0.0.1:8070"
@@ -21,7 +22,7 @@ class Client:
     def __init__(self, url: str, token: str = "", actor: str = "") -> None:
         headers = {"x-actor": actor} | ({"authorization": f"Bearer {token}"} if token else {})
         self._url = url.rstrip("/")
-        self._http = httpx.Client(base_url=self._url, headers=headers, timeout=TIMEOUT_SECONDS)
+        self._http = PromptClient(TIMEOUT_SECONDS, base_url=self._url, headers=headers)
 
     def submit(self, job: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._asked("POST", "/api/v1/jobs", json=job)
@@ -36,7 +37,7 @@ class Client:
         return answer
 
     def tell(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """what: cancel, hold, release, ready or finish."""
+        """what: cancel, hold, release, suspend, resume, renew, ready or finish."""
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{quote(job_id)}/{what}", json=body or {})
         return answer
 
@@ -45,13 +46,20 @@ class Client:
         answer: dict[str, Any] = self._asked("GET", f"/api/v1/room/{quote(job_id)}", params={"most_moves": most_moves})
         return answer
 
+    def pools(self) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/pools")
+        return answer
+
     def services(self) -> list[dict[str, Any]]:
         answer: list[dict[str, Any]] = self._asked("GET", "/api/v1/services")
         return answer
 
-    def demand(self, service: str, waiting: int, working: int) -> dict[str, Any]:
-        """How many requests wait for a service, and how many are in work."""
-        body = {"waiting": waiting, "working": working}
+    def demand(
+        self, service: str, waiting: int | None, working: int | None, utilization: float | None = None
+    ) -> dict[str, Any]:
+        """How many requests wait for a service, how many are in work, how used its replicas are; None: not said."""
+        said = {"waiting": waiting, "working": working, "utilization": utilization}
+        body = {key: value for key, value in said.items() if value is not None}
         answer: dict[str, Any] = self._asked("POST", f"/api/v1/services/{quote(service)}", json=body)
         return answer
 

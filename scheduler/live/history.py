@@ -34,7 +34,7 @@ def _lines(entry: Entry, job_id: str, nodes: Sequence[Node]) -> list[dict[str, A
         ]
     if entry.kind == "reasons":
         return [{**line, "what": "waits", "reasons": body[job_id]}]
-    return [line | {key: body[key] for key in ("actor", "ending", "cause", "output") if key in body}]
+    return [line | {key: body[key] for key in ("actor", "why", "ending", "cause", "output") if key in body}]
 
 
 def _named(action: Mapping[str, Any], nodes: Sequence[Node]) -> dict[str, Any]:

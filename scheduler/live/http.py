@@ -1,11 +1,14 @@
 """The door: jobs in, answers out, metrics. JSON over HTTP; what a refused request needs is in its `detail`.
 
 POST /api/v1/jobs                      submit            GET  /api/v1/jobs?status=&queue=    list
-GET  /api/v1/jobs/{id}                 explain           POST /api/v1/jobs/{id}/cancel | hold | release
+GET  /api/v1/jobs/{id}                 explain
+POST /api/v1/jobs/{id}/cancel | hold | release | suspend | resume | renew
 POST /api/v1/jobs/{id}/finish          {"succeeded": true}: told by whoever runs it
 POST /api/v1/jobs/{id}/ready           a service's replica serves from now on
 GET  /api/v1/room/{id}                 what to move so that it fits: a proposal
-GET  /api/v1/services                  POST /api/v1/services/{name}  {"waiting": 12, "working": 4}: its replicas follow
+GET  /api/v1/pools                     what each pool has, by model: allocated, available, reserved, unavailable
+GET  /api/v1/services                  POST /api/v1/services/{name}
+                                       {"waiting": 12, "working": 4, "utilization": 0.8}: its replicas follow
 POST /api/v1/nodes/{name}              {"state": "maintenance"}
 POST /api/v1/agents/{name}             a node's agent, with its own token, and nobody else (see collectors.jobs.wire)
 GET  /metrics                          Prometheus        GET  /healthz
@@ -103,12 +106,24 @@ def _job_routes(app: FastAPI, service: Service) -> None:
         return service.cancel(job_id, _actor(request))
 
     @app.post("/api/v1/jobs/{job_id:path}/hold")
-    def hold(job_id: str) -> dict[str, Any]:
-        return service.hold(job_id)
+    def hold(request: Request, job_id: str) -> dict[str, Any]:
+        return service.hold(job_id, _actor(request))
 
     @app.post("/api/v1/jobs/{job_id:path}/release")
-    def release(job_id: str) -> dict[str, Any]:
-        return service.release(job_id)
+    def release(request: Request, job_id: str) -> dict[str, Any]:
+        return service.release(job_id, _actor(request))
+
+    @app.post("/api/v1/jobs/{job_id:path}/suspend")
+    def suspend(request: Request, job_id: str) -> dict[str, Any]:
+        return service.suspend(job_id, _actor(request))
+
+    @app.post("/api/v1/jobs/{job_id:path}/renew")
+    def renew(request: Request, job_id: str) -> dict[str, Any]:
+        return service.renew(job_id, _actor(request))
+
+    @app.post("/api/v1/jobs/{job_id:path}/resume")
+    def resume(request: Request, job_id: str) -> dict[str, Any]:
+        return service.resume(job_id, _actor(request))
 
     @app.post("/api/v1/jobs/{job_id:path}/finish")
     def finish(request: Request, job_id: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
@@ -123,16 +138,23 @@ def _job_routes(app: FastAPI, service: Service) -> None:
 
 
 def _other_routes(app: FastAPI, service: Service) -> None:
+    @app.get("/api/v1/pools")
+    def pools() -> list[dict[str, Any]]:
+        return service.pools()
+
     @app.get("/api/v1/services")
     def services() -> list[dict[str, Any]]:
         return service.services()
 
     @app.post("/api/v1/services/{name:path}")
     def demand(name: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
-        counts = [body.get(what, 0) for what in ("waiting", "working")]
-        if any(type(count) is not int for count in counts):
+        used = body.get("utilization")
+        counts = [body.get(what, 0 if used is None else None) for what in ("waiting", "working")]
+        if any(count is not None and type(count) is not int for count in counts):
             raise RefusedError("waiting, working", f"are {counts}", "Whole numbers of requests fit")
-        return service.demand(name, *counts)
+        if used is not None and type(used) not in (int, float):
+            raise RefusedError("utilization", f"is {used!r}", "A number from 0 to 1 fits")
+        return service.demand(name, counts[0], counts[1], used)
 
     @app.post("/api/v1/nodes/{name:path}")
     def node(name: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
@@ -154,10 +176,13 @@ def _other_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/healthz")
     def healthz() -> Response:
-        problem = service.outbox.problem
-        return JSONResponse(
-            {"status": "degraded" if problem else "ok", "problem": problem, "events_waiting": service.outbox.waiting}
-        )
+        problem, callbacks = service.outbox.problem, service.callbacks.state()
+        found = {
+            "status": "degraded" if problem else "ok",
+            "problem": problem,
+            "events_waiting": service.outbox.waiting,
+        }
+        return JSONResponse(found | ({"callbacks": callbacks} if callbacks else {}))
 
 
 def _actor(request: Request) -> str:

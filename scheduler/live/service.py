@@ -6,16 +6,21 @@ stop that was logged and perhaps not carried out is told to the executor again, 
 
 from __future__ import annotations
 
+import copy
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from collectors.errors import CollectorError
 from collectors.jobs.wire import read_report
+from collectors.readings import Row
 from scheduler.cycle.expectations import CONFIDENCE
-from scheduler.exposition import Series, series, services_series
+from scheduler.exposition import Series, pools_series, series, services_series
 from scheduler.fragmentation import Fragmentation, typical_demand
 from scheduler.live.agents import AgentError, Agents
+from scheduler.live.callbacks import Callbacks
 from scheduler.live.executors import JUST_NOW, Executor, Launch, Over
 from scheduler.live.history import ended, lines
 from scheduler.live.outbox import Deliver, Outbox
@@ -23,14 +28,18 @@ from scheduler.live.ranks import ranks_of
 from scheduler.model import Job, NodeState, Preempt, Reason
 from scheduler.placement.consolidation import make_room
 from scheduler.placement.holdings import Holding, Holdings
+from scheduler.pools import PoolLine, pool_lines
 from scheduler.records import restore as records
 from scheduler.records.book import TIME_LIMIT, Live, Status
-from scheduler.records.codec import plain, plan_actions, read
+from scheduler.records.codec import plain, read
+from scheduler.records.cycles import decisive, plan_cycle
 from scheduler.records.events import Cause, Ending, instant
 from scheduler.records.log import Entry, Kind, Log
 from scheduler.settings import Settings
 from scheduler.setup import WHOLE_GPUS
 from warehouse.errors import LedgerError
+
+log_to = logging.getLogger(__name__)
 
 MOST_LISTED = 1000
 RETRIED = "Retried"
@@ -71,8 +80,8 @@ class Service:
         self._clock = clock
         self._lock = threading.RLock()
         self.outbox = Outbox(log, deliver)
+        self.callbacks = Callbacks(log, cluster, clock)
         self.waiting: Mapping[str, tuple[Reason, ...]] = {}
-        self._codes: dict[str, tuple[str, ...]] = {}
         self._planned_at = float("-inf")
         self._due = True
         self.cycles = 0
@@ -84,7 +93,8 @@ class Service:
             trial = Entry("configured", at, body={"settings": wanted})
             records.check_nodes([*configurations, trial])
             configurations += log.append([trial])
-        self.restored = records.restore(self._counted(), configurations, cluster, self.outbox.tell)
+        self.callbacks.configure(settings, configurations)
+        self.restored = records.restore(self._counted(), configurations, cluster, self._tell, log.last_freed())
         self.book = self.restored.book
         self._node_states = {node.name: node.state for node in self.restored.setup.nodes}
         self._left: dict[str, NodeState] = {}
@@ -128,7 +138,7 @@ class Service:
         with self._lock:
             live = self._live(job_id)
             cause = records.cause_body(Cause("Cancelled", "", actor))
-            if live.status in ("pending", "held"):
+            if live.status in ("pending", "held", "suspended"):
                 self._happen("end", job_id, {"ending": "cancelled", "cause": cause})
                 return {"job_id": job_id, "status": "cancelled"}
             if live.status == "stopping":
@@ -136,17 +146,59 @@ class Service:
             self._stop(job_id, live, "cancelled", Cause("Cancelled", "", actor))
             return self.show(job_id)
 
-    def hold(self, job_id: str) -> dict[str, Any]:
+    def hold(self, job_id: str, actor: str) -> dict[str, Any]:
         """A pending job waits until it is released."""
         with self._lock:
             self._expect(job_id, "pending")
-            self._happen("hold", job_id)
+            self._happen("hold", job_id, {"actor": actor})
             return self.show(job_id)
 
-    def release(self, job_id: str) -> dict[str, Any]:
+    def release(self, job_id: str, actor: str) -> dict[str, Any]:
         with self._lock:
             self._expect(job_id, "held")
-            self._happen("release", job_id)
+            self._happen("release", job_id, {"actor": actor})
+            return self.show(job_id)
+
+    def suspend(self, job_id: str, actor: str) -> dict[str, Any]:
+        """A job waits no more, or is stopped, and its devices are free when it is gone. It keeps its place in the queue
+        until it is resumed.
+
+        Errors: RefusedError if it is a service's replica, or is held, suspended or ending already.
+        """
+        with self._lock:
+            live = self._live(job_id)
+            if live.job.service:
+                raise RefusedError(
+                    f"job {job_id}", f"is a replica of {live.job.service}", "Scale the service in the settings", 409
+                )
+            was, ending = live.status, live.stop[0] if live.stop else ""
+            if was in ("held", "suspended") or ending not in ("", "preempted"):
+                raise RefusedError(f"job {job_id}", f"is {was}{f' ({ending})' if ending else ''} already", status=409)
+            self._happen("suspend", job_id, {"cause": records.cause_body(Cause("Suspended", "", actor))})
+            if was in ("starting", "running"):
+                self.executor.stop(self._launch_of(live))
+            return self.show(job_id)
+
+    def resume(self, job_id: str, actor: str) -> dict[str, Any]:
+        """A suspended job waits again, in the place that its submission gives it."""
+        with self._lock:
+            live = self._live(job_id)
+            stops = live.stop is not None and live.stop[0] == "suspended" and live.resumed is None
+            if live.status != "suspended" and not stops:
+                raise RefusedError(f"job {job_id}", f"is {live.status}, not suspended", status=409)
+            self._happen("resume", job_id, {"cause": records.cause_body(Cause("Resumed", "", actor))})
+            return self.show(job_id)
+
+    def renew(self, job_id: str, actor: str) -> dict[str, Any]:
+        """The lease of a running job begins anew.
+
+        Errors: RefusedError if it does not run, or has none.
+        """
+        with self._lock:
+            self._expect(job_id, "running")
+            if self.book.jobs[job_id].job.lease_seconds is None:
+                raise RefusedError(f"job {job_id}", "has no lease", "Submit it with lease_seconds", 409)
+            self._happen("renew", job_id, {"actor": actor}, changes=False)
             return self.show(job_id)
 
     def finish(self, job_id: str, succeeded: bool, actor: str) -> dict[str, Any]:
@@ -157,9 +209,11 @@ class Service:
             self._happen("end", job_id, {"ending": ending, "cause": records.cause_body(Cause("", "", actor))})
             return {"job_id": job_id, "status": ending}
 
-    def demand(self, service: str, waiting: int, working: int) -> dict[str, Any]:
-        """How many requests wait for a service and are in work; its replicas follow. Asked often: only what changes
-        is written down, and what keeps it busy.
+    def demand(
+        self, service: str, waiting: int | None, working: int | None, utilization: float | None = None
+    ) -> dict[str, Any]:
+        """How many requests wait for a service and are in work, as before where None, and how used its replicas are;
+        they follow. Asked often: only what changes is written down, and what keeps it busy or known.
 
         Errors: RefusedError if there is no such service, or less than nothing.
         """
@@ -167,12 +221,23 @@ class Service:
             state = self.restored.services.states.get(service)
             if state is None:
                 raise RefusedError(f"service {service}", "is not in the settings", "Add it under services:", 404)
+            waiting = state.waiting if waiting is None else waiting
+            working = state.working if working is None else working
             if min(waiting, working) < 0:
                 raise RefusedError(f"service {service}", "has less than no requests")
-            busy = waiting or working
-            fades = self._now() - state.busy_at >= min(state.service.idle_seconds / 4, DEMAND_SECONDS)
-            if (waiting, working) != (state.waiting, state.working) or (busy and fades):
-                body = {"service": service, "waiting": waiting, "working": working}
+            if utilization is not None and not 0 <= utilization <= 1:
+                raise RefusedError(f"service {service}", f"has a utilization of {utilization}", "0 to 1 fits")
+            now, use = self._now(), state.service.use
+            fades = now - state.busy_at >= min(state.service.idle_seconds / 4, DEMAND_SECONDS)
+            news = (waiting, working) != (state.waiting, state.working) or ((waiting or working) and fades)
+            if utilization is not None and use is not None:
+                trial = copy.deepcopy(state)
+                trial.observe(waiting, working, now, utilization)
+                old = now - state.used_at >= min(use.fresh_seconds, state.service.idle_seconds) / 4
+                news = news or old or trial.desired(now) != state.desired(now)
+            if news:
+                body: dict[str, Any] = {"service": service, "waiting": waiting, "working": working}
+                body |= {} if utilization is None else {"utilization": utilization}
                 self._happen("demand", body=body, changes=False)
             return self.service(service)
 
@@ -184,7 +249,9 @@ class Service:
                 "service": name,
                 "waiting": state.waiting,
                 "working": state.working,
+                "utilization": state.utilization,
                 "desired": state.desired(self._now()),
+                "why": state.why(self._now()),
                 **{str(name): count for name, count in state.by_state().items()},
                 "cold_starts": state.cold_starts,
                 "cold_unit_seconds": state.cold_unit_seconds,
@@ -193,6 +260,14 @@ class Service:
     def services(self) -> list[dict[str, Any]]:
         with self._lock:
             return [self.service(name) for name in self.restored.services.states]
+
+    def pools(self) -> list[dict[str, Any]]:
+        """What each model of each pool has and where it is, in device units (see scheduler.pools)."""
+        with self._lock:
+            return [asdict(line) for line in self._pool_lines()]
+
+    def _pool_lines(self) -> list[PoolLine]:
+        return pool_lines(self.restored.core, self._now())
 
     def ready(self, job_id: str) -> dict[str, Any]:
         """A service's replica serves from now on."""
@@ -249,6 +324,7 @@ class Service:
             if settings.nodes() != tuple(self.restored.setup.nodes):
                 raise LedgerError("pools", "have changed", "Start the scheduler again to add nodes")
             self._happen("configured", body={"settings": wanted})
+            self.callbacks.configure(settings, self.log.of_kind("configured"))
 
     # What is known
 
@@ -269,7 +345,8 @@ class Service:
                 "ranks": [rank.plain() for rank in ranks_of(nodes, live.grants)],
                 "payload": dict(live.payload),
                 "entitlement": live.entitlement if live.grants else None,
-                "reason": self._reasons(job_id)[0].code if live.status == "pending" else None,
+                "ends_at": instant(live.ends[0]) if live.status == "running" and live.ends else None,
+                "reason": found[0].code if (found := self._why(job_id, live)) else None,
             }
 
     def list(self, status: str = "", queue: str = "", limit: int = MOST_LISTED) -> list[dict[str, Any]]:
@@ -290,12 +367,13 @@ class Service:
         """
         with self._lock:
             self._expect(job_id, "pending")
-            core, nodes, job = self.restored.core, self.restored.setup.nodes, self.book.jobs[job_id].job
+            core, nodes = self.restored.core, self.restored.setup.nodes
+            job = core.pending[job_id][0] if job_id in core.pending else self.book.jobs[job_id].job
             holdings = Holdings(core.cluster)
             for name, live in self.book.jobs.items():
                 if live.status == "running" and live.job.preemptible:
                     for number, grant in enumerate(live.grants):
-                        holdings.add(Holding(name, number, live.job.request, grant))
+                        holdings.add(Holding(name, number, core.running[name].job.request, grant))
             found = make_room(core.cluster, holdings, job.request, core.placement, job.min_replicas, most_moves)
             if found is None:
                 return {"job_id": job_id, "moves": None, "nodes": []}
@@ -318,8 +396,10 @@ class Service:
                 raise RefusedError(f"job {job_id}", "was never submitted", "", 404)
             live = self.book.jobs.get(job_id)
             document: dict[str, Any] = self.show(job_id) if live else {"job_id": job_id, "status": ended(history)}
+            reasons = self._why(job_id, live) if live is not None else ()
+            if reasons:
+                document["reasons"] = [plain(reason) for reason in reasons]
             if live is not None and live.status == "pending":
-                document["reasons"] = [plain(reason) for reason in self._reasons(job_id)]
                 expected = self.restored.core.expectations.told(job_id)
                 document["expected_start"] = None if expected is None else instant(expected)
                 document["expected_interval"] = self._interval(job_id)
@@ -340,7 +420,7 @@ class Service:
             demand = typical_demand(requests) if requests else WHOLE_GPUS
             shapes = [task.request for task in demand.tasks if task.request.devices]
             found = series(self.book.meter, Fragmentation(self.restored.core.cluster, demand), shapes)
-            return [*found, *services_series(self.restored.services)]
+            return [*found, *pools_series(self._pool_lines()), *services_series(self.restored.services)]
 
     # The loop
 
@@ -355,6 +435,7 @@ class Service:
                 for number in range(len(self.restored.setup.nodes)):
                     self._watch_node(number, self.executor)
             self._enforce_limits()
+            self._give_back_unused()
             self._scale()
             now = self._now()
             if self._due or now - self._planned_at >= self.look_again or self._edge_passed(now):
@@ -367,12 +448,12 @@ class Service:
     def _cycle(self, now: float) -> None:
         now = max(now, round(self.restored.planned_at + 0.001, 3))  # see Book.decide
         self._due, self._planned_at = False, now
-        plan = self.restored.core.plan(now)
+        plan, body = plan_cycle(self.restored.core, now)
         self.cycles += 1
-        if plan.actions:
+        if body:
+            kind: Kind = "plan" if len(decisive(body)) > 1 or plan.actions else "cycle"
             jobs = tuple(dict.fromkeys(_concerned(plan.actions)))
-            body = {"actions": plan_actions(plan), "expected": dict(plan.expected)}
-            decided = self._happen("plan", body=body, at=now, jobs=jobs).sequence
+            decided = self._happen(kind, body=body, at=now, jobs=jobs, changes=bool(plan.actions)).sequence
             for action in plan.actions:
                 live = self.book.jobs[action.job_id]
                 if isinstance(action, Preempt) and live.status == "stopping":
@@ -381,7 +462,6 @@ class Service:
                 live = self.book.jobs[job_id]
                 if live.status == "running" and live.world == decided:
                     self._start(live)
-            self._due = True  # the reasons of who still waits name who started
         self.waiting = plan.waiting
         self.book.meter.explained(plan.waiting)
         self._note_reasons(now)
@@ -389,11 +469,10 @@ class Service:
     def _note_reasons(self, now: float) -> None:
         """Writes down the reasons of jobs whose codes are others than before."""
         codes = {job_id: tuple(reason.code for reason in reasons) for job_id, reasons in self.waiting.items()}
-        changed = [job_id for job_id, found in codes.items() if self._codes.get(job_id) != found]
+        changed = [job_id for job_id, found in codes.items() if self.restored.codes.get(job_id) != found]
         if changed:
             body = {job_id: [plain(reason) for reason in self.waiting[job_id]] for job_id in changed}
             self._happen("reasons", body=body, at=now, jobs=tuple(changed), changes=False)
-        self._codes = codes
 
     def _launch(self, among: Sequence[str] | None = None) -> None:
         """Starts what was decided, of these jobs or of all, once nothing that stops holds any of its devices."""
@@ -483,17 +562,26 @@ class Service:
         return retried < int(live.payload["retries"])
 
     def _enforce_limits(self) -> None:
-        now = self._now()
-        late = [
-            (job_id, live)
-            for job_id, live in self.book.jobs.items()
-            if live.status == "running"
-            and live.job.time_limit is not None
-            and live.started_at is not None
-            and now - live.started_at >= live.job.time_limit
-        ]
-        for job_id, live in late:
-            self._stop(job_id, live, "failed", TIME_LIMIT)
+        """Stops what has run for as long as it may, and warns of what soon will have."""
+        now, before = self._now(), self.restored.settings.policies.warn_before
+        running = ((job_id, live) for job_id, live in self.book.jobs.items() if live.status == "running")
+        ends = [(job_id, live, *live.ends) for job_id, live in running if live.ends]
+        for job_id, live, at, cause in ends:
+            if now >= at:
+                self._stop(job_id, live, "failed" if cause is TIME_LIMIT else "cancelled", cause)
+            elif now >= at - before and live.warned != at and self._heeds_warnings(live):
+                self._happen("warn", job_id, {"ends_at": at, "cause": records.cause_body(cause)}, changes=False)
+
+    def _heeds_warnings(self, live: Live) -> bool:
+        return live.job.lease_seconds is not None or self.callbacks.wants("ends_soon")
+
+    def _give_back_unused(self) -> None:
+        """Reservations that nobody uses end before their time."""
+        for one in self.restored.core.unused(self._now()):
+            text = f"nothing of {', '.join(sorted(one.tenants))} ran there for {one.idle_seconds:.0f} s"
+            body = {"reservation": one.name, "start": one.start, "text": text}
+            self._happen("given_back", body=body)
+            log_to.warning("reservation %s is given back: %s", one.name, text)
 
     def _scale(self) -> None:
         """Replicas of services come and go with their queues."""
@@ -501,6 +589,7 @@ class Service:
             scaling = state.scale(self._now())
             for job in scaling.submit:
                 body = {"job": plain(job), "actor": "autoscaler", "payload": dict(state.service.payload)}
+                body["why"] = scaling.reason
                 self._happen("submit", job.job_id, body)
             for job_id in scaling.stop:
                 live, cause = self.book.jobs[job_id], Cause("ScaledDown", scaling.reason, "autoscaler")
@@ -527,7 +616,7 @@ class Service:
     ) -> Entry:
         """On disk first, then applied.   changes: what could make another plan."""
         (entry,) = self.log.append([Entry(kind, self._now() if at is None else at, job_id, body or {}, jobs)])
-        self.outbox.number = entry.sequence
+        self._count(entry)
         self.restored.apply(entry)
         self._due |= changes
         return entry
@@ -540,8 +629,17 @@ class Service:
 
     def _counted(self) -> Any:
         for entry in self.log.entries():
-            self.outbox.number = entry.sequence
+            self._count(entry)
             yield entry
+
+    def _count(self, entry: Entry) -> None:
+        """Whatever is told next is by this entry."""
+        self.outbox.number = self.callbacks.number = entry.sequence
+
+    def _tell(self, record: str, rows: Sequence[Row]) -> None:
+        if record != "warnings":
+            self.outbox.tell(record, rows)
+        self.callbacks.tell(record, rows)
 
     def _live(self, job_id: str) -> Live:
         live = self.book.jobs.get(job_id)
@@ -569,6 +667,9 @@ class Service:
             return Cause("Misconfigured", "job_id and tenant must not be empty")
         if queues and job.queue not in queues:
             return Cause("UnknownQueue", f"queue {job.queue!r} is not one of {', '.join(sorted(queues))}")
+        children = self.restored.core.queues.children(job.queue)
+        if children:
+            return Cause("ParentQueue", f"queue {job.queue} holds no jobs; name one of {', '.join(sorted(children))}")
         if not 1 <= job.min_replicas <= job.max_replicas:
             return Cause("Misconfigured", f"replicas from {job.min_replicas} to {job.max_replicas} are no range")
         if min(job.request.devices, job.request.units, job.request.cpu_milli, job.request.host_memory_bytes) < 0:
@@ -581,6 +682,19 @@ class Service:
         """Why the executor could not run it rightly."""
         found = self.executor.refusal(job, payload, self.restored.setup.nodes)
         return Cause("CannotRun", found) if found else None
+
+    def _why(self, job_id: str, live: Live) -> tuple[Reason, ...]:
+        """Why a job does not run, unless it is about to."""
+        if live.status == "pending":
+            return self._reasons(job_id)
+        if live.status == "held":
+            return (Reason("Held", f"held by {live.by or 'somebody'} since {_written(live.since)}; `release` ends it"),)
+        if live.status == "suspended" or (live.stop is not None and live.stop[0] == "suspended"):
+            text = f"suspended by {live.by} since {_written(live.since)}"
+            if live.status == "stopping":
+                text += "; it is being stopped" + (", then it waits again" if live.resumed else "")
+            return (Reason("Suspended", f"{text}; `resume` ends it" if not live.resumed else text),)
+        return ()
 
     def _reasons(self, job_id: str) -> tuple[Reason, ...]:
         return self.waiting.get(job_id) or (Reason("PendingEvaluation", "no cycle has looked at it yet"),)
@@ -603,6 +717,10 @@ class Service:
         if not errors:
             return {"known": 0}
         return {"known": len(errors), "p50": errors[len(errors) // 2], "p95": errors[len(errors) * 95 // 100]}
+
+
+def _written(seconds: float) -> str:
+    return instant(seconds).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _concerned(actions: Sequence[Any]) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from scheduler.model import Grant, Node, NodeState, Request
 from scheduler.placement.errors import PlacementError
+from scheduler.placement.headroom import Headroom, Kept
 from scheduler.placement.mig import Geometry, geometry
 from scheduler.placement.shapes import Shape, shape_key
 
@@ -34,6 +35,13 @@ class DeviceKind(NamedTuple):
     geometry: str
 
 
+class _HeldBack(NamedTuple):
+    """Units of a kind that ordinary jobs may not take for now."""
+
+    kind: int
+    units: int
+
+
 class Cluster:
     """Free capacity of nodes and devices. All integers: units, milli-CPUs, bytes.
 
@@ -44,6 +52,7 @@ class Cluster:
     `holders[n, k]`: how many grants on node n hold k whole devices; k = 0: a share of one.
     `version`: of all that is free and open. Equal versions, equal content: what is rolled back has its old one again.
     `cut`: whether there are devices that MIG can cut.
+    `headroom`: what pools keep free from ordinary requests, where any does.
     `scale`: into so many parts each device can be cut, so that shares of all kinds are integers; `factor` of each kind.
 
     Errors: PlacementError for nodes of one name, or a device whose units are not its geometry's.
@@ -86,11 +95,12 @@ class Cluster:
         self.states: list[NodeState] = [node.state for node in self.nodes]
         self.open: BoolArray = np.array([state == "available" for state in self.states], dtype=np.bool_)
         self.residents: dict[tuple[int, int], Counter[str]] = {}
+        self.headroom: Headroom | None = None
         self.clock, self._last = 0, -1
         self.changed_at: IntArray = np.zeros(len(self.nodes), dtype=np.int64)
         self.version = 0
         self._known_of, self._known = 0, dict[Hashable, Any]()
-        self._undo: list[tuple[Grant, Request, int] | tuple[int, NodeState]] = []
+        self._undo: list[tuple[Grant, Request, int] | tuple[int, NodeState] | _HeldBack] = []
         self._marks: list[tuple[int, int]] = []
         self._shapes: dict[object, Shape] = {}
         self.by_devices: dict[object, Any] = {}
@@ -148,9 +158,42 @@ class Cluster:
         """What is held there stays held; only an available node is given more."""
         if self._marks:
             self._undo.append((node, self.states[node]))
+        if self.headroom is not None:
+            self.headroom.change_node(node, self.states[node], state)
         self.states[node] = state
         self.open[node] = state == "available"
         self._touch(node)
+
+    def keep_free(self, kept: Mapping[str, Kept]) -> None:
+        """What each of these pools keeps free from ordinary requests now. `recount` follows, if any are held."""
+        self.headroom = Headroom(self.nodes, self.states, kept, self.width) if kept else None
+        for shape in self._shapes.values():
+            shape.forget_costs()
+        self.clock += 1
+        self.version = self.clock
+
+    def recount(self, held: Iterable[tuple[Grant, Request]]) -> None:
+        """Of all that is held, what is of ordinary requests."""
+        if self.headroom is not None:
+            self.headroom.ordinary[:] = 0
+            for grant, request in held:
+                self._count(grant, request, 1)
+            self.clock += 1
+            self.version = self.clock
+
+    def hold_back(self, kind: int, units: int) -> None:
+        """Ordinary requests may take so much less of a kind of `headroom`."""
+        assert self.headroom is not None
+        self.headroom.ordinary[kind] += units
+        if self._marks:
+            self._undo.append(_HeldBack(kind, units))
+        self.clock += 1
+        self.version = self.clock
+
+    def _count(self, grant: Grant, request: Request, sign: int) -> None:
+        if self.headroom is not None and grant.devices:
+            for kind, units in self.headroom.of(grant, request).items():
+                self.headroom.ordinary[kind] += sign * units
 
     def mark(self) -> int:
         """From here on changes are remembered, until this mark is rolled back or kept. Marks nest."""
@@ -167,7 +210,9 @@ class Cluster:
         del self._undo[position:]
         marks, self._marks = self._marks, []
         for entry in reversed(undone):
-            if len(entry) == 2:
+            if isinstance(entry, _HeldBack):
+                self.hold_back(entry.kind, -entry.units)
+            elif len(entry) == 2:
                 self.set_state(*entry)
             else:
                 grant, request, sign = entry
@@ -234,6 +279,8 @@ class Cluster:
         self.cpu_free[n], self.host_memory_free[n] = cpu, host
         if grant.devices:
             self.holders[n, 0 if shared else len(grant.devices)] += sign
+        if self.headroom is not None:
+            self._count(grant, request, sign)
         if request.workload_class:
             for d in grant.devices:
                 self.residents.setdefault((n, d), Counter())[request.workload_class] += sign

@@ -60,6 +60,9 @@ def place(cluster: Cluster, request: Request, policy: Policy, among: BoolArray |
     """
     column = _column(cluster, request, policy)
     scores = column.refreshed()
+    permitted = column.shape.permitted()
+    if permitted is not None:
+        among = permitted if among is None else among & permitted
     node = policy.pick(scores if among is None else np.where(among, scores, UNFIT))
     if node < 0:
         return None
@@ -70,7 +73,9 @@ def place(cluster: Cluster, request: Request, policy: Policy, among: BoolArray |
 
 def fits_somewhere(cluster: Cluster, request: Request, policy: Policy) -> bool:
     """Whether `place` would find a grant."""
-    return bool(_column(cluster, request, policy).refreshed().max(initial=UNFIT) > UNFIT)
+    column = _column(cluster, request, policy)
+    scores, permitted = column.refreshed(), column.shape.permitted()
+    return bool((scores if permitted is None else scores[permitted]).max(initial=UNFIT) > UNFIT)
 
 
 def place_gang(cluster: Cluster, request: Request, replicas: int, policy: Policy) -> tuple[Grant, ...] | None:

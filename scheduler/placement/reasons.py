@@ -39,6 +39,7 @@ CARD_CAUSES = {
     "CardInsufficientUnits": "short of units",
     "CardMigTopologyInfeasible": "without a legal MIG start",
     "CardOnUnfitNode": "free on a node that does not fit",
+    "CardReserved": "reserved",
     "CardFits": "would do",
 }
 
@@ -56,7 +57,8 @@ def why_not(cluster: Cluster, request: Request, replicas: int = 1) -> Reason | N
 
 def _why_not(cluster: Cluster, shape: Shape, request: Request, replicas: int) -> Reason | None:
     fitting = shape.fits(EVERYWHERE)
-    nodes_that_fit = int(fitting.sum())
+    permitted = shape.permitted()
+    nodes_that_fit = int((fitting if permitted is None else fitting & permitted).sum())
     fit = largest_gang_in_one(cluster, request) if nodes_that_fit else 0
     if fit >= replicas:
         return None
@@ -71,7 +73,7 @@ def _why_not(cluster: Cluster, shape: Shape, request: Request, replicas: int) ->
     }
     if not shape.ever_fits:
         code, first = NEVER_FITS, "no node could hold it with everything free"
-    elif nodes_that_fit and int(shape.replicas(EVERYWHERE).sum()) >= replicas:
+    elif nodes_that_fit and shape.together(shape.replicas(EVERYWHERE)) >= replicas:
         code, first = NO_DOMAIN, f"no one domain holds {replicas} replicas, the best {fit}"
     else:
         code, first = NO_ROOM, f"{fit} of {replicas} replicas fit"
@@ -133,7 +135,12 @@ def _units_that_fit(cluster: Cluster, request: Request) -> int:
 
 def _fitting(cluster: Cluster, request: Request) -> BoolArray:
     shape = cluster.shape(request)
-    return cluster.known(("fitting", shape), lambda: shape.fits(EVERYWHERE))
+    return cluster.known(("fitting", shape), lambda: _allowed(shape))
+
+
+def _allowed(shape: Shape) -> BoolArray:
+    fits, permitted = shape.fits(EVERYWHERE), shape.permitted()
+    return fits if permitted is None else fits & permitted
 
 
 def _node_causes(cluster: Cluster, shape: Shape) -> dict[str, int]:
@@ -179,6 +186,7 @@ def _card_causes(cluster: Cluster, shape: Shape, fitting: BoolArray) -> dict[str
     free = int(usable.sum())
     short = could - in_use - free
     on_fitting = int(usable[fitting].sum())
+    reserved = _reserved(cluster, shape, usable & fitting[:, None])
     return {
         "CardTypeMismatch": c.devices - of_model,
         "CardProfileUnknown": of_model - of_profile,
@@ -187,8 +195,22 @@ def _card_causes(cluster: Cluster, shape: Shape, fitting: BoolArray) -> dict[str
         "CardInsufficientUnits": 0 if request.profile or not request.units else in_use,
         "CardMigTopologyInfeasible": short if request.profile else 0,
         "CardOnUnfitNode": free - on_fitting,
-        "CardFits": on_fitting,
+        "CardReserved": reserved,
+        "CardFits": on_fitting - reserved,
     }
+
+
+def _reserved(cluster: Cluster, shape: Shape, usable: BoolArray) -> int:
+    """Of the cards that could be given, those that are kept free from such requests."""
+    headroom, request, kept = cluster.headroom, shape.request, 0
+    if headroom is None:
+        return 0
+    for kind, left in enumerate(headroom.left().tolist()):
+        at = headroom.number == kind
+        if shape.costs[:, kind].any() and (there := int((usable & at).sum())):
+            most = max(0, left) // (int(shape.costs[:, kind].max()) // request.devices)
+            kept += max(0, there - most)
+    return kept
 
 
 def _text(counts: dict[str, int]) -> str:

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from scheduler.model import Grant, Node, Request
+from scheduler.model import Grant, Node, Privileged, Request
 
 if TYPE_CHECKING:
     from scheduler.placement.cluster import Cluster
@@ -45,6 +45,7 @@ def shape_key(request: Request) -> Hashable:
         frozenset(r.labels.items()) if r.labels else None,
         r.tolerations,
         r.workload_class,
+        r.kept_in if isinstance(r, Privileged) else None,
     )
 
 
@@ -73,6 +74,7 @@ class Shape:
         self.need: NeedArray = self._shared("need", lambda: _need(cluster, request))
         self.instances = _instances(cluster, request) if request.profile else None
         self.columns: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._costs: IntArray | None = None
 
     def usable(self, nodes: Nodes, freed: Freed | None = None) -> BoolArray:
         """By node and device: whether the device alone could be given now, or after that was freed."""
@@ -119,6 +121,45 @@ class Shape:
         if r.devices:
             most = np.minimum(most, _side_by_side(self._times(nodes), r.devices, apart=self.instances is None))
         return np.where(fits, most, 0)
+
+    def permitted(self) -> BoolArray | None:
+        """By node, whether what pools keep free from ordinary requests leaves one replica there; None: everywhere."""
+        headroom = self.cluster.headroom
+        if headroom is None or not self.request.devices:
+            return None
+        left, costs = headroom.left(), self.costs
+        most = costs.max(axis=0, initial=0)
+        if ((most <= left) | (most == 0)).all():
+            return None
+        permitted: BoolArray = ((costs <= left) | (costs == 0)).all(axis=1)
+        return permitted
+
+    @property
+    def costs(self) -> IntArray:
+        """By node and kind of `headroom`, the units that a replica takes of what ordinary requests may have."""
+        if self._costs is None:
+            assert self.cluster.headroom is not None
+            self._costs = self.cluster.headroom.costs(self.request, self.need, NEVER)
+        return self._costs
+
+    def forget_costs(self) -> None:
+        """What pools keep free is another."""
+        self._costs = None
+
+    def together(self, replicas: IntArray) -> int:
+        """How many of the replicas that fit side by side, by node, may start together."""
+        headroom = self.cluster.headroom
+        if headroom is None or not self.request.devices:
+            return int(replicas.sum())
+        costs, left = self.costs, headroom.left()
+        rest, total = replicas.copy(), 0
+        for kind in np.flatnonzero(costs.any(axis=0)).tolist():
+            there = (costs[:, kind] > 0) & (rest > 0)
+            if there.any():
+                most = max(0, int(left[kind])) // int(costs[there, kind].max())
+                total += min(int(rest[there].sum()), most)
+                rest[there] = 0
+        return total + int(rest.sum())
 
     def _times(self, nodes: Nodes) -> IntArray:
         """By node and device, how often the device alone could be given."""

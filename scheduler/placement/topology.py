@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from scheduler.model import Request
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.shapes import EVERYWHERE
@@ -41,7 +43,8 @@ def domains_for(cluster: Cluster, request: Request, replicas: int) -> list[tuple
 def largest_gang_in_one(cluster: Cluster, request: Request) -> int:
     """The most replicas that fit at once, in one domain where the request requires that."""
     if request.required_topology is None:
-        return int(cluster.shape(request).replicas(EVERYWHERE).sum())
+        shape = cluster.shape(request)
+        return shape.together(shape.replicas(EVERYWHERE))
     room = _room(cluster, request)
     level = min(request.required_topology + 1, max((len(domain) for domain in room), default=0))
     return max((free for domain, free in room.items() if len(domain) == level), default=0)
@@ -83,10 +86,18 @@ def _depth(cluster: Cluster, name: str) -> int:
 
 def _room(cluster: Cluster, request: Request) -> dict[Domain, int]:
     """Replicas that fit, by domain: of everything (), of each domain, of each node (its name is the last part)."""
-    replicas = cluster.shape(request).replicas(EVERYWHERE)
+    shape = cluster.shape(request)
+    replicas = shape.replicas(EVERYWHERE)
     room: dict[Domain, int] = {}
-    for node, free in zip(cluster.nodes, replicas.tolist(), strict=True):
+    inside: dict[Domain, list[int]] = {}
+    for number, (node, free) in enumerate(zip(cluster.nodes, replicas.tolist(), strict=True)):
         path = (*node.topology, node.name)
         for level in range(len(path) + 1):
             room[path[:level]] = room.get(path[:level], 0) + free
+            if cluster.headroom is not None:
+                inside.setdefault(path[:level], []).append(number)
+    for domain, nodes in inside.items():
+        only = np.zeros_like(replicas)
+        only[nodes] = replicas[nodes]
+        room[domain] = shape.together(only)
     return room

@@ -15,7 +15,7 @@ ROOT = ""
 UNLIMITED = 1 << 62
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Branch:
     """A tenant in the tree. subtree, local: see the package.   usage: that counts against the subtree: of a leaf what
     it holds, of an inner tenant what its children could not cover locally.   held: all that it and its descendants
@@ -58,17 +58,18 @@ class QuotaTree:
     """Errors: ValueError if a tenant is named twice, has an unknown parent, or is its own ancestor.
 
     capacity: what there is in the pool; None = exactly what is guaranteed. More guarantees than capacity leave the
-    root nothing; what they then are worth is decided by placement.
+    root nothing; what they then are worth is decided by placement.   whose: what its branches are, for people.
     """
 
-    def __init__(self, tenants: Iterable[Tenant], capacity: int | None = None) -> None:
-        self.capacity = capacity
+    def __init__(self, tenants: Iterable[Tenant], capacity: int | None = None, whose: str = "tenant") -> None:
+        self.capacity, self.whose = capacity, whose
         self.root = Branch(ROOT, None, 0, 0)
         self._branches: dict[str, Branch] = {ROOT: self.root}
+        self._paths: dict[str, tuple[Branch, ...]] = {}
         declared: dict[str, Tenant] = {}
         for tenant in tenants:
             if tenant.name in declared or tenant.name == ROOT:
-                raise ValueError(f"tenant {tenant.name!r} is named twice")
+                raise ValueError(f"{whose} {tenant.name!r} is named twice")
             declared[tenant.name] = tenant
         for name in declared:
             self._grow(name, declared, ())
@@ -78,9 +79,9 @@ class QuotaTree:
         if name in self._branches:
             return self._branches[name]
         if name in below:
-            raise ValueError(f"tenant {name!r} is its own ancestor: {' < '.join((*below, name))}")
+            raise ValueError(f"{self.whose} {name!r} is its own ancestor: {' < '.join((*below, name))}")
         if name not in declared:
-            raise ValueError(f"tenant {below[-1]!r} has an unknown parent {name!r}")
+            raise ValueError(f"{self.whose} {below[-1]!r} has an unknown parent {name!r}")
         tenant = declared[name]
         return self._attach(tenant, self._grow(tenant.parent, declared, (*below, name)))
 
@@ -135,11 +136,14 @@ class QuotaTree:
 
     def path(self, name: str) -> tuple[Branch, ...]:
         """From below the root down to the tenant."""
-        branch, upward = self._branches[name], []
-        while branch.parent is not None:
-            upward.append(branch)
-            branch = branch.parent
-        return tuple(reversed(upward))
+        found = self._paths.get(name)
+        if found is None:
+            branch, upward = self._branches[name], []
+            while branch.parent is not None:
+                upward.append(branch)
+                branch = branch.parent
+            found = self._paths[name] = tuple(reversed(upward))
+        return found
 
     def path_name(self, name: str) -> str:
         """For people: '/research/vision'."""
@@ -198,6 +202,11 @@ class QuotaTree:
                 amount = -max(0, min(-amount, branch.usage - branch.local))
             branch = branch.parent
         return amount
+
+    def binding(self, name: str) -> Branch | None:
+        """The branch on the tenant's path whose limit leaves it least room; None where none has a limit."""
+        limited = [branch for branch in reversed(self.path(name)) if branch.limit is not None]
+        return min(limited, key=lambda branch: (branch.limit or 0) - branch.held, default=None)
 
     def within_quota(self, name: str, amount: int = 0) -> bool:
         """Whether the tenant, or a branch above it, would still be covered by its subtree if it took `amount` more.

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from collectors.readings import Row
+from scheduler.cycle.policies import Reservation
 from scheduler.metrics import Meter
 from scheduler.model import EntitlementClass, Grant, Job, NodeState, Plan, Preempt, Request, Resize, Start
-from scheduler.records.events import NO_CAUSE, READY, Cause, Ending, Writer, gpus_held
+from scheduler.records.events import COMES_BACK, NO_CAUSE, READY, Cause, Ending, Writer, gpus_held
 
-Status = Literal["held", "pending", "starting", "running", "stopping"]
+Status = Literal["held", "suspended", "pending", "starting", "running", "stopping"]
 Tell = Callable[[str, Sequence[Row]], None]
-REQUEUED = "Requeued"
+REQUEUED, RESUMED = "Requeued", "Resumed"
 TIME_LIMIT = Cause("TimeLimit", "ran as long as it was allowed to", "scheduler")
+LEASE_OVER = Cause("LeaseExpired", "was not renewed before its lease was over", "scheduler")
 
 
 class Core(Protocol):
@@ -31,14 +33,30 @@ class Core(Protocol):
     def submit(self, job: Job, now: float) -> None: ...
 
     def withdraw(self, job_id: str, now: float) -> None:
-        """A pending job is held, cancelled or refused."""
+        """A pending job is set aside until it is submitted again, or dropped."""
+
+    def drop(self, job_id: str) -> None:
+        """One that was set aside does not come back."""
 
     def apply(self, action: Start | Preempt | Resize, now: float) -> None: ...
 
-    def end(self, job_id: str, now: float, finished: bool) -> None:
-        """A running job's grants are free. finished: what depends on it may run."""
+    def end(self, job_id: str, now: float, finished: bool, comes_back: bool = False, leaves: bool = False) -> None:
+        """A running job's grants are free. finished: what depends on it may run.   comes_back: it is set aside.
+        leaves: it is still on its devices."""
+
+    def gone(self, job_id: str) -> None:
+        """It is no longer, nor one that was preempted."""
 
     def set_node(self, node: int, state: NodeState, now: float) -> None: ...
+
+    def unused(self, now: float) -> Sequence[Reservation]:
+        """Reservations that are to be given back by now."""
+
+    def next_unused(self) -> float:
+        """When the next will be, if nothing of their tenants starts there before; infinite: never."""
+
+    def give_back(self, name: str, start: float, now: float) -> None:
+        """That reservation keeps nothing from now on."""
 
     def plan(self, now: float) -> Plan: ...
 
@@ -49,7 +67,9 @@ class Live:
 
     entitlement, grants, decision_id: of the attempt that runs or starts.   stop: how and why it will have ended.
     payload: what its submitter said to whoever will run it.   world: the entry that gave it its grants.   told_at: when
-    the books were last told of it; it has not ended before.
+    the books were last told of it; it has not ended before.   by: who holds or has suspended it.   resumed: why it
+    waits again as soon as a suspended attempt is gone.   renewed_at: since when its lease runs.   warned: of which end
+    was told.
     """
 
     job: Job
@@ -65,6 +85,26 @@ class Live:
     payload: Mapping[str, Any] = field(default_factory=dict)
     world: int = 0
     told_at: float = 0.0
+    by: str = ""
+    resumed: Cause | None = None
+    renewed_at: float = 0.0
+    warned: float = 0.0
+
+    @property
+    def lease_until(self) -> float | None:
+        """When it is stopped, if it is not renewed before; None: it has no lease, or does not run."""
+        if self.job.lease_seconds is None or self.started_at is None:
+            return None
+        return max(self.started_at, self.renewed_at) + self.job.lease_seconds
+
+    @property
+    def ends(self) -> tuple[float, Cause] | None:
+        """When it is stopped at the latest, as things are, and why; None: never, or it does not run."""
+        limit, until = self.job.time_limit, self.lease_until
+        found = [] if until is None else [(until, LEASE_OVER)]
+        if limit is not None and self.started_at is not None:
+            found.append((self.started_at + limit, TIME_LIMIT))
+        return min(found, key=lambda one: one[0], default=None)
 
 
 class Book:
@@ -92,18 +132,38 @@ class Book:
             self._tell("events", self.writer.submitted(job, now, sequence))
             self._tell("events", self.writer.ended("rejected", job, now, sequence, cause=cause))
 
-    def hold(self, job_id: str, now: float) -> None:
+    def hold(self, job_id: str, now: float, actor: str = "") -> None:
         """A pending job neither starts nor asks for anything until it is released."""
         live = self.jobs[job_id]
         self.core.withdraw(job_id, now)
         self.meter.withdrawn(job_id, now)
-        live.status, live.since = "held", now
+        live.status, live.since, live.by = "held", now, actor
 
     def release(self, job_id: str, now: float) -> None:
         live = self.jobs[job_id]
         self.core.submit(live.job, now)
         self._meter_waits(live.job, now)
-        live.status, live.since = "pending", now
+        live.status, live.since, live.by = "pending", now, ""
+
+    def suspend(self, job_id: str, now: float, sequence: int, cause: Cause) -> None:
+        """The attempt ends, at once or when nothing of it runs any more; the next begins when the job is resumed."""
+        live = self.jobs[job_id]
+        live.by = cause.actor
+        if live.status == "pending":
+            self.core.withdraw(job_id, now)
+            self._set_aside(live, now, sequence, cause)
+        elif live.status == "stopping":
+            live.stop, live.resumed = ("suspended", cause), None
+        else:
+            self.stop(job_id, "suspended", now, cause)
+
+    def resume(self, job_id: str, now: float, sequence: int, cause: Cause) -> None:
+        """It waits again, in the place that its submission gives it."""
+        live = self.jobs[job_id]
+        if live.status == "stopping":
+            live.resumed = cause
+        else:
+            self._wait_again(live, now, sequence, Cause(RESUMED, cause.text, cause.actor))
 
     def decide(self, plan: Plan, now: float, sequence: int) -> None:
         """Applies a plan: jobs are starting or stopping from now on; a change of size is there at once, and told once
@@ -153,33 +213,39 @@ class Book:
             rows = self.writer.resized(live.job, live.grants, live.entitlement, now, sequence, live.attempt, cause)
             self._tell("events", rows)
 
+    def renew(self, job_id: str, now: float) -> None:
+        """Its lease runs from now on."""
+        self.jobs[job_id].renewed_at = now
+
+    def warn(self, job_id: str, ends_at: float, now: float, sequence: int, cause: Cause) -> None:
+        """A running job ends soon, which is no event of the books."""
+        live = self.jobs[job_id]
+        live.warned = ends_at
+        if self._tell:
+            self._tell("warnings", self.writer.ends_soon(live.job, now, ends_at, sequence, live.attempt, cause))
+
     def stop(self, job_id: str, ending: Ending, now: float, cause: Cause) -> None:
         """A starting or running job is told to stop; its quota is free from now on, its devices not yet."""
-        self.core.end(job_id, now, finished=False)
+        self.core.end(job_id, now, finished=False, comes_back=ending in COMES_BACK, leaves=True)
         self._stopping(self.jobs[job_id], ending, now, cause)
 
     def freed(self, job_id: str, now: float, sequence: int, ended_at: float | None = None) -> None:
-        """Nothing of a stopping job runs any more. A preempted one waits again. ended_at: as for `end`."""
+        """Nothing of a stopping job runs any more. A preempted one waits again, a suspended one when it was resumed.
+        ended_at: as for `end`."""
         live = self.jobs[job_id]
         assert live.stop is not None
+        self.core.gone(job_id)
         ending, cause = live.stop
-        if ending != "preempted":
+        if ending not in COMES_BACK:
             self.end(job_id, ending, now, sequence, cause, ended_at)
             return
-        self.meter.ended(job_id, now, ending)
-        if self._tell:
-            over = _ended(live, now, ended_at)
-            self._tell(
-                "events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, live.released_at)
-            )
-        live.status, live.since, live.attempt = "pending", now, live.attempt + 1
-        live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
-        live.told_at = now
-        self.core.submit(live.job, now)
-        self._meter_waits(live.job, now)
-        if self._tell:
-            again = Cause(REQUEUED, actor=cause.actor)
-            self._tell("events", self.writer.submitted(live.job, now, sequence, live.attempt, again))
+        if ending == "suspended":
+            self._set_aside(live, now, sequence, cause, ended_at)
+            if live.resumed is not None:
+                self.resume(job_id, now, sequence, live.resumed)
+            return
+        self._attempt_over(live, ending, now, sequence, cause, ended_at)
+        self._wait_again(live, now, sequence, Cause(REQUEUED, actor=cause.actor))
 
     def end(
         self,
@@ -195,13 +261,11 @@ class Book:
         live = self.jobs.pop(job_id)
         if live.status == "pending":
             self.core.withdraw(job_id, now)
+        if live.status in ("pending", "held", "suspended"):
+            self.core.drop(job_id)
         elif live.status in ("starting", "running"):
             self.core.end(job_id, now, ending == "finished")
-        self.meter.ended(job_id, now, ending)
-        if self._tell:
-            over = _ended(live, now, ended_at)
-            released = over if live.grants and live.released_at is None else live.released_at
-            self._tell("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
+        self._attempt_over(live, ending, now, sequence, cause, ended_at)
 
     def set_node(self, node: int, state: NodeState, now: float) -> None:
         self.core.set_node(node, state, now)
@@ -215,7 +279,7 @@ class Book:
             self._tell("devices", self.writer.devices(nodes, "available", now))
 
     def by_status(self) -> Mapping[Status, int]:
-        counts: dict[Status, int] = {"held": 0, "pending": 0, "starting": 0, "running": 0, "stopping": 0}
+        counts: dict[Status, int] = dict.fromkeys(get_args(Status), 0)
         for live in self.jobs.values():
             counts[live.status] += 1
         return counts
@@ -234,6 +298,29 @@ class Book:
         else:
             live.grants = live.grants[:-replicas]
         return whole
+
+    def _attempt_over(
+        self, live: Live, ending: Ending, now: float, sequence: int, cause: Cause, ended_at: float | None
+    ) -> None:
+        self.meter.ended(live.job.job_id, now, ending, cause.reason == TIME_LIMIT.reason)
+        if self._tell:
+            over = _ended(live, now, ended_at)
+            released = over if live.grants and live.released_at is None else live.released_at
+            self._tell("events", self.writer.ended(ending, live.job, over, sequence, live.attempt, cause, released))
+        live.grants, live.started_at, live.released_at, live.stop = (), None, None, None
+
+    def _set_aside(self, live: Live, now: float, sequence: int, cause: Cause, ended_at: float | None = None) -> None:
+        self._attempt_over(live, "suspended", now, sequence, cause, ended_at)
+        live.status, live.since, live.told_at = "suspended", now, now
+
+    def _wait_again(self, live: Live, now: float, sequence: int, cause: Cause) -> None:
+        """As the next attempt."""
+        live.status, live.since, live.attempt, live.told_at = "pending", now, live.attempt + 1, now
+        live.by, live.resumed = "", None
+        self.core.submit(live.job, now)
+        self._meter_waits(live.job, now)
+        if self._tell:
+            self._tell("events", self.writer.submitted(live.job, now, sequence, live.attempt, cause))
 
     def _stopping(self, live: Live, ending: Ending, now: float, cause: Cause) -> None:
         live.status, live.since, live.released_at, live.stop = "stopping", now, now, (ending, cause)

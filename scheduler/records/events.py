@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -26,7 +26,9 @@ from scheduler.model import Device, EntitlementClass, Grant, Job, Node, NodeStat
 SOURCE = "gpuledger-scheduler"
 READY = "Ready"
 """Why a service's replica is told again: nothing of what it holds has changed, but it serves now."""
-Ending = Literal["preempted", "finished", "failed", "cancelled", "rejected"]
+Ending = Literal["preempted", "suspended", "finished", "failed", "cancelled", "rejected"]
+COMES_BACK: tuple[Ending, ...] = ("preempted", "suspended")
+"""Endings of an attempt that are not those of its job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,11 @@ class Writer:
             facts["quota_released_at"] = _written(quota_released_at)
             facts["resources_freed_at"] = _written(freed_at)
         return [self._row(ending, job, freed_at, attempt, cause, facts)]
+
+    def ends_soon(self, job: Job, now: float, ends_at: float, sequence: int, attempt: int, cause: Cause) -> list[Row]:
+        """Not of the contract: for callbacks."""
+        cause = replace(cause, text=f"ends at {_written(ends_at)}, unless it is renewed or ends before")
+        return [self._row("ends_soon", job, now, attempt, cause, {"sequence": sequence})]
 
     def devices(self, numbers: Iterable[int], state: NodeState | Literal["removed"], now: float) -> list[Row]:
         """Rows of the devices contract: these nodes' devices are in that state from now on."""

@@ -27,16 +27,25 @@ Kind = Literal[
     "reject",
     "hold",
     "release",
+    "suspend",
+    "resume",
+    "renew",
+    "warn",
+    "given_back",
     "plan",
     "launched",
     "freed",
     "stop",
     "end",
     "reasons",
+    "cycle",
     "node",
     "demand",
     "ready",
 ]
+FREEING = ("configured", "node", "stop", "given_back")
+FREED_AT_END = ("finished", "failed")
+"""Kinds of entries, and endings, by which capacity or quota certainly comes free."""
 FORMAT = 1
 _TABLES = """
 CREATE TABLE entries (
@@ -139,6 +148,16 @@ class Log:
     def of_kind(self, kind: Kind) -> list[Entry]:
         """All of a kind, in order; meant for kinds that are few."""
         return self._rows("kind = ? ORDER BY sequence", (kind,))
+
+    def last_freed(self) -> int:
+        """The last entry by which capacity or quota certainly came free; 0 = none."""
+        with self._lock:
+            found = self._db.execute(
+                f"SELECT sequence FROM entries WHERE kind IN {FREEING}"
+                f" OR (kind = 'end' AND json_extract(body, '$.ending') IN {FREED_AT_END})"
+                " ORDER BY sequence DESC LIMIT 1"
+            ).fetchone()
+        return int(found[0]) if found else 0
 
     def entry(self, sequence: int) -> Entry:
         """Errors: LedgerError if there is none of that number."""

@@ -8,8 +8,8 @@ others, never take any away (set their state instead).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from scheduler.cycle.core import Core
 from scheduler.metrics import Meter
 from scheduler.model import Job, Node, NodeState, Plan
 from scheduler.records.book import Book, Tell
-from scheduler.records.codec import plan_actions, read, read_actions
+from scheduler.records.codec import read, read_actions
+from scheduler.records.cycles import decisive, plan_cycle, recall_cycle
 from scheduler.records.events import Cause, Writer, instant
-from scheduler.records.log import Entry
+from scheduler.records.log import FREED_AT_END, FREEING, Entry
 from scheduler.serverless import Services
 from scheduler.settings import Settings, parse_settings
 from scheduler.setup import Setup, setup_of
@@ -28,6 +29,7 @@ from warehouse.errors import LedgerError
 from warehouse.json_text import parse_json
 from warehouse.private_files import users_file
 
+CYCLES = ("plan", "cycle")
 ADD_ONLY = "Keep them and add new ones after them; a node that is gone is set to failed or maintenance"
 
 WHOLE = "Take the log, or its snapshot, whole and as it was written"
@@ -37,7 +39,8 @@ WHOLE = "Take the log, or its snapshot, whole and as it was written"
 class Restored:
     """setup, settings: of the last configuration.   last, at: number and time of the last entry that went in.
 
-    known_nodes: how many the configurations so far named.   planned_at: when the last plan was made.
+    known_nodes: how many the configurations so far named.   planned_at: when the last plan was made.   codes: of the
+    reasons that a waiting job was last told.
     """
 
     book: Book
@@ -49,6 +52,7 @@ class Restored:
     at: float = 0.0
     known_nodes: int = 0
     planned_at: float = 0.0
+    codes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def apply(self, entry: Entry) -> None:
         """What the entry says has happened.   Errors: LedgerError if that cannot be after what came before it."""
@@ -70,13 +74,30 @@ class Restored:
             case "reject":
                 book.reject(read(Job, body["job"], where), at, number, Cause(**body["cause"]))
             case "hold":
-                book.hold(job_id, at)
+                book.hold(job_id, at, body.get("actor", ""))
+                self.codes.pop(job_id, None)
             case "release":
                 book.release(job_id, at)
+            case "suspend":
+                book.suspend(job_id, at, number, Cause(**body["cause"]))
+                self.codes.pop(job_id, None)
+            case "resume":
+                book.resume(job_id, at, number, Cause(**body["cause"]))
             case "plan":
-                book.decide(Plan(read_actions(body["actions"], where)), at, number)
-                self.core.expect(body.get("expected", {}), at)
+                recall_cycle(self.core, body, at)
+                actions = read_actions(body["actions"], where)
+                book.decide(Plan(actions), at, number)
+                for action in actions:
+                    self.codes.pop(action.job_id, None)
                 self.planned_at = at
+            case "cycle":
+                recall_cycle(self.core, body, at)
+            case "renew":
+                book.renew(job_id, at)
+            case "warn":
+                book.warn(job_id, body["ends_at"], at, number, Cause(**body["cause"]))
+            case "given_back":
+                self.core.give_back(body["reservation"], body["start"], at)
             case "launched":
                 book.launched(job_id, at, number, body.get("began_at"))
                 live = book.jobs[job_id]
@@ -91,19 +112,21 @@ class Restored:
                     self.services.waits_again(job, at)
             case "end":
                 self.services.ended(book.jobs[job_id].job, at, body["ending"] == "failed")
+                self.codes.pop(job_id, None)
                 cause = Cause(**body["cause"])
                 book.end(job_id, body["ending"], at, number, cause, body.get("ended_at"))
             case "node":
                 book.set_node(body["node"], body["state"], at)
             case "demand":
-                self.services.states[body["service"]].observe(body["waiting"], body["working"], at)
+                state = self.services.states[body["service"]]
+                state.observe(body["waiting"], body["working"], at, body.get("utilization"))
             case "ready":
                 self.services.ready(book.jobs[job_id].job, at)
                 book.ready(job_id, at, number)
             case "configured":
                 self._configure(entry)
             case "reasons":
-                pass  # for people
+                self.codes |= {name: tuple(one["code"] for one in found) for name, found in body.items()}
         self.last, self.at = number, at
 
     def _configure(self, entry: Entry) -> None:
@@ -141,11 +164,17 @@ def check_nodes(configurations: Sequence[Entry]) -> tuple[Node, ...]:
 
 
 def restore(
-    entries: Iterable[Entry], configurations: Sequence[Entry], cluster: str, tell: Tell | None = None
+    entries: Iterable[Entry],
+    configurations: Sequence[Entry],
+    cluster: str,
+    tell: Tell | None = None,
+    freed: int | None = None,
+    explain: bool = True,
 ) -> Restored:
     """The state after the entries.
 
-    configurations: all `configured` entries among them.   tell: takes the rows of all events again.
+    configurations: all `configured` entries among them.   tell: takes the rows of all events again.   freed: number of
+    an entry after which cycles are planned again, for what they found of classes.   explain: whether plans say why.
     Errors: LedgerError if there is no configuration, or one took nodes away.
     """
     if not configurations:
@@ -154,40 +183,45 @@ def restore(
     settings = parse_settings(configurations[0].body["settings"], f"entry {configurations[0].sequence}")
     setup = setup_of("live", settings, nodes)
     start = configurations[0].at
-    core = setup.core((), start, explain=True)
+    core = setup.core((), start, explain)
     meter = Meter(nodes, setup.tenants, setup.queues, start)
     book = Book(core, meter, Writer(cluster, nodes), tell)
     restored = Restored(book, core, setup, settings, Services(settings.build_services()))
     for number in range(len(settings.nodes()), len(nodes)):
         restored._open(number, "failed", start)  # until a configuration names it
     for entry in entries:
+        if freed is not None and entry.sequence > freed and entry.kind in CYCLES:
+            plan_cycle(restored.core, entry.at)
         restored.apply(entry)
     return restored
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A recorded plan and the same plan made again, as JSON values. at: seconds since the epoch."""
+    """A recorded plan and the same plan made again, as JSON values: actions, and what decides later ones (see cycles).
+    at: seconds since the epoch."""
 
     sequence: int
     at: float
-    recorded: Sequence[Any]
-    again: Sequence[Any]
+    recorded: Mapping[str, Any]
+    again: Mapping[str, Any]
 
     @property
     def same(self) -> bool:
-        return list(self.recorded) == list(self.again)
+        return self.recorded == self.again
 
     @property
     def instant(self) -> datetime:
         return instant(self.at)
 
 
-def replays(entries: Sequence[Entry], plans: Iterable[Entry], cluster: str = "") -> Iterator[Replay]:
+def replays(
+    entries: Sequence[Entry], plans: Iterable[Entry], cluster: str = "", explain: bool = True
+) -> Iterator[Replay]:
     """Makes recorded plans again, each from the state that all entries before it make: one pass over them for each
     configuration, since a later one may have added nodes.
 
-    entries: from the first one on, in order.
+    entries: from the first one on, in order.   explain: whether they say why; the same is decided.
     """
     configurations = [entry for entry in entries if entry.kind == "configured"]
     wanted = sorted(plan.sequence for plan in plans)
@@ -195,14 +229,29 @@ def replays(entries: Sequence[Entry], plans: Iterable[Entry], cluster: str = "")
         within = {number for number in wanted if configurations[count - 1].sequence < number < upto}
         if not within:
             continue
-        restored = restore((), configurations[:count], cluster)
+        restored, needed = restore((), configurations[:count], cluster, explain=explain), _needed(entries, within)
         for entry in entries:
+            again = plan_cycle(restored.core, entry.at)[1] if entry.sequence in needed else {}
             if entry.sequence in within:
-                again = json.loads(json.dumps(plan_actions(restored.core.plan(entry.at))))
-                yield Replay(entry.sequence, entry.at, entry.body["actions"], again)
+                decided = decisive(entry.body)
+                yield Replay(entry.sequence, entry.at, decided, decisive(json.loads(json.dumps(again))))
             if entry.sequence >= upto:
                 break
             restored.apply(entry)
+
+
+def _needed(entries: Sequence[Entry], wanted: set[int]) -> set[int]:
+    """Numbers of the cycles to plan so that the wanted ones come out as they did: those since something was freed."""
+    needed: set[int] = set()
+    since: list[int] = []
+    for entry in entries:
+        if entry.kind in FREEING or (entry.kind == "end" and entry.body["ending"] in FREED_AT_END):
+            since.clear()
+        if entry.kind in CYCLES:
+            since.append(entry.sequence)
+            if entry.sequence in wanted:
+                needed.update(since)
+    return needed
 
 
 def write_snapshot(entries: Iterable[Entry], path: Path) -> int:

@@ -8,6 +8,7 @@ until it is over and then forgotten; arrivals are read one by one.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,9 @@ class Simulation:
         if upcoming is not None:
             moments.append(upcoming.submitted_at)
         goes_on = bool(moments)
+        idle_until = self.book.core.next_unused() if self.book.jobs else math.inf
+        if idle_until < math.inf:
+            moments.append(max(idle_until, self._last_cycle + self.clock.spacing))
         if wake is not None and self.book.jobs:
             moments.append(wake)
         if self._due:  # a cycle is owed, and only the spacing holds it back
@@ -140,6 +144,8 @@ class Simulation:
             self._due = True
 
     def _cycle(self) -> None:
+        for one in self.book.core.unused(self.now):
+            self.book.core.give_back(one.name, one.start, self.now)
         for repeated in range(MOST_CYCLES):
             if repeated:
                 self.now = round(self.now + CYCLE_SECONDS, 3)

@@ -90,8 +90,9 @@ def report(
     fragments = [point["fragmentation_ratio"] for _, point in curve if "fragmentation_ratio" in point]
     measures: dict[str, float | int | Decimal | None] = {
         "jobs": outcome.jobs,
-        "finished": meter.endings["finished"],
-        "stopped_at_limit": meter.endings["failed"],
+        "finished": meter.ended_as("completed"),
+        "stopped_at_limit": meter.ended_as("timeout"),
+        "completion_ratio": meter.completion,
         "never_started": outcome.waiting,
         "makespan_days": (outcome.until - meter.started_at) / 86_400,
         "wait_mean_seconds": wait.mean,

@@ -60,12 +60,12 @@ def simulate(
 
 
 def fitted(jobs: Sequence[Job], setup: Setup) -> Sequence[Job]:
-    """The jobs in queues that the configuration has: another one's go to its first."""
-    known = {queue.name for queue in setup.queues}
+    """The jobs in queues that the configuration has for them: another one's go to the first."""
+    parents = {queue.parent for queue in setup.queues}
+    known = [queue.name for queue in setup.queues if queue.name not in parents]
     if not known or all(job.queue in known for job in jobs):
         return jobs
-    first = setup.queues[0].name
-    return [job if job.queue in known else replace(job, queue=first) for job in jobs]
+    return [job if job.queue in known else replace(job, queue=known[0]) for job in jobs]
 
 
 class _Watch:

@@ -20,6 +20,7 @@ class Received:
     port: int = 0
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     mails: list[str] = field(default_factory=list)
+    refusing: dict[str, int] = field(default_factory=dict)
     answers: list[int] = field(default_factory=list)
 
     def documents(self) -> list[Any]:
@@ -69,6 +70,8 @@ def smtp_receiver() -> Iterator[Received]:
                     say("250 kept")
                 elif verb == "RCPT" and received.answers:
                     say(f"{received.answers.pop(0)} no")
+                elif verb == "RCPT" and (code := received.refusing.get(line.partition(":")[2].split()[0])):
+                    say(f"{code} no such mailbox here")
                 elif verb == "QUIT":
                     say("221 bye")
                     return

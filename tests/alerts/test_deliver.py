@@ -152,13 +152,13 @@ def test_a_mail_says_it_all_and_is_threaded(facts: Store) -> None:
         mail = {"host": "127.0.0.1", "port": received.port, "security": "none", "from": "gpuledger@example.org"}
         fire(facts, 9, "große-GPU")
         results = deliver(facts, routes(email={**mail, "to": ["ops@example.org", "lead@example.org"]}), ago(9))
-        assert outcomes(results) == ["sent"]
+        assert outcomes(results) == ["sent", "sent"]
     parsed = message_from_string(received.mails[0])
     body = parsed.get_payload(decode=True)
     assert isinstance(body, bytes)
     assert "große-GPU is at 11" in body.decode()
     assert "Proposed: look at große-GPU" in body.decode()
-    assert parsed["To"] == "ops@example.org, lead@example.org"
+    assert {message_from_string(one)["To"] for one in received.mails} == {"ops@example.org", "lead@example.org"}
     assert parsed["References"].endswith("@gpuledger>")
 
 
@@ -171,6 +171,26 @@ def test_a_mail_that_is_refused_for_good_is_not_sent_every_few_seconds(facts: St
     assert result.outcome in ("refused", "failed")
     (row,) = attempts(facts)
     assert row["next_attempt_at"] > ago(9)
+
+
+def test_who_refuses_a_mail_gets_it_alone_again_until_it_is_given_up(facts: Store) -> None:
+    """As found: what two of three refused counted as sent."""
+    fire(facts)
+    with smtp_receiver() as received:
+        received.refusing = {"<gone@example.org>": 550, "<full@example.org>": 452}
+        mail = {"host": "127.0.0.1", "port": received.port, "security": "none", "from": "a@b", "gives_up": 3}
+        mail |= {"to": ["ops@example.org", "gone@example.org", "full@example.org"]}
+        told = [deliver(facts, routes(email=mail), ago(9) + timedelta(minutes=20 * n)) for n in range(3)]
+        received.refusing = {}
+        told.append(deliver(facts, routes(email=mail), ago(9) + timedelta(minutes=57)))
+    found = [sorted((one.delivery.target.rsplit("/", 1)[1], one.outcome) for one in some) for some in told]
+    both = [("full@example.org", "failed"), ("gone@example.org", "refused")]
+    assert found == [[*both, ("ops@example.org", "sent")], both, both, [("full@example.org", "sent")]]
+    assert [message_from_string(one)["To"] for one in received.mails] == ["ops@example.org", "full@example.org"]
+    (finding,) = facts.rows("SELECT finding, severity, message FROM findings WHERE finding = 'delivery_refused'")
+    assert finding["severity"] == "warning"
+    assert "gone@example.org: " in finding["message"] and "refused 3 times" in finding["message"]
+    assert "550" in finding["message"]
 
 
 def test_failures_are_written_down_and_tried_again_until_it_works(facts: Store, receiver: Received) -> None:

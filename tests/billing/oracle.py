@@ -237,8 +237,12 @@ def _claim(row: Record, start: int, end: int) -> Claim:
 
 def _admitted(claims: list[Claim], phases: dict[tuple[str, str], list[Phase]]) -> list[Claim]:
     """First come, first served; what does not fit when it starts is refused for its whole time, what no longer fits
-    once the device has fewer units from then on."""
+    once the device has fewer units from then on. Of stamps of whole seconds that overlap by one, the start counts."""
     admitted: list[Claim] = []
+
+    def fits(claim: Claim, units: int, phase: Phase, others: list[Claim]) -> bool:
+        taken = any(claim.partition and other.partition == claim.partition for other in others)
+        return not taken and sum(other.units or 0 for other in others) + units <= phase.units
 
     def shrink(device: tuple[str, str], until: float) -> None:
         for phase in phases.get(device, []):
@@ -266,9 +270,20 @@ def _admitted(claims: list[Claim], phases: dict[tuple[str, str], list[Phase]]) -
             for other in admitted
             if (other.cluster, other.device) == (claim.cluster, claim.device) and other.end > claim.start
         ]
-        taken = any(claim.partition and other.partition == claim.partition for other in there)
-        if not taken and sum(other.units or 0 for other in there) + units <= phase.units:
-            admitted.append(Claim(**{**vars(claim), "units": units}))
+        leaving = [
+            other
+            for other in there
+            if (other.start, other.end) < (claim.start, claim.end)
+            and claim.start % 1000 <= 1
+            and other.end == claim.start // 1000 * 1000 + 1000
+        ]
+        if not fits(claim, units, phase, [other for other in there if other not in leaving]):
+            continue
+        for other in sorted(leaving, key=lambda one: (one.start, one.allocation, one.device, one.partition)):
+            if not fits(claim, units, phase, there):
+                there.remove(other)
+                admitted[admitted.index(other)] = Claim(**{**vars(other), "end": claim.start})
+        admitted.append(Claim(**{**vars(claim), "units": units}))
     for device in phases:
         shrink(device, float("inf"))
     return admitted

@@ -248,6 +248,16 @@ def test_the_present_instant_can_be_closed_until_and_a_close_with_nothing_to_do_
         close(store, until=at(2) + timedelta(milliseconds=1), now=at(2))
 
 
+@pytest.mark.parametrize("until", [None, at(3)])
+def test_a_late_fact_changes_all_that_is_closed_also_past_the_last_fact(store: Store, until: datetime | None) -> None:
+    put(store, "devices", [device("GPU-0")])
+    close(store, until=at(10))
+    put(store, "events", [event(1, "j", "started", device_id="GPU-0")], batch=2)
+    assert close(store, until=until).closed_until == at(10)
+    assert held(store) == {("j", "GPU-0"): 9.0}
+    assert verify(store).balanced
+
+
 def test_what_a_start_leaves_out_is_what_the_allocations_other_events_say(store: Store) -> None:
     """Of several names the first in order, of numbers the greatest, and preemptible if one of them says so."""
     names = ("tenant", "project", "queue", "workload_id")

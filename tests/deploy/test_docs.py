@@ -3,8 +3,10 @@ readers, and what is named (files, columns, variables) is there."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -140,6 +142,15 @@ def test_what_a_document_names_is_there(path: Path) -> None:
     folders = "|".join(sorted({name.partition("/")[0] for name in TRACKED if "/" in name}))
     named = re.findall(rf"(?<![\w/.-])((?:{folders})/[\w./*-]*\.\w+)", text)
     assert missing + [one for one in named if not any(REPO.glob(one))] == []
+
+
+def test_the_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", tmp_path / "site"]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False, env=quiet)
+    assert (done.returncode, done.stderr) == (0, "")
+    named = {path.stem for path in REPO.glob("docs/*.md")}
+    assert named <= {path.stem for path in (tmp_path / "site").glob("*.html")}
 
 
 def test_every_variable_of_the_environment_is_one_that_something_reads() -> None:

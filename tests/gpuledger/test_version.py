@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from gpuledger import __version__
-from gpuledger.cli import main
+from gpuledger.cli import build, main
+from gpuledger.commands import PANELS
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--version", "close"]], ids=" ".join)
@@ -32,3 +34,16 @@ def test_an_answer_that_cannot_be_written_is_no_no(tmp_path: Path, arguments: li
         done = subprocess.run(asked, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == 2
     assert done.stderr == "gpuledger: output: No space left on device. What is there is not whole\n"
+
+
+def test_help_shows_every_command_once() -> None:
+    registered = [one.name for one in (*build().registered_commands, *build().registered_groups)]
+    shown = [name for names in PANELS.values() for name in names]
+    assert sorted(shown) == sorted(filter(None, registered))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_our_commands(shell: str) -> None:
+    typed = {"_GPULEDGER_COMPLETE": f"complete_{shell}", "COMP_WORDS": "gpuledger invo", "COMP_CWORD": "1",
+             "_TYPER_COMPLETE_ARGS": "gpuledger invo", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}  # fmt: skip
+    assert "invoice" in CliRunner().invoke(build(), [], env=typed, prog_name="gpuledger").output

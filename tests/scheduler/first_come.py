@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.cycle.policies import Reservation
 from scheduler.model import Job, Node, NodeState, Plan, Preempt, Reason, Request, Resize, Start
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import place_gang
@@ -37,8 +38,23 @@ class FirstCome:
         elif isinstance(action, Preempt):
             self._free(action.job_id)
 
-    def end(self, job_id: str, now: float, finished: bool) -> None:
+    def end(self, job_id: str, now: float, finished: bool, comes_back: bool = False, leaves: bool = False) -> None:
         self._free(job_id)
+
+    def gone(self, job_id: str) -> None:
+        pass
+
+    def drop(self, job_id: str) -> None:
+        pass
+
+    def unused(self, now: float) -> list[Reservation]:
+        return []
+
+    def next_unused(self) -> float:
+        return float("inf")
+
+    def give_back(self, name: str, start: float, now: float) -> None:
+        raise AssertionError("there are no reservations")
 
     def set_node(self, node: int, state: NodeState, now: float) -> None:
         self.cluster.set_state(node, state)

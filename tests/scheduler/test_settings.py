@@ -90,6 +90,40 @@ def test_nothing_is_needed() -> None:
         ("queues: [{name: q}, {name: q}]", "queues: q is named twice"),
         ("queues: [{name: q, guaranteed: 9, maximum: 3}]", "queue q: maximum 3 is below guaranteed 9"),
         ("queues: [{name: q, half_life: 1d}]", "queue q: half_life is for policy fair_share, not fifo"),
+        ("queues: [{name: a, parent: b}]", "queue 'a' has an unknown parent 'b'"),
+        ("queues: [{name: a, parent: b}, {name: b, parent: a}]", "queue 'a' is its own ancestor: a < b < a"),
+        (
+            "queues: [{name: a, guaranteed: 4}, {name: b, parent: a, guaranteed: 3}, {name: c, parent: a,"
+            " guaranteed: 2}]",
+            "queue a: its children are guaranteed 5 units, and it 4",
+        ),
+        (
+            "queues: [{name: a, maximum: 4}, {name: b, parent: a, guaranteed: 5}]",
+            "queue a: its children are guaranteed 5 units, and its maximum is 4",
+        ),
+        ("queues: [{name: a, maximum: 4}, {name: b, parent: a, maximum: 5}]", "maximum 5 is above its parent's, 4"),
+        ("queues: [{name: a, wait_bound: 1h}, {name: b, parent: a}]", "queue a: wait_bound is for queues of jobs"),
+        (
+            "queues: [{name: a, policy: capacity}, {name: b, parent: a}]",
+            "queue a: policy capacity is for queues of jobs",
+        ),
+        (
+            "queues: [{name: a}, {name: b, parent: a, weight: 2}]",
+            "queue b: weight counts where policy of its parent a is fair_share, and it is fifo",
+        ),
+        ("queues: [{name: a, weight: 2}]", "weight counts where between_queues is fair_share, and it is priority"),
+        ("queues: [{name: a, preempts: [c]}]", "queue a: preempts: no queue c is declared"),
+        (
+            "queues: [{name: a, preempts: [c]}, {name: c}]\npolicies: {between_queues: fair_share}",
+            "queue a: preempts: priority does not reach c, since the site shares by fairness",
+        ),
+        (
+            "queues: [{name: a}, {name: b, parent: a}]\n"
+            "services: [{name: s, tenant: t, queue: a, request: {devices: 1}}]",
+            "service s: queue a is a parent, and holds no jobs",
+        ),
+        ("policies: {preempt_by_priority: everybody}", "policies.preempt_by_priority: found 'everybody'"),
+        ("policies: {priority_difference: 0}", "policies.priority_difference"),
         ("tenants: [{name: a, parent: b}]", "tenant 'a' has an unknown parent 'b'"),
         ("tenants: [{name: a, parent: b}, {name: b, parent: a}]", "tenant 'a' is its own ancestor: a < b < a"),
         ("tenants: [{name: a}, {name: a}]", "tenant 'a' is named twice"),
@@ -123,6 +157,20 @@ def test_nothing_is_needed() -> None:
         ("pools: [{name: a, nodes: 1}, {name: b, hosts: {a-0: [G]}}]", "pools: nodes: a-0 is named twice"),
         ("pools: [{name: a, hosts: {x: [G]}, instances: {H: {1g.5gb@0: M}}}]", "no device H is among hosts"),
         ("pools: [{name: a, nodes: 1, launcher: docker}]", "launcher"),
+        ("pools: [{name: a, nodes: 2, reserved: 10%}]", "pool a: reserved says how much, reserved_for whom"),
+        ("pools: [{name: a, nodes: 2, reserved_for: {priority: 3}}]", "say both, or neither"),
+        ("pools: [{name: a, nodes: 2, reserved: ten, reserved_for: {priority: 3}}]", "pools[0].reserved"),
+        ("pools: [{name: a, nodes: 2, reserved: 100%, reserved_for: {priority: 3}}]", "leaves nothing of 16 units"),
+        (
+            "pools: [{name: a, nodes: 2, reserved: 4, reserved_for: {queues: [q]}}]",
+            "reserved_for: no queue q is declared",
+        ),
+        ("pools: [{name: a, nodes: 2, reserved: 4, reserved_for: {tenants: [t]}}]", "no tenant t is declared"),
+        (
+            "pools: [{name: a, nodes: 2, reserved: 10%, reserved_for: {priority: 3}}]\n"
+            "tenants: [{name: t, guaranteed: 15}]",
+            "tenants: 15 units are guaranteed, and there are 14 beside 2 reserved",
+        ),
         ("pools: [{name: a, hosts: {x: [G, H]}}]\ntenants: [{name: t, guaranteed: 3}]", "and there are 2"),
         ("policies: {backfill: sometimes}", "policies.backfill"),
         ("policies: {placement: luck}", "policies.placement"),
@@ -133,6 +181,33 @@ def test_what_does_not_fit_is_named_in_one_line(tmp_path: Path, yaml: str, says:
     with pytest.raises(SettingsError) as error:
         read(tmp_path, yaml)
     assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_queues_below_queues_and_scopes_of_priority_survive_being_written_down() -> None:
+    """As the log keeps them; true and false are what was said before there were scopes."""
+    queues = [
+        {"name": "ml", "policy": "fair_share", "guaranteed": 8, "maximum": 16},
+        {"name": "train", "parent": "ml", "weight": 3, "guaranteed": 8, "maximum": 16},
+        {"name": "chat", "parent": "ml", "preempts": "all"},
+        {"name": "urgent", "preempts": ["ml"]},
+    ]
+    found = parse_settings({"queues": queues, "policies": {"preempt_by_priority": True, "priority_difference": 2}})
+    assert parse_settings(found.model_dump(mode="json")) == found
+    ml, train, chat, urgent = found.build_queues()
+    assert (train.parent, train.weight, ml.weight) == ("ml", 3.0, 1.0)
+    assert (ml.preempts, chat.preempts, urgent.preempts) == (None, "all", ("ml",))
+    policies = found.policies.build()
+    assert (policies.preempt_by_priority, policies.priority_difference) == ("queue", 2)
+    assert parse_settings({"policies": {"preempt_by_priority": False}}).policies.preempt_by_priority == "never"
+
+
+def test_what_a_pool_keeps_is_a_policy_that_can_change_while_its_nodes_stay() -> None:
+    pools = {"name": "p", "nodes": 4, "reserved": "12.5%", "reserved_for": {"queues": ["now"], "priority": 3}}
+    found = parse_settings({"pools": [pools], "queues": [{"name": "now"}]})
+    assert parse_settings(found.model_dump(mode="json")) == found
+    (reserve,) = found.build_policies().reserves
+    assert (reserve.pool, reserve.kept.of(32, 1), reserve.priority, reserve.queues) == ("p", 4, 3, {"now"})
+    assert found.nodes() == parse_settings({"pools": [{"name": "p", "nodes": 4}]}).nodes()
 
 
 def test_a_reservation_of_a_node_that_is_not_there_is_refused() -> None:

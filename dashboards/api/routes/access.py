@@ -11,10 +11,10 @@ from pydantic import Field
 from dashboards.access import people, tokens
 from dashboards.access.people import Kind, Person
 from dashboards.access.roles import Action, Role, Scope
-from dashboards.api import documents
 from dashboards.api.caller import ManageAccess, OwnTokens, See, SeeAccess
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.strict import Body, StrictRoute
+from gpuledger import documents
 
 router = APIRouter(tags=["access"], route_class=StrictRoute)
 Names = Annotated[list[Annotated[str, Field(max_length=300)]], Field(max_length=1000)]

@@ -12,12 +12,12 @@ from pydantic import Field
 from alerts import reading
 from alerts.routing import Silence
 from alerts.silences import add_silence, end_silence, silences
-from dashboards.api import documents
 from dashboards.api.caller import Caller, See, SeeFleet, SilenceAlerts
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 from dashboards.api.strict import Body, StrictRoute
 from dashboards.api.values import aware
+from gpuledger import documents
 
 router = APIRouter(tags=["alerts"], route_class=StrictRoute)
 MOST_CHANGES = 10_000

@@ -17,10 +17,10 @@ from billing.closed import closed_period
 from billing.exports.focus import FocusOptions, export_focus
 from billing.verify import verify
 from dashboards.access.principal import ForbiddenError
-from dashboards.api import documents
 from dashboards.api.caller import Close, MonthText, See, SeeAudit, SeeFleet, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.strict import StrictRoute
+from gpuledger import documents
 from warehouse.records import RECORD_TYPES
 from warehouse.store import identifier, read_sql
 

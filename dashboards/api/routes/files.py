@@ -8,10 +8,10 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from dashboards import stated
-from dashboards.api import documents
 from dashboards.api.caller import Caller, SetBudgets, SetPrices
 from dashboards.api.strict import Body, StrictRoute
 from dashboards.api.values import plain
+from gpuledger import documents
 
 router = APIRouter(route_class=StrictRoute)
 Text = Annotated[str, Field(max_length=stated.FILE_CHARACTERS)]

@@ -10,11 +10,11 @@ from pydantic import Field
 
 from billing import held as deciding
 from billing.senders import sender_days
-from dashboards.api import documents
 from dashboards.api.caller import DecideHeld, SeeHeld
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 from dashboards.api.strict import Body, StrictRoute
+from gpuledger import documents
 from ingest.errors import IngestError
 from ingest.held import HeldPush, held_push, held_pushes, rows_of
 from warehouse.store import Store

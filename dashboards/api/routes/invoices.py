@@ -15,12 +15,13 @@ from billing.invoicing.documents import Invoice
 from billing.invoicing.drafts import draft_all, platform_costs
 from billing.invoicing.explain import explain
 from billing.invoicing.month_states import month_states
-from dashboards.api import documents
+from billing.invoicing.rederive import rederive
 from dashboards.api.caller import Caller, Issue, MonthText, See, SeeFleet, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 from dashboards.api.strict import Body, StrictRoute
 from dashboards.api.values import plain
+from gpuledger import documents
 
 router = APIRouter(tags=["invoices"], route_class=StrictRoute)
 MEDIA = {"html": "text/html; charset=utf-8", "pdf": "application/pdf", "csv": "text/csv; charset=utf-8",
@@ -73,6 +74,22 @@ def drafts(
 def show(caller: See, number: str) -> documents.InvoiceDocument:
     """An issued invoice or credit note, as it was stored."""
     return documents.InvoiceDocument(**_issued(caller, number).document)
+
+
+@router.get("/invoices/{number}/proof")
+def prove(caller: SeeFleet, number: str) -> documents.InvoiceProof:
+    """An issued document computed again from the raw facts of its time, and the chain of all of them walked."""
+    _issued(caller, number)
+    with caller.whole_store() as store:
+        found = rederive(store, number)
+    return documents.InvoiceProof(
+        number=number, same=found.same, is_credit_note=found.invoice.is_credit_note, cutoff=found.cutoff,
+        hours=found.hours, digest=found.digest, chain_failures=[str(one) for one in found.chain_failures],
+        differences=[
+            documents.InvoiceDifference(where=one.where, stored=plain(one.stored), computed=plain(one.computed))
+            for one in found.differences
+        ],
+    )  # fmt: skip
 
 
 @router.get(

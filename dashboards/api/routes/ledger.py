@@ -16,11 +16,11 @@ from billing.insights.efficiency import efficiency
 from billing.insights.holders import Rules
 from billing.insights.savings import savings, summary
 from billing.ledger_report import ledger_report
-from dashboards.api import documents
 from dashboards.api.caller import By, PeriodText, See, Tenant, dimensions
 from dashboards.api.paging import Limit, Offset, next_page, part
 from dashboards.api.strict import StrictRoute
 from dashboards.api.values import plain
+from gpuledger import documents
 
 router = APIRouter(tags=["ledger"], route_class=StrictRoute)
 

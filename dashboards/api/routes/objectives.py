@@ -10,11 +10,11 @@ from fastapi import APIRouter, Query, Request
 from alerts.interference.episodes import episodes
 from alerts.slo.status import SeriesStatus, slo_status
 from billing.periods import PeriodError
-from dashboards.api import documents
 from dashboards.api.caller import Caller, PeriodText, See, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 from dashboards.api.strict import StrictRoute
+from gpuledger import documents
 
 router = APIRouter(tags=["objectives"], route_class=StrictRoute)
 LOOKED = timedelta(days=7)

@@ -9,13 +9,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 
-from dashboards.api import documents
 from dashboards.api.caller import AskSql, SaveQueries
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 from dashboards.api.strict import Body, StrictRoute
 from dashboards.sql import saved
 from dashboards.sql.limits import Limits
+from gpuledger import documents
 
 router = APIRouter(prefix="/queries", tags=["queries"], route_class=StrictRoute)
 Name = Annotated[str, Path(max_length=saved.LONGEST_NAME, description="One of its owner's, without slashes.")]

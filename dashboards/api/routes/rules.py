@@ -27,12 +27,12 @@ from billing.ledger_report import billing_timezone
 from billing.periods import Period, month_name, parse_month
 from billing.rates import current_rate_card, history, list_rates, rate_card_of
 from billing.tenants import current_mapping
-from dashboards.api import documents
 from dashboards.api.caller import Issue, See, SeeFleet, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page, part
 from dashboards.api.problems import NotFoundError
 from dashboards.api.strict import Body, StrictRoute
 from dashboards.api.values import aware
+from gpuledger import documents
 from warehouse.store import read_sql
 
 router = APIRouter(route_class=StrictRoute)

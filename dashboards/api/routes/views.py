@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query, Request
 
 from billing.ledger_report import billing_timezone
 from billing.periods import PeriodError
-from dashboards.api import documents
 from dashboards.api.caller import Caller, PeriodText, See, Tenant
 from dashboards.api.paging import Limit, Offset, Page, next_page
 from dashboards.api.problems import NotFoundError
 from dashboards.api.strict import StrictRoute
 from dashboards.api.values import plain
+from gpuledger import documents
 from warehouse.store import identifier, read_sql
 
 router = APIRouter(tags=["views"], route_class=StrictRoute)

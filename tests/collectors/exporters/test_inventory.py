@@ -190,7 +190,7 @@ def test_an_exporter_that_is_away_leaves_its_devices_as_they_are(exporter: Expor
 
 def test_random_lives_of_devices_against_a_reckoning() -> None:
     """The rows, replayed, say of each device what it truly was, but for the hour that a disappearance takes to be told,
-    which begins anew with the process; and there are no more rows than changes and restarts explain."""
+    which begins anew with the process; and there are no more rows than changes, silences and restarts explain."""
     seed = os.environ.get("GPULEDGER_SEED") or str(secrets.randbits(32))
     print(f"GPULEDGER_SEED={seed}")
     rng = random.Random(seed)
@@ -199,6 +199,7 @@ def test_random_lives_of_devices_against_a_reckoning() -> None:
     here = {device: True for devices in nodes.values() for device in devices}
     since, stayed = dict.fromkeys(here, 0), dict.fromkeys(here, 0)
     most, told, restarted = len(here), 0, 0
+    silent = dict.fromkeys(nodes, 0)
     said: dict[str, str] = {}
     before: dict[str, str] = {}
     for tick in range(400):
@@ -213,6 +214,10 @@ def test_random_lives_of_devices_against_a_reckoning() -> None:
                     here[device], since[device], stayed[device] = not here[device], tick, tick - since[device]
                     most += 1
         away = {node for node in nodes if rng.random() < 0.1}
+        for node, devices in nodes.items():
+            if node not in away:
+                most += len(devices) * (silent[node] >= CONFIRMED)  # they are told again
+            silent[node] = silent[node] + 1 if node in away else 0
         there = [(name, node) for node, names in nodes.items() if node not in away for name in names if here[name]]
         found = site.rows("".join(gpu(name, node) for name, node in there))
         told += len(found)

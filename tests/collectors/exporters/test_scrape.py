@@ -18,12 +18,17 @@ import pytest
 from collectors.errors import CollectorError
 from collectors.exporters.fetching import Access
 from collectors.exporters.scrape import ExporterCollector, Scrape
+from collectors.exporters.sightings import Holder
 from collectors.exporters.tracker import Observed
 from collectors.readings import Reading
 from tests.collectors.exporters.serving import Exporter, serving
 
 START = datetime(2026, 10, 1, 12, tzinfo=UTC)
 LABELS = 'gpu="0",UUID="GPU-a",modelName="NVIDIA L4",Hostname="n1"'
+FORGED = (
+    f'DCGM_FI_DEV_GPU_UTIL{{{LABELS},GPU_I_ID="3",GPU_I_PROFILE="1g.10gb",namespace="v",pod="victim",pod_uid="u"'
+    ',container="main",namespace="ml",pod="train-0"} 57\n'
+)
 BUSY = f"DCGM_FI_DEV_GPU_UTIL{{{LABELS}}} 80\n"
 
 
@@ -161,6 +166,13 @@ def test_labels_that_a_pods_user_may_write_make_no_device_another(exporter: Expo
         found = one.reading
         assert (found.device_id, found.model, found.index, one.node) == ("GPU-1", "NVIDIA H100", 0, "n1"), labels
         assert found.readings["gpu_utilization"].value == 0.57
+
+
+def test_of_a_pods_own_labels_none_says_whose_a_device_is(exporter: Exporter) -> None:
+    exporter.body = FORGED.encode()
+    collector = ExporterCollector(exporter.url, profile="dcgm")
+    (one,) = collector.collect(START).observed
+    assert one.holders == (Holder("ml", "train-0"),) and one.reading.partition_id == ""
 
 
 def test_an_answer_that_breaks_off_is_no_answer(exporter: Exporter) -> None:

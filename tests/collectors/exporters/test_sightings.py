@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -321,6 +324,62 @@ def test_who_holds_it_by_either_honor_labels(labels: str, honor: bool | None, ho
 
     result = seen(f"DCGM_FI_DEV_GPU_TEMP{{{H100},{labels}}} 30\n", own_pod=own, honor_labels=honor)
     assert result.devices[0].holders == ((holder,) if holder else ())
+
+
+OWN = 'gpu="0",UUID="GPU-1",pci_bus_id="0:1",device="nvidia0",modelName="NVIDIA H100"'
+OF_USERS = {
+    "UUID": "GPU-2", "uuid": "GPU-2", "gpu_uuid": "GPU-2", "exported_UUID": "GPU-2", "modelName": "T4",
+    "model_name": "T4", "Hostname": "n2", "hostname": "n2", "node": "n2", "kubernetes_node": "n2", "gpu": "7",
+    "GPU": "7", "GPU_I_ID": "3", "GPU_I_PROFILE": "1g.10gb", "gpu_i_id": "3", "dra_mig_device_uuid": "MIG-2",
+    "dra_mig_profile": "1g.10gb", "pod": "victim", "pod_name": "victim", "exported_pod": "victim", "namespace":
+    "v", "pod_namespace": "v", "exported_namespace": "v", "container": "c", "exported_container": "c",
+    "pod_uid": "u-victim", "exported_pod_uid": "u-victim", "hpc_job": "4711", "exported_hpc_job": "4711",
+    "vgpu": "1", "job": "j", "instance": "i", "app": "x", "zone": "z",
+}  # fmt: skip
+
+
+def page(draw: Random, forged: Iterable[str], mig: bool, host: bool, uid: bool) -> str:
+    """As dcgm-exporter writes it: what is the device's, in its order; then labels of pods with the driver's, sorted;
+    then what it says of the pod, sorted."""
+    labels = [OWN, *(['GPU_I_PROFILE="2g.20gb"', 'GPU_I_ID="5"'] if mig else []), *(['Hostname="n1"'] if host else [])]
+    labels += sorted([*(f'{name}="{OF_USERS[name]}"' for name in forged), 'DCGM_FI_DRIVER_VERSION="550"'])
+    labels += ['container="main"', 'namespace="ml"', 'pod="train-0"', *(['pod_uid="u-1"'] if uid else [])]
+    field = draw.choice(("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"))
+    return f"{field}{{{','.join(labels)}}} 0.57\n"
+
+
+def test_whatever_labels_a_pod_has_its_page_says_the_same_as_without_them() -> None:
+    seed = os.environ.get("GPULEDGER_SEED", str(secrets.randbits(32)))
+    print(f"GPULEDGER_SEED={seed}")
+    draw, profile = Random(seed), profile_of("dcgm")
+    for _ in range(300):
+        mig, host, uid = draw.random() < 0.5, draw.random() < 0.8, draw.random() < 0.5
+        forged = draw.sample(sorted(OF_USERS.keys() - ({"Hostname"} if not host else set())), draw.randrange(1, 8))
+        said = []
+        for some in ([], forged):
+            read = parse(page(Random(seed), some, mig, host, uid), own=profile.own)
+            said.append(Reader(profile).read(read.series, NOW, node="n1").devices)
+        assert said[1] == said[0], forged
+        one = said[0][-1]
+        assert one.holders == (Holder("ml", "train-0", "u-1" if uid else ""),)
+        assert (one.partition, one.partition_profile) == (("5", "2g.20gb") if mig else ("", ""))
+
+
+@pytest.mark.parametrize("name", ["pod_template_hash", "batch_kubernetes_io_controller_uid"])
+def test_where_prometheus_sorts_all_labels_of_pods_none_of_them_is_a_pods_identity(name: str) -> None:
+    """There nothing tells the exporter's own from a user's, and an exporter that shows the one shows the other."""
+    profile = profile_of("dcgm")
+    reader = Reader(profile)
+    forged = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-b",gpu="1",hpc_job="4711",namespace="ml",pod="b",pod_uid="u"} 30\n'
+    told = f'DCGM_FI_DEV_GPU_TEMP{{UUID="GPU-a",gpu="0",namespace="ml",pod="a",{name}="x"}} 30\n'
+
+    def holders(body: str) -> list[Holder]:
+        devices = reader.read(parse(body, own=profile.own).series, NOW).devices
+        return [holder for one in devices for holder in one.holders]
+
+    assert holders(forged) == [Holder("ml", "b", "u", "4711")]
+    assert holders(told + forged) == [Holder("ml", "a"), Holder("ml", "b")]
+    assert holders(forged) == [Holder("ml", "b")]  # another exporter of the same Prometheus
 
 
 def test_a_node_is_where_it_was_read_and_localhost_is_none() -> None:

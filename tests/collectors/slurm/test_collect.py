@@ -22,10 +22,11 @@ from collectors.errors import CollectorError
 from collectors.slurm import rest, sacct, scontrol
 from collectors.slurm.collect import Kept, Pace, SlurmCollector, since
 from collectors.slurm.inventory import Place
-from collectors.slurm.jobs import Job, Site
+from collectors.slurm.jobs import Job, Site, life
 from collectors.slurm.nodes import Node
 from collectors.slurm.parsed import Parsed
 from collectors.slurm.sources import Commands, Rest
+from collectors.slurm.tres import Gpus
 from tests.collectors.slurm.records import TEN, accounted, controlled
 
 SITE = Site(zone=ZoneInfo("Europe/Berlin"), cluster="alpha")
@@ -145,6 +146,79 @@ def test_a_job_of_which_accounting_has_no_record_begins_and_ends_as_the_controll
     collector.kept()
     told.lines.append(record("COMPLETED", "10:00:00", f"{over:%Y-%m-%dT%H:%M:%S}"))
     assert collector.collect(over + timedelta(minutes=2)).rows == {}  # accounting has it after all, and says the same
+
+
+def test_a_run_that_accounting_makes_none_of_has_an_end(tmp_path: Path) -> None:
+    """As found on a real Slurm: requeued in the second of its start, or told to start in that of its end, it never
+    ended here."""
+    began = datetime(2026, 10, 5, 10, tzinfo=UTC)
+    now = began + timedelta(minutes=1)
+    waiting = JOB | {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": []}
+    for number, (start, end) in enumerate((("09:59:59", "09:59:59"), ("09:59:58", "10:00:00"))):
+        told = Told([record("RUNNING", "10:00:00")], [JOB | {"gres_detail": []}])
+        collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / f"{number}.json")
+        assert events(collector.collect(now).rows) == [("submitted", ""), ("started", "")]
+        collector.kept()
+        told.jobs = [waiting]
+        assert events(collector.collect(now + timedelta(seconds=1)).rows) == []  # accounting says that it runs
+        told.lines = [record("REQUEUED", start, f"2026-10-05T{end}")]
+        for _ in range(2):  # until it is kept
+            last = collector.collect(now + timedelta(seconds=2)).rows["events"][-1]
+            assert (last["event"], last["allocation_id"]) == ("cancelled", "7")
+            assert last["ts"] == began + timedelta(milliseconds=1)
+        collector.kept()
+        assert collector.collect(now + timedelta(seconds=3)).rows == {}
+        # A run of before ends none that began long after it, whose record is late.
+        told.lines.append(record("RUNNING", "10:00:50"))
+        collector.collect(now + timedelta(seconds=4))
+        collector.kept()
+        told.lines.pop()
+        assert collector.collect(now + timedelta(seconds=5)).rows == {}
+
+
+def test_a_task_that_waits_again_has_ended_though_accounting_has_no_record_of_it(tmp_path: Path) -> None:
+    """As found on a real Slurm: it held its device until it was cancelled in the queue; the next job was refused."""
+    told = Told([], [JOB | {"gres_detail": []}])
+    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    now = datetime(2026, 10, 5, 10, 1, tzinfo=UTC)
+    collector.collect(now)
+    collector.kept()
+    requeued = {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": [], "submit_time": TEN + DAYS + 2}
+    told.jobs = [JOB | requeued]
+    rows = collector.collect(now + timedelta(seconds=1)).rows["events"]
+    assert [(row["event"], row["ts"].second) for row in rows] == [("submitted", 2), ("cancelled", 2)]
+    collector.kept()
+    assert "events" not in collector.collect(now + timedelta(seconds=2)).rows
+
+
+def test_what_is_left_of_a_job_that_is_resized_in_its_last_second_ends() -> None:
+    """Its end stands in the instant in which the record before it ends, and ended that one again."""
+    left = replace(Job("7"), state="COMPLETED", submitted_at=NOW, started_at=NOW, ended_at=NOW, nodes=("g1",))
+    rows = life(replace(left, held=Gpus(1)), PLAIN)
+    assert [(row["event"], row["ts"]) for row in rows[1:]] == [
+        ("started", NOW),
+        ("finished", NOW + timedelta(milliseconds=1)),
+    ]
+
+
+def test_a_node_was_back_when_a_job_began_of_which_accounting_tells_later(tmp_path: Path) -> None:
+    """As found on a real Slurm: the job was requeued after a second, and its node was taken for unavailable then."""
+    told = Told(node="IDLE+DRAIN")
+    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    collector.collect(NOW)
+    collector.kept()
+    told.node = "IDLE"
+    (row,) = collector.collect(NOW + timedelta(seconds=9)).rows["devices"]
+    assert (row["state"], row["ts"]) == ("available", NOW + timedelta(seconds=9))
+    collector.kept()
+    told.lines = [
+        record("REQUEUED", "12:00:05", "2026-10-05T12:00:06"),
+        record("REQUEUED", "10:59:00", "2026-10-05T10:59:01", 8),
+    ]
+    (row,) = collector.collect(NOW + timedelta(seconds=11)).rows["devices"]
+    assert (row["state"], row["ts"]) == ("available", NOW + timedelta(seconds=5))
+    collector.kept()
+    assert "devices" not in collector.collect(NOW + timedelta(seconds=13)).rows
 
 
 def test_a_job_that_was_over_before_what_accounting_is_asked_for_is_not_told_again(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ import pytest
 from dashboards.access.gate import PUBLIC
 from dashboards.access.people import change_person
 from dashboards.access.roles import MAY, SCOPE_OF, Action, Role, Scope
-from dashboards.api.app import PREFIX
 from dashboards.app import build_app
 from dashboards.opencost_api import PATHS as OPENCOST_PATHS
 from dashboards.opencost_api import REST as OPENCOST_REST
 from dashboards.sql.endpoint import PATHS as SQL_PATHS
+from gpuledger.documents import PREFIX
 from tests.dashboards.site import NOW, ROLES, SPARE, Site, token_of
 from tests.draws import seldom
 

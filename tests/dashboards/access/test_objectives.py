@@ -11,7 +11,7 @@ import pytest
 from dashboards.access.principal import Principal
 from dashboards.access.roles import Role
 from dashboards.access.scope import FILTERS, Stores, table_filters
-from dashboards.api.app import PREFIX
+from gpuledger.documents import PREFIX
 from tests.dashboards.access.test_matrix import body_of
 from tests.dashboards.site import Site
 from tests.draws import seldom

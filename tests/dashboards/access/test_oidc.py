@@ -29,7 +29,7 @@ from dashboards.access.doorkeeper import PROVIDER_PER_ADDRESS
 from dashboards.access.people import change_person, list_people
 from dashboards.access.roles import AccessError
 from dashboards.access.settings import AccessSettings, Oidc, load_access
-from dashboards.api.app import PREFIX
+from gpuledger.documents import PREFIX
 from tests.dashboards.site import NOW, Site, serving
 from tests.patience import PATIENCE_SECONDS
 

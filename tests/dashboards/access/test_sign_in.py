@@ -25,8 +25,8 @@ from dashboards.access.gate import PUBLIC
 from dashboards.access.people import add_person, change_person
 from dashboards.access.settings import AccessSettings
 from dashboards.access.sign_in import FORM_BYTES, local_path
-from dashboards.api.app import PREFIX
 from dashboards.app import DashboardSettings, build_app
+from gpuledger.documents import PREFIX
 from tests.conftest import SCRYPT_N
 from tests.dashboards.site import PASSWORD, Site, serving
 from tests.patience import PATIENCE_SECONDS

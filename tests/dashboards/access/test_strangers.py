@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from dashboards.api.app import PREFIX
 from dashboards.app import build_app
+from gpuledger.documents import PREFIX
 from tests.conftest import REPO
 from tests.dashboards.site import Site
 from tests.patience import PATIENCE_SECONDS

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from alerts.state import fingerprint
-from dashboards.api.app import PREFIX
 from gpuledger.client import Client
+from gpuledger.documents import PREFIX
 from tests.dashboards.site import Site
 from tests.prometheus import check_metrics
 

@@ -15,11 +15,11 @@ from fastapi.routing import APIRoute
 from alerts.state import fingerprint
 from dashboards.access.people import change_person
 from dashboards.access.roles import MAY, SCOPE_OF, Action, Role, Scope
-from dashboards.api.app import PREFIX, ROUTERS
+from dashboards.api.app import ROUTERS
 from dashboards.api.caller import Asks
 from dashboards.api.routes.views import FLEET_TIME_OF, TIME_OF
-from dashboards.api.values import instant
 from gpuledger.client import ApiError, Client
+from gpuledger.documents import PREFIX, instant
 from tests.conftest import REPO
 from tests.dashboards.site import NOW, ROLES, SPARE, Site, token_of
 from tests.draws import seldom

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from dashboards.api.app import PREFIX
 from gpuledger.client import ApiError, Client
+from gpuledger.documents import PREFIX
 from tests.dashboards.api.test_api import ROUTES
 
 WITHOUT: set[tuple[str, str]] = set()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.api.app import PREFIX
 from gpuledger.client import ApiError, Client
+from gpuledger.documents import PREFIX
 from tests.dashboards.site import BUDGETS, CARD, Site
 
 B200 = CARD + '  - {sku: b200, match: {model: B200}, price_per_gpu_hour: "9.00"}\n'

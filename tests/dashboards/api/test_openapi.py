@@ -13,7 +13,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from dashboards.api.app import PREFIX
+from gpuledger.documents import PREFIX
 from tests.dashboards.api.test_api import ROUTES
 from tests.dashboards.site import Site
 from tests.draws import drawn, keep_seed, seldom
@@ -21,7 +21,7 @@ from tests.draws import drawn, keep_seed, seldom
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,
           negative_data_rejection]  # fmt: skip
 """Not whether everything that fits the document is accepted: it does not say what a period is, nor a rate card."""
-LONG = ("/close", "/proof")
+LONG = ("/close", "/proof", "/invoices/{number}/proof")
 """Asked elsewhere, once."""
 EXAMPLES = 2
 """Of each route of which a run asks, half of them (tests/draws.py); `st run URL/api/v1/openapi.json` asks for more."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dashboards.api.app import PREFIX
 from gpuledger.client import ApiError, Client
+from gpuledger.documents import PREFIX
 from tests.dashboards.site import Site
 
 AUDITED = "SELECT count() AS n FROM audit"

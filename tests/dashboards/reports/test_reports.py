@@ -20,6 +20,7 @@ from typer.testing import CliRunner, Result
 
 from billing.periods import parse_period
 from dashboards.languages import language
+from dashboards.reports import schedule as schedules
 from dashboards.reports.pages import as_html, as_text, chart
 from dashboards.reports.periodic import reporting, send_due
 from dashboards.reports.report import ReportError, period_before, tenant_report
@@ -231,6 +232,23 @@ def test_what_the_mail_server_refuses_is_tried_again(store: Store, caplog: pytes
         assert send_due(store, asked, NOW) == (1, 0)
 
 
+def test_who_refuses_a_report_gets_it_alone_again_until_it_is_given_up(
+    store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedules, "GIVES_UP", 2)
+    with smtp_receiver() as received:
+        asked = schedule(received, tenant="vis*")
+        received.refusing = {"<cfo@site.org>": 550}
+        assert send_due(store, asked, NOW) == (0, 1)
+        assert "cfo@site.org answered 550 no such mailbox here; sent to lead@site.org" in caplog.text
+        assert [one.left for one in due(store, asked, NOW)] == [("cfo@site.org",)]
+        assert send_due(store, asked, NOW) == (0, 1)
+        assert send_due(store, asked, NOW) == (0, 0)
+    assert len(received.mails) == 1
+    (finding,) = store.rows("SELECT message FROM findings WHERE finding = 'delivery_refused'")
+    assert "is not sent to cfo@site.org, for it was refused 2 times" in finding["message"]
+
+
 def test_nothing_is_due_before_the_books_are_closed_nor_of_the_past(store: Store) -> None:
     assert not list(due(store, schedule(), datetime(2026, 12, 1, 9, tzinfo=UTC)))
     assert not list(due(store, schedule(), datetime(2026, 10, 31, 9, tzinfo=UTC)))
@@ -328,7 +346,7 @@ def test_the_command_previews_and_sends(folder: Path, tmp_path: Path) -> None:
         received.answers[:] = [550]
         failed = run("send", *october, "--to", "me@site.org", *given)
     assert failed.exit_code == 1, failed.output
-    assert "2026-10-01..2026-11-01 to me@site.org: was not sent: SMTPRecipientsRefused" in failed.stderr
+    assert "2026-10-01..2026-11-01 to me@site.org: was not sent: me@site.org answered 550" in failed.stderr
     for arguments, says in (
         ((*october[:2], *given), "go together"),
         (("--tenant", "speech", "--period", "2026-10", *given), "names nobody"),

@@ -93,15 +93,23 @@ def run(
     jobs: Sequence[Job],
     run_times: dict[str, float],
     watch: Callable[[float, CyclePlan], None] | None = None,
+    pauses: Iterable[tuple[float, float, str]] = (),
 ) -> dict[str, float]:
-    """Virtual time until nothing happens any more; a preempted job waits again and starts over. First start by job."""
+    """Virtual time until nothing happens any more; a preempted job waits again and starts over. First start by job.
+
+    pauses: (from, to, job) of jobs that are suspended, if they then wait or run.
+    """
     arrivals = sorted(jobs, key=lambda one: (one.submitted_at, one.job_id))
     ends: list[tuple[float, int, str]] = []
     attempts: dict[str, int] = {}
     by_id = {one.job_id: one for one in jobs}
     first: dict[str, float] = {}
     position = 0
-    edges = sorted(edge for window in state.reservations for edge in (window.start, window.end))
+    pauses = sorted(pauses)
+    edges = sorted(
+        {edge for window in state.reservations for edge in (window.start, window.end)}
+        | {edge for begin, end, _ in pauses for edge in (begin, end)}
+    )
     while position < len(arrivals) or ends or edges:
         times = [ends[0][0]] if ends else []
         times += [arrivals[position].submitted_at] if position < len(arrivals) else []
@@ -114,6 +122,14 @@ def run(
         while position < len(arrivals) and arrivals[position].submitted_at <= now:
             state.submit(arrivals[position], now)
             position += 1
+        for begin, end, name in pauses:
+            if end == now and name in state.aside:
+                state.submit(by_id[name], now)
+            elif begin == now and name in state.running:
+                attempts[name] += 1
+                state.end(name, now, False, comes_back=True)
+            elif begin == now and name in state.pending:
+                state.withdraw(name, now)
         for _ in range(50):
             plan = state.plan(now)
             if watch:

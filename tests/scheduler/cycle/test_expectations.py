@@ -33,6 +33,16 @@ def test_an_interval_holds_as_often_as_it_says(skew: float) -> None:
     assert abs(told.kept / told.intervals - CONFIDENCE) < 0.02
 
 
+def test_an_interval_goes_on_holding_where_the_cluster_changes() -> None:
+    """Waits that turn out longer and longer, then shorter: by what is remembered alone seven of ten would hold."""
+    dice = random.Random(keep_seed())
+    told = Expectations()
+    for number in range(6000):
+        drift = 0.3 + 0.7 * abs(1 - number % 800 / 400)
+        go(told, f"j{number}", dice.uniform(10, 10_000), drift * dice.uniform(0.8, 1.2))
+    assert abs(told.kept / told.intervals - CONFIDENCE) < 0.03
+
+
 def test_nothing_is_said_by_too_few() -> None:
     told = Expectations()
     for number in range(FEWEST - 1):

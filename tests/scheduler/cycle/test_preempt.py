@@ -28,8 +28,8 @@ def test_lent_quota_is_reclaimed_and_the_text_names_both() -> None:
     assert preempted(plan) == [("borrows", 1, "ReclaimLentQuota")] and started(plan) == ["owner"]
     assert isinstance(plan.actions[0], Preempt)
     assert plan.actions[0].text == (
-        "reclaims quota that its tenant had lent: gives way to job owner; its path /b, queue q, effective priority 0; "
-        "given up by /a, queue q, effective priority 3"
+        "reclaims quota that its tenant had lent (policy reclaim, across tenants): gives way to job owner; "
+        "its path /b, queue q, effective priority 0; given up by /a, queue q, effective priority 3"
     )
 
 

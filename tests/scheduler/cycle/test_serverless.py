@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import random
+from fractions import Fraction
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model import Request
-from scheduler.serverless import Service, ServiceState
+from scheduler.serverless import Service, ServiceState, Use, Window
+from tests.draws import keep_seed
 
 CHAT = Service("chat", "a", "serving", Request(1), target=4, max_replicas=5, idle_seconds=300, keep_seconds=60)
 
@@ -96,3 +101,71 @@ def test_there_are_never_more_or_fewer_than_the_service_allows(demand: list[tupl
             state.ended(name, now)
         assert least <= len(state.replicas) <= 4
         assert len(state.replicas) * 3 >= min(waiting, 12)
+
+
+def test_in_drawn_histories_the_replicas_are_those_of_an_independent_reckoning() -> None:
+    for seed in range(first := random.Random(keep_seed()).randrange(10**9), first + 150):
+        dice = random.Random(seed)
+        window = Window(dice.randint(0, 3), dice.choice([None, 3, 5]), "Asia/Kolkata", ("mon", "tue"), "22:00", "02:00")
+        service = Service(
+            "s", "t", "q", Request(1), dice.choice([1, 4, None]), dice.randint(0, 1), 6, 100.0, dice.choice([0, 30]),
+            use=dice.choice([None, Use(0.5, 60.0)]), windows=dice.choice([(), (window,)]),
+        )  # fmt: skip
+        state = ServiceState(service)
+        told: list[tuple[float, int, int, float | None]] = []
+        now = dice.uniform(0, 14) * 86400
+        for _ in range(30):
+            now += dice.choice([0, 10, 40, 90, 3000])
+            ready = state.by_state()["warm"]
+            what = dice.choice(["told", "told", "scale", "scale", "ready"])
+            if what == "told":
+                use = dice.choice([None, 0.0, 0.2, 0.48, 0.53, 0.8, 1.0])
+                told.append((now, dice.choice([0, 0, 3, 9]), ready, use))
+                state.observe(told[-1][1], 0, now, use)
+            elif what == "ready" and state.replicas:
+                name = dice.choice(sorted(state.replicas))
+                state.started(name, 1, now)
+                state.ready(name, now)
+            before = len(state.replicas)
+            expected = reckoned(service, told, before, now)
+            assert state.desired(now) == expected, f"history {seed}, at {now}: {state.why(now)}"
+            unknown = service.use and not any(at >= now - 60.0 for at, _, _, use in told if use is not None)
+            if unknown and not service.windows:
+                assert expected >= before, f"history {seed}: scaled down without knowing"
+            if what == "scale":
+                for name in state.scale(now).stop:
+                    state.ended(name, now)
+                assert len(state.replicas) == expected
+
+
+def reckoned(service: Service, told: list[tuple[float, int, int, float | None]], there: int, now: float) -> int:
+    """From all that was ever told: (when, requests, replicas that were ready, utilization)."""
+
+    def asked(upto: int, when: float) -> int:
+        wanted = 0
+        if service.target and told[:upto]:
+            wanted = -(-told[upto - 1][1] // service.target)
+        known = [(at, ready, use) for at, _, ready, use in told[:upto] if use is not None]
+        if service.use and known and when - known[-1][0] <= service.use.fresh_seconds:
+            _, ready, use = known[-1]
+            part = Fraction(str(use)) / Fraction(1, 2)
+            wanted = max(wanted, ready if Fraction(9, 10) <= part <= Fraction(11, 10) else math.ceil(ready * part))
+        return wanted
+
+    times = [at for at, *_ in told]
+    recent = [asked(number, at) for number, at in enumerate(times, 1) if now - at < service.keep_seconds]
+    wanted = max([asked(len(told), now), *recent])
+    busy = [at for at, requests, _, use in told if requests or use]
+    if not wanted and there and busy and now - busy[-1] < service.idle_seconds:
+        wanted = 1
+    uses = [at for at, _, _, use in told if use is not None]
+    if service.use and (not uses or now - uses[-1] > service.use.fresh_seconds):
+        wanted = max(wanted, there)
+    lowest, highest = service.min_replicas, service.max_replicas
+    for window in service.windows:
+        hours = (now + 5.5 * 3600) / 3600  # Kolkata, since 1970-01-01, a Thursday
+        day, hour = int(hours // 24 + 3) % 7, hours % 24
+        if (hour >= 22 and day in (0, 1)) or (hour < 2 and day in (1, 2)):
+            lowest = max(lowest, window.min_replicas)
+            highest = min(highest, window.max_replicas) if window.max_replicas is not None else highest
+    return max(min(lowest, highest), min(wanted, highest))

@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import combinations
+from typing import Any
 
 import pytest
 
 from scheduler.cycle import preempt
+from scheduler.cycle.accounts import Amount
 from scheduler.cycle.core import Core
 from scheduler.cycle.plan import CyclePlan
-from scheduler.cycle.policies import Policies, Reservation
+from scheduler.cycle.policies import Policies, Reservation, Reserve
+from scheduler.cycle.state import JobClass
 from scheduler.model import Device, Job, Node, Queue, Request, Tenant
 from scheduler.placement.engine import place_gang
+from scheduler.placement.headroom import Kept
 from tests.draws import keep_seed
+from tests.scheduler.cycle.queueing import above, check_limits, drawn_queues, leaves, priority
 from tests.scheduler.cycle.scenes import core, decide, job, run
 
 UNITS = {"A100": 1, "H100": 7, "L4": 10}
@@ -43,13 +50,74 @@ def world(dice: random.Random) -> list[Node]:
         devices = tuple(
             Device(f"n{number}d{index}", model, UNITS[model], 80 * GIB, cut) for index in range(dice.choice([1, 2, 4]))
         )
-        found.append(Node(f"n{number}", devices, 16_000, 64 * GIB, topology=(f"rack{number // 2}",)))
+        pool, rack = dice.choice("pr"), (f"rack{number // 2}",)
+        found.append(Node(f"n{number}", devices, 16_000, 64 * GIB, pool, topology=rack))
     return found
 
 
-def guaranteed(dice: random.Random, nodes: Sequence[Node]) -> list[Tenant]:
+def reserves(dice: random.Random) -> tuple[Reserve, ...]:
+    """Pools that keep something free from ordinary jobs, for a tenant, a priority or a queue."""
+    found = []
+    for pool in "pr":
+        kept = Kept(part=Fraction(dice.choice([1, 2, 5]), 10)) if dice.random() < 0.5 else Kept(dice.choice([1, 3, 8]))
+        whom: dict[str, Any] = dice.choice(
+            [{"tenants": frozenset("a")}, {"priority": 2}, {"queues": frozenset(["q0"])}]
+        )
+        if dice.random() < 0.4:
+            found.append(Reserve(pool, kept, **whom))
+    return tuple(found)
+
+
+def free_of(state: Core, one: Job) -> set[str]:
+    """The pools that let a job have what they keep."""
+    queues = list(state.queues.values())
+    return {
+        reserve.pool
+        for reserve in state.policies.reserves
+        if one.tenant in reserve.tenants
+        or {*above(queues, one.queue)} & reserve.queues
+        or (reserve.priority is not None and priority(queues, one.queue, one.priority) >= reserve.priority)
+    }
+
+
+def kept_free(state: Core) -> dict[tuple[str, str], int]:
+    """Units by pool and model that ordinary jobs may hold at most, where anything is kept."""
+    there: Counter[tuple[str, str]] = Counter()
+    for node, is_in in zip(state.cluster.nodes, state.cluster.states, strict=True):
+        for device in node.devices:
+            there[node.pool, device.model] += device.units if is_in in ("available", "reserved") else 0
+    found = {}
+    for reserve in state.policies.reserves:
+        for (pool, model), units in there.items():
+            if pool == reserve.pool:
+                whole = UNITS[model]
+                devices = -(-reserve.kept.part.numerator * units // (reserve.kept.part.denominator * whole))
+                found[pool, model] = units - min(units, devices * whole or reserve.kept.units)
+    return found
+
+
+def ordinary(state: Core) -> Counter[tuple[str, str]]:
+    """Units by pool and model that jobs hold that may not have what is kept."""
+    found: Counter[tuple[str, str]] = Counter()
+    for running in state.running.values():
+        for grant in running.grants:
+            node = state.cluster.nodes[grant.node]
+            if node.pool not in free_of(state, running.job):
+                found[node.pool, node.devices[grant.devices[0]].model] += sum(grant.units)
+    return found
+
+
+def check_kept(state: Core) -> None:
+    held = ordinary(state)
+    assert all(held[kind] <= most for kind, most in kept_free(state).items()), (held, kept_free(state))
+
+
+def guaranteed(dice: random.Random, nodes: Sequence[Node], reserved: Sequence[Reserve] = ()) -> list[Tenant]:
     """Two that share what there is, or some of it, and one that only borrows."""
     units = sum(device.units for node in nodes for device in node.devices)
+    rule = core(nodes, policies=Policies(reserves=tuple(reserved)))
+    for (pool, model), most in kept_free(rule).items():
+        units -= sum(d.units for n in nodes if n.pool == pool for d in n.devices if d.model == model) - most
     own = dice.randint(0, units)
     return [Tenant("a", guaranteed=own), Tenant("b", guaranteed=dice.randint(0, units - own)), Tenant("c")]
 
@@ -76,6 +144,35 @@ def windows(dice: random.Random, nodes: Sequence[Node], scale: float) -> list[Re
     return [Reservation("window", start, start + dice.uniform(1, 40) * scale, kept, tenants)]
 
 
+def queues(
+    dice: random.Random, nodes: Sequence[Node], reserved: tuple[Reserve, ...] = ()
+) -> tuple[list[Queue], Policies]:
+    """One, or a tree of them, and how priority and fairness count between them."""
+    policies = Policies(
+        backfill=dice.choice([1, 1, None, 0]),
+        between_queues=dice.choice(["priority", "fair_share"]),
+        preempt_by_priority=dice.choice(["never", "queue", "queue", "tenant", "all"]),
+        reserves=reserved,
+    )
+    if dice.random() < 0.5:
+        return [Queue("q", dice.choice(["fifo", "priority", "fair_share", "capacity"]))], policies
+    units = sum(device.units for node in nodes for device in node.devices)
+    return drawn_queues(dice, units, policies.between_queues), policies
+
+
+def entitled(state: Core, kind: JobClass) -> bool:
+    return state.accounts.entitlement(kind.account, kind.amount) == "guaranteed"
+
+
+def minds_a_promise(state: Core, one: Job, plan: CyclePlan, now: float) -> bool:
+    """Whether somebody else who is within a guarantee was promised a place, from before the job would be over."""
+    until = float("inf") if one.time_limit is None else now + one.time_limit
+    return any(
+        start < until and name != one.job_id and name in state.pending and entitled(state, state.pending[name][1])
+        for name, start in plan.expected.items()
+    )
+
+
 def waits_for_borrowers(state: Core, one: Job, now: float) -> bool:
     """Whether the job, by itself, would fit in place of borrowers that are preemptible, and does not beside them."""
     kind = state.pending[one.job_id][1]
@@ -92,37 +189,39 @@ def waits_for_borrowers(state: Core, one: Job, now: float) -> bool:
     inner = cluster.mark()
     fits = [place_gang(cluster, one.request, one.min_replicas, state.placement) is not None]
     cluster.rollback(inner)
-    held = 0
-    for running in state.running.values():
-        if running.job.preemptible and running.job.tenant == "c":
-            held += running.units
-            for grant in running.grants:
-                cluster.give_back(grant, running.job.request)
+    gone = [running for running in state.running.values() if running.job.preemptible and running.job.tenant == "c"]
+    for running in gone:
+        state.accounts.remove(running.kind.account, Amount(running.units))
+        for grant in running.grants:
+            cluster.give_back(grant, running.job.request)
     fits.append(place_gang(cluster, one.request, one.min_replicas, state.placement) is not None)
+    room = state.accounts.room(kind.account)
     cluster.rollback(mark)
-    return state.accounts.room(kind.account) + held >= kind.amount and fits == [False, True]
+    for running in gone:
+        state.accounts.add(running.kind.account, Amount(running.units))
+    return room >= kind.amount and fits == [False, True]
 
 
 def test_explained_or_not_the_same_is_decided_and_no_guarantee_waits_for_borrowers() -> None:
     for seed in seeds(40):
         dice = random.Random(seed)
         nodes = world(dice)
-        tenants = guaranteed(dice, nodes)
-        backfill = dice.choice([1, 1, None, 0])
+        reserved = reserves(dice)
+        tenants = guaranteed(dice, nodes, reserved)
+        those, policies = queues(dice, nodes, reserved)
         kept = windows(dice, nodes, 1)
-        states = [
-            core(nodes, tenants, [Queue("q")], Policies(backfill=backfill), kept, explain=explain)
-            for explain in (True, False)
-        ]
+        states = [core(nodes, tenants, those, policies, kept, explain=explain) for explain in (True, False)]
         for now in range(dice.randint(5, 30)):
             change(dice, nodes, states, float(now))
             explained, plain = (decide(state, float(now)) for state in states)
             assert explained.actions == plain.actions, f"world {seed}, at {now}: it depends on whether it is explained"
-            if explained.actions or backfill == 0:
-                continue
             (state, _) = states
+            check_limits(state)
+            check_kept(state)
+            if explained.actions or policies.backfill == 0:
+                continue
             for one, kind in state.pending.values():
-                if state.accounts.entitlement(kind.account, kind.amount) == "guaranteed":
+                if entitled(state, kind) and not minds_a_promise(state, one, explained, float(now)):
                     waits = waits_for_borrowers(state, one, float(now))
                     assert not waits, f"world {seed}, at {now}: {one.job_id} waits where borrowers hold its guarantee"
 
@@ -142,10 +241,13 @@ def change(dice: random.Random, nodes: Sequence[Node], states: Sequence[Core], n
         for state in states:
             state.withdraw(name, now)
     if what == "submit":
+        declared = list(first.queues.values())
         limit = dice.choice([None, 5.0, 10.0, 20.0, 40.0])
         one = job(
             f"j{now}",
             dice.choice("aabbcc"),
+            queue=dice.choice(leaves(declared)),
+            priority=dice.choice([0, 0, 0, 1, 2]),
             replicas=dice.choice([1, 1, 1, 2, 3]),
             at=now,
             limit=limit,
@@ -157,8 +259,8 @@ def change(dice: random.Random, nodes: Sequence[Node], states: Sequence[Core], n
 
 
 def test_a_head_starts_by_the_time_it_was_promised() -> None:
-    """With EASY backfill and with conservative, where no job runs beyond its limit: whoever comes later, whatever ends
-    early."""
+    """With EASY backfill and with conservative, where no job runs beyond its limit: whoever comes later or is resumed,
+    whatever ends early or is suspended."""
     for seed in seeds(25):
         dice = random.Random(seed)
         nodes = world(dice)
@@ -177,10 +279,19 @@ def test_a_head_starts_by_the_time_it_was_promised() -> None:
             for name, start in plan.expected.items():
                 promised.setdefault(name, start)
 
-        policies = Policies(backfill=dice.choice([1, None]), expected=0)
+        policies = Policies(backfill=dice.choice([1, None]), expected=0, reserves=reserves(dice))
         state = core(nodes, (), [Queue("q")], policies, windows(dice, nodes, 15), dice.random() < 0.5)
-        first = run(state, jobs, lasts, watch)
-        late = {name: (start, first[name]) for name, start in promised.items() if first.get(name, 0) > start + 1e-6}
+        pauses = []
+        for one in dice.sample(jobs, dice.choice([0, 0, len(jobs) // 4])):
+            begin = one.submitted_at + dice.uniform(0, 100)
+            pauses.append((begin, begin + dice.uniform(1, 200), one.job_id))
+        first = run(state, jobs, lasts, watch, pauses)
+        paused = {name for *_, name in pauses}
+        late = {
+            name: (start, first[name])
+            for name, start in promised.items()
+            if first.get(name, 0) > start + 1e-6 and name not in paused
+        }
         assert not late, f"world {seed}: promised and started {late}"
 
 
@@ -211,10 +322,10 @@ def test_victims_are_the_fewest_and_lose_least(monkeypatch: pytest.MonkeyPatch) 
     for seed in seeds(40):
         dice = random.Random(seed)
         nodes = world(dice)
-        tenants = guaranteed(dice, nodes)
-        queue = Queue("q", dice.choice(["fifo", "priority", "fair_share"]))
-        policies = Policies(backfill=dice.choice([1, None, 0]))
-        state = core(nodes, tenants, [queue], policies, windows(dice, nodes, 1), explain=False)
+        reserved = reserves(dice)
+        tenants = guaranteed(dice, nodes, reserved)
+        state = core(nodes, tenants, *queues(dice, nodes, reserved), windows(dice, nodes, 1), explain=False)
         for now in range(dice.randint(5, 40)):
             change(dice, nodes, [state], float(now))
             decide(state, float(now))
+            check_kept(state)

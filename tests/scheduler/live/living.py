@@ -53,6 +53,11 @@ class Living:
     def deliver(self, record: str, rows: Sequence[Row]) -> None:
         self.rows += [(record, row) for row in rows]
 
+    def configure(self, settings: Settings) -> None:
+        """As when its file has changed."""
+        self.service.configure(settings)
+        self.settings = settings
+
     def restart(self, executor: Executor | None = None) -> None:
         """As after a kill: nothing is told to the old service."""
         self.log.close()

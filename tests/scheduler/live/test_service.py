@@ -17,6 +17,7 @@ from scheduler.exposition import prometheus_text, rows
 from scheduler.live.service import RefusedError
 from scheduler.records.codec import plain
 from scheduler.records.restore import read_snapshot, replays, write_snapshot
+from scheduler.settings import parse_settings
 from tests.scheduler.live.living import SETTINGS, Living, Slow
 from warehouse.errors import LedgerError
 
@@ -31,6 +32,8 @@ def picture(living: Living) -> Any:
         core.cluster.free.tolist(),
         core.accounts.tenants[""]["vision"].held,
         living.service.book.meter.held_gpus,
+        living.service.book.meter.outcomes,
+        living.service.pools(),
     )
 
 
@@ -102,14 +105,66 @@ def test_cancel_frees_quota_at_once_and_devices_when_the_job_is_gone(tmp_path: P
 def test_a_held_job_does_not_start_until_it_is_released(tmp_path: Path) -> None:
     living = Living(tmp_path)
     living.submit("a")
-    living.service.hold("a")
+    living.service.hold("a", "me")
     living.settle()
     assert living.status("a") == "held"
     with pytest.raises(RefusedError, match="is held, not pending"):
-        living.service.hold("a")
-    living.service.release("a")
+        living.service.hold("a", "me")
+    living.service.release("a", "me")
     living.settle()
     assert living.status("a") == "running"
+
+
+def test_a_suspended_job_gives_its_devices_back_and_comes_back_to_its_place(tmp_path: Path) -> None:
+    executor = Slow()
+    living = Living(tmp_path, executor=executor)
+    living.submit("a", 4)
+    living.settle()
+    for name in ("b", "c", "d"):
+        living.now += 1
+        living.submit(name, 4)
+    living.settle()
+    living.now = 1100.0
+    assert living.service.suspend("a", "ada")["status"] == "stopping"
+    living.settle()
+    (reason,) = living.service.explain("a")["reasons"]
+    assert reason == {
+        "code": "Suspended",
+        "text": "suspended by ada since 1970-01-01T00:18:20Z; it is being stopped; `resume` ends it",
+    }
+    assert living.status("c") == "starting", "on a's devices, once they are free"
+    living.now = 1105.0
+    executor.over("a", 1)
+    living.settle()
+    assert (living.status("a"), living.status("c")) == ("suspended", "running")
+    living.service.suspend("d", "bob")
+    with pytest.raises(RefusedError, match="is suspended already"):
+        living.service.suspend("d", "bob")
+    living.service.resume("d", "bob")
+    living.restart()
+    living.service.resume("a", "ada")
+    living.now = 1200.0
+    living.service.finish("b", True, "tester")
+    living.settle()
+    assert (living.status("a"), living.status("d")) == ("running", "pending"), "a was submitted first"
+    mine = [event for event in living.events() if event[0].startswith("a")]
+    assert mine == [("a", "submitted"), ("a", "started"), ("a", "suspended"), ("a/2", "submitted"), ("a/2", "started")]
+    (row,) = [row for _, row in living.rows if row.get("event") == "suspended" and row["workload_id"] == "a"]
+    assert (row["ts"].timestamp(), row["actor"], row["reason"]) == (1105.0, "ada", "Suspended")
+    assert json.loads(row["message"])["quota_released_at"] == "1970-01-01T00:18:20.000Z"
+
+
+def test_what_comes_after_a_job_that_is_set_aside_waits_for_it(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    for name, how in (("held", "hold"), ("suspended", "suspend")):
+        living.submit(name, 1)
+        getattr(living.service, how)(name, "me")
+        living.submit(f"after-{name}", 1, after=[name])
+        living.settle()
+        assert [one.code for one in living.service.waiting[f"after-{name}"]] == ["Dependency"]
+        living.service.cancel(name, "me")
+        living.settle()
+        assert [one.code for one in living.service.waiting[f"after-{name}"]] == ["DependencyFailed"]
 
 
 def test_a_job_is_stopped_at_its_time_limit_and_has_failed(tmp_path: Path) -> None:
@@ -275,9 +330,26 @@ def test_nodes_may_be_added_at_a_restart_but_not_taken_away(tmp_path: Path) -> N
         living.restart()
 
 
+TREE: dict[str, Any] = {
+    **SETTINGS,
+    "pools": [SETTINGS["pools"][0] | {"reserved": "20%", "reserved_for": {"tenants": ["speech"], "priority": 8}}],
+    "tenants": [{"name": "vision", "guaranteed": 2}, {"name": "speech", "guaranteed": 2}],
+    "queues": [
+        {"name": "ml", "policy": "fair_share", "guaranteed": 4, "maximum": 6},
+        {"name": "batch", "parent": "ml", "policy": "priority", "weight": 2},
+        {"name": "chat", "parent": "ml"},
+        {"name": "urgent", "priority": 5, "preempts": "all"},
+    ],
+    "policies": {"preempt_by_priority": "tenant"},
+}
 OPERATIONS = st.lists(
     st.tuples(
-        st.sampled_from(["submit", "finish", "cancel", "hold", "release", "step", "over", "node"]),
+        st.sampled_from(
+            [
+                *("submit", "submit", "finish", "cancel", "hold", "release", "suspend", "resume"),
+                *("step", "over", "node", "configure"),
+            ]
+        ),
         st.integers(0, 7),
         st.integers(0, 300),
     ),
@@ -286,28 +358,36 @@ OPERATIONS = st.lists(
 
 
 @settings(max_examples=25)
-@given(OPERATIONS)
+@given(OPERATIONS, st.sampled_from([SETTINGS, TREE]))
 def test_after_any_history_a_restart_is_the_same_scheduler_and_replays_are_the_same_plans(
-    tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[str, int, int]]
+    tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[str, int, int]], first: dict[str, Any]
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
     executor = Slow()
-    living = Living(folder, executor=executor)
+    living = Living(folder, first, executor)
     for what, which, seconds in operations:
         living.now += seconds
         name = f"j{which}"
         try:
             if what == "submit":
                 tenant = "vision" if which % 3 else "speech"
-                living.submit(name, 1 + which % 4, tenant, priority=which % 2, time_limit=100.0 * (1 + which))
+                queue = ("batch", "batch", "chat", "urgent", "ml")[seconds % 5]
+                asked = {"priority": which % 2, "time_limit": 100.0 * (1 + which), "queue": queue}
+                living.submit(name, 1 + which % 4, tenant, **asked)
+            elif what == "configure":
+                living.configure(parse_settings(TREE if which % 2 else SETTINGS))
             elif what == "finish":
                 living.service.finish(name, bool(which % 2), "tester")
             elif what == "cancel":
                 living.service.cancel(name, "tester")
             elif what == "hold":
-                living.service.hold(name)
+                living.service.hold(name, "tester")
             elif what == "release":
-                living.service.release(name)
+                living.service.release(name, "tester")
+            elif what == "suspend":
+                living.service.suspend(name, "tester")
+            elif what == "resume":
+                living.service.resume(name, "tester")
             elif what == "node":
                 living.service.set_node(f"p-{which % 2}", "maintenance" if which % 3 else "available")
             elif what == "over" and executor.stopping:
@@ -337,7 +417,7 @@ def test_a_snapshot_replays_the_plans_somewhere_else(tmp_path: Path) -> None:
     assert len(entries) == count == living.log.last
     (done,) = replays(entries, [entry for entry in entries if entry.kind == "plan"])
     assert done.same
-    assert [action["do"] for action in done.again] == ["start", "start"]
+    assert [action["do"] for action in done.again["actions"]] == ["start", "start"]
     (tmp_path / "snapshot.jsonl").write_text('{"kind": 1}\n')
     with pytest.raises(LedgerError, match="line 1: no entry of a log"):
         list(read_snapshot(tmp_path / "snapshot.jsonl"))

@@ -39,7 +39,8 @@ def test_replicas_come_from_none_with_the_queue_and_go_back_to_none(tmp_path: Pa
     assert found.service.ready("chat-1")["cold_seconds"] == pytest.approx(30, abs=0.1)
     assert found.service.service("chat") | {"cold_unit_seconds": 0} == {
         "service": "chat", "waiting": 5, "working": 0, "desired": 2, "pending": 0, "cold": 1, "warm": 1,
-        "cold_starts": 1, "cold_unit_seconds": 0,
+        "cold_starts": 1, "cold_unit_seconds": 0, "utilization": None,
+        "why": "5 waiting, 0 in work, 4 for each replica: 2; between 0 and 3: 2",
     }  # fmt: skip
     found.service.demand("chat", 0, 1)
     found.now += 20
@@ -83,6 +84,41 @@ def test_a_restart_remembers_services_their_demand_and_what_is_warm(tmp_path: Pa
     assert len(found.service.list()) == 3
 
 
+def test_utilization_is_told_kept_and_explained_and_when_unknown_nothing_goes(tmp_path: Path) -> None:
+    found = living(tmp_path, utilization={"target": 0.5, "fresh": 60}, min_replicas=1, keep=0, target=None)
+    found.settle()
+    found.service.ready("chat-1")
+    for _ in range(3):
+        found.service.demand("chat", None, None, 0.95)
+        found.settle()
+    assert len(found.service.list()) == 2, "twice what one should do, however often it is told"
+    assert len(found.log.of_kind("demand")) == 1
+    found.restart(Slow())
+    (line,) = [line for line in found.service.explain("chat-2")["history"] if line["what"] == "submit"]
+    assert line["why"] == "utilization 0.95 of 0.50 on 1 that were ready: 2; between 1 and 3: 2"
+    found.service.ready("chat-2")
+    found.now += 61
+    found.settle()
+    assert "utilization is not known: none of 2 goes" in found.service.service("chat")["why"]
+    assert found.service.demand("chat", None, None, 0.1)["desired"] == 1
+    with pytest.raises(RefusedError, match="0 to 1 fits"):
+        found.service.demand("chat", None, None, 1.5)
+
+
+def test_hours_of_the_week_bound_the_replicas_by_the_clock_of_their_zone(tmp_path: Path) -> None:
+    office = {"days": ["thu"], "start": "01:20", "end": "01:30", "timezone": "Europe/London", "min_replicas": 2}
+    found = living(tmp_path, windows=[office])  # the tests begin on Thursday, 1970-01-01, 01:16:40 in London
+    found.settle()
+    assert found.service.list() == []
+    found.now = 1200.0
+    found.settle()
+    assert len(found.service.list()) == 2
+    assert "thu 01:20-01:30 Europe/London: at least 2" in found.service.service("chat")["why"]
+    found.now = 1800.0
+    found.settle()
+    assert found.service.service("chat")["desired"] == 0
+
+
 def test_a_replica_that_fails_is_tried_again_after_a_pause_that_grows(tmp_path: Path) -> None:
     found = living(tmp_path, max_replicas=1)
     found.service.demand("chat", 1, 0)
@@ -116,6 +152,11 @@ def test_what_is_no_service_or_no_replica_is_refused(tmp_path: Path) -> None:
         ({"queue": "nowhere"}, "no queue nowhere"),
         ({"request": {"gpus": 1}}, "gpus"),
         ({"min_replicas": 5}, "is below 5"),
+        ({"windows": [{"min_replicas": 9}]}, "9 to 3 is not within its 3"),
+        ({"windows": [{"timezone": "Mars"}]}, "a time zone fits"),
+        ({"windows": [{"start": "25:00"}]}, "a time of day fits"),
+        ({"utilization": {"target": 0}}, "greater than 0"),
+        ({"target": None, "utilization": {"target": 0.5}}, "say target or min_replicas"),
     ],
 )
 def test_a_service_that_cannot_be_is_refused_in_the_settings(more: dict[str, Any], says: str) -> None:

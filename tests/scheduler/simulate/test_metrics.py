@@ -38,6 +38,7 @@ def test_redemption_is_what_was_held_of_what_was_guaranteed_and_asked_for() -> N
     m.ended("a", 30.0, "finished")
     m.advance(100.0)  # asks for nothing: entitled to nothing
     account = m.accounts()["physics", ""]
+    assert m.outcomes == {("q", "completed"): 1} and m.completion == 1.0
     assert account.entitled_area == 4 * 30
     assert account.redemption == pytest.approx(20 / 30)
     assert m.breach_gpu_seconds() == 20
@@ -143,3 +144,19 @@ def test_a_node_that_is_gone_is_no_capacity() -> None:
     m.node(0, "available", 30.0)
     m.advance(40.0)
     assert m.capacity_area == 8 * 20
+
+
+def test_what_ended_is_counted_by_outcome_and_a_preemption_is_no_end() -> None:
+    m = meter()
+    for number, (ending, late) in enumerate(
+        [("finished", False), ("finished", False), ("failed", False), ("failed", True), ("cancelled", False)]
+    ):
+        submit(m, job(f"j{number}", "chem", 1), 0.0)
+        m.started(f"j{number}", grants(0), 1.0)
+        if number == 0:
+            m.ended("j0", 1.5, "preempted")
+            m.started("j0", grants(0), 1.8)
+        m.ended(f"j{number}", 2.0, ending, late)  # type: ignore[arg-type]
+    counted = {outcome: count for (_, outcome), count in m.outcomes.items()}
+    assert counted == {"completed": 2, "failed": 1, "timeout": 1, "cancelled": 1, "preempted": 1}
+    assert m.completion == 2 / 5

@@ -1,13 +1,43 @@
-"""What routes answer. An absent dimension was not asked for; null is unknown, never zero."""
+"""The documents of the HTTP API, which its server makes and its client reads: both import them from here.
+
+An absent dimension was not asked for; null is unknown, never zero. Decimals are strings, instants in UTC with
+milliseconds. This module and the client stand by themselves: they import nothing else of ours.
+"""
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
-from dashboards.api.values import Amount, Document, Instant
+PREFIX = "/api/v1"
+MOST_ROWS = 10_000
+"""Of a page."""
+
+
+def instant(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Amount = Annotated[
+    Decimal,
+    PlainSerializer(lambda value: format(value, "f"), return_type=str),
+    WithJsonSchema({"type": "string", "format": "decimal", "examples": ["12.500000000"]}),
+]
+"""Exact: GPU-hours, a price, money."""
+Instant = Annotated[
+    datetime,
+    PlainSerializer(instant, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-10-01T00:00:00.000Z"]}),
+]
+
+
+class Document(BaseModel):
+    """What a route answers. Made from objects of the floors below by their attributes."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)
 
 
 class Span(Document):
@@ -622,6 +652,28 @@ class Proof(Document):
     balanced: bool
     failures: list[ProofFailure]
     waiting: int
+
+
+class InvoiceDifference(Document):
+    """where: a path such as lines[2].amount."""
+
+    where: str
+    stored: Any
+    computed: Any
+
+
+class InvoiceProof(Document):
+    """cutoff: facts acknowledged by then count.   hours: computed again.   digest: the document's, in the chain.
+    differences: where the facts say otherwise.   chain_failures: documents that do not fit the chain."""
+
+    number: str
+    same: bool
+    is_credit_note: bool
+    cutoff: Instant
+    hours: int
+    digest: str
+    differences: list[InvoiceDifference]
+    chain_failures: list[str]
 
 
 class ViewColumn(Document):

@@ -1,0 +1,42 @@
+"""A source may hang for as long as its own limits allow; whoever asks it is told to stop before that."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from warehouse.errors import LedgerError
+
+Answer = TypeVar("Answer")
+LOOK_SECONDS = 0.1
+
+
+class InterruptedAskError(LedgerError):
+    """Told to stop before the answer was there."""
+
+
+def answered(ask: Callable[[], Answer], stop: threading.Event, name: str) -> Answer:
+    """What `ask` answers, on a thread of its own, which is left alone once told to stop.
+
+    Errors: those of `ask`; InterruptedAskError if `stop` is set before it has answered.
+    """
+    outcome: Future[Answer] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(ask())
+        except Exception as error:  # noqa: BLE001 - raised again for whoever waits
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            return outcome.result(LOOK_SECONDS)
+        if outcome.done():
+            break
+    if outcome.done():
+        return outcome.result()
+    raise InterruptedAskError(name, "had not answered when it was told to stop", "Run it again")

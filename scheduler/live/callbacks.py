@@ -1,0 +1,245 @@
+"""Whom a site wants told when jobs start and end: a webhook, or a command of the scheduler's machine.
+
+What is to be told follows from the log, and how far each was told is kept beside it: nothing is lost by a crash, and
+what was on its way is told again under the same id. A callback hears of things in their order; one that cannot be
+reached is tried again, ever more seldom, and keeps nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from collectors.readings import Row
+from ingest.webhook import signed
+from scheduler.live.posting import PostError, post
+from scheduler.records.log import Entry, Log
+from scheduler.settings import CallbackPart, Settings
+from warehouse.errors import LedgerError
+
+log_to = logging.getLogger(__name__)
+
+FIRST_PAUSE, MOST_PAUSE = 1.0, 300.0
+"""Seconds until another attempt: twice as long each time."""
+GIVEN_UP_AFTER = 3 * 86400.0
+"""Seconds after which what could not be told is told no more."""
+COMMAND_SECONDS = 30.0
+MOST_TOGETHER = 16
+ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ")
+"""All that a command hears of the scheduler's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """One thing to tell. number: of its entry.   at: when it happened, seconds since the epoch."""
+
+    number: int
+    at: float
+    name: str
+    document: Mapping[str, Any]
+
+    def body(self) -> bytes:
+        return json.dumps({**self.document, "id": self.name}, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@dataclass
+class _Line:
+    """What one callback has yet to hear. told: everything up to that entry was.   attempts: of the first in line."""
+
+    part: CallbackPart
+    told: int
+    waiting: deque[Telling] = field(default_factory=deque)
+    attempts: int = 0
+    next_at: float = 0.0
+    problem: str = ""
+    given_up: int = 0
+
+
+class Callbacks:
+    """`number` is to be set to an entry's number before its rows are told, as in the outbox.
+
+    clock: seconds since the epoch.
+    """
+
+    def __init__(self, log: Log, cluster: str, clock: Callable[[], float]) -> None:
+        self._log, self._cluster, self._clock = log, cluster, clock
+        self._lines: dict[str, _Line] = {}
+        self._lock = threading.Lock()
+        self.number = 0
+
+    def configure(self, settings: Settings, configurations: Sequence[Entry]) -> None:
+        """From now on these. Each hears of what comes after the first configuration that names it."""
+        with self._lock:
+            lines = {}
+            for part in settings.callbacks:
+                line = self._lines.get(part.name)
+                if line is None:
+                    line = _Line(part, max(self._log.told(_reader(part.name)), _known_since(part.name, configurations)))
+                line.part = part
+                lines[part.name] = line
+            self._lines = lines
+
+    def tell(self, record: str, rows: Sequence[Row]) -> None:
+        """Rows of the entry `number`, all of one event."""
+        if record in ("events", "warnings") and rows and self._lines:
+            row = rows[0]
+            devices = [
+                {key: held[key] for key in ("node", "device_id", "partition_id", "units")}
+                for held in rows
+                if "device_id" in held
+            ]
+            self.add(row["event"], row["ts"].timestamp(), _document(self._cluster, row, devices))
+
+    def wants(self, event: str) -> bool:
+        """Whether anybody does."""
+        return any(event in line.part.events for line in self._lines.values())
+
+    def add(self, event: str, at: float, document: Mapping[str, Any]) -> None:
+        """Something that happened by the entry `number`."""
+        name = f"{self._cluster}/{self.number}/{document['allocation_id']}/{event}"
+        with self._lock:
+            for line in self._lines.values():
+                if self.number > line.told and line.part.wants(event, document["tenant"], document["queue"]):
+                    line.waiting.append(Telling(self.number, at, name, {"version": 1, "event": event, **document}))
+
+    def hand_over(self) -> bool:
+        """Tells what is due. Answers whether anything was told."""
+        due = [line for line in list(self._lines.values()) if self._is_due(line)]
+        if not due:
+            return False
+        with ThreadPoolExecutor(min(MOST_TOGETHER, len(due)), "callback") as pool:
+            return any(list(pool.map(self._hand_over, due)))
+
+    def _is_due(self, line: _Line) -> bool:
+        return bool(line.waiting) and self._clock() >= line.next_at
+
+    def _hand_over(self, line: _Line) -> bool:
+        """One callback's line, until one of it fails."""
+        told = False
+        while self._is_due(line):
+            told |= self._attempt(line)
+            if line.attempts:
+                break
+        return told
+
+    def state(self) -> dict[str, dict[str, Any]]:
+        with self._lock:
+            return {
+                name: {"waiting": len(line.waiting), "given_up": line.given_up, "problem": line.problem}
+                for name, line in self._lines.items()
+            }
+
+    def _attempt(self, line: _Line) -> bool:
+        first, now = line.waiting[0], self._clock()
+        problem = final = ""
+        try:
+            _send(line.part, first, now)
+        except PostError as error:
+            problem, final = str(error), "refused" if error.refused else ""
+        except (LedgerError, OSError) as error:
+            problem = str(error)
+        if problem and not final and now - first.at > GIVEN_UP_AFTER:
+            final = "too old"
+        if problem and problem != line.problem:
+            log_to.error("callback %s: %s", line.part.name, problem)
+        line.problem = problem
+        if problem and not final:
+            line.next_at = now + min(MOST_PAUSE, FIRST_PAUSE * 2.0 ** min(line.attempts, 16))
+            line.attempts += 1
+            return False
+        if final:
+            line.given_up += 1
+            log_to.error("callback %s: gives %s up (%s)", line.part.name, first.name, final)
+        line.attempts = 0
+        with self._lock:
+            line.waiting.popleft()
+            if not line.waiting or line.waiting[0].number != first.number:
+                line.told = first.number
+                self._log.set_told(_reader(line.part.name), first.number)
+        return not final
+
+
+def _send(part: CallbackPart, telling: Telling, now: float) -> None:
+    """Errors: PostError; LedgerError if the secret cannot be read, OSError if the command cannot be run."""
+    body = telling.body()
+    if part.command:
+        _run(part.command, body)
+        return
+    headers = {"Content-Type": "application/json", "X-Gpuledger-Delivery": telling.name}
+    if part.secret is not None:
+        headers |= signed(_secret(part.secret.file), int(now), body)
+    post(part.url, body, headers)
+
+
+def _run(command: Sequence[str], body: bytes) -> None:
+    """The command hears the document on its standard input; what it says is nobody's business."""
+    environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+    process = subprocess.Popen(  # noqa: S603 - of the settings, whole; nothing of a job is in it
+        list(command),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        process.communicate(body, timeout=COMMAND_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise PostError(f"{command[0]} took longer than {COMMAND_SECONDS:.0f} s") from None
+    if process.returncode:
+        raise PostError(f"{command[0]} ended with {process.returncode}")
+
+
+def _secret(path: str) -> str:
+    try:
+        found = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(path, "a secret cannot be read from it", "Check the path and who may read it") from error
+    if not found:
+        raise LedgerError(path, "holds no secret", "Write it there, in one line")
+    return found
+
+
+def _known_since(name: str, configurations: Sequence[Entry]) -> int:
+    for entry in configurations:
+        if any(part["name"] == name for part in entry.body["settings"].get("callbacks", ())):
+            return entry.sequence
+    return 0
+
+
+def _reader(name: str) -> str:
+    return f"callback/{name}"
+
+
+def _document(cluster: str, row: Row, devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    said = json.loads(row["message"])
+    return {
+        "at": written(row["ts"].timestamp()),
+        "cluster": cluster,
+        "job_id": row["workload_id"],
+        "allocation_id": row["allocation_id"],
+        "tenant": row["tenant"],
+        "project": row["project"],
+        "queue": row["queue"],
+        "reason": row["reason"],
+        "actor": row["actor"],
+        "text": said.get("text", ""),
+        "devices": list(devices),
+    }
+
+
+def written(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

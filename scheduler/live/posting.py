@@ -1,0 +1,117 @@
+"""A request to an address that the site has written down, and to nowhere else.
+
+The name is resolved once and that address is connected to: never a link-local one, where clouds keep their credentials,
+nor multicast or none at all; the machine itself only where the address says so. Redirects and proxies are not followed.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpcore
+
+from ingest.answer_time import ended_in_time
+
+TIMEOUT_SECONDS = 10.0
+"""For each step of an answer; it has twice as long for all of them."""
+REFUSALS = (400, 410, 413, 422)
+"""Answers after which sending the same again is of no use."""
+
+
+class PostError(Exception):
+    """It was not taken. refused: nor would it be again."""
+
+    def __init__(self, detail: str, refused: bool = False) -> None:
+        super().__init__(detail)
+        self.refused = refused
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
+    """Errors: PostError, unless the answer was a success."""
+    host = urlsplit(url).netloc
+    sent: list[tuple[str, str]] = [("Host", host), ("Content-Length", str(len(body))), *headers.items()]
+    timeout = dict.fromkeys(("connect", "read", "write", "pool"), TIMEOUT_SECONDS)
+    try:
+        with (
+            httpcore.ConnectionPool(ssl_context=ssl.create_default_context(), network_backend=_Guarded(url)) as pool,
+            ended_in_time(2 * TIMEOUT_SECONDS, pool.close),
+            pool.stream(
+                "POST",
+                url,
+                headers=sent,
+                content=body,
+                extensions={"timeout": timeout},
+            ) as answer,
+        ):
+            status = answer.status
+    except (OSError, ssl.SSLError, RuntimeError, httpcore.UnsupportedProtocol, httpcore.NetworkError) as error:
+        raise PostError(f"{type(error).__name__}: {error}") from None
+    except (httpcore.TimeoutException, httpcore.ProtocolError) as error:
+        raise PostError(f"{type(error).__name__}: {error}") from None
+    if not 200 <= status < 300:
+        raise PostError(f"answered {status}", status in REFUSALS)
+
+
+class _Guarded(httpcore.NetworkBackend):
+    def __init__(self, url: str) -> None:
+        self._backend, self._own = httpcore.SyncBackend(), _is_own(urlsplit(url).hostname or "")
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpcore.ConnectError(f"{host} cannot be resolved ({error.strerror})") from None
+        problem = "no address"
+        for *_, place in found:
+            address = ipaddress.ip_address(str(place[0]).partition("%")[0])
+            problem = _forbidden(address, self._own)
+            if not problem:
+                return self._backend.connect_tcp(str(address), port, timeout, local_address, socket_options)
+        raise PostError(f"{host} is {problem}, which nothing is sent to")
+
+    def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
+    ) -> httpcore.NetworkStream:
+        raise PostError("a socket of this machine is no webhook")
+
+    def sleep(self, seconds: float) -> None:
+        self._backend.sleep(seconds)
+
+
+CREDENTIALS = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254")))
+"""Where clouds keep them beside the link-local address."""
+
+
+def _forbidden(address: ipaddress.IPv4Address | ipaddress.IPv6Address, own: bool) -> str:
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    if address.is_loopback:
+        return "" if own else "this machine"
+    if address in CREDENTIALS:
+        return "where a cloud keeps credentials"
+    for name in ("is_link_local", "is_multicast", "is_unspecified", "is_reserved"):
+        if getattr(address, name):
+            return name.removeprefix("is_").replace("_", "-")
+    return ""
+
+
+def _is_own(host: str) -> bool:
+    """Whether the address itself says that it is this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

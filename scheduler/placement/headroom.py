@@ -1,0 +1,119 @@
+"""What pools keep free from ordinary jobs, device kind by device kind: how much ordinary jobs may still take.
+
+A kind of a pool (model and units of a whole device) is one account: ordinary jobs together hold at most what is usable
+there less what is kept. Who may take the rest says so by a `Privileged` request. Shares count by their units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler.model import Grant, Node, NodeState, Privileged, Request
+
+IntArray = npt.NDArray[np.int64]
+USABLE: tuple[NodeState, ...] = ("available", "reserved")
+"""States of a node whose devices are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a pool keeps back of each of its kinds of device: units, or a part of what is usable, rounded up to whole
+    devices."""
+
+    units: int = 0
+    part: Fraction = Fraction(0)
+
+    def of(self, usable: int, whole: int) -> int:
+        """Units, of so many usable ones.   whole: of a device."""
+        if self.part:
+            return min(usable, math.ceil(self.part * usable / whole) * whole)
+        return min(usable, self.units)
+
+
+class Kind(NamedTuple):
+    """Devices of a pool that are counted together."""
+
+    pool: str
+    model: str
+    units: int
+
+
+class Headroom:
+    """kinds: of which something is kept.   number: of each device's kind, by node and device; -1: it is of none.
+
+    usable, ordinary: units by kind that are there, and that ordinary jobs hold, or promises keep for them.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], states: Sequence[NodeState], kept: Mapping[str, Kept], width: int
+    ) -> None:
+        self._kept = kept
+        kinds: dict[Kind, int] = {}
+        self.number: IntArray = np.full((len(nodes), width), -1, dtype=np.int64)
+        for n, node in enumerate(nodes):
+            for d, device in enumerate(node.devices):
+                if node.pool in kept:
+                    kind = Kind(node.pool, device.model, device.units)
+                    self.number[n, d] = kinds.setdefault(kind, len(kinds))
+        self.kinds = tuple(kinds)
+        wholes: IntArray = np.array([kind.units for kind in self.kinds], dtype=np.int64)
+        self._by_node: list[IntArray] = [
+            np.bincount(row[row >= 0], minlength=len(kinds)).astype(np.int64) * wholes for row in self.number
+        ]
+        self.usable: IntArray = np.zeros(len(kinds), dtype=np.int64)
+        self.ordinary: IntArray = np.zeros(len(kinds), dtype=np.int64)
+        self.limit: IntArray = np.zeros(len(kinds), dtype=np.int64)
+        self.count_nodes(states)
+
+    def count_nodes(self, states: Iterable[NodeState]) -> None:
+        """Anew, from the states of all nodes."""
+        self.usable[:] = sum((units for units, state in zip(self._by_node, states, strict=True) if state in USABLE), 0)
+        self._settle()
+
+    def change_node(self, node: int, before: NodeState, after: NodeState) -> bool:
+        """A node's state is another one. Answers whether more or fewer devices are usable."""
+        if (before in USABLE) == (after in USABLE):
+            return False
+        self.usable += self._by_node[node] * (1 if after in USABLE else -1)
+        self._settle()
+        return True
+
+    def _settle(self) -> None:
+        for number, usable in enumerate(self.usable.tolist()):
+            self.limit[number] = usable - self.kept(number)
+
+    def kept(self, number: int) -> int:
+        """Units of a kind that ordinary jobs may not hold."""
+        kind = self.kinds[number]
+        return self._kept[kind.pool].of(int(self.usable[number]), kind.units)
+
+    def left(self) -> IntArray:
+        """Units by kind that ordinary jobs may take; less than none where they hold more than they may."""
+        return self.limit - self.ordinary
+
+    def of(self, grant: Grant, request: Request) -> dict[int, int]:
+        """Units by kind that the grant takes of what ordinary jobs may."""
+        found: dict[int, int] = {}
+        free = request.kept_in if isinstance(request, Privileged) else frozenset()
+        for device, units in zip(grant.devices, grant.units, strict=True):
+            number = int(self.number[grant.node, device])
+            if number >= 0 and self.kinds[number].pool not in free:
+                found[number] = found.get(number, 0) + units
+        return found
+
+    def costs(self, request: Request, need: npt.NDArray[np.int32], never: int) -> IntArray:
+        """By node and kind: what a replica may come to there. need: units by device; `never` where it is not for it."""
+        free = request.kept_in if isinstance(request, Privileged) else frozenset()
+        found: IntArray = np.zeros((len(self.number), len(self.kinds)), dtype=np.int64)
+        asked = np.where(need == never, 0, need)
+        for number, kind in enumerate(self.kinds):
+            if kind.pool not in free:
+                found[:, number] = request.devices * np.where(self.number == number, asked, 0).max(axis=1, initial=0)
+        return found

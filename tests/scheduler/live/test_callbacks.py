@@ -1,0 +1,248 @@
+"""Callbacks: signed, in order, at least once over kills, ever more seldom while nobody answers, nowhere forbidden."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import random
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.webhook import SIGNATURE, TIMESTAMP, signature
+from scheduler.live import posting
+from scheduler.live.callbacks import GIVEN_UP_AFTER
+from scheduler.live.posting import PostError, post
+from scheduler.settings import SettingsError, parse_settings
+from tests.draws import keep_seed
+from tests.scheduler.live.living import SETTINGS, Living
+
+SECRET = "a-secret-of-the-tests"
+
+
+class Receiver(HTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.heard: list[tuple[dict[str, str], bytes]] = []
+        self.answers: list[int] = []
+        self.url = f"http://127.0.0.1:{self.server_port}/gpu"
+
+    def names(self) -> list[str]:
+        return [json.loads(body)["id"] for _, body in self.heard]
+
+    def told(self) -> list[tuple[str, str]]:
+        return [(document["allocation_id"], document["event"]) for document in map(json.loads, dict(
+            zip(self.names(), (body for _, body in self.heard), strict=True)).values())]  # fmt: skip
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        status = self.server.answers.pop(0) if self.server.answers else 204
+        if status < 400:
+            self.server.heard.append((dict(self.headers.items()), body))
+        self.send_response(status)
+        self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def receiving() -> Iterator[Receiver]:
+    server = Receiver()
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def receiver(receiving: Receiver) -> Receiver:
+    receiving.heard.clear()
+    receiving.answers.clear()
+    return receiving
+
+
+def living(folder: Path, **callback: Any) -> Living:
+    (folder / "secret").write_text(SECRET + "\n")
+    settings = copy.deepcopy(SETTINGS)
+    secret = {"secret": {"file": str(folder / "secret")}} if "url" in callback else {}
+    settings["callbacks"] = [{"name": "ci", **secret, **callback}]
+    return Living(folder, settings)
+
+
+def test_a_start_and_an_end_are_told_signed_once_and_in_order(tmp_path: Path, receiver: Receiver) -> None:
+    one = living(tmp_path, url=receiver.url, queues=["batch"], tenants=["vision"])
+    one.submit("a", 2)
+    one.submit("other", 1, tenant="speech")
+    one.settle()
+    one.now = 1010.0
+    one.service.finish("a", True, "ada")
+    assert one.service.callbacks.hand_over()
+    assert not one.service.callbacks.hand_over()
+    assert receiver.told() == [("a", "started"), ("a", "finished")]
+    headers, body = receiver.heard[0]
+    assert headers[SIGNATURE] == signature(SECRET, headers[TIMESTAMP], body) and headers[TIMESTAMP] == "1010"
+    document = json.loads(body)
+    assert headers["X-Gpuledger-Delivery"] == document["id"] and document["job_id"] == "a"
+    assert [held["device_id"] for held in document["devices"]] == ["p-0/0", "p-0/1"]
+    assert json.loads(receiver.heard[1][1])["actor"] == "ada"
+    assert SECRET not in json.dumps([entry.body for entry in one.log.entries()])
+
+
+def test_what_comes_before_a_callback_is_named_is_not_told_and_what_comes_later_is(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    one = Living(tmp_path)
+    one.submit("before", 1)
+    one.settle()
+    one.settings = _with(one, tmp_path, receiver)
+    one.service.configure(one.settings)
+    one.submit("after", 1)
+    one.settle()
+    one.restart()
+    one.service.callbacks.hand_over()
+    assert receiver.told() == [("after", "started")]
+
+
+def _with(one: Living, folder: Path, receiver: Receiver) -> Any:
+    (folder / "secret").write_text(SECRET)
+    callback = {"name": "ci", "url": receiver.url, "secret": {"file": str(folder / "secret")}}
+    return parse_settings(one.settings.model_dump(mode="json") | {"callbacks": [callback]})
+
+
+def test_who_cannot_be_reached_is_tried_ever_more_seldom_and_hears_all_of_it(
+    tmp_path: Path, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = living(tmp_path, url=receiver.url)
+    one.submit("a", 1)
+    one.settle()
+    receiver.answers += [500, 302, 503]
+    tried = []
+    for _ in range(30):
+        before = len(receiver.answers)
+        one.service.callbacks.hand_over()
+        if len(receiver.answers) != before:
+            tried.append(one.now)
+        one.now += 0.5
+    assert [later - first for first, later in itertools.pairwise(tried)] == [1, 2]
+    assert receiver.told() == [("a", "started")]
+    assert len(caplog.records) == 3 and SECRET not in caplog.text
+    (tmp_path / "secret").unlink()
+    one.service.finish("a", True, "ada")
+    one.service.callbacks.hand_over()
+    assert "a secret cannot be read" in one.service.callbacks.state()["ci"]["problem"]
+    (tmp_path / "secret").write_text(SECRET)
+    one.now += 2
+    one.service.callbacks.hand_over()
+    assert receiver.told()[1:] == [("a", "finished")]
+
+
+def test_what_is_refused_or_too_old_is_given_up_and_the_next_is_told(tmp_path: Path, receiver: Receiver) -> None:
+    one = living(tmp_path, url=receiver.url)
+    one.submit("a", 1)
+    one.settle()
+    receiver.answers.append(422)
+    one.service.finish("a", False, "ada")
+    one.service.callbacks.hand_over()
+    assert receiver.told() == [("a", "failed")]
+    one.submit("b", 1)
+    one.settle()
+    one.now += GIVEN_UP_AFTER + 1
+    receiver.answers.append(500)
+    one.service.callbacks.hand_over()
+    assert one.service.callbacks.state()["ci"] == {"waiting": 0, "given_up": 2, "problem": "answered 500"}
+
+
+def test_after_kills_at_any_moment_everything_was_told_in_order_with_its_id(tmp_path: Path, receiver: Receiver) -> None:
+    dice = random.Random(f"{keep_seed()} of callbacks")
+    one = living(tmp_path, url=receiver.url)
+    for number in range(25):
+        one.now += dice.choice([0, 1, 400])
+        receiver.answers[:] = dice.choices([204, 500], k=2)
+        jobs = sorted(one.service.book.jobs)
+        if jobs and dice.random() < 0.5:
+            one.service.cancel(dice.choice(jobs), "ada")
+        else:
+            one.submit(f"j{number}", 1)
+        one.settle()
+        if dice.random() < 0.5:
+            one.service.callbacks.hand_over()
+        if dice.random() < 0.4:
+            if dice.random() < 0.5:  # killed before it was written down that it was told
+                one.log.set_told = lambda *_: None  # type: ignore[method-assign]
+                one.service.callbacks.hand_over()
+            one.restart()
+    receiver.answers.clear()
+    one.now += 400
+    one.service.callbacks.hand_over()
+    told = [event for event in one.events() if event[1] != "submitted"]
+    assert receiver.told() == told
+    assert len(receiver.names()) >= len(told)
+
+
+def test_a_command_hears_it_on_its_standard_input_and_nothing_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORE_PASSWORD", "geheim")
+    out, gate = tmp_path / "out", tmp_path / "gate"
+    one = living(tmp_path, command=["/bin/sh", "-c", f"test -e {gate} && cat > {out} && env >> {out}"])
+    one.submit("a", 1)
+    one.settle()
+    one.service.callbacks.hand_over()
+    assert one.service.callbacks.state()["ci"]["problem"] == "/bin/sh ended with 1"
+    gate.touch()
+    one.now += 1
+    one.service.callbacks.hand_over()
+    said = out.read_text()
+    assert '"event":"started"' in said and "PATH=" in said and "geheim" not in said
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "says"),
+    [
+        ("metadata.example", "169.254.169.254", "link-local"),
+        ("metadata.example", "fe80::1", "link-local"),
+        ("rebound.example", "127.0.0.1", "this machine"),
+        ("rebound.example", "::ffff:127.0.0.1", "this machine"),
+        ("all.example", "0.0.0.0", "unspecified"),
+        ("many.example", "224.0.0.1", "multicast"),
+        ("cloud.example", "100.100.100.200", "credentials"),
+    ],
+)
+def test_nothing_is_sent_to_what_is_forbidden(
+    host: str, address: str, says: str, monkeypatch: pytest.MonkeyPatch, receiver: Receiver
+) -> None:
+    found = [(0, 0, 0, "", (address, receiver.server_port))]
+    monkeypatch.setattr(posting.socket, "getaddrinfo", lambda *_, **__: found)
+    with pytest.raises(PostError, match=says):
+        post(f"http://{host}:{receiver.server_port}/", b"{}", {})
+    assert not receiver.heard
+
+
+@pytest.mark.parametrize(
+    ("callback", "says"),
+    [
+        ({}, "say url or command"),
+        ({"url": "https://x.example", "command": ["/bin/true"], "secret": {"file": "f"}}, "say url or command"),
+        ({"url": "https://x.example"}, "give secret"),
+        ({"url": "ftp://x.example", "secret": {"file": "f"}}, "http:// or https://"),
+        ({"url": "https://u:p@x.example", "secret": {"file": "f"}}, "no password"),
+        ({"command": ["notify"]}, "absolute path"),
+        ({"url": "https://x.example", "secret": "hush"}, "secret"),
+    ],
+)
+def test_a_callback_that_cannot_be_is_refused_in_the_settings(callback: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingsError, match=says):
+        parse_settings(SETTINGS | {"callbacks": [{"name": "ci", **callback}]})

@@ -1,0 +1,220 @@
+"""What the log keeps of a cycle: a scheduler that was killed at any moment decides like one that never was, and like a
+replay of it.
+
+GPULEDGER_WORLDS=FIRST-LAST pytest -n0 tests/scheduler/live/test_cycles.py     runs those seeds; else some are drawn
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collectors.readings import Row
+from scheduler.live.service import RefusedError
+from scheduler.records.cycles import decisive
+from scheduler.records.log import Entry
+from scheduler.records.restore import CYCLES, replays
+from scheduler.settings import parse_settings
+from tests.scheduler.cycle.test_worlds import seeds
+from tests.scheduler.live.living import Living, Slow
+
+HOLDING = ("running", "stopping")
+
+
+def tree(dice: random.Random) -> dict[str, Any]:
+    """Queues below a queue, whose priority counts where, and what the pool keeps free for some."""
+    shared = dice.choice(["fifo", "priority", "fair_share"])
+    weights = [{"weight": dice.choice([1, 2, 3])} if shared == "fair_share" else {} for _ in range(2)]
+    scope = {"preempts": dice.choice(["never", "queue", "tenant", "all"])}
+    return {
+        "queues": [
+            {"name": "ml", "policy": shared, "guaranteed": dice.choice([0, 2]), "maximum": dice.choice([4, 8])},
+            {"name": "batch", "parent": "ml", "policy": dice.choice(["fifo", "priority", "fair_share"])} | weights[0],
+            {"name": "chat", "parent": "ml", "guaranteed": dice.choice([0, 1])} | weights[1],
+            {"name": "urgent", "priority": dice.choice([0, 3])} | dice.choice([{}, scope]),
+        ],
+        "kept": dice.choice([{}, {"reserved": dice.choice([1, "25%"]), "reserved_for": {"queues": ["urgent"]}}]),
+    }
+
+
+def site(dice: random.Random, nodes: int) -> dict[str, Any]:
+    """Tenants with guarantees, a queue of any policy or a tree of them, sometimes a window."""
+    queue = {"name": "batch", "policy": dice.choice(["fifo", "priority", "fair_share", "capacity"])}
+    queue |= dice.choice([{}, {"wait_bound": 40}, {"min_run_time": 30}])
+    settings: dict[str, Any] = {
+        "pools": [{"name": "p", "nodes": nodes, "devices": 4, "model": "A100", "cpu_milli": 4000}],
+        "tenants": [{"name": "vision", "guaranteed": dice.choice([0, 2, 4])}, {"name": "speech", "guaranteed": 0}],
+        "queues": [queue],
+        "policies": {
+            "backfill": dice.choice(["easy", "easy", "conservative", "none", 2]),
+            "backfill_interval": dice.choice([0, 0, 0, 25]),
+            "preemption_searches": dice.choice([1, 1, 2, 16]),
+            "elastic_hold": dice.choice([0, 60]),
+            "expected_starts": dice.choice([0, 1, 16]),
+        },
+    }
+    if dice.random() < 0.5:
+        drawn = tree(dice)
+        settings["queues"], settings["tenants"][0]["guaranteed"] = drawn["queues"], 1
+        settings["pools"][0] |= drawn["kept"]
+        scope = dice.choice(["queue", "tenant", "all"])
+        settings["policies"] |= {"preempt_by_priority": scope, "priority_difference": dice.choice([1, 2])}
+    if dice.random() < 0.3:
+        settings["tenants"][1]["limit"] = dice.randint(2, 8)
+    if dice.random() < 0.3:
+        kept = {"name": "course", "nodes": ["p-0"], "tenants": ["vision"], "idle": dice.choice([None, 30, 60])}
+        settings["reservations"] = [kept | {"start": "1970-01-01T00:17:50Z", "end": "1970-01-01T00:20:00Z"}]
+    return settings
+
+
+def job(dice: random.Random) -> dict[str, Any]:
+    limit = dice.choice([None, 20.0, 45.0, 90.0, 200.0])
+    least = dice.choice([1, 1, 1, 2])
+    found = {
+        "tenant": dice.choice(["vision", "speech"]),
+        "queue": dice.choice(["batch", "batch", "chat", "urgent"]),
+        "request": {"devices": dice.choice([1, 1, 2, 3, 4]), "cpu_milli": dice.choice([0, 0, 1000])},
+        "min_replicas": least,
+        "max_replicas": least + dice.choice([0, 0, 0, 2]),
+        "priority": dice.choice([0, 0, 0, 1, 2]),
+        "preemptible": dice.random() < 0.9,
+        "wait_bound": dice.choice([None, None, None, 30.0]),
+        "checkpoint_seconds": dice.choice([None, 10.0]),
+        "lease_seconds": dice.choice([None, None, None, 60.0]),
+    }
+    return found if limit is None else found | {"time_limit": limit}
+
+
+Step = Callable[[Living], object]
+
+
+def draw_step(dice: random.Random, living: Living, number: int) -> Step:
+    """Something that happens, drawn from what is there; the same to whomever it is done then."""
+    kinds = ["submit"] * 6 + ["finish"] * 3 + ["cancel", "hold", "release", "node", "over", "over", "time", "time"]
+    kinds += ["suspend", "suspend", "resume", "resume", "renew", "configure"]
+    what, names = dice.choice(kinds), sorted(living.service.book.jobs)
+    name = dice.choice(names) if names else "nobody"
+    service = living.service
+    match what:
+        case "submit":
+            one = job(dice) | {"job_id": f"j{number}"}
+            return lambda of: of.service.submit(one, "tester")
+        case "finish":
+            running = [one for one in names if service.book.jobs[one].status == "running"]
+            name = dice.choice(running) if running else name
+            well = dice.random() < 0.8
+            return lambda of: of.service.finish(name, well, "tester")
+        case "cancel":
+            return lambda of: of.service.cancel(name, "tester")
+        case "hold":
+            return lambda of: of.service.hold(name, "tester")
+        case "release":
+            return lambda of: of.service.release(name, "tester")
+        case "renew":
+            leased = [one for one in names if service.book.jobs[one].job.lease_seconds]
+            name = dice.choice(leased) if leased else name
+            return lambda of: of.service.renew(name, "tester")
+        case "suspend":
+            return lambda of: of.service.suspend(name, "tester")
+        case "resume":
+            aside = [one for one in names if service.book.jobs[one].by]
+            name = dice.choice(aside) if aside else name
+            return lambda of: of.service.resume(name, "tester")
+        case "node":
+            node = dice.choice(service.restored.setup.nodes).name
+            state = dice.choice(["maintenance", "available", "available"])
+            return lambda of: of.service.set_node(node, state)
+        case "configure":
+            settings = parse_settings(site(dice, len(service.restored.setup.nodes)))
+            return lambda of: of.configure(settings)
+        case "over":
+            stopping = [one for one, live in service.book.jobs.items() if live.status == "stopping"]
+            gone = [(one, service.book.jobs[one].attempt) for one in stopping if dice.random() < 0.7]
+            return lambda of: are_over(of, gone)
+    return lambda of: None
+
+
+def are_over(living: Living, gone: list[tuple[str, int]]) -> None:
+    assert isinstance(living.executor, Slow)
+    for one in gone:
+        living.executor.over(*one)
+
+
+def one_history(seed: int, folder: Path) -> tuple[int, int]:
+    """(plans, of which with promises or searches)."""
+    dice = random.Random(seed)
+    settings = site(dice, dice.randint(1, 3))
+    steady, killed = (Living(folder / name, settings, Slow()) for name in ("steady", "killed"))
+    for number in range(dice.randint(10, 60)):
+        step, seconds, kill = draw_step(dice, steady, number), dice.choice([0, 0, 1, 5, 15, 40]), dice.random() < 0.3
+        for of in (steady, killed):
+            of.now += seconds
+            if kill and of is killed:
+                of.restart()
+            try:
+                step(of)
+            except RefusedError:
+                continue
+        for of in (steady, killed):
+            of.service._due = True  # a new scheduler looks around first; so does the other
+            for _ in range(20):
+                if not of.service.step():
+                    break
+        assert cycles(steady) == cycles(killed), f"history {seed}, step {number}"
+    entries = list(steady.log.entries())
+    plans = [entry for entry in entries if entry.kind == "plan"]
+    for explain in (True, False):
+        for done in replays(entries, plans, explain=explain):
+            assert done.same, f"history {seed}, entry {done.sequence}: {done.recorded} was made, now {done.again}"
+    for of in (steady, killed):
+        reckon(of, f"history {seed}")
+    for of in (steady, killed):
+        of.log.close()
+    return len(plans), sum(_promises(plan) for plan in plans)
+
+
+def reckon(living: Living, where: str) -> None:
+    """From the rows for the books alone: no device has two holders, nobody holds anything who does not run or stop, and
+    the GPU-seconds are those of the metrics."""
+    service = living.service
+    service.book.meter.advance(living.now)
+    until = service.book.meter.now
+    by_sequence: dict[int, dict[tuple[str, str], list[Row]]] = {}
+    for record, row in living.rows:
+        if record == "events" and row["event"] != "submitted":
+            number = json.loads(row["message"])["sequence"]
+            by_sequence.setdefault(number, {}).setdefault((row["allocation_id"], row["event"]), []).append(row)
+    held: dict[str, tuple[float, set[str]]] = {}
+    seconds = 0.0
+    for _, told in sorted(by_sequence.items()):
+        for (name, _), rows in told.items():  # what they held until now
+            since, devices = held.pop(name, (0.0, set()))
+            seconds += (rows[0]["ts"].timestamp() - since) * len(devices)
+        for (name, event), rows in told.items():
+            if event in ("started", "resized"):
+                devices = {row["device_id"] for row in rows}
+                taken = devices & set().union(*(others for _, others in held.values()))
+                assert not taken, f"{where}: {name} is given {taken}, which others hold"
+                held[name] = (rows[0]["ts"].timestamp(), devices)
+    seconds += sum((until - since) * len(devices) for since, devices in held.values())
+    assert seconds == pytest.approx(service.book.meter.held_area), where
+    runs = {f"{name}/{live.attempt}" for name, live in service.book.jobs.items() if live.status in HOLDING}
+    assert {name if "/" in name else f"{name}/1" for name in held} <= runs, where
+
+
+def cycles(living: Living) -> list[tuple[str, float, dict[str, Any]]]:
+    return [(entry.kind, entry.at, decisive(entry.body)) for entry in living.log.entries() if entry.kind in CYCLES]
+
+
+def _promises(plan: Entry) -> bool:
+    return "promises" in plan.body or "searches" in plan.body
+
+
+def test_killed_at_any_moment_or_never_or_replayed_the_same_is_decided(tmp_path: Path) -> None:
+    found = [one_history(seed, tmp_path / str(seed)) for seed in seeds(8)]
+    assert sum(with_promises for _, with_promises in found) > 0
