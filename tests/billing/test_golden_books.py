@@ -1,6 +1,6 @@
 """What every command says of two months in which everything meets, figure by figure.
 
-GPULEDGER_GOLDEN=write pytest tests/billing/test_golden_books.py     renews golden/books.json
+GPULEDGER_GOLDEN=write GPULEDGER_ALL=1 pytest tests/billing/test_golden_books.py     renews golden/books.json
 
 Whether the figures are right is for the tests beside this one, which reckon them another way. This one notices that one
 of them changed: read the difference before it is renewed.
@@ -32,6 +32,7 @@ from billing.invoicing.explain import explain
 from billing.invoicing.invoices import draft_all, issued
 from tests.billing.golden import FOLDER, compare, digest
 from tests.billing.whole_books import CARD, MAPPING, OCTOBER, fill_whole_books
+from tests.draws import seldom
 from tests.stores import engine_that_stays, fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import identifier, open_store
@@ -316,6 +317,7 @@ def test_every_cell_of_the_books_is_that_of_the_golden_file(books: tuple[str, di
     compare("books", f"table {table}", condensed(rows))
 
 
+@seldom(3, "every line is explained")
 def test_every_line_is_explained_as_in_the_golden_file(books: tuple[str, dict[str, str]]) -> None:
     """Of each kind of line, of an invoice's own and of corrections, the first; and all corrections of use."""
     found = {}
@@ -332,6 +334,7 @@ def test_every_line_is_explained_as_in_the_golden_file(books: tuple[str, dict[st
     compare("books", "explained", texts)
 
 
+@seldom(3, "what is told of one workload")
 def test_what_is_told_of_one_workload_is_that_of_the_golden_file(books: tuple[str, dict[str, str]]) -> None:
     found = {}
     with open_store(books[0]) as store:
@@ -342,6 +345,7 @@ def test_what_is_told_of_one_workload_is_that_of_the_golden_file(books: tuple[st
     compare("books", "savings of workloads", found)
 
 
+@seldom(3, "an export in small slices")
 def test_an_export_in_small_slices_is_the_same(
     books: tuple[str, dict[str, str]], places: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
