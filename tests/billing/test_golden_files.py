@@ -30,17 +30,22 @@ BUDGETS = {
     ],
     "low_balances": [{"tenant": "a", "amount": "5.00"}],
 }
+TURNS = [
+    {"match": {"queue": "x"}, "tenant": "a", "effective_from": "2026-10-01", "effective_to": "2026-10-10"},
+    {"match": {"queue": "x"}, "tenant": "b", "effective_from": "2026-10-10", "effective_to": "2026-10-31"},
+]
 SELLER = {**PARTIES["seller"], "effective_from": "2026-01-01"}
 BUYER = {**PARTIES["buyer"], "payment_days": 14, "effective_to": "2027-01-01"}
 FILES: dict[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
     "rates": (parse_rate_card, CARD),
-    "tenants": (parse_mapping, MAPPING),
+    "tenants": (parse_mapping, {**MAPPING, "rules": [*TURNS, *MAPPING["rules"]]}),
     "energy": (parse_energy_settings, ENERGY),
     "budgets": (parse_budgets, BUDGETS),
     "parties": (parse_parties, {"seller": [SELLER], "buyers": [BUYER]}),
 }
 LEFT_OUT = object()
-OTHERS = (LEFT_OUT, None, "", "x", "-1", "1.0000000001", -1, 10**12, True, "2026-13", "2026-10-05T00:30", "1900-01", [])
+DATES = ("2026-13", "2026-10-05T00:30", "2026-10-20", "1900-01")
+OTHERS = (LEFT_OUT, None, "", "x", "-1", "1.0000000001", -1, 10**12, True, *DATES, [])
 """What a value could be by mistake."""
 
 
