@@ -54,7 +54,7 @@ def check_focus(engine: Store, path: Path, report: FocusReport | None = None) ->
     with _view(engine, path, columns) as focus:
         for name in names:
             rows = engine.rows(read_sql(__file__, f"checks/{name}"), focus, _IN_SMALL_BLOCKS)
-            findings += [Finding(row["rule"], row["rows"]) for row in rows]
+            findings += [Finding(row["rule"], row["rows"]) for row in sorted(rows, key=lambda row: str(row["rule"]))]
         if report is not None:
             findings += _reconcile(engine, focus, report)
     return findings

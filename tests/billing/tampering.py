@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 from collections.abc import Iterator
 
 from billing.verify.tables import VOUCHED
@@ -32,6 +33,9 @@ def changed(kind: str, dice: random.Random) -> str:
     step = dice.choice("+-")
     if inner == "String":
         value = dice.choice(("concat({}, 'x')", "if({} = '', 'x', '')", "if({} = '', 'x', substring({}, 2))"))
+    elif inner.startswith("Enum"):
+        one, other = re.findall("'([^']+)'", inner)[:2]
+        value = f"if({{}} = '{one}', '{other}', '{one}')"
     elif inner == "Bool":
         value = "NOT {}"
     elif inner.startswith("DateTime64"):

@@ -1,6 +1,6 @@
 """What every command says of two months in which everything meets, figure by figure.
 
-GPULEDGER_GOLDEN=write pytest tests/billing/test_golden_books.py     renews golden/books.json
+GPULEDGER_GOLDEN=write GPULEDGER_ALL=1 pytest tests/billing/test_golden_books.py     renews golden/books.json
 
 Whether the figures are right is for the tests beside this one, which reckon them another way. This one notices that one
 of them changed: read the difference before it is renewed.
@@ -9,24 +9,34 @@ of them changed: read the difference before it is renewed.
 from __future__ import annotations
 
 import csv
-import hashlib
+import gzip
 import json
-import os
 import re
+import shlex
+import sys
 from collections.abc import Iterator
+from datetime import datetime, tzinfo
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import typer
 import yaml
+from pyarrow import parquet
 from typer.testing import CliRunner
 
-from tests.billing.whole_books import CARD, MAPPING, fill_whole_books
+from billing.exports import focus
+from billing.insights.savings import savings
+from billing.invoicing.explain import explain
+from billing.invoicing.invoices import draft_all, issued
+from tests.billing.golden import FOLDER, compare, digest
+from tests.billing.whole_books import CARD, MAPPING, OCTOBER, fill_whole_books
+from tests.draws import seldom
 from tests.stores import engine_that_stays, fresh_store
+from warehouse.errors import LedgerError
+from warehouse.store import identifier, open_store
 
-GOLDEN = Path(__file__).parent / "golden" / "books.json"
 FEW = 3
 """Rows of a list that are kept as they are; of a longer one the first, and a digest of each column."""
 SPANS = ("--window", "2026-10-24T12:30:00Z,2026-10-26T01:00:00Z", "--step", "12h")
@@ -43,6 +53,7 @@ COMMANDS = (
     "energy --period 2026-10-12..2026-10-16 --by day,device",
     "savings --period 2026-10",
     "savings --period 2026-10-03..2026-10-20 --min-coverage 0.2 --idle-hours 2",
+    "savings --period 2026-10-20..2026-10-31 --min-coverage 0.666667",
     "anomalies --period 2026-10",
     "anomalies --score 1.5",
     "allocation --window 2026-10 --aggregate namespace --share-idle",
@@ -86,16 +97,111 @@ COMMANDS = (
     "tenants check {mapping}",
     "report preview --tenant chem --period 2026-10 --out {out}/chem.html",
     "export focus --period 2026-10 --draft --platform --skip-unpriced --out {out}/october.csv",
-    "export focus --period 2026-09 --grain day --out {out}/september.csv",
+    "export focus --period 2026-09 --grain day --out {out}/new/september.csv",
+    "export focus --period 2026-09 --grain month --version 1.2 --check --out {out}/september.csv.gz",
+    "export focus --period 2026-09 --grain month --tenant chem --check --out {out}/chem.parquet",
 )  # fmt: skip
+REFUSED = (
+    "invoice issue --period 2026-10",
+    "invoice issue --period 2026-10-05",
+    "invoice issue --period 2099-01",
+    "invoice void GL-2026-99999 --reason none",
+    "invoice void GL-2026-00001 --reason twice",
+    "invoice void GL-2026-00002 --reason ''",
+    "invoice credit GL-2026-99999 --amount 1 --reason none",
+    "invoice credit GL-2026-00007 --amount 1 --reason note",
+    "invoice credit GL-2026-00005 --amount 1 --reason void",
+    "invoice credit GL-2026-00002 --amount 1 --reason ''",
+    "invoice credit GL-2026-00002 --amount 0 --reason zero",
+    "invoice credit GL-2026-00002 --amount -1 --reason less",
+    "invoice credit GL-2026-00002 --amount 0.001 --reason digits",
+    "invoice credit GL-2026-00002 --amount 999999 --reason more",
+    "invoice credit GL-2026-00002 --amount some --reason word",
+    "invoice explain 99 --number GL-2026-00001",
+    "invoice explain 0 --number GL-2026-00001",
+    "invoice show GL-2026-99999",
+    "invoice verify GL-2026-99999",
+    "credits add --tenant chem --amount 1 --month 2026-09 --reason late",
+    "credits add --tenant chem --amount 0 --month 2026-10 --reason zero",
+    "credits add --tenant chem --amount 1,5 --month 2026-10 --reason comma",
+    "credits add --tenant chem --amount 1.5555555555 --month 2026-10 --reason digits",
+    "credits add --tenant chem --amount 1 --month 2026-13 --reason month",
+    "credits add --tenant chem --amount 1 --month 2026-10 --reason ''",
+    "credits add --tenant chem --amount 1 --month 2026-10 --reason kind --kind other",
+    "credits add --tenant chem --amount 1 --month 2026-10 --reason currency --currency USD",
+    "credits add --tenant chem --amount 1 --month 2026-10 --reason again --id c1",
+    "credits add --tenant chem --amount 1 --month 2026-10 --reason proof --evidence [1]",
+    "credits add --tenant chem --amount 1 --month 2026-10 --reason proof --evidence {{",
+    "credits reverse c9 --reason none",
+    "credits reverse c1-reversed --reason again",
+    "credits grant --tenant phys --amount 0 --expires 2299-01-01 --reason zero",
+    "credits grant --tenant phys --amount 1.001 --expires 2299-01-01 --reason digits",
+    "credits grant --tenant phys --amount 1 --from 2027-01-01 --expires 2027-01-01 --reason never",
+    "credits grant --tenant phys --amount 1 --expires 2299-01-01 --reason ''",
+    "credits grant --tenant phys --amount 1 --expires 2299-01-01 --reason currency --currency JPY",
+    "credits grant --tenant phys --amount 1 --expires 2299-01-01 --reason again --id g1",
+    "credits revoke g9 --reason none",
+    "export focus --period 2026-10 --out {out}/a.csv",
+    "export focus --period 2026-10 --draft --out {out}/a.csv",
+    "export focus --period 2026-09 --out {out}/a.xlsx",
+    "export focus --period 2026-09 --tenant chem --platform --out {out}/a.csv",
+    "export focus --period 2026-07 --invoiced --out {out}/a.csv",
+    "export focus --period 2026-09 --tenant nobody --out {out}/a.csv",
+    "export check {out}/card.yaml",
+    "export check {out}/none.csv",
+    "export check {out}/broken.parquet",
+    "export check {out}/few.csv",
+    "ledger --by colour",
+    "ledger --period 2026-13",
+    "ledger --period 2026-10-05..2026-10-05",
+    "ledger --period 2300-10",
+    "efficiency --by colour",
+    "energy --by colour",
+    "anomalies --score 0",
+    "savings --min-coverage 2",
+    "rates show none",
+    "rates apply {other} --reason other",
+    "tenants apply {mapping} --reason other",
+    "budget apply {budgets} --reason dollars",
+    "rates diff {card} {out}/none.yaml",
+    "allocation --window 2026-10 --aggregate colour",
+    "allocation --window sometime",
+    "allocation --window 2026-10-02T00:00:00Z,2026-10-01T00:00:00Z",
+    "allocation --window 2000-01-01T00:00:00Z,2026-10-01T00:00:00Z",
+    "allocation --window 2026-10 --step 1x",
+    "allocation --window 2026-10 --step 0h",
+    "allocation --window 2026-10 --step 1m",
+    "allocation --window 2026-10 --filter 'colour:\"red\"'",
+    "allocation --window 2026-10 --filter 'label[colour]:\"red\"'",
+    "allocation --window 2026-10 --filter 'cluster'",
+    "allocation --window 2026-10 --filter 'cluster:\"a\"+cluster:\"b\"'",
+)  # fmt: skip
+"""What must not be done, or cannot be."""
+SETTINGS = ("rate_cards", "tenant_mappings", "energy_settings", "budgets", "parties")
+FACTS = ("ledger", "energy", "allocations", "refused_claims", "ledger_days", "stream_hours")
+TABLES = (*FACTS, *SETTINGS, "closed_hours", "invoices", "voided_invoices", "credits", "grants", "audit")
+DRAWN = {"run", "document", "previous", "digest", "batch", "inputs", "checked_by", "content", "seal"}
+"""Columns of them that are others each time that the books are made."""
 ASKED_TO_FAIL = {"tenants check {mapping}": 1}
+
+
+class Then(datetime):
+    """What a command takes for now: grants run out and months end."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return cls(2026, 11, 23, 12, tzinfo=tz)
 
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
     """The store's address; and the closes' numbers, which are drawn, as names."""
     folder = tmp_path_factory.mktemp("whole") / "store"
-    with engine_that_stays():
+    app()
+    with engine_that_stays(), pytest.MonkeyPatch.context() as patch:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("gpuledger.commands.") and hasattr(module, "datetime"):
+                patch.setattr(module, "datetime", Then)
         with fresh_store(folder, fill_whole_books) as store:
             runs = [str(row["run"]) for row in store.rows("SELECT run FROM close_runs ORDER BY started_at")]
         yield f"chdb://{folder}", {run: f"close {number}" for number, run in enumerate(runs, 1)}
@@ -125,19 +231,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "taxes": [],
     }
     files = {"card": {**CARD, "rates": dearer}, "other": other, "mapping": {**MAPPING, "rules": rules}}
+    files["budgets"] = {"currency": "USD", "budgets": [{"tenant": "chem", "amount": "1.00"}]}
+    (folder / "few.csv").write_text("BilledCost,Other\n1,2\n")
+    (folder / "broken.parquet").write_text("PAR1")
     for name, content in files.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     return {**{name: str(folder / f"{name}.yaml") for name in files}, "out": str(folder)}
-
-
-@pytest.fixture(scope="module")
-def golden() -> Iterator[dict[str, Any]]:
-    """What is in the file, by command; written again at the end if asked for."""
-    known: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
-    yield known
-    if os.environ.get("GPULEDGER_GOLDEN") == "write":
-        found = {command: known[command] for command in COMMANDS if command in known}
-        GOLDEN.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @cache
@@ -145,10 +244,6 @@ def app() -> typer.Typer:
     from gpuledger.cli import build
 
     return build()
-
-
-def digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def condensed(value: Any) -> Any:
@@ -176,6 +271,14 @@ def parsed(text: str) -> Any:
     return rows if rows and len(rows[0]) > 9 else text
 
 
+def text_of(path: Path) -> str:
+    if path.suffix == ".parquet":
+        rows = parquet.read_table(path).to_pylist()
+        return json.dumps([{name: str(cell) for name, cell in row.items()} for row in rows])
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+
+
 def said(printed: str, words: list[str], closes: dict[str, str]) -> Any:
     """What a command printed, or else wrote: its file, or those of its folder of which people can read the text."""
     if "--out" not in words:
@@ -183,7 +286,7 @@ def said(printed: str, words: list[str], closes: dict[str, str]) -> Any:
     else:
         out = Path(words[words.index("--out") + 1])
         files = [one for one in sorted(out.iterdir()) if one.suffix != ".pdf"] if out.is_dir() else [out]
-        texts = {one.name: one.read_text(encoding="utf-8") for one in files}
+        texts = {one.name: text_of(one) for one in files}
     for name, text in texts.items():
         told = re.sub("|".join(closes), lambda match: closes[match[0]], text)
         texts[name] = re.sub(r'("closed_at": "|facts until )[^"<]*', r"\1now", told)
@@ -193,7 +296,7 @@ def said(printed: str, words: list[str], closes: dict[str, str]) -> Any:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_figure_is_that_of_the_golden_file(
-    books: tuple[str, dict[str, str]], places: dict[str, str], golden: dict[str, Any], command: str
+    books: tuple[str, dict[str, str]], places: dict[str, str], command: str
 ) -> None:
     url, closes = books
     words = [word.format(**places) for word in command.split()]
@@ -201,10 +304,81 @@ def test_every_figure_is_that_of_the_golden_file(
     as_json = not writes and words[:2] != ["tenants", "check"]
     result = CliRunner().invoke(app(), [*words, "--store", url, *(["--format", "json"] if as_json else [])])
     assert result.exit_code == ASKED_TO_FAIL.get(command, 0), f"{result.output}\n{result.exception!r}"
-    found = json.loads(json.dumps(condensed(said(result.stdout, words, closes))))
-    if os.environ.get("GPULEDGER_GOLDEN") == "write":
-        golden[command] = found
-    assert found == golden.get(command)
+    compare("books", command, json.loads(json.dumps(condensed(said(result.stdout, words, closes)))))
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_cell_of_the_books_is_that_of_the_golden_file(books: tuple[str, dict[str, str]], table: str) -> None:
+    with open_store(books[0]) as store:
+        sql = "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
+        names = [row["name"] for row in store.rows(sql, {"table": table}) if row["name"] not in DRAWN]
+        chosen = ", ".join(f"toString({identifier(name)}) AS {identifier(name)}" for name in names)
+        rows = store.rows(f"SELECT {chosen} FROM {identifier(table)} ORDER BY {', '.join(map(identifier, names))}")
+    compare("books", f"table {table}", condensed(rows))
+
+
+@seldom(3, "every line is explained")
+def test_every_line_is_explained_as_in_the_golden_file(books: tuple[str, dict[str, str]]) -> None:
+    """Of each kind of line, of an invoice's own and of corrections, the first; and all corrections of use."""
+    found = {}
+    with open_store(books[0]) as store:
+        for invoice in [*issued(store), *draft_all(store, OCTOBER)]:
+            for number, line in enumerate(invoice.lines, 1):
+                kind = (invoice.number is None, line["kind"], line["charge_class"])
+                if kind not in found or (line["kind"] == "usage" and line["charge_class"]):
+                    name = kind if kind not in found else (*kind, invoice.tenant, number)
+                    explained = explain(store, invoice, number, by_hour=number % 2 == 0)
+                    rows = json.loads(json.dumps([dict(row) for row in explained.rows], default=str))
+                    found[name] = condensed([explained.formula, explained.rules, rows])
+    texts = {" ".join(map(str, name)): one for name, one in found.items()}
+    compare("books", "explained", texts)
+
+
+@seldom(3, "what is told of one workload")
+def test_what_is_told_of_one_workload_is_that_of_the_golden_file(books: tuple[str, dict[str, str]]) -> None:
+    found = {}
+    with open_store(books[0]) as store:
+        for workload in ("both", "small", "moved", "serve-0"):
+            told = savings(store, OCTOBER, workload=workload)
+            document = json.loads(json.dumps(told.document(), default=str))
+            found[workload] = condensed({**document, "monthly_amount": str(told.monthly_amount)})
+    compare("books", "savings of workloads", found)
+
+
+@seldom(3, "an export in small slices")
+def test_an_export_in_small_slices_is_the_same(
+    books: tuple[str, dict[str, str]], places: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(focus, "SLICE_ENTRIES", 100)
+    out = Path(places["out"]) / "slices.csv"
+    for command in (one for one in COMMANDS if one.startswith("export focus --period 2026-09 --grain day")):
+        words = [*command.split()[:-1], str(out), "--store", books[0]]
+        assert CliRunner().invoke(app(), words).exit_code == 0
+        found = condensed(said("", words, books[1]))
+        compare("books", command, json.loads(json.dumps(found)))
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_every_refusal_is_that_of_the_golden_file(
+    books: tuple[str, dict[str, str]], places: dict[str, str], command: str
+) -> None:
+    """And nothing of it is written: the next test reads the same books."""
+    words = [word.format(**places) for word in shlex.split(command)]
+    result = CliRunner().invoke(app(), [*words, *(() if words[:2] == ["export", "check"] else ("--store", books[0]))])
+    said = " ".join(f"{result.stdout} {result.exception}".split()).replace(places["out"], "OUT")
+    assert isinstance(result.exception, LedgerError | SystemExit), said
+    compare("books", f"refused: {command}", [result.exit_code, said])
+
+
+def test_the_golden_file_has_nothing_else() -> None:
+    known = json.loads((FOLDER / "books.json").read_text(encoding="utf-8"))
+    others = {"explained", "savings of workloads", *(f"refused: {command}" for command in REFUSED)}
+    assert set(known) == {*COMMANDS, *others, *(f"table {table}" for table in TABLES)}
+
+
+def test_no_close_leaves_a_working_table(books: tuple[str, dict[str, str]]) -> None:
+    with open_store(books[0]) as store:
+        assert store.rows("SELECT name FROM system.tables WHERE match(name, '^close_[0-9]+_')") == []
 
 
 def test_a_mapping_that_leaves_nothing_out_is_a_yes(books: tuple[str, dict[str, str]], tmp_path: Path) -> None:

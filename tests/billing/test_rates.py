@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.rates import RateCard, RateError, Subject, cut_instants, parse_rate_card, price_intervals
-from billing.rates.globs import can_overlap
+from billing.rates.globs import can_overlap, expression
+from warehouse.store import Store
 
 H100 = "NVIDIA H100 80GB HBM3"
 START = datetime(2026, 10, 1, tzinfo=UTC)
@@ -31,6 +33,35 @@ def prices(rates: RateCard, **subject: str) -> list[tuple[Any, Any, str, str, st
         (i.effective_from, i.effective_to, i.sku, str(i.list_unit_price), str(i.contracted_unit_price))
         for i in price_intervals(rates, [who])
     ]
+
+
+def test_the_engine_reads_globs_as_the_shell_does(store: Store) -> None:
+    dice = random.Random(seed := random.randrange(10**6))
+    print(f"seed {seed}")
+    pieces = (
+        "*",
+        "?",
+        "a",
+        "b",
+        "-",
+        "]",
+        ".",
+        "[a-cx]",
+        "[!a-c.]",
+        "[ax-z]",
+        "[b-a]",
+        "[!b-a]",
+        "[a-]",
+        "[]a]",
+        "[!!]",
+        "[",
+    )
+    globs = ["".join(dice.choices(pieces, k=dice.randrange(4))) for _ in range(1500)]
+    texts = ["".join(dice.choices("abcxz-].![", k=dice.randrange(4))) for _ in globs]
+    sql = "SELECT arrayMap((text, glob) -> match(text, glob), {texts:Array(String)}, {globs:Array(String)}) AS found"
+    found = store.value(sql, {"texts": texts, "globs": [expression(one) for one in globs]})
+    pairs = list(zip(texts, globs, strict=True))
+    assert [pair for pair, one in zip(pairs, found, strict=True) if fnmatchcase(*pair) != bool(one)] == []
 
 
 def test_the_tenants_own_price_is_contracted_and_the_price_for_everybody_is_list() -> None:

@@ -10,10 +10,12 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from billing.accounts.budget_file import apply_budgets, parse_budgets
 from billing.accounts.credits import Credit, add_credit, reverse_credit
 from billing.accounts.prepaid import Grant, add_grant, revoke_grant
-from billing.close import close
+from billing.close import close, hours
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
 from billing.invoicing.invoices import credit, issue_all, void
 from billing.parties.applied import apply_parties
@@ -69,10 +71,34 @@ CARD: dict[str, Any] = {
             "match": {"model": "H100*", "pool": "train", "priority": "high"},
             "price_per_gpu_hour": "4.05",
         },
+        {"sku": "any-a", "match": {"model": "A*"}, "price_per_gpu_hour": "9.99"},
         {"sku": "mig-1g", "match": {"model": "A100", "partition_profile": "1g.*"}, "price_per_gpu_hour": "1.61"},
-        {"sku": "a100", "match": {"model": "A100"}, "price_per_gpu_hour": "1.40"},
-        {"sku": "l40s-web", "match": {"model": "L40S", "queue": "web"}, "price_per_gpu_hour": "0.97"},
+        {
+            "sku": "a100",
+            "match": {"model": "A100"},
+            "price_per_gpu_hour": "1.40",
+            "effective_to": "2026-10-30T15:20:00Z",
+        },
+        {
+            "sku": "a100",
+            "match": {"model": "A100"},
+            "price_per_gpu_hour": "1.47",
+            "effective_from": "2026-10-30T15:20:00Z",
+        },
+        {
+            "sku": "l40s-web",
+            "match": {"model": "L40S", "queue": "web"},
+            "price_per_gpu_hour": "0.97",
+            "effective_to": "2026-10-19T09:20:00Z",
+        },
+        {
+            "sku": "l40s-web",
+            "match": {"model": "L40S", "queue": "web"},
+            "price_per_gpu_hour": "1.02",
+            "effective_from": "2026-10-19T09:20:00Z",
+        },
         {"sku": "l40s", "match": {"model": "L40S"}, "price_per_gpu_hour": "1.13"},
+        {"sku": "any-l", "match": {"model": "L*"}, "price_per_gpu_hour": "9.98"},
         {"sku": "t4", "match": {"model": "T4"}, "price_per_gpu_hour": "0.5", "effective_to": "2026-10-24"},
         {"sku": "t4", "match": {"model": "T4"}, "price_per_gpu_hour": "0", "effective_from": "2026-10-24"},
     ],
@@ -97,6 +123,13 @@ CARD: dict[str, Any] = {
             "measure": "hours",
             "match": {"queue": "batch"},
             "tiers": [{"from": "8", "percent": "3"}, {"above": "16", "percent": "7"}],
+        },
+        {
+            "name": "bulk",
+            "per": "session",
+            "mode": "whole",
+            "match": {"queue": "day"},
+            "tiers": [{"from": "2", "percent": "1"}, {"from": "6", "percent": "2"}],
         },
     ],
     "components": [
@@ -225,6 +258,7 @@ def fill_whole_books(store: Store) -> None:
     _put_devices(store)
     late = _put_jobs(store, dice)
     _put_spacious(store)
+    _put_contradictions(store)
     close(store, SEPTEMBER.end + timedelta(hours=3), at("2026-10-02 00:00"))
     first = issue_all(store, SEPTEMBER, at("2026-10-02 00:00"), actor="ann")
     void(store, str(first[-1].number), at("2026-10-02 01:00"), "ann", "wrong address")
@@ -232,7 +266,10 @@ def fill_whole_books(store: Store) -> None:
     put(store, "events", late)
     reverse_credit(store, "c1", "ann", "not due", at("2026-10-03 00:00"))
     credit(store, str(first[0].number), Decimal("0.10"), at("2026-10-04 00:00"), "ann", "goodwill")
-    close(store, OCTOBER.end + timedelta(days=1), at("2026-11-03 00:00"))
+    with pytest.MonkeyPatch.context() as patch:  # many portions, each computed apart
+        patch.setattr(hours, "PORTION_WEIGHT", 40_000)
+        patch.setattr(hours, "SMALL_WEIGHT", 0)
+        close(store, OCTOBER.end + timedelta(days=1), at("2026-11-03 00:00"))
 
 
 def _put_devices(store: Store) -> None:
@@ -315,7 +352,8 @@ def _put_jobs(store: Store, dice: random.Random) -> list[dict[str, Any]]:
         {**common, "allocation_id": "open", "workload_id": "open", "ts": at("2026-10-31 21:00"), "event": "started"}
     )
     put(store, "events", events)
-    put(store, "samples", drawn)
+    for half in (drawn[::2], drawn[1::2]):  # so that an hour of a stream comes in two batches
+        put(store, "samples", half)
     return late
 
 
@@ -329,6 +367,9 @@ SPACIOUS = {
     "small": (("s7",), "2026-10-30 12:00", 0.1, 4),
     "sliced": (("s2",), "2026-10-30 10:00", 0.1, 6),
     "gift": (("f0",), "2026-10-22 10:00", 0.0, 6),
+    "still": (("s9",), "2026-10-30 01:00", 0.01, 5),
+    "a day": (("s10",), "2026-10-30 23:00", 0.1, 5),
+    "moving": (("s8",), "2026-10-30 13:00", 0.1, 5),
     "bare-0": (("y0",), "2026-10-30 11:00", 0.2, 6),
     "bare-1": (("y1",), "2026-10-30 11:00", 0.2, 6),
 }
@@ -359,9 +400,97 @@ def _put_spacious(store: Store) -> None:
                 more = {"utilization": 0.6} if unnamed else {"workload_id": workload}
                 samples.append({**told, **part, "ts": now, **more})
         events.append({**about, "ts": end, "event": "finished"})
+    # In the month's last hour one of them comes to be about something else, on a device that is another.
+    moved = {"project": "q", "queue": "batch", "workload_id": "moved", "allocation_id": "moving", "node": "n3"}
+    events.append({**moved, "ts": at("2026-10-31 22:40"), "event": "resized", "device_id": "s8", "units": 1})
+    other = {"device_id": "s8", "ts": at("2026-10-31 22:20"), "node": "n4", "units": 1, "state": "available"}
+    devices.append({**other, "model": "L40S", "pool": "web", "memory_bytes": 48 * 10**9})
     put(store, "devices", devices)
     put(store, "events", events)
     put(store, "samples", samples)
+
+
+def _put_contradictions(store: Store) -> None:
+    """Three days of a node whose claims cannot all be true: of a node alone, of more than is there, of one partition
+    twice, of what nobody knows, without an end, ended before they start, suspended for ever, told twice at one instant.
+    """
+    dice = random.Random("contradictions")
+    first = at("2026-10-27 06:00")
+    devices: list[dict[str, Any]] = []
+    for name, units in (("d0", 1), ("d1", 4), ("d2", 4), ("d3", 7)):
+        about = {"device_id": name, "node": "n5", "model": "A100", "pool": "mig"}
+        told = [(0, units, "available"), (20, units, "available"), (61, max(1, units - 2), "available")]
+        told += [(64, units, "available"), (66, units, "unavailable"), (66, units, "available"), (96, units, "removed")]
+        devices += [{**about, "ts": first + timedelta(hours=h), "units": n, "state": state} for h, n, state in told]
+    events: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = []
+    for number in range(70):
+        tenant, project, queue = dice.choice(PAYERS)
+        start = first + timedelta(minutes=dice.randrange(-60, 72 * 60))
+        end = start + timedelta(minutes=dice.choice((20, 90, 400)), milliseconds=dice.choice((0, 0, 1)))
+        about = {"allocation_id": f"c{number % 60}", "workload_id": f"c{number % 60}", "node": "n5"}
+        about |= {"tenant": tenant, "project": project, "queue": queue, "gpus": dice.choice((0.3, 1, 1, 2, 5))}
+        device = dice.choice(("", "", "d0", "d1", "d2", "d3", "d9"))
+        held = {"device_id": device, "units": dice.choice((None, 0, 1, 2, 5)) if device else None}
+        if device == "d3":
+            held |= {"partition_id": f"d3-{dice.randrange(2)}", "partition_profile": "1g.5gb", "units": 1}
+        elif device and dice.random() < 0.1:
+            held["device_id"], about["node"] = "", "n6"
+        events.append({**about, **held, "ts": start, "event": "started"})
+        more = dice.choice(("", "", "suspended", "both", "resized", "again", "before", "at once"))
+        middle = start + (end - start) / 2
+        if more in ("suspended", "both"):
+            events.append({**about, "ts": start + (end - start) / 3, "event": "suspended"})
+        if more == "both":
+            events.append({**about, "ts": middle, "event": "resumed"})
+        if more in ("resized", "again"):
+            events.append({**about, **held, "ts": middle, "event": "resized" if more == "resized" else "started"})
+        ends = {"before": start - timedelta(minutes=5), "at once": start}.get(more, end)
+        if dice.random() < 0.8:
+            events.append({**about, "ts": ends, "event": dice.choice(("finished", "failed", "cancelled"))})
+        if dice.random() < 0.6:
+            seen = {"state": "ok", "utilization": 0.5, "interval_seconds": 1200.0, "workload_id": about["workload_id"]}
+            seen |= {"device_id": device or dice.choice(("d1", "d2")), "partition_id": held.get("partition_id", "")}
+            span = range(dice.choice((1, 3, 12)))
+            measured += [{**seen, "node": "n5", "ts": start + timedelta(minutes=20 * (n + 1))} for n in span]
+    # What is told of a device before it is there, at the instant at which it becomes more, and of all of it.
+    about = {"device_id": "d4", "node": "n7", "model": "A100", "pool": "mig", "state": "available"}
+    devices += [{**about, "ts": first + timedelta(hours=h), "units": n} for h, n in ((0, 2), (30, 4), (50, 3))]
+    devices += [{**about, "ts": first + timedelta(hours=96), "units": 3, "state": "removed"}]
+    for number, (begin, units) in enumerate(((-2, None), (30, None), (50, None), (50, 1), (61, 5))):
+        one = {"allocation_id": f"e{number}", "node": "n7" if begin != 61 else "n5", "tenant": "chem", "project": "b"}
+        device = {"device_id": "d4" if begin != 61 else "d3", "units": units}
+        events.append({**one, **device, "ts": first + timedelta(hours=begin), "event": "started"})
+        events.append({**one, "ts": first + timedelta(hours=begin + 5), "event": "finished"})
+    # Two sessions that lack as much to the minimum in one hour, on devices of other units.
+    for name, units in (("d5", 1), ("d6", 7)):
+        kind = {"device_id": name, "node": "n7", "units": units}
+        for h, state in ((0, "available"), (96, "removed")):
+            devices.append({**about, **kind, "ts": first + timedelta(hours=h), "state": state})
+        one = {"allocation_id": f"short-{name}", "tenant": "bio", "project": "p", "node": "n7"}
+        began = first + timedelta(hours=70)
+        events.append({**one, **kind, "ts": began, "event": "started"})
+        events.append({**one, "ts": began + timedelta(seconds=30), "event": "finished"})
+    # A node of which nobody says which device is held, and one that says more than it has.
+    for name in ("b0", "b1", "b2"):
+        for h, state in ((0, "available"), (96, "removed")):
+            devices.append(
+                {**about, "device_id": name, "node": "n8", "units": 4, "ts": first + timedelta(hours=h), "state": state}
+            )
+    for number, gpus in enumerate((1.0, 0.3, 2.0, 0.5)):
+        one = {"allocation_id": f"any{number}", "node": "n8", "tenant": "phys", "project": "a", "gpus": gpus}
+        begin = first + timedelta(hours=4, minutes=20 * number)
+        events.append({**one, "ts": begin, "event": "started"})
+        events.append({**one, "ts": begin + timedelta(hours=9), "event": "finished"})
+    # One that began in the month that is issued, and never ends.
+    kind = {"device_id": "d7", "node": "n7", "units": 1}
+    devices.append({**about, **kind, "ts": at("2026-09-30 03:00")})
+    devices.append({**about, **kind, "ts": first + timedelta(hours=96), "state": "removed"})
+    one = {"allocation_id": "endless", "tenant": "hpc", "project": "acc-17", "queue": "day"}
+    events.append({**one, **kind, "ts": at("2026-09-30 04:00"), "event": "started"})
+    put(store, "devices", devices)
+    put(store, "events", events)
+    put(store, "samples", measured)
 
 
 def _samples(

@@ -1,0 +1,83 @@
+"""What is said of a file of each kind once a value in it is another, or its key is left out.
+
+GPULEDGER_GOLDEN=write pytest tests/billing/test_golden_files.py     renews golden/files.json
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from billing.accounts.budget_file import parse_budgets
+from billing.energy.settings import parse_energy_settings
+from billing.parties.details import parse_parties
+from billing.rates import parse_rate_card
+from billing.tenants import parse_mapping
+from tests.billing.golden import compare, digest
+from tests.billing.test_golden_pages import PARTIES, places
+from tests.billing.whole_books import CARD, ENERGY, MAPPING
+from warehouse.errors import LedgerError
+
+BUDGETS = {
+    "currency": "EUR",
+    "budgets": [
+        {"tenant": "a", "project": "b", "amount": "1.00", "effective_from": "2026-10"},
+        {"tenant": "a", "amount": "3.00", "thresholds": [{"percent": "50"}, {"percent": "90", "of": "forecast"}]},
+    ],
+    "low_balances": [{"tenant": "a", "amount": "5.00"}],
+}
+TURNS = [
+    {"match": {"queue": "x"}, "tenant": "a", "effective_from": "2026-10-01", "effective_to": "2026-10-10"},
+    {"match": {"queue": "x"}, "tenant": "b", "effective_from": "2026-10-10", "effective_to": "2026-10-31"},
+]
+SELLER = {**PARTIES["seller"], "effective_from": "2026-01-01"}
+BUYER = {**PARTIES["buyer"], "payment_days": 14, "effective_to": "2027-01-01"}
+FILES: dict[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
+    "rates": (parse_rate_card, CARD),
+    "tenants": (parse_mapping, {**MAPPING, "rules": [*TURNS, *MAPPING["rules"]]}),
+    "energy": (parse_energy_settings, ENERGY),
+    "budgets": (parse_budgets, BUDGETS),
+    "parties": (parse_parties, {"seller": [SELLER], "buyers": [BUYER]}),
+}
+LEFT_OUT = object()
+DATES = ("2026-13", "2026-10-05T00:30", "2026-10-20", "1900-01")
+OTHERS = (LEFT_OUT, None, "", "x", "-1", "1.0000000001", -1, 10**12, True, *DATES, [])
+"""What a value could be by mistake."""
+
+
+def said_of(parse: Callable[[Any], Any], content: Any) -> str:
+    try:
+        read = parse(content)
+    except LedgerError as error:
+        return str(error)
+    return f"taken, {digest(repr(read))}"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_refused_is_that_of_the_golden_file(name: str) -> None:
+    """Of values that stand in the same place of several parts of a list the first. Of what is taken a digest."""
+    parse, content = FILES[name]
+    seen = set()
+    found: dict[str, dict[str, list[str]]] = {"": {said_of(parse, content): []}}
+    for place in places(content):
+        kind = tuple(key for key in place if isinstance(key, str))
+        if kind in seen:
+            continue
+        seen.add(kind)
+        for other in OTHERS:
+            changed = copy.deepcopy(content)
+            holder = changed
+            for key in place[:-1]:
+                holder = holder[key]
+            if other is LEFT_OUT:
+                del holder[place[-1]]
+            else:
+                holder[place[-1]] = other
+            value = "left out" if other is LEFT_OUT else json.dumps(other)
+            said = said_of(parse, changed).replace(f"found {other!r}", "found it")
+            found.setdefault(".".join(map(str, place)), {}).setdefault(said, []).append(value)
+    compare("files", name, found)
