@@ -358,6 +358,7 @@ def test_an_export_in_small_slices_is_the_same(
         compare("books", command, json.loads(json.dumps(found)))
 
 
+@seldom(2, "every refusal")
 @pytest.mark.parametrize("command", REFUSED)
 def test_every_refusal_is_that_of_the_golden_file(
     books: tuple[str, dict[str, str]], places: dict[str, str], command: str
