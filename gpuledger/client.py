@@ -433,10 +433,10 @@ class Client:
     def _check(self, path: str, yaml: str) -> documents.Compared:
         return self._post(documents.Compared, f"{path}/check", {"yaml": yaml}, LONG_SECONDS)
 
-    def _get(self, kind: type[Answer], path: str, timeout: float = TIMEOUT_SECONDS, /, **asked: Any) -> Answer:
+    def _get(self, kind: type[Answer], path: str, timeout: float | None = None, /, **asked: Any) -> Answer:
         return self._read(kind, self._asked("GET", path, params=_given(asked), timeout=timeout))
 
-    def _post(self, kind: type[Answer], path: str, body: dict[str, Any], timeout: float = TIMEOUT_SECONDS) -> Answer:
+    def _post(self, kind: type[Answer], path: str, body: dict[str, Any], timeout: float | None = None) -> Answer:
         return self._read(kind, self._asked("POST", path, json=body, timeout=timeout))
 
     def _whole(self, kind: type[Answer], path: str, **asked: Any) -> Answer:
@@ -458,8 +458,11 @@ class Client:
                 yield self._parsed(kind, row)
             following, params = page["next"] and page["next"].removeprefix(PREFIX), None
 
-    def _asked(self, method: str, path: str, **more: Any) -> httpx.Response:
+    def _asked(self, method: str, path: str, timeout: float | None = None, **more: Any) -> httpx.Response:
+        """timeout: seconds for each read, where the client's are too few."""
         try:
+            if timeout is not None:
+                more["timeout"] = timeout
             answer = self._http.request(method, path, **more)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from error

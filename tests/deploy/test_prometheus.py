@@ -79,6 +79,7 @@ def scheduler(folder: Path) -> Iterator[str]:
         living.submit(f"job-{number}")
     living.settle()
     living.now += 600
+    living.service.finish("job-0", succeeded=True, actor="test")
     living.settle()
     listener = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(build_app(living.service, TOKEN, ("127.0.0.1",)), log_level="warning"))
