@@ -75,7 +75,7 @@ def scheduler(folder: Path) -> Iterator[str]:
     """One whose jobs run, wait and were preempted; its address."""
     folder.mkdir()
     living = Living(folder)
-    for number in range(3):
+    for number in range(4):
         living.submit(f"job-{number}")
     living.settle()
     living.now += 600
