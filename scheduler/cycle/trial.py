@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice, takewhile
 from typing import Self
 
 from scheduler.cycle.accounts import Account, Amount
@@ -274,13 +275,9 @@ class Trial:
         lasts: float,
     ) -> Promise | None:
         """The promise from the last of these events on, if the job then fits for as long as it lasts."""
-        start, mark = events[position - 1][0], self.cluster.mark()
-        while position < len(events) and events[position][0] == start:
-            self._release(events[position])
-            position += 1
-        found = self._from_here(job_id, kind, start, lasts, self.now)
-        self.cluster.rollback(mark)
-        return found
+        start = events[position - 1][0]
+        same = takewhile(lambda event: event[0] == start, islice(events, position, None))
+        return self._from_here(job_id, kind, start, lasts, self.now, ends=same)
 
     def promise_again(self, old: Promise, kind: JobClass) -> Promise | None:
         """What was promised before, at the same places; from now on, where that time has passed. None: they are not
@@ -301,9 +298,10 @@ class Trial:
         lasts: float,
         made_at: float,
         at: tuple[Grant, ...] | None = None,
+        ends: Iterable[Event] = (),
     ) -> Promise | None:
         """The promise from an instant on, as of which the cluster is, at these places or where it fits; None: it does
-        not for as long as it lasts."""
+        not for as long as it lasts.   ends: what else comes free in that instant, and is over."""
         cluster, end = self.cluster, start + lasts
         outer = cluster.mark()
         self._close(self._closed(kind.account.tenant, start, end))
@@ -321,6 +319,11 @@ class Trial:
         cluster.rollback(inner)
         found = None
         if grants is not None:
+            own = {grant.node for grant in grants}
+            for _, those, request in ends:
+                if request is not None:
+                    there = those if cluster.headroom is not None else [one for one in those if one.node in own]
+                    self.give_back(there, request)
             self._take(grants, kind.request)
             found = self._promised(job_id, kind, grants, start, lasts, made_at)
         cluster.rollback(outer)
