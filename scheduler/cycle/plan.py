@@ -533,7 +533,9 @@ class _Cycle:
         return (*found, near) if near is not None else tuple(found)
 
     def _expect(self) -> None:
-        """Expected starts of the first that wait: of those with a promise, then of as many more as the policy says."""
+        """Expected starts of the first that wait: of those with a promise, then of as many more as the policy says.
+        They take nothing of what is remembered: what people are told decides nothing."""
+        self.trial.promises = [one.copy() for one in self.trial.promises]
         for kind, _ in self.kinds_blocked:
             if len(self.promises) >= self.state.policies.expected:
                 break
