@@ -170,8 +170,8 @@ class _Cycle:
 
     def broken(self) -> Sequence[Promise]:
         """Earlier promises to be kept in another try, since this one would break some: to begin with those, then all.
-        Who came after a promise was made may go before it, if its place is; of a class that was not looked at, who got
-        something."""
+        Who came after a promise was made may go before it, if its place is: of a class that was not looked at, before
+        the last who was promised something."""
         old, promises, known = self.state.promised, self.promises, {one.job_id for one in self.kept}
         if self.reused:
             return ()
@@ -179,7 +179,7 @@ class _Cycle:
         place = {job_id: number for number, job_id in reversed(list(enumerate(self.heads)))}
         came = {name: self.state.pending[name][0].submitted_at for name in self.heads}
         newest = [*accumulate((came[name] for name in self.heads), max, initial=-FOREVER)]
-        served = max((came[name] for name in came.keys() & (self.started | promises.keys())), default=-FOREVER)
+        served = newest[max((place[name] + 1 for name in promises if name in place), default=0)]
         late = [
             one
             for one in waiting
