@@ -39,16 +39,6 @@ CLOSE_MINUTE = 20
 """Of every hour; the hour before has had its grace by then."""
 
 
-def is_loopback(host: str) -> bool:
-    """Whether the address can be reached from this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def listen(host: str, port: int | None) -> socket.socket:
     """A listening socket; without a port the first free one from 8050 on, 0 lets the system choose.
 

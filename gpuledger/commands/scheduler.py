@@ -132,12 +132,13 @@ def serve(
         return
     if config is None or data is None:
         raise LedgerError("gpuledger scheduler", "needs --config FILE and --data FOLDER", "`--help` shows the rest")
-    from gpuledger.serve import is_loopback, listen, url_of
+    from gpuledger.serve import listen, url_of
     from scheduler.live.client import read_token
     from scheduler.live.http import build_app
     from scheduler.live.service import Service
     from scheduler.records.log import Log
     from scheduler.settings import load_settings
+    from warehouse.hosts import is_loopback
 
     token = read_token(token_file)
     if not token and (not is_loopback(host) or executor is not ExecutorKind.none):

@@ -56,8 +56,9 @@ def server(
 ) -> None:
     """Hold the store, take in what agents push, close the books every hour, watch for alerts, serve the dashboard."""
     from alerts.periodic import AlertSettings
-    from gpuledger.serve import access_settings, dashboard, is_loopback, listen, serve, url_of
+    from gpuledger.serve import access_settings, dashboard, listen, serve, url_of
     from ingest.senders import Senders
+    from warehouse.hosts import is_loopback
 
     remote.refuse_served(store)
     tls = _tls(tls_cert, tls_key)

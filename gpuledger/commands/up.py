@@ -77,7 +77,7 @@ def up(
 
 
 def _refuse_strangers(host: str, insecure: bool) -> None:
-    from gpuledger.serve import is_loopback
+    from warehouse.hosts import is_loopback
 
     if is_loopback(host):
         return

@@ -177,8 +177,7 @@ class _Cycle:
             return ()
         waiting = [one for one in old.promises if one.job_id in self.state.pending]
         place = {job_id: number for number, job_id in reversed(list(enumerate(self.heads)))}
-        came = {name: self.state.pending[name][0].submitted_at for name in self.heads}
-        newest = [*accumulate((came[name] for name in self.heads), max, initial=-FOREVER)]
+        newest = [*accumulate((self.state.pending[name][0].submitted_at for name in self.heads), max, initial=-FOREVER)]
         served = newest[max((place[name] + 1 for name in promises if name in place), default=0)]
         late = [
             one

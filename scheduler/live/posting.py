@@ -16,11 +16,13 @@ from urllib.parse import urlsplit
 import httpcore
 
 from ingest.answer_time import ended_in_time
+from warehouse.hosts import is_loopback
 
 TIMEOUT_SECONDS = 10.0
 """For each step of an answer; it has twice as long for all of them."""
 REFUSALS = (400, 410, 413, 422)
 """Answers after which sending the same again is of no use."""
+_BROKEN = (httpcore.UnsupportedProtocol, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
 
 
 class PostError(Exception):
@@ -49,9 +51,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
             ) as answer,
         ):
             status = answer.status
-    except (OSError, ssl.SSLError, RuntimeError, httpcore.UnsupportedProtocol, httpcore.NetworkError) as error:
-        raise PostError(f"{type(error).__name__}: {error}") from None
-    except (httpcore.TimeoutException, httpcore.ProtocolError) as error:
+    except (OSError, RuntimeError, *_BROKEN) as error:
         raise PostError(f"{type(error).__name__}: {error}") from None
     if not 200 <= status < 300:
         raise PostError(f"answered {status}", status in REFUSALS)
@@ -59,7 +59,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
 
 class _Guarded(httpcore.NetworkBackend):
     def __init__(self, url: str) -> None:
-        self._backend, self._own = httpcore.SyncBackend(), _is_own(urlsplit(url).hostname or "")
+        self._backend, self._own = httpcore.SyncBackend(), is_loopback(urlsplit(url).hostname or "")
 
     def connect_tcp(
         self,
@@ -105,13 +105,3 @@ def _forbidden(address: ipaddress.IPv4Address | ipaddress.IPv6Address, own: bool
         if getattr(address, name):
             return name.removeprefix("is_").replace("_", "-")
     return ""
-
-
-def _is_own(host: str) -> bool:
-    """Whether the address itself says that it is this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

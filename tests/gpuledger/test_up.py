@@ -20,12 +20,13 @@ from rich.console import Console
 from billing.periods import parse_month
 from collectors.simulated import FleetPlan
 from gpuledger import demo
-from gpuledger.serve import is_loopback, listen
+from gpuledger.serve import listen
 from gpuledger.steps import Steps, Stopped, in_worker
 from tests.gpuledger.running import refused, run
 from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
+from warehouse.hosts import is_loopback
 from warehouse.store import Store, open_store
 
 UP = [sys.executable, "-c", "from gpuledger.cli import main; main()", "up"]
