@@ -288,7 +288,8 @@ def said(printed: str, words: list[str], closes: dict[str, str]) -> Any:
         files = [one for one in sorted(out.iterdir()) if one.suffix != ".pdf"] if out.is_dir() else [out]
         texts = {one.name: text_of(one) for one in files}
     for name, text in texts.items():
-        told = re.sub("|".join(closes), lambda match: closes[match[0]], text)
+        numbers = rf"(?<![\w.])({'|'.join(closes)})(?!\w|\.\d)"  # not digits of an amount that are one's by chance
+        told = re.sub(numbers, lambda match: closes[match[0]], text)
         texts[name] = re.sub(r'("closed_at": "|facts until )[^"<]*', r"\1now", told)
     found = {name: parsed(text) for name, text in texts.items()}
     return found if len(found) > 1 else next(iter(found.values()))
