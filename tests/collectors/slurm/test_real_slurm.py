@@ -253,9 +253,10 @@ def accounted(cluster: Cluster, lives: Lives) -> Accounted:
         gpus = Fraction(counts.get("gres/gpu", 0)) + Fraction(counts.get("gres/shard", 0)) / 4
         held[raw, account] += seconds * lives.instances.get(submitted, gpus)
         began = int(datetime.fromisoformat(end).timestamp()) - seconds
-        for node in set(hosts(nodes)) & WHOLE_GPUS.keys():
+        names = hosts(nodes) if nodes != "None assigned" else ()
+        for node in set(names) & WHOLE_GPUS.keys():
             for second in range(began, began + seconds):
-                on_nodes[node, second].append(((raw, account), gpus / len(hosts(nodes))))
+                on_nodes[node, second].append(((raw, account), gpus / len(names)))
     contested: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     for (node, _), holders in on_nodes.items():
         if sum(gpus for _, gpus in holders) > WHOLE_GPUS[node]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.cycle.core import Core
@@ -158,25 +158,29 @@ def _state(jobs: list[tuple[int, int, str, int, bool]], policy: str) -> Core:
 
 
 def _fits_without(state: Core, gone: list[str], newcomer: Start) -> bool:
-    """Whether quotas hold and the newcomer can be placed with exactly these gone."""
+    """Whether quotas hold and the newcomer can be placed with exactly these gone; and whether it does not take its own
+    tenant beyond a guarantee within which it was, at the cost of a job of that tenant."""
     entry, kind = state.pending[newcomer.job_id]
+    tree = state.accounts.tenants[""]
+    own = any(state.running[name].job.tenant == entry.tenant for name in gone) and tree.within_quota(entry.tenant)
     mark = state.cluster.mark()
     for name in gone:
         running = state.running[name]
         for grant in running.grants:
             state.cluster.give_back(grant, running.job.request)
-        state.accounts.tenants[""].remove(running.job.tenant, running.units)
-    room = state.accounts.tenants[""].available(entry.tenant) >= kind.amount
+        tree.remove(running.job.tenant, running.units)
+    room = tree.available(entry.tenant) >= kind.amount and not (own and not tree.within_quota(entry.tenant, kind.amount))
     fits = room and place_gang(state.cluster, entry.request, entry.min_replicas, state.placement) is not None
     state.cluster.rollback(mark)
     for name in gone:
         running = state.running[name]
-        state.accounts.tenants[""].add(running.job.tenant, running.units)
+        tree.add(running.job.tenant, running.units)
     return fits
 
 
 @settings(max_examples=60, deadline=None, phases=NO_PHASES)
 @given(specs, st.sampled_from(["fifo", "priority"]), st.integers(1, 4), st.integers(1, 3))
+@example([(1, 1, "b", 0, True), (1, 2, "a", 1, False), *[(1, 1, "b", 0, True)] * 2], "priority", 4, 3)  # of 12 of b's
 def test_every_victim_is_necessary_and_for_one_node_no_fewer_would_do(
     jobs: list[tuple[int, int, str, int, bool]], policy: str, gpus: int, replicas: int
 ) -> None:
