@@ -109,6 +109,7 @@ class Fragmentation:
         ]
         self._device_uses: dict[int, list[int]] = {}
         self._known: dict[tuple[tuple[int, ...], int], tuple[float, tuple[float, ...]]] = {}
+        self._summed: dict[tuple[int, ...], tuple[int, list[tuple[int, int, int]]]] = {}
         count = len(cluster.nodes)
         self._seen = -1
         self.devices: list[list[int]] = [[]] * count
@@ -190,15 +191,14 @@ class Fragmentation:
         if found is None:
             if len(self._known) >= _MOST_STATES:
                 self._known.clear()
+                self._summed.clear()
             found = self._known[state, level] = self._computed(state, level)
         return found
 
     def _computed(self, state: tuple[int, ...], level: int) -> tuple[float, tuple[float, ...]]:
-        uses = [self._uses(code) for code in state if code >= 0]
-        idle, *found = [sum(column) for column in zip(*uses, strict=True)] if uses else [0]
+        idle, by_way = self._summed.get(state) or self._sums(state)
         if not idle:
             return 0.0, (0.0,) * len(CLASSES)
-        by_way = list(zip(found[0::3], found[1::3], found[2::3], strict=True))
         sums = [0.0] * len(CLASSES)
         for weight, cpu, asked, way in self._tasks:
             allowed, times, fragment = by_way[way]
@@ -215,6 +215,13 @@ class Fragmentation:
                 sums[_SATISFIED] += weight * (idle - fragment)
         both, gpu, _satisfied, lacking, without, without_cpu, no_access = sums
         return both + gpu + lacking + without + without_cpu + no_access, tuple(sums)
+
+    def _sums(self, state: tuple[int, ...]) -> tuple[int, list[tuple[int, int, int]]]:
+        """`_uses` of all devices, added up: the idle parts, and three numbers for each way."""
+        uses = [self._uses(code) for code in state if code >= 0]
+        idle, *found = [sum(column) for column in zip(*uses, strict=True)] if uses else [0]
+        summed = self._summed[state] = idle, list(zip(found[0::3], found[1::3], found[2::3], strict=True))
+        return summed
 
     def _uses(self, code: int) -> list[int]:
         """Of a device in that state: its idle parts; then for each way to need one: whether it may be had, how often it

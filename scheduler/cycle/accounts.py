@@ -132,6 +132,11 @@ class Accounts:
         tree.admit(account.tenant)
         return "guaranteed" if tree.within_quota(account.tenant, units) else "borrowed"
 
+    def covers(self, account: Account, units: int) -> bool:
+        """Whether so many more are within its tenant's guarantee. Who asks for no device is within none: nobody is
+        guaranteed CPUs, and it would take them from those who are to run beside their devices."""
+        return units > 0 and self.entitlement(account, units) == "guaranteed"
+
 
 def _lending_nothing(tenants: Iterable[Tenant]) -> list[Tenant]:
     return [replace(tenant, limit=None, borrowing_limit=None, lending_limit=0) for tenant in tenants]

@@ -28,6 +28,8 @@ def grow(trial: Trial) -> dict[str, tuple[Grant, ...]]:
         and running.job.job_id not in trial.changed
         and trial.now - running.shrunk_at >= state.policies.elastic_hold_seconds
     ]
+    if not heap:
+        return grown
     heapq.heapify(heap)
     mark = trial.cluster.mark()
     evicted = (state.running[job_id].grants for job_id, left in trial.changed.items() if not left)

@@ -132,7 +132,7 @@ class Line:
         return heap[0][2] if heap else None
 
     def _borrows(self, kind: JobClass) -> bool:
-        return self._trial.accounts.entitlement(kind.account, kind.amount) != "guaranteed"
+        return not self._trial.accounts.covers(kind.account, kind.amount)
 
     def _push(self, tenant: str, kind: JobClass) -> None:
         at, started = self._taken.get(id(kind), 0), self._trial.started_ids
@@ -193,7 +193,7 @@ class Lines:
         self._turns: Tournament[_Head] = Tournament(_Turns(queues, self._tree))
         self._charges = trial.charges
         self._lines = [
-            Line(queues.get(name, Queue(name)), trial, fairness, wanted) for name in sorted(self._state.lines)
+            Line(queues.get(name) or Queue(name), trial, fairness, wanted) for name in sorted(self._state.lines)
         ]
         for line in self._lines if len(self._lines) > 1 else ():
             self._tree.admit(line.queue.name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 
 from scheduler.cycle import reasons
@@ -109,7 +110,8 @@ class _GivesWayError(Exception):
 class _Cycle:
     """kept: earlier promises that are made first, again.   heads: who was tried, in order; tried: which classes.
     searched: jobs for which nobody was found who gives way.   powerless: least amount with which classes of a standing,
-    after so many starts, had a right over nobody. Rights only shrink as the amount grows."""
+    after so many starts, had a right over nobody. Rights only shrink as the amount grows; who asks for no device has
+    others."""
 
     def __init__(self, state: State, trial: Trial, now: float, kept: Sequence[Promise]) -> None:
         self.state, self.trial, self.now, self.kept = state, trial, now, kept
@@ -230,7 +232,7 @@ class _Cycle:
     def _start_here(self, kind: JobClass, job: Job) -> bool:
         """On what is free. A job within its guarantee need not mind promises to those that would borrow."""
         account, until = kind.account, self.trial.until(job.time_limit)
-        entitled = self.state.accounts.entitlement(account, kind.amount) == "guaranteed"
+        entitled = self.state.accounts.covers(account, kind.amount)
         grants = self.trial.place(kind.request, kind.replicas, account.tenant, until, entitled)
         if grants is None:
             return False
@@ -267,7 +269,7 @@ class _Cycle:
             if found.searched:
                 self.state.note_search(job.job_id, self.now)
                 self.searched.append(job.job_id)
-            if not found.searched and not found.protected:
+            if not found.searched and not found.protected and kind.amount:
                 self.powerless[whose] = min(kind.amount, self.powerless.get(whose, kind.amount))
             return False
         if any(one.tested_at == self.state.freed and id(one) not in self.tried for one in self.state.waiting_classes()):
@@ -324,15 +326,22 @@ class _Cycle:
     def _may_evict(self, kind: JobClass) -> bool:
         """Whether there is anybody who would have to give way."""
         whose = (kind.standing, len(self.trial.started))
-        if kind.amount >= self.powerless.get(whose, kind.amount + 1):
-            return False
-        position = self.trial.charges
-        self.trial.charge(kind, kind.amount, kind.replicas)
-        found = Rights(self.trial, kind).any()
-        self.trial.undo_charges(position)
-        if not found:
-            self.powerless[whose] = kind.amount
+        for one in (self.smallest.get(kind.standing, kind), kind):  # most often not even to the least
+            if kind.amount >= self.powerless.get(whose, kind.amount + 1):
+                return False
+            position = self.trial.charges
+            self.trial.charge(one, one.amount, one.replicas)
+            found = Rights(self.trial, one).any()
+            self.trial.undo_charges(position)
+            if not found and one.amount:
+                self.powerless[whose] = one.amount
         return found
+
+    @cached_property
+    def smallest(self) -> Mapping[int, JobClass]:
+        """Of each standing the class that asks for least."""
+        asking = [kind for kind in self.state.waiting_classes() if kind.amount]
+        return {kind.standing: kind for kind in sorted(asking, key=lambda one: -one.amount)}
 
     def _is_explained(self, kind: JobClass) -> bool:
         """Whether what it was told of why it waits is still good."""

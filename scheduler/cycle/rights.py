@@ -89,8 +89,8 @@ class Guarantees:
         queues.admit(kind.queue)
         before = [branch for branch in tenants.path(account.tenant) if not branch.borrowing]
         of_queues = [branch for branch in queues.path(kind.queue) if not branch.borrowing]
+        self.entitled = accounts.covers(account, kind.amount)
         trial.charge(kind, kind.amount, kind.replicas)
-        self.entitled = accounts.entitlement(account) == "guaranteed"
         self._tenants, self._queues = tenants, queues
         self._covered = {*before, *(of_queues if not self.entitled else ())}
         self._guarded = [] if self.entitled else [tenants, *([] if queues.within_quota(kind.queue) else [queues])]

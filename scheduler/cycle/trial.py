@@ -365,7 +365,7 @@ class Trial:
         places = {(grant.node, device) for grant in grants for device in grant.devices}
         extra = {at: (int(cluster.free[at]), int(cluster.memory_free[at])) for at in places}
         hosts = {g.node: (int(cluster.cpu_free[g.node]), int(cluster.host_memory_free[g.node])) for g in grants}
-        entitled = self.accounts.entitlement(kind.account, kind.amount) == "guaranteed"
+        entitled = self.accounts.covers(kind.account, kind.amount)
         spare = self._left(grants, kind.request)
         return Promise(job_id, start, start + lasts, grants, kind.request, extra, hosts, made_at, entitled, spare)
 

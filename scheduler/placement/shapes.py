@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -263,7 +263,12 @@ def true_in_rows(table: BoolArray) -> npt.NDArray[Any]:
     width = table.shape[1]
     if width > MOST_IN_A_BYTE:
         return np.asarray(table.sum(axis=1))
-    return np.asarray(table.view(np.int8) @ np.ones(width, dtype=np.int8))
+    return np.asarray(table.view(np.int8) @ _ones(width))
+
+
+@cache
+def _ones(width: int) -> npt.NDArray[np.int8]:
+    return np.ones(width, dtype=np.int8)
 
 
 def suits(node: Node, request: Request) -> bool:

@@ -33,6 +33,13 @@ def test_lent_quota_is_reclaimed_and_the_text_names_both() -> None:
     )
 
 
+def test_who_waits_for_cpus_keeps_nobody_from_what_is_guaranteed() -> None:
+    state = core([replace(node, cpu_milli=8000) for node in nodes(1, 8)], LENDER)
+    decide(state, 0, job("borrows", gpus=8))
+    decide(state, 5, job("cpus", "b", at=5, request=Request(0, cpu_milli=9000)))
+    assert preempted(decide(state, 10, job("owner", "b", gpus=4, at=10))) == [("borrows", 1, "ReclaimLentQuota")]
+
+
 def test_a_job_gives_way_to_a_higher_priority_in_its_queue_only() -> None:
     state = core(nodes(1, 4), queues=[Queue("q", "priority"), Queue("other", "priority")])
     decide(state, 0, job("low", gpus=4))
@@ -169,7 +176,8 @@ def _fits_without(state: Core, gone: list[str], newcomer: Start) -> bool:
         for grant in running.grants:
             state.cluster.give_back(grant, running.job.request)
         tree.remove(running.job.tenant, running.units)
-    room = tree.available(entry.tenant) >= kind.amount and not (own and not tree.within_quota(entry.tenant, kind.amount))
+    outgrows = own and not tree.within_quota(entry.tenant, kind.amount)
+    room = tree.available(entry.tenant) >= kind.amount and not outgrows
     fits = room and place_gang(state.cluster, entry.request, entry.min_replicas, state.placement) is not None
     state.cluster.rollback(mark)
     for name in gone:

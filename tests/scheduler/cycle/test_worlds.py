@@ -102,7 +102,7 @@ def ordinary(state: Core) -> Counter[tuple[str, str]]:
     for running in state.running.values():
         for grant in running.grants:
             node = state.cluster.nodes[grant.node]
-            if node.pool not in free_of(state, running.job):
+            if grant.devices and node.pool not in free_of(state, running.job):
                 found[node.pool, node.devices[grant.devices[0]].model] += sum(grant.units)
     return found
 
@@ -123,6 +123,8 @@ def guaranteed(dice: random.Random, nodes: Sequence[Node], reserved: Sequence[Re
 
 
 def request(dice: random.Random, nodes: Sequence[Node]) -> Request:
+    if dice.random() < 0.1:
+        return Request(0, cpu_milli=dice.choice([2000, 9000, 17_000]))
     model = dice.choice(sorted({device.model for node in nodes for device in node.devices}))
     if model == "H100" and dice.random() < 0.5:
         return Request(1, profile=dice.choice(["1g.10gb", "2g.20gb", "3g.40gb"]))
@@ -161,7 +163,7 @@ def queues(
 
 
 def entitled(state: Core, kind: JobClass) -> bool:
-    return state.accounts.entitlement(kind.account, kind.amount) == "guaranteed"
+    return kind.amount > 0 and state.accounts.entitlement(kind.account, kind.amount) == "guaranteed"
 
 
 def minds_a_promise(state: Core, one: Job, plan: CyclePlan, now: float) -> bool:

@@ -78,7 +78,7 @@ def job(dice: random.Random) -> dict[str, Any]:
     found = {
         "tenant": dice.choice(["vision", "speech"]),
         "queue": dice.choice(["batch", "batch", "chat", "urgent"]),
-        "request": {"devices": dice.choice([1, 1, 2, 3, 4]), "cpu_milli": dice.choice([0, 0, 1000])},
+        "request": {"devices": dice.choice([0, 1, 1, 1, 2, 2, 3, 4]), "cpu_milli": dice.choice([1, 1, 1000, 3000])},
         "min_replicas": least,
         "max_replicas": least + dice.choice([0, 0, 0, 2]),
         "priority": dice.choice([0, 0, 0, 1, 2]),
@@ -197,7 +197,7 @@ def reckon(living: Living, where: str) -> None:
             seconds += (rows[0]["ts"].timestamp() - since) * len(devices)
         for (name, event), rows in told.items():
             if event in ("started", "resized"):
-                devices = {row["device_id"] for row in rows}
+                devices = {row["device_id"] for row in rows if "device_id" in row}
                 taken = devices & set().union(*(others for _, others in held.values()))
                 assert not taken, f"{where}: {name} is given {taken}, which others hold"
                 held[name] = (rows[0]["ts"].timestamp(), devices)
