@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler.model import Request
-from scheduler.placement.cluster import Cluster, IntArray
+from scheduler.placement.cluster import BoolArray, Cluster, IntArray
 from scheduler.placement.shapes import shape_key
 
 CLASSES = ("lacks_both", "lacks_gpu", "satisfied", "lacks_cpu", "without_gpu", "without_gpu_lacks_cpu", "no_access")
@@ -86,6 +86,16 @@ class FragmentationRate:
         return self.fragmented / self.total if self.total else None
 
 
+class _Use(NamedTuple):
+    """Of devices in some state, in parts: what is idle; and by task, whether none of them may be had, how often one can
+    be, and what of it is idle and of no use."""
+
+    idle: int
+    refused: BoolArray
+    times: IntArray
+    fragments: IntArray
+
+
 class Fragmentation:
     """Fragmentation of a cluster's nodes for a demand, kept up to date node by node.
 
@@ -103,13 +113,15 @@ class Fragmentation:
         self._steps_array: IntArray = np.array(self._steps, dtype=np.int64)
         ways = [_by_kind(cluster, task.request) for task in demand.tasks]
         self._ways = [way for i, way in enumerate(ways) if way not in ways[:i]]
-        self._tasks = [
-            (weight, self._steps.index(request.cpu_milli), request.devices, self._ways.index(way))
-            for (request, weight), way in zip(demand.tasks, ways, strict=True)
-        ]
-        self._device_uses: dict[int, list[int]] = {}
+        self._weights = np.array([task.weight for task in demand.tasks])
+        requests = [task.request for task in demand.tasks]
+        self._cpu_steps: IntArray = np.array([self._steps.index(one.cpu_milli) for one in requests], dtype=np.int64)
+        self._asked: IntArray = np.array([one.devices for one in requests], dtype=np.int64)
+        self._way: IntArray = np.array([self._ways.index(way) for way in ways], dtype=np.int64)
+        self._classes_by_level: dict[int, tuple[IntArray, IntArray, BoolArray]] = {}
+        self._device_uses: dict[int, IntArray] = {}
+        self._uses_of: dict[tuple[int, ...], _Use] = {}
         self._known: dict[tuple[tuple[int, ...], int], tuple[float, tuple[float, ...]]] = {}
-        self._summed: dict[tuple[int, ...], tuple[int, list[tuple[int, int, int]]]] = {}
         count = len(cluster.nodes)
         self._seen = -1
         self.devices: list[list[int]] = [[]] * count
@@ -191,50 +203,57 @@ class Fragmentation:
         if found is None:
             if len(self._known) >= _MOST_STATES:
                 self._known.clear()
-                self._summed.clear()
+                self._uses_of.clear()
             found = self._known[state, level] = self._computed(state, level)
         return found
 
     def _computed(self, state: tuple[int, ...], level: int) -> tuple[float, tuple[float, ...]]:
-        idle, by_way = self._summed.get(state) or self._sums(state)
-        if not idle:
+        use = self._uses_of.get(state)
+        if use is None:
+            use = self._uses_of[state] = self._use(state)
+        if not use.idle:
             return 0.0, (0.0,) * len(CLASSES)
-        sums = [0.0] * len(CLASSES)
-        for weight, cpu, asked, way in self._tasks:
-            allowed, times, fragment = by_way[way]
-            if not asked:
-                sums[_WITHOUT if cpu < level else _WITHOUT_CPU] += weight * idle
-            elif not allowed:
-                sums[_NO_ACCESS] += weight * idle
-            elif times < asked:
-                sums[_GPU if cpu < level else _BOTH] += weight * idle
-            elif cpu >= level:
-                sums[_CPU] += weight * idle
-            else:
-                sums[_GPU] += weight * fragment
-                sums[_SATISFIED] += weight * (idle - fragment)
+        if_short, if_enough, runs = self._classes_at(level)
+        short = use.times < self._asked
+        served = (runs & ~short).view(np.int8)
+        classes = np.where(short, if_short, if_enough)
+        classes[use.refused] = _NO_ACCESS
+        # `bincount` adds in the order of the tasks.
+        lost = self._weights * np.where(served, use.fragments, use.idle)
+        sums: list[float] = np.bincount(classes, lost, len(CLASSES)).tolist()
+        sums[_SATISFIED] = float(np.bincount(served, self._weights * (use.idle - use.fragments), 2)[1])
         both, gpu, _satisfied, lacking, without, without_cpu, no_access = sums
         return both + gpu + lacking + without + without_cpu + no_access, tuple(sums)
 
-    def _sums(self, state: tuple[int, ...]) -> tuple[int, list[tuple[int, int, int]]]:
-        """`_uses` of all devices, added up: the idle parts, and three numbers for each way."""
-        uses = [self._uses(code) for code in state if code >= 0]
-        idle, *found = [sum(column) for column in zip(*uses, strict=True)] if uses else [0]
-        summed = self._summed[state] = idle, list(zip(found[0::3], found[1::3], found[2::3], strict=True))
-        return summed
+    def _classes_at(self, level: int) -> tuple[IntArray, IntArray, BoolArray]:
+        """Of each task on a node with that level: its class where devices are short, where they are not, and whether it
+        runs there then."""
+        found = self._classes_by_level.get(level)
+        if found is None:
+            has_cpu, wants = self._cpu_steps < level, self._asked > 0
+            if_short = np.where(has_cpu, _GPU, _BOTH)
+            if_enough = np.where(wants, np.where(has_cpu, _GPU, _CPU), np.where(has_cpu, _WITHOUT, _WITHOUT_CPU))
+            found = self._classes_by_level[level] = if_short, if_enough, wants & has_cpu
+        return found
 
-    def _uses(self, code: int) -> list[int]:
+    def _use(self, state: tuple[int, ...]) -> _Use:
+        devices = [self._uses(code) for code in state if code >= 0]
+        idle, *found = np.add.reduce(devices) if devices else np.zeros(1 + 3 * len(self._ways), dtype=np.int64)
+        allowed, times, fragments = np.array(found, dtype=np.int64).reshape(-1, 3)[self._way].T
+        return _Use(int(idle), (allowed == 0) & (self._asked > 0), times, fragments)
+
+    def _uses(self, code: int) -> IntArray:
         """Of a device in that state: its idle parts; then for each way to need one: whether it may be had, how often it
         can be, and what of it is idle and of no use."""
         found = self._device_uses.get(code)
         if found is None:
             kind, free, slots = code >> _KIND, (code >> _FREE) & _FREE_MASK, code & _SLOTS_MASK
-            found = [free]
+            uses = [free]
             for way in self._ways:
                 need = way[kind]
                 times = 0 if need is None else need[slots] if isinstance(need, tuple) else int(free >= need)
-                found += [int(need is not None), times, 0 if times else free]
-            self._device_uses[code] = found
+                uses += [int(need is not None), times, 0 if times else free]
+            found = self._device_uses[code] = np.array(uses, dtype=np.int64)
         return found
 
 

@@ -188,7 +188,14 @@ def _holders(state: State, kind: JobClass) -> tuple[str, ...]:
 
 
 def no_room(trial: Trial, kind: JobClass) -> Reason:
-    """It does not fit on what is free now: what nodes and devices lack, and who holds what it could have."""
+    """It does not fit on what is free now: what nodes and devices lack, and who holds what it could have. The same for
+    all that ask alike, whosever they are."""
+    cluster, request = trial.cluster, kind.request
+    alike = (cluster.shape(request), kind.replicas, kind.amount, request.required_topology)
+    return cluster.known(("no room", trial.state.version, *alike), lambda: _no_room(trial, kind))
+
+
+def _no_room(trial: Trial, kind: JobClass) -> Reason:
     cluster, code, text = trial.cluster, NO_ROOM, "does not fit together with what this cycle starts"
     counts: Mapping[str, int] = {}
     found = why_not(cluster, kind.request, kind.replicas)

@@ -140,6 +140,10 @@ class Cluster:
         found: T = self._known[key]
         return found
 
+    def is_known(self, key: Hashable) -> bool:
+        """Whether something was computed under that key from this version of the cluster."""
+        return self._known_of == self.version and key in self._known
+
     def take(self, grant: Grant, request: Request) -> None:
         """Holds the share.
 

@@ -83,11 +83,14 @@ def place_gang(cluster: Cluster, request: Request, replicas: int, policy: Policy
 
     A required or preferred topology decides on the nodes, the policy on the devices and, without one, on both.
     """
+    asked = ("no gang", cluster.shape(request), replicas, request.required_topology, policy)
+    if replicas > 1 and cluster.is_known(asked):
+        return None
     mark = cluster.mark()
     grants = _placed(cluster, request, replicas, policy)
     if grants is None:
         cluster.rollback(mark)
-        return None
+        return cluster.known(asked, lambda: None)
     cluster.keep(mark)
     return grants
 
