@@ -154,6 +154,12 @@ def test_each_command_line_does_what_it_may(typed: dict[str, Result]) -> None:
     assert len(typed) > 12
 
 
+def test_who_watches_names_the_cluster_which_has_no_default() -> None:
+    watching = [words for _, words in lines(DOCUMENTS) if reason(words) == CLUSTER]
+    assert len(watching) >= 5
+    assert [words for words in watching if "--cluster" not in words] == []
+
+
 def test_every_reason_not_to_type_a_line_is_needed() -> None:
     used = {reason(words) for _, words in lines(DOCUMENTS)}
     assert {why for _, why in NOT_HERE} - used == set()
