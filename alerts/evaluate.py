@@ -446,7 +446,7 @@ def _no_data(rule: Rule, newest: Mapping[str, datetime | None], at: datetime) ->
         if found is None:
             if table in NOT_EVERYWHERE:
                 continue
-            return f"no {table} at all"
+            return f"no {table} in {FACT_DAYS} days"
         if at - found > span(oldest):
             return f"no {table} since {found:%F %T}Z, {say_duration((at - found).total_seconds())} ago"
     return ""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 from collectors.readings import Collected, Row
 from ingest.wire import plain
 from warehouse.errors import LedgerError
-from warehouse.private_files import users_file, users_folder
+from warehouse.private_files import private_folder, users_file, users_folder
 from warehouse.records import RECORD_TYPES
 
 if TYPE_CHECKING:
@@ -191,4 +191,5 @@ def state_file(given: Path | None, source: str, cluster: str, out: str, url: str
         return given
     if out:
         return Path(f"{out}.state")
+    private_folder(_home())
     return _home() / f"watch-{source}-{_mark(cluster, url or 'store ' + store)}.state"

@@ -12,6 +12,7 @@ import gzip
 import http.client
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -228,12 +229,13 @@ class ClickHouseTarget:
 
 def judged_insert(response: Response, quarantined: int = 0) -> Answer:
     """A ClickHouse server's answer."""
-    if response.status == 200 and "x-clickhouse-exception-code" not in response.headers:
+    late = re.search(r"Code: (\d+)\. DB::Exception: ", response.text)
+    if response.status == 200 and "x-clickhouse-exception-code" not in response.headers and not late:
         if "x-clickhouse-summary" in response.headers or "x-clickhouse-query-id" in response.headers:
             return Answer(Outcome.TAKEN, quarantined=quarantined)
         return Answer(Outcome.WAIT, "status 200, but not of a ClickHouse server; is the address right?")
     said = f"status {response.status}: {' '.join(response.text.split())[:300]}"
-    code = response.headers.get("x-clickhouse-exception-code", "")
+    code = response.headers.get("x-clickhouse-exception-code", "") or (late[1] if late else "")
     if code.isdigit() and int(code) in _BAD_DATA:
         return Answer(Outcome.REFUSED, said)
     return Answer(Outcome.WAIT, said, retry_after(response.headers, LONGEST_ASKED_SECONDS))

@@ -51,6 +51,9 @@ NOT_SYNCED = "fsync_metadata = 0"
 """Of a store that need not outlive a power cut: to wait for the disk is most of the time that its tables take."""
 MOVED_OUT = ("access_users", "access_tokens", "saved_queries")
 """Tables of old migrations whose rows live in the access store now (migration access_moves_out)."""
+UNKNOWN_EXCEPTION = 1002
+SERVER_LOG = "The server does not say why: its log does"
+NOT_THE_SERVER = "That is what stands before the server, such as a proxy: look there, and try again"
 logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 """What goes wrong is raised; the client's own line beside it would be the second."""
 Params = Mapping[str, Any]
@@ -112,8 +115,13 @@ class Store:
 
     def arrow(self, sql: str, params: Params | None = None, settings: Params | None = None) -> pa.Table:
         """The whole answer as an Arrow table."""
-        with self._lock, _store_errors(self.url):
-            return self._client.query_arrow(sql, parameters=_encode(params), settings=dict(settings or {}))
+        from pyarrow import ArrowInvalid
+
+        try:
+            with self._lock, _store_errors(self.url):
+                return self._client.query_arrow(sql, parameters=_encode(params), settings=dict(settings or {}))
+        except ArrowInvalid as error:
+            raise StoreError(self.url, f"the answer is not whole ({error})", "Try again") from error
 
     def command(self, sql: str, params: Params | None = None, settings: Params | None = None) -> None:
         """Runs one statement that answers nothing (DDL, INSERT ... SELECT)."""
@@ -308,6 +316,8 @@ class ServerStore(Store):
     def __init__(self, url: str, database: str = "", turns: Turns | None = None) -> None:
         import clickhouse_connect
 
+        from warehouse.whole_answers import look_at_answers
+
         parts = urlsplit(url)
         database = database or database_of(url)
         connect: dict[str, Any] = {
@@ -325,6 +335,7 @@ class ServerStore(Store):
             admin.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
             admin.close()
             client = clickhouse_connect.get_client(**connect, database=database)
+            look_at_answers(client)
         self._is_first = turns is None
         super().__init__(url, client, database, turns or TurnsBetween(lambda: ServerStore(url, database, Turns())))
 
@@ -344,6 +355,10 @@ class ServerStore(Store):
         try:
             with self._lock, _store_errors(self.url):
                 self._client.insert_arrow(name, batch)
+            there = self.value(f"SELECT count() AS n FROM {name}")
+            if there != batch.num_rows:
+                # A table in memory knows no tokens, and a statement that reads half of one is done without an error.
+                raise StoreError(self.url, f"{there} of {batch.num_rows} rows arrived", "None was written: try again")
             yield name
         finally:
             self.command(f"DROP TABLE IF EXISTS {name}")
@@ -354,6 +369,8 @@ class ServedStore(ServerStore):
 
     def __init__(self, url: str) -> None:
         import clickhouse_connect
+
+        from warehouse.whole_answers import look_at_answers
 
         parts = urlsplit(url)
         secure = parts.scheme == "https"
@@ -366,6 +383,7 @@ class ServedStore(ServerStore):
                 autogenerate_session_id=False,
             )
             client.database = DATABASE
+            look_at_answers(client)
         self._is_first = True
         Store.__init__(self, url, client)
 
@@ -499,14 +517,19 @@ def _release(file: Any) -> None:
 
 @contextlib.contextmanager
 def _store_errors(url: str) -> Iterator[None]:
-    """Turns the client's errors into ours, with the engine's own first line."""
+    """Turns the client's errors into ours, in one line."""
     from clickhouse_connect.driver.exceptions import ClickHouseError
 
     try:
         yield
     except ClickHouseError as error:
-        message = str(error).strip()
-        raise StoreError(_without_password(url), message[:2000]) from error
+        message = str(error)
+        foreign = "HTTP status" in message
+        if foreign:
+            message = re.sub(r"<[^>]*>", " ", message)
+        where, what = _without_password(url), " ".join(message.split())[:2000]
+        step = NOT_THE_SERVER if foreign else SERVER_LOG if getattr(error, "code", None) == UNKNOWN_EXCEPTION else ""
+        raise StoreError(where, what, step) from error
     except OSError as error:
         raise StoreError(_without_password(url), f"cannot be reached ({error})", "Is the server running?") from error
 

@@ -204,7 +204,7 @@ def slurm(
             empty = not (collected.rows or collected.dropped)
             say(f"slurm: {'no record in this file' if empty else to.closing_line(collected.dropped)}")
             return
-        where = state_file(state, "slurm", cluster, out or "-", url, store)
+        where = state_file(state, "slurm", cluster, out, url, store)
         if where is None:
             raise LedgerError("--out -", "needs to know how far it is", "Next: --state FILE, or --file")
         source = _slurm_source(site, sacct, squeue, scontrol, rest, rest_token_file, rest_version)

@@ -182,7 +182,7 @@ def test_a_fact_that_this_site_never_had_is_no_failure_and_one_that_every_site_h
     put(facts, [alive(3)])
     assert look(facts, 3, rule(needs={"metrics": "5m"})).problems == {}
     put(facts, [alive(2)])
-    assert look(facts, 2, rule(needs={"samples": "5m"})).problems == {"too-high": "no samples at all"}
+    assert look(facts, 2, rule(needs={"samples": "5m"})).problems == {"too-high": "no samples in 35 days"}
 
 
 def test_a_store_to_which_nothing_comes_any_more_says_so_by_the_clock_and_is_well_again_after(facts: Store) -> None:

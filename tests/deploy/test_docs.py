@@ -3,6 +3,7 @@ readers, and what is named (files, columns, variables) is there."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -32,6 +33,7 @@ from scheduler.settings import load_settings
 from tests.conftest import REPO
 from tests.deploy.command_lines import of_document, understood
 from warehouse.records import RECORD_TYPES
+from warehouse.store import Store
 
 DOCUMENTS = [REPO / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")] + sorted(REPO.glob("docs/*.md"))
 TRACKED = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True).stdout.split()
@@ -174,3 +176,91 @@ def test_the_contracts_name_every_column_and_key_and_no_other() -> None:
         (key,) = re.findall(r"^Key: \(([^)]*)\)", section, re.M)
         assert tuple(re.findall(r"\w+", key)) == record.key, record.name
         assert choices - names == set() or "as for samples" in section, record.name
+
+
+OTHERS = set(
+    re.findall(
+        r"\w+",
+        """KillMode CAP_SYS_ADMIN NVIDIA_VISIBLE_DEVICES PrivateData sslmode Lax
+    basic_auth retry_on_http_429 OTEL_EXPORTER_OTLP_METRICS_ENDPOINT OTEL_EXPORTER_OTLP_HEADERS
+    OTEL_EXPORTER_OTLP_PROTOCOL OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE user_files_path PRECISION DOUBLE
+    GR_ENGINE_ACTIVE SM_ACTIVE HOSTNAME slim bookworm lsm MPSCompute Graphics
+    latform debootstrapped allowlist regex e3b0c442 o17 gpu_cpx RunningProcesses_v3
+    nvmlDeviceGet partial_success param_name Tag""",
+    )
+)
+"""Words of other programs and of examples, which ours need not have."""
+PUT_TOGETHER = (
+    r"process_(vanished|pid_reused)|filter(Namespaces|Nodes|Clusters|Labels)|share(Namespaces|Cost)"
+    r"|gpu_(utilization_ratio|sm_active_ratio|sm_clock_hertz)|(LOCAL_)?WORLD_SIZE|LOCAL_RANK|NODE_RANK|MASTER_(ADDR|PORT)"
+    r"|gpuledger_(tenants|reader_role)|equals_the_oracle|jobs_one|\w+_|_\w+"
+)
+"""Names that a program puts together from parts, and parts of names."""
+
+
+def words_of(names: list[str]) -> set[str]:
+    texts = ((REPO / name).read_text(encoding="utf-8", errors="replace") for name in names)
+    return {word for text in texts for word in re.findall(r"\w+", text)}
+
+
+@functools.cache
+def words_of_programs() -> set[str]:
+    kinds = (".py", ".pyi", ".sql", ".yaml", ".yml", ".toml", ".sh", ".json", ".proto", ".service", ".csv", ".js")
+    named = [name for name in TRACKED if name.endswith(kinds) or "." not in Path(name).name]
+    programs = [name for name in named if REPO / name != Path(__file__)]
+    return words_of(programs) | {Path(name).stem for name in TRACKED}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.name))
+def test_every_name_of_a_document_is_one_of_a_program(path: Path) -> None:
+    """Options, keys, columns, metrics, states, findings, settings, tests: what stands between backticks."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    named = {
+        word for code in re.findall(r"`([^`\n]+)`", text) for word in re.findall(r"[A-Za-z_]\w\w+", code)
+    }  # fmt: skip
+    missing = named - words_of_programs() - OTHERS
+    assert {word for word in missing if not re.fullmatch(PUT_TOGETHER, word)} == set()
+
+
+def test_a_name_that_no_program_has_is_missed() -> None:
+    assert "agent_ticks_total" in words_of_programs()
+    assert "agent_tocks_" + "total" not in words_of_programs()
+
+
+def served() -> set[str]:
+    """Addresses that a program serves: texts that begin with a slash, below the prefixes of the API and of OpenCost."""
+    names = [name for name in TRACKED if name.endswith(".py") and not name.startswith(("tests/", "bench/"))]
+    found = {
+        one
+        for name in names
+        for one in re.findall(r"\"(/[\w{}/:.-]*)\"", (REPO / name).read_text(encoding="utf-8"))
+    }  # fmt: skip
+    by_prefix = {"/queries", "/queries/{name}", "/records/{record}", "/openapi.json", "/"}
+    return {re.sub(r"\{[^}]*\}", "{}", one) for one in found | by_prefix}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.name))
+def test_every_address_of_a_document_is_served(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    named = re.findall(r"(?:GET|POST|PUT|PATCH|DELETE) (/[\w{}/.-]*)", text)
+    named += re.findall(r"`(/(?:api|v1|model|sql|healthz|readyz|metrics|allocation)[\w{}/.-]*)", text)
+    named += re.findall(r"https?://(?:ledger|127)[\w.:]*(/[\w{}/.-]*)", text)
+    missing = []
+    for one in named:
+        ours = re.sub(r"\{[^}]*\}|(?<=/)[A-Z]+\b|(?<=/services/)chat", "{}", one).rstrip("/") or "/"
+        short = re.sub(r"^(/api/v1|/model)(?=/|$)", "", ours)
+        known = served()
+        if not {ours, short, short or "/"} & known and not any(
+            re.fullmatch(re.sub(r"\{\}", r"[\\w{}-]+", other), form) for other in known for form in (ours, short)
+        ):
+            missing.append(one)
+    assert missing == []
+
+
+def test_the_views_of_sql_have_the_columns_that_it_names(store: Store) -> None:
+    text = (REPO / "docs/sql.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(v_\w+)` \| [^|]*\| ([^|]*) \|$", text, re.M)
+    assert len(rows) == 10
+    for view, columns in rows:
+        there = [row["name"] for row in store.rows(f"DESCRIBE TABLE {view}")]
+        assert re.findall(r"`(\w+)`", columns) == there, view

@@ -25,6 +25,7 @@ from tests.collectors.kubernetes.test_claims import SHARED, claiming, consuming,
 from tests.draws import seldom
 from tests.ingest.receiving import TOKEN, receiving, tokens_file
 from tests.patience import PATIENCE_SECONDS, until
+from tests.stores import fresh_store
 from warehouse.store import Store, open_store
 
 pytestmark = seldom(4, "all of watch command")
@@ -336,6 +337,34 @@ def test_slurms_commands_are_asked_and_a_second_run_tells_nothing_else(
     events = [line for line in out.read_text().splitlines() if json.loads(line)["record"] == "events"]
     assert [(row["event"], row["tenant"]) for row in map(json.loads, events[:3])] == LIFE
     assert set(events[3:]) <= set(events[:3])
+
+
+@pytest.mark.parametrize("to", ["file", "store", "server"])
+def test_slurm_is_watched_wherever_its_rows_go_without_a_word_on_its_state(
+    to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/slurm.md has it: a second look tells nothing new, so its place is kept."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    asked = [one for one in slurm_commands(tmp_path) if one not in ("--state", str(tmp_path / "state"))]
+    out, store = tmp_path / "rows.jsonl", fresh_store(tmp_path / "store")
+    for _ in range(2):
+        if to == "file":
+            assert command("slurm", "--cluster", "c1", *asked, "--out", str(out)) == 0
+        elif to == "server":
+            with receiving(store, tokens_file(tmp_path)) as served:
+                token = ["--token-file", str(tmp_path / "token")]
+                (tmp_path / "token").write_text(TOKEN)
+                assert command("slurm", "--cluster", "c1", *asked, "--url", served.url, *token) == 0
+        else:
+            store.close()
+            assert command("slurm", "--cluster", "c1", *asked, "--store", f"chdb://{tmp_path}/store") == 0
+            store = open_store(f"chdb://{tmp_path}/store")
+    events = store.rows("SELECT event, tenant FROM events ORDER BY ts")
+    store.close()
+    if to == "file":
+        events = [row for row in map(json.loads, out.read_text().splitlines()) if row["record"] == "events"][:3]
+    assert [(row["event"], row["tenant"]) for row in events] == LIFE
+    assert [*tmp_path.glob("*.state"), *tmp_path.glob(".local/state/gpuledger/watch-slurm-*.state")]
 
 
 def test_one_look_at_a_slurm_of_which_a_part_is_away_tells_the_rest_and_exits_2(

@@ -314,6 +314,8 @@ def test_clickhouse_refuses_rows_only_if_it_says_that_they_are_bad(
     headers = {"x-clickhouse-query-id": "q"} | ({"x-clickhouse-exception-code": code} if code else {})
     assert judged_insert(Response(status, headers, "Code: ...")).outcome is outcome
     assert judged_insert(Response(200, {}, "hello")).outcome is Outcome.WAIT
+    late = "Code: 241. DB::Exception: Memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)"
+    assert judged_insert(Response(200, {"x-clickhouse-query-id": "q"}, late)).outcome is Outcome.WAIT
 
 
 # --- over real HTTP ---

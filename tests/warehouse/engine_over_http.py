@@ -17,8 +17,8 @@ import chdb
 _IGNORED = ("query", "query_id", "session_id", "database", "user", "password", "compress", "decompress")
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+class Handler(BaseHTTPRequestHandler):
+    server: Server
 
     def do_POST(self) -> None:
         url = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
@@ -55,11 +55,11 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-class _Server(ThreadingHTTPServer):
+class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), Handler)
         self.engine = chdb.connect(str(folder / "engine"))
         self.turn = threading.Lock()
 
@@ -75,7 +75,7 @@ class _Server(ThreadingHTTPServer):
             return bytes(self.engine.query(sql, "TabSeparated", params=params).bytes() or b"")
 
 
-class AccountsServer(_Server):
+class AccountsServer(Server):
     """Keeps accounts, which the embedded engine cannot: as the text that its parser makes of a statement, and answers
     SHOW ACCESS with what was created. Everything else runs."""
 
@@ -103,14 +103,14 @@ class AccountsServer(_Server):
 
 
 @contextlib.contextmanager
-def served(folder: Path, kind: type[_Server] = _Server) -> Iterator[str]:
+def served(folder: Path, kind: type[Server] = Server) -> Iterator[str]:
     """Serves an engine; yields its store URL."""
     with serving(folder, kind) as (url, _):
         yield url
 
 
 @contextlib.contextmanager
-def serving(folder: Path, kind: type[_Server]) -> Iterator[tuple[str, _Server]]:
+def serving(folder: Path, kind: type[Server]) -> Iterator[tuple[str, Server]]:
     server = kind(folder)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
