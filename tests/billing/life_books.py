@@ -6,24 +6,37 @@ The zone's midnights lie in the middle of hours. A device is there for some hour
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
+import json
+import re
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from billing.accounts.budget_file import apply_budgets, parse_budgets
+from billing.accounts.budgets import budget_states
+from billing.accounts.credit_files import import_credits
 from billing.accounts.credits import Credit, add_credit, reverse_credit
 from billing.accounts.prepaid import Grant, add_grant, revoke_grant
 from billing.close import CloseReport, close
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
-from billing.held import accept, refuse
-from billing.invoicing.invoices import credit, issue_all, standing, void
+from billing.held import accept, effect, refuse
+from billing.invoicing.invoices import billed_later, credit, issue_all, standing, void
 from billing.periods import parse_month
 from billing.rates import apply_rate_card, parse_rate_card
 from billing.tenants import apply_mapping, parse_mapping
 from ingest.held import held_pushes
 from tests.billing.facts import SAMPLE, job, put, samples
 from tests.billing.hand_ledger import at
+from warehouse.errors import LedgerError
 from warehouse.store import Store
 
 ZONE = "Asia/Kolkata"
@@ -70,24 +83,37 @@ DEVICES = (
     ("c2", "g0", "n1", "H100", "train", 1),
 )
 Row = dict[str, Any]
+WRONG: Sequence[Row] = (
+    *({"month": month} for month in ("2026-13", "2026-02", "2026-1", "2026-04-01", "x", "")),
+    *({"amount": amount} for amount in ("0", "1.001", "1,5", "1e99", "x", "")),
+    *({name: "x"} for name in ("currency", "kind", "evidence")),
+    {"tenant": ""}, {"reason": " "}, {"evidence": "[1]"}, {"id": "c1"},
+)  # fmt: skip
 
 
 @dataclass
 class Life:
-    """A store and what time it is. reports: of the closes of a step.   known: what was said after the step before."""
+    """A store and what time it is. closes: those of a step.
+    said: what else a step was told.   steps: how many were done.   known: what was said after the step before."""
 
     store: Store
     now: datetime = NOW
-    reports: list[CloseReport] = field(default_factory=list)
+    closes: list[Row] = field(default_factory=list)
+    said: dict[str, Any] = field(default_factory=dict)
+    steps: int = 0
     known: dict[str, Any] = field(default_factory=dict)
     cards: list[Row] = field(default_factory=lambda: [CARD])
+
+    def do(self, step: Callable[[Life], None]) -> None:
+        self.closes, self.said, self.steps = [], {}, self.steps + 1
+        step(self)
 
     def later(self) -> datetime:
         self.now += timedelta(minutes=1)
         return self.now
 
     def close(self, until: datetime = END) -> None:
-        self.reports.append(close(self.store, until, self.later()))
+        self.closes.append(looked_at(self.store, close(self.store, until, self.later())))
 
     def tell(self, record: str, *rows: Row, sender: str = "") -> None:
         """By a file, or by a sender whose rows may have to wait."""
@@ -103,6 +129,17 @@ class Life:
         (one,) = (one for one in standing(self.store, None, tenant) if one.month == month and not one.is_credit_note)
         return str(one.number)
 
+    def refused(self, what: str, command: Callable[[], Any]) -> None:
+        with pytest.raises(LedgerError) as error:
+            command()
+        self.said[f"refused: {what}"] = str(error.value)
+
+    def plans(self, *months: str) -> None:
+        """What budgets say."""
+        for month in months:
+            states = budget_states(self.store, month, self.now)
+            self.said[f"budgets of {month}"] = [str(vars(one)) for one in states]
+
     def void(self, tenant: str, month: str) -> None:
         void(self.store, self.number(tenant, month), self.later(), "ann", "wrong address")
 
@@ -110,6 +147,16 @@ class Life:
 def sample(device: str, ts: str, seconds: float = 600.0, **more: Any) -> Row:
     row = {**SAMPLE, "cluster": "c1", "device_id": device, "ts": at(ts), "interval_seconds": seconds}
     return {**row, "utilization": 0.5, **more}
+
+
+def looked_at(store: Store, report: CloseReport) -> Row:
+    """The hours of a close, and those of which the entries are others than before; to be asked before the next."""
+    sql = "SELECT formatDateTime(hour, '%m-%dT%H', 'UTC') AS at, run = checked_by AS is_other FROM closed_hours"
+    rows = store.rows(f"{sql} WHERE checked_by = {{run:UInt64}} ORDER BY hour", {"run": report.run})
+    again, same = ([row["at"] for row in rows if bool(row["is_other"]) is value] for value in (True, False))
+    numbers = (report.checked, report.changed, report.refused, report.held)
+    assert (len(again) + len(same), len(again)) == numbers[:2]
+    return {"until": f"{report.closed_until:%m-%d}", "others": again, "the same": same, "refused, held": numbers[2:]}
 
 
 def begin(life: Life) -> None:
@@ -146,11 +193,16 @@ def begin(life: Life) -> None:
         measured += [sample("m0", f"{day} {hour + 1:02}:{n}0", power_watts=200.0, **two) for n in range(6)]
     life.tell("events", *events)
     life.tell("samples", *measured)
+    budgets = [{"tenant": tenant, "amount": "2.00"} for tenant in ("chem", "phys", "nobody")]
+    budgets.append({"tenant": "chem", "project": "a", "amount": "30.00", "thresholds": [{"percent": "20"}]})
+    apply_budgets(store, parse_budgets({"currency": "EUR", "budgets": budgets}), "ann", "plan", begins)
     life.close(at("2026-02-10 09:30"))
+    life.plans("2026-02")
 
 
 def all_of_it(life: Life) -> None:
     life.close()
+    life.plans("2026-02", "2026-03", "2026-04")
 
 
 def nothing(life: Life) -> None:
@@ -171,6 +223,17 @@ def samples_of_which_others_end_before(life: Life) -> None:
     life.tell("samples", sample("c", "2026-02-10 10:30", 3600.0), sample("g1", "2026-02-10 10:02", 300.0))
     life.tell("samples", sample("g1", "2026-02-10 10:01", 60.0, utilization=1.0))
     life.tell("samples", sample("g1", "2026-02-10 10:31", 60.0))
+    life.close()
+
+
+def samples_of_several(life: Life) -> None:
+    """Of a device as a whole, of its part, and of who holds it, at once: they do not agree."""
+    whole, part = {"utilization": 0.9}, {"partition_id": "p0", "utilization": 0.2}
+    for seconds, more in ((600.0, whole), (1200.0, part), (600.0, {**part, "workload_id": "v2026-03-31"})):
+        life.tell("samples", *(sample("m0", f"2026-03-31 17:{n}0", seconds, **more) for n in (0, 1, 2, 3)))
+    for more in ({"workload_id": "a2026-03-31"}, {"workload_id": "a2026-03-31", "partition_id": "p"}, {}):
+        told = [sample("g0", f"2026-03-31 16:{n}0", 600.0, utilization=0.3, **more) for n in (1, 2)]
+        life.tell("samples", *told, sample("g0", "2026-03-31 16:30", 60.0, utilization=1.0, **more))
     life.close()
 
 
@@ -279,6 +342,68 @@ def another_price(life: Life) -> None:
     life.close()
 
 
+def not_yet(life: Life) -> None:
+    """Why a month is not issued."""
+    before = life.cards[-1]
+    life.refused("not closed", lambda: issue_all(life.store, APRIL, at("2026-05-02 00:00")))
+    life.card(grace_days=60)
+    life.refused("its grace", lambda: issue_all(life.store, FEBRUARY, life.later()))
+    life.card(grace_days=0, exchange_rates=before["exchange_rates"][1:])
+    life.refused("no exchange rate", lambda: issue_all(life.store, FEBRUARY, life.later()))
+    prices = [{**rate, "price_per_gpu_hour": "9"} if rate["sku"] == "own" else rate for rate in before["rates"]]
+    life.card(exchange_rates=before["exchange_rates"], rates=prices)
+    life.refused("prices", lambda: issue_all(life.store, FEBRUARY, life.later()))
+    life.card(rates=[rate for rate in before["rates"] if rate["sku"] != "slice"])
+    life.close()
+    life.refused("no price", lambda: issue_all(life.store, FEBRUARY, life.later()))
+    life.card(**before)
+    life.close()
+    life.tell("samples", sample("g1", "2026-02-28 18:20", 60.0))
+    life.refused("late", lambda: issue_all(life.store, FEBRUARY, life.later()))
+    life.close()
+
+
+def credit_files(life: Life) -> None:
+    """In each form, with rows of every kind of wrong in them; the same twice."""
+    rows: Sequence[Row] = (
+        {"tenant": "chem", "month": "2026-03", "amount": "0.30", "reason": "down", "id": "f1"},
+        {"tenant": "phys", "month": "2026-03", "amount": "0.40", "reason": "down", "project": "b", "author": "bob"},
+        {"tenant": "bio", "month": " 2026-04 ", "amount": "0.05", "reason": "slow", "kind": "goodwill"},
+        {"tenant": "bio", "month": "2026-04", "amount": "0.06", "reason": "slow", "evidence": '{"hours": 2}'},
+        {"tenant": "chem", "month": "2026-03", "amount": "0.31", "reason": "down", "id": "f1"},
+        *({"tenant": "bio", "month": "2026-04", "amount": "1", "reason": "x", **wrong} for wrong in WRONG),
+    )
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "colour"))
+    text = io.StringIO()
+    table = csv.writer(text)
+    table.writerows([names, *([row.get(name, "") for name in names] for row in rows), ["too", "few"], []])
+    lines = [json.dumps({**row, "amount": f"1{row['amount']}"}) for row in rows]
+    lines += ["{", "[1]", '{"tenant": 7, "month": "2026-04", "amount": "1", "reason": "x"}', ""]
+    lines.append('{"tenant": "bio", "month": "2026-04", "amount": "1", "reason": "y", "evidence": {"n": 1}}')
+    files = {
+        "a.csv": text.getvalue().encode(),
+        "b.jsonl": "\n".join(lines).encode(),
+        "c.csv.gz": gzip.compress(text.getvalue().encode()),
+        "d.csv": b"tenant,month,amount\nbio,2026-04,1\n",
+        "e.csv": b"tenant,month,tenant,amount,reason\n",
+        "f.csv": b'tenant,month,amount,reason\n"bio,2026-04,1,x\n',
+        "g.csv": b"\xff",
+        "h.txt": b"",
+        "i.csv.gz": b"no gzip",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            path = Path(folder) / name
+            path.write_bytes(content)
+            try:
+                told = repr(import_credits(life.store, path, "ann", life.later()))
+            except LedgerError as error:
+                told = str(error)
+            life.said[name] = re.sub(r"'id': '\w+'", "", told.replace(folder, "FOLDER"))
+    kept = life.store.rows("SELECT row, reason, detail, raw FROM quarantine WHERE record_type = 'credits' ORDER BY ALL")
+    life.said["quarantine"] = [len(kept), *kept[:2]]
+
+
 def february_is_issued(life: Life) -> None:
     issue_all(life.store, FEBRUARY, life.later(), actor="ann")
 
@@ -302,6 +427,9 @@ def pushed(life: Life) -> None:
     more = {"project": "a", "cluster": "c1", "node": "n1"}
     life.tell("events", *job("p1", "bio", "g0", "2026-02-10 10:00", "2026-02-10 10:40", **more), sender="job")
     life.close()
+    for push in sorted(held_pushes(life.store), key=lambda one: one.sender):
+        if push.sender in ("job", "moves"):
+            life.said[f"a yes to {push.sender}"] = [str(vars(one)) for one in effect(life.store, push).changes]
 
 
 def decided(life: Life) -> None:
@@ -330,6 +458,7 @@ def accounts(life: Life) -> None:
     for name, tenant, paid in (("g1", "phys", "1.00"), ("g2", "phys", "0.30"), ("g3", "bio", "90.00")):
         one = Grant(name, tenant, Decimal(paid), starts_at=at("2026-02-20 00:00"), **held)
         add_grant(life.store, one, life.later())
+    life.plans("2026-02", "2026-03", "2026-04")
     revoke_grant(life.store, "g2", "ann", "sent back", at("2026-03-11 00:00"))
 
 
@@ -383,6 +512,9 @@ def april_is_issued(life: Life) -> None:
     life.now = at("2026-05-03 00:00")
     life.close(at("2026-05-02 00:00"))
     issue_all(life.store, APRIL, life.later(), actor="ann")
+    life.said["billed later"] = {**billed_later(life.store, FEBRUARY), **billed_later(life.store, MARCH, "quiet")}
+    life.refused("billed later", lambda: issue_all(life.store, FEBRUARY, life.later(), "late"))
+    life.plans("2026-04", "2026-05")
 
 
 def late_again(life: Life) -> None:
@@ -393,9 +525,10 @@ def late_again(life: Life) -> None:
 
 
 STEPS: Sequence[Callable[[Life], None]] = (
-    begin, all_of_it, nothing, samples_at_edges, samples_of_which_others_end_before, samples_again, samples_of_nobody,
-    a_job_of_a_node, a_job_that_another_follows, a_pause, another_size, another_priority, a_device_moves, idle_power,
-    idle_power_of_some, other_owners, another_price, february_is_issued, late_jobs, pushed, decided, short_sessions,
-    accounts, one_is_void, it_is_issued_again, promised, march_is_issued, one_of_march_ends_earlier, march_is_void,
-    february_is_void, april_is_issued, late_again,
+    begin, all_of_it, nothing, samples_at_edges, samples_of_which_others_end_before, samples_of_several,
+    samples_again, samples_of_nobody, a_job_of_a_node, a_job_that_another_follows, a_pause, another_size,
+    another_priority, a_device_moves, idle_power, idle_power_of_some, other_owners, another_price, not_yet,
+    february_is_issued, late_jobs, pushed, decided, short_sessions, accounts, credit_files, one_is_void,
+    it_is_issued_again, promised, march_is_issued, one_of_march_ends_earlier, march_is_void, february_is_void,
+    april_is_issued, late_again,
 )  # fmt: skip
