@@ -122,7 +122,7 @@ def _close(
             progress("attributing", done, len(dirty))
         published = prepare_claims(store, stage, refused)
         outcome = Outcome(card.version if card else "", mapping.version if mapping else "", *published)
-        if dirty or outcome != _last_outcome(store):
+        if dirty or _goes_on(store, limit) or outcome != _last_outcome(store):
             _record_run(store, stage.run, cutoff, limit, outcome, len(dirty), changed)
         # Last: killed before it, the tables are as the close before recorded them, and the next close replaces them.
         publish_claims(store, stage)
@@ -169,8 +169,19 @@ def _limit(store: Store, until: datetime | None, now: datetime, grace: timedelta
     if not known:
         return None
     limit = (until or min(now - grace, max(known))).astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    closed = store.value("SELECT maxOrNull(closed_until) AS last FROM close_runs")
+    closed = _closed_until(store)
     return max(limit, closed) if closed else limit
+
+
+def _closed_until(store: Store) -> datetime | None:
+    closed: datetime | None = store.value("SELECT maxOrNull(closed_until) AS last FROM close_runs")
+    return closed
+
+
+def _goes_on(store: Store, limit: datetime) -> bool:
+    """Whether it closes time that no close did, also if there is nothing in it: a month without a device ends, too."""
+    closed = _closed_until(store)
+    return closed is None or limit > closed
 
 
 def _next_run(store: Store) -> int:

@@ -248,6 +248,16 @@ def test_the_present_instant_can_be_closed_until_and_a_close_with_nothing_to_do_
         close(store, until=at(2) + timedelta(milliseconds=1), now=at(2))
 
 
+def test_time_in_which_no_device_is_there_can_be_closed(store: Store) -> None:
+    """Else its month could never be issued, and what comes late for the months before never billed."""
+    put(store, "devices", [device("GPU-0"), device("GPU-0", hour=2, state="removed")])
+    for until in (at(2), at(800), at(800)):
+        assert close(store, until=until, now=at(900)).closed_until == until
+        assert store.value("SELECT max(closed_until) AS last FROM close_runs") == until
+    assert store.value("SELECT count() AS n FROM close_runs") == 2
+    assert verify(store).balanced
+
+
 @pytest.mark.parametrize("until", [None, at(3)])
 def test_a_late_fact_changes_all_that_is_closed_also_past_the_last_fact(store: Store, until: datetime | None) -> None:
     put(store, "devices", [device("GPU-0")])

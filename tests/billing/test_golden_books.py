@@ -15,7 +15,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -30,9 +30,10 @@ from billing.exports import focus
 from billing.insights.savings import savings
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import draft_all, issued
+from billing.opencost.suggestions import suggestions
+from billing.opencost.words import QueryError
 from tests.billing.golden import FOLDER, compare, digest
 from tests.billing.whole_books import CARD, MAPPING, OCTOBER, fill_whole_books
-from tests.draws import seldom
 from tests.stores import engine_that_stays, fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import identifier, open_store
@@ -177,6 +178,11 @@ REFUSED = (
     "allocation --window 2026-10 --filter 'cluster:\"a\"+cluster:\"b\"'",
 )  # fmt: skip
 """What must not be done, or cannot be."""
+SUGGESTED = (
+    "field=namespace", "field=Node&search=N", "field=pod&limit=2", "field=label:tenant&filter=cluster:\"west\"",
+    "field=node,pod", "field=", "field=node&limit=0", "field=node&limit=1000", "field=node&limit=1001",
+    "field=node&limit=x", "field=colour",
+)  # fmt: skip
 SETTINGS = ("rate_cards", "tenant_mappings", "energy_settings", "budgets", "parties")
 FACTS = ("ledger", "energy", "allocations", "refused_claims", "ledger_days", "stream_hours")
 TABLES = (*FACTS, *SETTINGS, "closed_hours", "invoices", "voided_invoices", "credits", "grants", "audit")
@@ -318,7 +324,6 @@ def test_every_cell_of_the_books_is_that_of_the_golden_file(books: tuple[str, di
     compare("books", f"table {table}", condensed(rows))
 
 
-@seldom(3, "every line is explained")
 def test_every_line_is_explained_as_in_the_golden_file(books: tuple[str, dict[str, str]]) -> None:
     """Of each kind of line, of an invoice's own and of corrections, the first; and all corrections of use."""
     found = {}
@@ -335,7 +340,6 @@ def test_every_line_is_explained_as_in_the_golden_file(books: tuple[str, dict[st
     compare("books", "explained", texts)
 
 
-@seldom(3, "what is told of one workload")
 def test_what_is_told_of_one_workload_is_that_of_the_golden_file(books: tuple[str, dict[str, str]]) -> None:
     found = {}
     with open_store(books[0]) as store:
@@ -343,10 +347,11 @@ def test_what_is_told_of_one_workload_is_that_of_the_golden_file(books: tuple[st
             told = savings(store, OCTOBER, workload=workload)
             document = json.loads(json.dumps(told.document(), default=str))
             found[workload] = condensed({**document, "monthly_amount": str(told.monthly_amount)})
+            again = [row for one in told.recommendations for row in store.rows(one.reproduce)]
+            found[f"{workload}, computed again"] = condensed(json.loads(json.dumps(again, default=str)))
     compare("books", "savings of workloads", found)
 
 
-@seldom(3, "an export in small slices")
 def test_an_export_in_small_slices_is_the_same(
     books: tuple[str, dict[str, str]], places: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,7 +364,6 @@ def test_an_export_in_small_slices_is_the_same(
         compare("books", command, json.loads(json.dumps(found)))
 
 
-@seldom(2, "every refusal")
 @pytest.mark.parametrize("command", REFUSED)
 def test_every_refusal_is_that_of_the_golden_file(
     books: tuple[str, dict[str, str]], places: dict[str, str], command: str
@@ -372,9 +376,21 @@ def test_every_refusal_is_that_of_the_golden_file(
     compare("books", f"refused: {command}", [result.exit_code, said])
 
 
+def test_what_a_filter_may_name_is_that_of_the_golden_file(books: tuple[str, dict[str, str]]) -> None:
+    found: dict[str, Any] = {}
+    with open_store(books[0]) as store:
+        for given in SUGGESTED:
+            params = {"window": "2026-10", **dict(one.split("=", 1) for one in given.split("&"))}
+            try:
+                found[given] = suggestions(store, params, "Europe/Berlin", Then.now(UTC))
+            except QueryError as error:
+                found[given] = str(error)
+    compare("books", "suggestions", condensed(found))
+
+
 def test_the_golden_file_has_nothing_else() -> None:
     known = json.loads((FOLDER / "books.json").read_text(encoding="utf-8"))
-    others = {"explained", "savings of workloads", *(f"refused: {command}" for command in REFUSED)}
+    others = {"suggestions", "explained", "savings of workloads", *(f"refused: {command}" for command in REFUSED)}
     assert set(known) == {*COMMANDS, *others, *(f"table {table}" for table in TABLES)}
 
 

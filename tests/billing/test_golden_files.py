@@ -14,6 +14,7 @@ import pytest
 
 from billing.accounts.budget_file import parse_budgets
 from billing.energy.settings import parse_energy_settings
+from billing.insights.mig_profiles import mig_profiles
 from billing.parties.details import parse_parties
 from billing.rates import parse_rate_card
 from billing.tenants import parse_mapping
@@ -81,3 +82,13 @@ def test_what_is_refused_is_that_of_the_golden_file(name: str) -> None:
             said = said_of(parse, changed).replace(f"found {other!r}", "found it")
             found.setdefault(".".join(map(str, place)), {}).setdefault(said, []).append(value)
     compare("files", name, found)
+
+
+def test_what_a_device_is_cut_into_is_that_of_the_golden_file() -> None:
+    """Of each model with little memory and much: what is on a bound, and beside it."""
+    found: dict[str, list[str]] = {}
+    for model in ("NVIDIA A30", "A100-SXM4", "GH200", "H200 NVL", "H100 PCIe", "B200", "L40S", "A1000"):
+        for gb in (0, 59, 60, 89, 90, 129, 130, 500):
+            cut = [f"{one.name} {one.slices}/{one.of} {one.memory_bytes}" for one in mig_profiles(model, gb * 10**9)]
+            found.setdefault(", ".join(cut), []).append(f"{model} {gb}")
+    compare("files", "instances", found)

@@ -95,7 +95,6 @@ def said(store: Store, names: Iterable[str], runs: dict[str, str]) -> dict[str, 
     return found
 
 
-@seldom(2, "cells of every column")
 @pytest.mark.parametrize("table", [*VOUCHED, "devices"])
 def test_what_is_found_in_a_table_with_cells_of_every_column_changed(books: Store, table: str) -> None:
     rows = in_order(books, table)

@@ -482,6 +482,12 @@ def _put_contradictions(store: Store) -> None:
         begin = first + timedelta(hours=4, minutes=20 * number)
         events.append({**one, "ts": begin, "event": "started"})
         events.append({**one, "ts": begin + timedelta(hours=9), "event": "finished"})
+    # Stamps of whole seconds: one's end, and the next one's start or a millisecond later; and what is no longer.
+    for number, (begin, end) in enumerate(((0, 9), (8, 20), (19.001, 30), (30, 31), (30, 40), (39.5, 50))):
+        one = {"allocation_id": f"stamp{number}", "tenant": "phys", "project": "a", "node": "n7", "device_id": "d5"}
+        began = first + timedelta(hours=80)
+        events.append({**one, "ts": began + timedelta(seconds=begin), "event": "started"})
+        events.append({**one, "ts": began + timedelta(seconds=end), "event": "finished"})
     # One that began in the month that is issued, and never ends.
     kind = {"device_id": "d7", "node": "n7", "units": 1}
     devices.append({**about, **kind, "ts": at("2026-09-30 03:00")})
