@@ -119,9 +119,7 @@ class NodeOrder:
             choice = self._choice(node, self.kind.replicas, int(free[node]))
             if choice is not None:
                 found.append(choice)
-        found.sort(
-            key=lambda choice: (*choice.loss, sum(self.victims[v].entitled for v in choice.victims), choice.node)
-        )
+        found.sort(key=lambda choice: (*choice.loss, self._entitled(choice), choice.node))
         return found
 
     def _entitled(self, choice: Choice) -> int:
