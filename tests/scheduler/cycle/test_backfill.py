@@ -216,8 +216,8 @@ def test_a_start_that_did_not_take_place_takes_nothing_of_what_a_promise_leaves_
     for needs in range(5, 8):
         state = core(nodes(1, 8), policies=Policies(backfill_seconds=30.0), explain=explain)
         decide(state, 0, job("runs", gpus=4, limit=100))
-        decide(state, 1, job("head", gpus=needs, at=1))
-        state.submit(job("beside", gpus=8 - needs, at=2), 2)
+        decide(state, 1, job("head", at=1, request=Request(needs, cpu_milli=1000 * needs)))
+        state.submit(job("beside", at=2, request=Request(8 - needs, cpu_milli=8000 - 1000 * needs)), 2)
         assert started(state.plan(2)) == ["beside"], "it may, and somebody does not let it"
         assert started(state.plan(3)) == ["beside"]
         assert state.next_promise(3) == 100

@@ -51,6 +51,17 @@ def test_a_higher_priority_takes_nothing_from_who_is_within_a_guarantee() -> Non
     assert preempted(plan) == [] and codes(plan, "urgent")[0] == "InsufficientCapacity"
 
 
+def test_nobody_is_killed_whose_queue_would_be_owed_the_place_back() -> None:
+    """Each of them borrows as it is looked at; together they leave their queue with less than it is guaranteed."""
+    queues = [Queue("own", guaranteed=4), Queue("other", priority=5)]
+    for stays, expected in [(1, []), (4, ["large", "small"])]:
+        state = core(nodes(1, 5 + stays), queues=queues, policies=Policies(preempt_by_priority="all"))
+        decide(state, 0, job("small", queue="own"), job("large", gpus=4, queue="own", priority=1))
+        decide(state, 1, job("stays", gpus=stays, at=1, queue="own", preemptible=False))
+        plan = decide(state, 2, job("urgent", gpus=5, at=2, queue="other"))
+        assert sorted(name for name, *_ in preempted(plan)) == expected, f"{stays} stay"
+
+
 def test_a_queue_gets_what_it_is_guaranteed() -> None:
     state = core(nodes(1, 8), queues=[Queue("q"), Queue("own", guaranteed=4)])
     decide(state, 0, job("big", gpus=8))
