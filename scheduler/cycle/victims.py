@@ -156,8 +156,6 @@ class NodeOrder:
             more = choice.replicas - room.get(choice.node, 0)
             if rest <= 0:
                 break
-            if more <= 0:
-                continue
             if more > rest and choice.victims:
                 tighter = self._choice(choice.node, rest + room.get(choice.node, 0), room.get(choice.node, 0))
                 choice = tighter or choice
