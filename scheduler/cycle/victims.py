@@ -119,9 +119,7 @@ class NodeOrder:
             choice = self._choice(node, self.kind.replicas, int(free[node]))
             if choice is not None:
                 found.append(choice)
-        found.sort(
-            key=lambda choice: (*choice.loss, sum(self.victims[v].entitled for v in choice.victims), choice.node)
-        )
+        found.sort(key=lambda choice: (*choice.loss, self._entitled(choice), choice.node))
         return found
 
     def _entitled(self, choice: Choice) -> int:
@@ -158,8 +156,6 @@ class NodeOrder:
             more = choice.replicas - room.get(choice.node, 0)
             if rest <= 0:
                 break
-            if more <= 0:
-                continue
             if more > rest and choice.victims:
                 tighter = self._choice(choice.node, rest + room.get(choice.node, 0), room.get(choice.node, 0))
                 choice = tighter or choice

@@ -23,9 +23,9 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def compare(file: str, name: str, found: Any) -> None:
-    """With what stands under a name of golden/FILE.json; written there if asked for. found: as JSON has it."""
-    path = FOLDER / f"{file}.json"
+def compare(file: str, name: str, found: Any, folder: Path = FOLDER) -> None:
+    """With what stands under a name of FILE.json; written there if asked for. found: as JSON has it."""
+    path = folder / f"{file}.json"
     known: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if is_renewed():
         known = dict(sorted({**known, name: found}.items()))

@@ -209,3 +209,15 @@ def test_a_promise_counts_on_each_end_when_it_comes() -> None:
     plan = decide(state, 10, job("half", gpus=2, limit=9, at=10), job("whole", gpus=4, limit=9, at=11))
     assert plan.expected["half"] == 20
     assert decide(state, 19.5).expected["half"] == 20
+
+
+@pytest.mark.parametrize("explain", [True, False])
+def test_a_start_that_did_not_take_place_takes_nothing_of_what_a_promise_leaves_over(explain: bool) -> None:
+    for needs in range(5, 8):
+        state = core(nodes(1, 8), policies=Policies(backfill_seconds=30.0), explain=explain)
+        decide(state, 0, job("runs", gpus=4, limit=100))
+        decide(state, 1, job("head", at=1, request=Request(needs, cpu_milli=1000 * needs)))
+        state.submit(job("beside", at=2, request=Request(8 - needs, cpu_milli=8000 - 1000 * needs)), 2)
+        assert started(state.plan(2)) == ["beside"], "it may, and somebody does not let it"
+        assert started(state.plan(3)) == ["beside"]
+        assert state.next_promise(3) == 100

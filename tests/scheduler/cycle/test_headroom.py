@@ -205,3 +205,18 @@ def has_room(state: Core, rules: Sequence[Reserve], request: Request, replicas: 
         fit += count
     cluster.headroom = rooms
     return fit >= replicas
+
+
+@pytest.mark.parametrize(("kept", "beside"), [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1), (4, 0)])
+def test_ordinary_jobs_leave_a_promise_what_it_needs_of_their_part(kept: int, beside: int) -> None:
+    """They are placed where the promise does not lie, and together hold no more than is left beside it as it begins."""
+    state = pool(2, 4, Reserve("p", Kept(kept), tenants=frozenset({"vip"})))
+    decide(state, 0, job("ends", limit=100, request=Request(3, cpu_milli=4000)))
+    if beside:
+        decide(state, 0.5, job("beside", at=0.5, request=Request(beside, cpu_milli=beside)))
+    decide(state, 1, job("head", gpus=4, at=1))
+    assert state.next_promise(1) == 100
+    small = [job(f"s{number}", at=2 + number, request=Request(1, cpu_milli=1)) for number in range(4)]
+    assert len(started(decide(state, 2, *small))) == 8 - kept - 4 - beside, "of what is there, and head's four"
+    state.end("ends", 100, True)
+    assert "head" in started(decide(state, 100))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
+import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.cycle.core import Core
 from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation
-from scheduler.model import Device, Job, Node, Preempt, Queue, Request, Start, Tenant
+from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, Start, Tenant
 from scheduler.placement.engine import place_gang
+from tests.draws import keep_seed
 from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, preempted, run, started
 
 NO_PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
@@ -53,6 +56,17 @@ def test_a_higher_priority_takes_nothing_from_who_is_within_a_guarantee() -> Non
     decide(state, 0, job("owner", "b", gpus=8))
     plan = decide(state, 1, job("urgent", "a", gpus=4, at=1, priority=99))
     assert preempted(plan) == [] and codes(plan, "urgent")[0] == "InsufficientCapacity"
+
+
+def test_nobody_is_killed_whose_queue_would_be_owed_the_place_back() -> None:
+    """Each of them borrows as it is looked at; together they leave their queue with less than it is guaranteed."""
+    queues = [Queue("own", guaranteed=4), Queue("other", priority=5)]
+    for stays, expected in [(1, []), (4, ["large", "small"])]:
+        state = core(nodes(1, 5 + stays), queues=queues, policies=Policies(preempt_by_priority="all"))
+        decide(state, 0, job("small", queue="own"), job("large", gpus=4, queue="own", priority=1))
+        decide(state, 1, job("stays", gpus=stays, at=1, queue="own", preemptible=False))
+        plan = decide(state, 2, job("urgent", gpus=5, at=2, queue="other"))
+        assert sorted(name for name, *_ in preempted(plan)) == expected, f"{stays} stay"
 
 
 def test_a_queue_gets_what_it_is_guaranteed() -> None:
@@ -270,3 +284,64 @@ def test_a_guarantee_is_honoured_where_shares_must_be_of_different_devices() -> 
     borrowers = [job(f"b{number}", "b", at=number, request=Request(1, 6)) for number in range(12)]
     plan = reclaims(job("own", "a", at=20, request=Request(4, 5)), borrowers, on)
     assert started(plan) == ["own"] and len(preempted(plan)) == 4
+
+
+def test_among_many_nodes_those_are_emptied_that_lose_least() -> None:
+    """Node by node, reckoned: the fewest jobs, then the least work. More nodes than are looked at closely."""
+    for seed in range(first := random.Random(keep_seed()).randrange(10**9), first + 6):
+        dice = random.Random(seed)
+        count, replicas = dice.randint(72, 90), dice.choice([1, 2, 3, 70])
+        state = core(nodes(count, 4), [Tenant("a"), Tenant("b", guaranteed=4 * replicas)], explain=False)
+        costs = []
+        for node in range(count):
+            number, lost, names = dice.choice([2, 4]), 0.0, []
+            for place in range(number):
+                began, size = dice.randint(0, 900), 4 // number
+                grant = Grant(node, tuple(range(place * size, place * size + size)), (1,) * size)
+                state.start(job(f"{node}/{place}", gpus=size, at=began), (grant,), "borrowed", began)
+                lost += (1000 - began) * size
+                names.append(f"{node}/{place}")
+            costs.append((number, lost, names))
+        plan = decide(state, 1000, job("owner", "b", gpus=4, replicas=replicas, at=1000))
+        fewest = sorted(name for *_, names in sorted(costs)[:replicas] for name in names)
+        assert sorted(name for name, *_ in preempted(plan)) == fewest, f"seed {seed}: {replicas} of {count} nodes"
+
+
+def test_on_each_node_goes_who_loses_less_whatever_else_the_jobs_hold() -> None:
+    """A large and a small job on each of many nodes, beside one that stays: either makes room for one replica, and both
+    together for no more, since CPUs or memory are short."""
+    for seed in range(first := random.Random(keep_seed()).randrange(10**9), first + 4):
+        dice = random.Random(seed)
+        count, replicas = dice.randint(20, 90), dice.randint(3, 6)
+        there = [replace(one, cpu_milli=10, memory_bytes=10) for one in nodes(count, 6)]
+        state = core(there, [Tenant("a"), Tenant("b", guaranteed=2 * replicas)], explain=False)
+        short = dice.choice([("cpu_milli",), ("host_memory_bytes",), ("cpu_milli", "host_memory_bytes")])
+        stays, leaves, comes = (dict.fromkeys(short, part) for part in (5, 2, 3))
+        least = []
+        for node in range(count):
+            here = job(f"{node}/stays", preemptible=False, request=Request(1, **stays))
+            state.start(here, (Grant(node, (5,), (1,)),), "borrowed", 0)
+            lost = []
+            for devices in ((0, 1, 2), (3, 4)):
+                began, name = dice.randint(0, 900), f"{node}/{len(devices)}"
+                held = Grant(node, devices, (1,) * len(devices))
+                state.start(job(name, request=Request(len(devices), **leaves)), (held,), "borrowed", began)
+                lost.append(((1000 - began) * len(devices), name))
+            least.append(min(lost))
+        plan = decide(state, 1000, job("owner", "b", replicas=replicas, at=1000, request=Request(2, **comes)))
+        gone = sorted(name for name, *_ in preempted(plan))
+        assert gone == sorted(name for _, name in sorted(least)[:replicas]), f"seed {seed}: {replicas} of {count} nodes"
+
+
+@pytest.mark.parametrize("nodes_of", [(4, 2), (8, 1)])
+@pytest.mark.parametrize("entitled", [0, 1])
+def test_of_equal_victims_who_is_within_a_guarantee_goes_last(nodes_of: tuple[int, int], entitled: int) -> None:
+    """On nodes of their own, and on one."""
+    gpus, count = nodes_of
+    state = core(nodes(count, gpus), [Tenant("a", guaranteed=4)], [Queue("q", "priority")])
+    for number in range(2):
+        at = number if count > 1 else 0
+        held = Grant(at, tuple(range(4) if count > 1 else range(4 * number, 4 * number + 4)), (1,) * 4)
+        state.start(job(f"j{number}", gpus=4), (held,), "guaranteed" if number == entitled else "borrowed", 0)
+    plan = decide(state, 9, job("high", gpus=4, at=9, priority=1))
+    assert preempted(plan) == [(f"j{1 - entitled}", 1, "PriorityInQueue")]

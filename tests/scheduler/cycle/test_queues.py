@@ -216,7 +216,41 @@ def check_rights(state: Core, plan: CyclePlan) -> Counter[str]:
             assert right != "QueueFairShare" or (fair and (tenant_borrows or theirs.tenant == mine.tenant))
         elif right == "ReclaimLentQuota":
             assert tenant_borrows and owned.get(mine.tenant, 0) < tenants.get(mine.tenant, 0)
+        if right != "ReclaimLentQuota":
+            more = state.pending[by][1].amount
+            fits = any(units[name] + more <= promised(queues, name) for name in own if name not in path)
+            assert fits or queue_borrows, f"{right} takes from a queue within its guarantee for one that is not"
+            fits = owned.get(mine.tenant, 0) + more <= tenants.get(mine.tenant, 0)
+            assert fits or tenant_borrows or mine.tenant == theirs.tenant, f"{right} takes from a tenant's guarantee"
+    check_nobody_is_owed_the_place_back(state, plan, by)
     return counted
+
+
+def check_nobody_is_owed_the_place_back(state: Core, plan: CyclePlan, by: str) -> None:
+    """Nobody who was killed would be within what his queue is guaranteed as soon as he is back, for a job that is not
+    within any guarantee."""
+    if not by:
+        return
+    queues, units, (job, kind) = list(state.queues.values()), Counter(held(state)), state.pending[by]
+    taken = [one for one in plan.actions if isinstance(one, Preempt) and one.by_job == by]
+    for one in taken:
+        gone = state.running[one.job_id]
+        for name in above(queues, gone.job.queue):
+            units[name] -= sum(sum(grant.units) for grant in gone.grants[len(gone.grants) - one.replicas :])
+    for name in above(queues, job.queue):
+        units[name] += kind.amount
+    guaranteed = next((one.guaranteed for one in state.declared if one.name == job.tenant), 0)
+    owned = sum(one.units for one in state.running.values() if one.job.tenant == job.tenant)
+    if owned + kind.amount <= guaranteed:
+        return
+    if any(units[name] <= promised(queues, name) for name in above(queues, job.queue)):
+        return
+    for one in taken:
+        gone = state.running[one.job_id]
+        if one.replicas == len(gone.grants):
+            path = above(queues, gone.job.queue)
+            back = any(units[name] + gone.kind.amount <= promised(queues, name) for name in path)
+            assert not back, f"{one.job_id} of {gone.job.queue} could have its place back at once"
 
 
 def scene(dice: random.Random, explain: bool = False) -> tuple[Core, list[Job], dict[str, float]]:

@@ -15,6 +15,7 @@ from scheduler.placement.engine import place
 from scheduler.placement.errors import PlacementError
 from scheduler.placement.holdings import Holding, Holdings
 from scheduler.placement.packing import BestFit, RandomFit
+from tests.draws import keep_seed
 from tests.scheduler.placement.clusters import free_state, node
 from tests.scheduler.placement.test_cluster import REQUESTS, mixed
 
@@ -167,3 +168,26 @@ def test_a_proposal_is_refused_once_its_place_is_taken() -> None:
     cluster.take(Grant(1, (0,), (1,)), share(1))
     with pytest.raises(PlacementError, match="node b: device 0 is not free"):
         carry_out(cluster, proposal)
+
+
+def test_the_fewest_leave_a_node_together_and_of_equal_ones_the_smallest() -> None:
+    """Every node holds several shares, which all fit elsewhere; reckoned from how many there are, and how large."""
+    for seed in range(first := random.Random(keep_seed()).randrange(10**9), first + 20):
+        dice = random.Random(seed)
+        count = dice.randint(2, 20)
+        cluster = Cluster([node(f"n{number}", 1, units=10) for number in range(count + 1)])
+        held = []
+        for number in range(count):
+            sizes = dice.choices([1, 2, 3], k=dice.randint(2, 3))
+            held += [(f"{number}/{at}", Grant(number, (0,), (size,)), share(size)) for at, size in enumerate(sizes)]
+        dice.shuffle(held)
+        holdings = scene(cluster, *held)
+        cluster.take(Grant(count, (0,), (1,)), share(1))  # stays, and leaves room for any of them
+        proposal = make_room(cluster, holdings, share(10), BestFit())
+        assert proposal is not None
+        costs = [(0, 0)] * count
+        for _, grant, _ in held:
+            jobs, units = costs[grant.node]
+            costs[grant.node] = (jobs + 1, units + grant.units[0])
+        assert costs[proposal.grants[0].node] == min(costs), f"seed {seed}"
+        assert len(proposal.moves) == min(costs)[0], f"seed {seed}"
