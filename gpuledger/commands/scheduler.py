@@ -147,7 +147,7 @@ def serve(
     tokens = _node_tokens(executor, agent_tokens)
     settings = load_settings(config)
     with contextlib.ExitStack() as stack:
-        journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE)))
+        journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE, alone=True)))
         deliver = stack.enter_context(_delivering(events, cluster, events_token_file, store))
         runs = _executor(executor, data, lease, node_name or _this_node(settings), run_as, beside or ())
         service = Service(journal, settings, cluster, runs, time.time, deliver)
@@ -236,13 +236,11 @@ def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
 def _calling_back(service: Service, interval: float) -> Iterator[None]:
     """Callbacks on a thread of their own: a receiver that is slow holds up no decision."""
     stop = threading.Event()
+    begun: list[threading.Thread] = []
 
     def run() -> None:
         while not stop.is_set():
-            try:
-                service.callbacks.hand_over()
-            except LedgerError as error:
-                log.error("%s", error)
+            begun[:] = [*(one for one in begun if one.is_alive()), *service.callbacks.begin()]
             stop.wait(interval)
 
     thread = threading.Thread(target=run, name="callbacks", daemon=True)
@@ -251,7 +249,9 @@ def _calling_back(service: Service, interval: float) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(10)
+        until = time.monotonic() + 10
+        for one in (thread, *begun):
+            one.join(max(0.0, until - time.monotonic()))
 
 
 def _loop(service: Service, config: Path, interval: float, deliver: Deliver | None) -> None:
