@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import json
 import logging
 import signal
@@ -606,9 +605,10 @@ def _log(data: Path | None) -> Iterator[Log]:
 
 
 def _client(url: str, token_file: Path | None) -> Client:
+    from billing.audit import whoever
     from scheduler.live.client import Client, read_token
 
-    return Client(url, read_token(token_file), getpass.getuser())
+    return Client(url, read_token(token_file), whoever())
 
 
 def _print_one(row: dict[str, Any], output: options.Format) -> None:

@@ -26,6 +26,7 @@ from fastapi.responses import JSONResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from scheduler.exposition import prometheus_text
+from scheduler.live.admission import LONGEST_NAME
 from scheduler.live.node_tokens import NodeTokens
 from scheduler.live.service import RefusedError, Service
 from scheduler.model import NodeState
@@ -187,7 +188,8 @@ def _other_routes(app: FastAPI, service: Service) -> None:
 
 def _actor(request: Request) -> str:
     """Who asks, as far as the request says: a name for the records, proven by nothing but the token."""
-    return request.headers.get("x-actor", "") or "http"
+    said = request.headers.get("x-actor", "").encode("latin-1").decode("utf-8", errors="replace")
+    return "".join(c for c in said if c.isprintable())[:LONGEST_NAME] or "http"
 
 
 def _no_agent(request: Request, node: str, agents: NodeTokens | None) -> JSONResponse | None:

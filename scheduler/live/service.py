@@ -36,7 +36,7 @@ from scheduler.records import restore as records
 from scheduler.records.book import TIME_LIMIT, Live, Status
 from scheduler.records.codec import plain, read
 from scheduler.records.cycles import decisive, plan_cycle
-from scheduler.records.events import Cause, Ending, instant
+from scheduler.records.events import COMES_BACK, Cause, Ending, instant
 from scheduler.records.log import Entry, Kind, Log
 from scheduler.settings import Settings
 from scheduler.setup import WHOLE_GPUS
@@ -150,15 +150,22 @@ class Service:
             return self.show(job.job_id)
 
     def cancel(self, job_id: str, actor: str) -> dict[str, Any]:
-        """Ends a job. What runs is stopped first; its quota is free at once."""
+        """Ends a job. What runs is stopped first; its quota is free at once. One that is being stopped does not come
+        back.
+
+        Errors: RefusedError if it would not come back anyway.
+        """
         with self._lock:
             live = self._live(job_id)
             cause = records.cause_body(Cause("Cancelled", "", actor))
             if live.status in ("pending", "held", "suspended"):
                 self._happen("end", job_id, {"ending": "cancelled", "cause": cause})
                 return {"job_id": job_id, "status": "cancelled"}
-            if live.status == "stopping":
-                raise RefusedError(f"job {job_id}", "is stopping already", "Cancel it when it waits again", 409)
+            if live.stop is not None:
+                if live.stop[0] not in COMES_BACK:
+                    raise RefusedError(f"job {job_id}", f"is stopping already ({live.stop[0]})", status=409)
+                self._happen("cancel", job_id, {"ending": "cancelled", "cause": cause})
+                return self.show(job_id)
             self._stop(job_id, live, "cancelled", Cause("Cancelled", "", actor))
             return self.show(job_id)
 

@@ -36,6 +36,7 @@ Kind = Literal[
     "launched",
     "freed",
     "stop",
+    "cancel",
     "end",
     "reasons",
     "cycle",

@@ -558,3 +558,28 @@ def test_settings_that_cannot_be_applied_leave_no_trace_in_the_log(tmp_path: Pat
         living.open()
     living.settle()
     assert living.status("a") == "running"
+
+
+def test_a_job_that_is_being_stopped_can_be_cancelled_and_does_not_come_back(tmp_path: Path) -> None:
+    living = Living(tmp_path, executor=Slow())
+    living.submit("gives-way", 4, tenant="speech")
+    living.submit("gives-way-too", 4, tenant="speech")
+    living.settle()
+    living.submit("after", 1, after=["gives-way"])
+    living.submit("entitled", 4)
+    living.service.suspend("gives-way", "ada")
+    living.service.resume("gives-way", "ada")
+    living.settle()
+    assert living.service.cancel("gives-way", "ada")["status"] == "stopping"
+    with pytest.raises(RefusedError, match=r"is stopping already \(cancelled\)"):
+        living.service.cancel("gives-way", "ada")
+    before = picture(living)
+    living.restart(living.executor)
+    assert picture(living) == before
+    assert isinstance(living.executor, Slow)
+    living.executor.over("gives-way", 1)
+    living.settle()
+    assert living.service.explain("gives-way")["status"] == "cancelled"
+    assert living.events()[-2:] == [("gives-way", "cancelled"), ("entitled", "started")]
+    assert living.service.show("after")["reason"] == "DependencyFailed"
+    assert all(done.same for done in replays(list(living.log.entries()), living.log.of_kind("plan")))
