@@ -34,7 +34,7 @@ from warehouse.errors import LedgerError
 
 MOST_BYTES = 1 << 20
 """Of a request's body."""
-MOST_AGENT_BYTES = 4 << 20
+MOST_AGENT_BYTES = 32 << 20
 OPEN_PATHS = ("/healthz",)
 AGENTS = "/api/v1/agents/"
 
