@@ -394,64 +394,19 @@ def explained(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def cancel(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """End a job; one that runs is stopped."""
-    _print_one(_client(url, token_file).tell(job_id, "cancel"), output)
+def _telling(what: str, help_text: str) -> Callable[..., None]:
+    """A command that is done to a job by its name alone."""
 
+    def command(
+        job_id: JobId,
+        url: Url = DEFAULT_URL,
+        token_file: TokenFile = None,
+        output: options.OutputFormat = options.Format.table,
+    ) -> None:
+        _print_one(_client(url, token_file).tell(job_id, what), output)
 
-def hold(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Keep a pending job from starting."""
-    _print_one(_client(url, token_file).tell(job_id, "hold"), output)
-
-
-def release(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Let a held job start again."""
-    _print_one(_client(url, token_file).tell(job_id, "release"), output)
-
-
-def suspend(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Set a job aside: one that runs is stopped and gives its devices back; it keeps its place in the queue."""
-    _print_one(_client(url, token_file).tell(job_id, "suspend"), output)
-
-
-def resume(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Let a suspended job wait again, in the place that its submission gives it."""
-    _print_one(_client(url, token_file).tell(job_id, "resume"), output)
-
-
-def renew(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Renew the lease of a running job, which otherwise ends when it is over."""
-    _print_one(_client(url, token_file).tell(job_id, "renew"), output)
+    command.__doc__ = help_text
+    return command
 
 
 def finish(
@@ -482,16 +437,6 @@ def room(
         say(f"no moves were found that make room for {job_id}")
         raise typer.Exit(1)
     say(f"{len(found['moves'])} moves; then {job_id} fits on {', '.join(dict.fromkeys(found['nodes']))}")
-
-
-def ready(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Say that a service's replica has loaded and serves; until then it was cold."""
-    _print_one(_client(url, token_file).tell(job_id, "ready"), output)
 
 
 def pools(
@@ -634,15 +579,18 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "submit": submit,
     "list": list_jobs,
     "explain": explain,
-    "cancel": cancel,
-    "hold": hold,
-    "release": release,
-    "suspend": suspend,
-    "resume": resume,
-    "renew": renew,
+    "cancel": _telling("cancel", "End a job; one that runs is stopped."),
+    "hold": _telling("hold", "Keep a pending job from starting."),
+    "release": _telling("release", "Let a held job start again."),
+    "suspend": _telling(
+        "suspend",
+        "Set a job aside: one that runs is stopped and gives its devices back; it keeps its place in the queue.",
+    ),
+    "resume": _telling("resume", "Let a suspended job wait again, in the place that its submission gives it."),
+    "renew": _telling("renew", "Renew the lease of a running job, which otherwise ends when it is over."),
     "finish": finish,
     "room": room,
-    "ready": ready,
+    "ready": _telling("ready", "Say that a service's replica has loaded and serves; until then it was cold."),
     "pools": pools,
     "services": services,
     "demand": demand,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, get_args
 
 from fastapi import Body, FastAPI, Query, Request, Response
@@ -37,6 +37,16 @@ MOST_BYTES = 1 << 20
 MOST_AGENT_BYTES = 32 << 20
 OPEN_PATHS = ("/healthz",)
 AGENTS = "/api/v1/agents/"
+Act = Callable[[Service, str, str], dict[str, Any]]
+VERBS: Mapping[str, Act] = {
+    "cancel": Service.cancel,
+    "hold": Service.hold,
+    "release": Service.release,
+    "suspend": Service.suspend,
+    "resume": Service.resume,
+    "renew": Service.renew,
+}
+"""What is done to a job by its name alone."""
 
 
 def build_app(
@@ -102,29 +112,8 @@ def _job_routes(app: FastAPI, service: Service) -> None:
     def room(job_id: str, most_moves: Annotated[int, Query(ge=1, le=32)] = 4) -> dict[str, Any]:
         return service.room(job_id, most_moves)
 
-    @app.post("/api/v1/jobs/{job_id:path}/cancel")
-    def cancel(request: Request, job_id: str) -> dict[str, Any]:
-        return service.cancel(job_id, _actor(request))
-
-    @app.post("/api/v1/jobs/{job_id:path}/hold")
-    def hold(request: Request, job_id: str) -> dict[str, Any]:
-        return service.hold(job_id, _actor(request))
-
-    @app.post("/api/v1/jobs/{job_id:path}/release")
-    def release(request: Request, job_id: str) -> dict[str, Any]:
-        return service.release(job_id, _actor(request))
-
-    @app.post("/api/v1/jobs/{job_id:path}/suspend")
-    def suspend(request: Request, job_id: str) -> dict[str, Any]:
-        return service.suspend(job_id, _actor(request))
-
-    @app.post("/api/v1/jobs/{job_id:path}/renew")
-    def renew(request: Request, job_id: str) -> dict[str, Any]:
-        return service.renew(job_id, _actor(request))
-
-    @app.post("/api/v1/jobs/{job_id:path}/resume")
-    def resume(request: Request, job_id: str) -> dict[str, Any]:
-        return service.resume(job_id, _actor(request))
+    for verb, act in VERBS.items():
+        app.post(f"/api/v1/jobs/{{job_id:path}}/{verb}")(_done_to_a_job(service, act))
 
     @app.post("/api/v1/jobs/{job_id:path}/finish")
     def finish(request: Request, job_id: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
@@ -136,6 +125,13 @@ def _job_routes(app: FastAPI, service: Service) -> None:
     @app.post("/api/v1/jobs/{job_id:path}/ready")
     def ready(job_id: str) -> dict[str, Any]:
         return service.ready(job_id)
+
+
+def _done_to_a_job(service: Service, act: Act) -> Callable[[Request, str], dict[str, Any]]:
+    def route(request: Request, job_id: str) -> dict[str, Any]:
+        return act(service, job_id, _actor(request))
+
+    return route
 
 
 def _other_routes(app: FastAPI, service: Service) -> None:
