@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from typing import IO, TypeVar
 
 from ingest.errors import IngestError
 from ingest.wire import WireBatch
-from warehouse.private_files import private_folder
+from warehouse.private_files import HeldError, hold
 from warehouse.store import read_sql
 
 log = logging.getLogger(__name__)
@@ -164,24 +162,12 @@ def _connected(path: Path) -> sqlite3.Connection:
 def _hold(folder: Path) -> IO[str]:
     """Takes the folder for this process and writes our number into its lock."""
     try:
-        private_folder(folder)
-        file = (folder / "holder").open("a+", encoding="utf-8")
+        return hold(folder)
     except OSError as error:
         raise IngestError(str(folder), f"cannot be used ({error.strerror})", "Choose another spool folder") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.seek(0)
-        holder = file.read().strip() or "an unknown process"
-        file.close()
-        raise IngestError(
-            str(folder), f"held by {holder}; a spool belongs to one process", "Stop it, or choose another spool folder"
-        ) from None
-    with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
-        file.truncate(0)
-        file.write(f"process {os.getpid()}\n")
-        file.flush()
-    return file
+    except HeldError as error:
+        what = f"held by {error.holder}; a spool belongs to one process"
+        raise IngestError(str(folder), what, "Stop it, or choose another spool folder") from None
 
 
 def insert(connection: sqlite3.Connection, held: Iterable[tuple[Held, str]]) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+MOST_COUNTED, MOST_ASKED, CENTURY = 10_000, 1 << 53, 3.2e9
+"""Devices, units and replicas; bytes and the like; seconds: beyond these no arithmetic is sure of its answer."""
 NodeState = Literal["available", "reserved", "maintenance", "failed"]
 QueuePolicy = Literal["fifo", "priority", "fair_share", "capacity"]
 PriorityScope = Literal["never", "queue", "tenant", "all"]

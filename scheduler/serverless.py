@@ -8,7 +8,7 @@ be shown and charged apart. Deciding is a function of what is observed and of `n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -204,14 +204,15 @@ class ServiceState:
         said.append(f"between {min(lowest, highest)} and {highest}: {found}")
         return found, said
 
-    def scale(self, now: float) -> Scaling:
-        """What to submit or stop so that as many replicas are there as are desired."""
+    def scale(self, now: float, is_taken: Callable[[str], bool] = lambda job_id: False) -> Scaling:
+        """What to submit or stop so that as many replicas are there as are desired. is_taken: whether another job has
+        that name."""
         wanted, there = self.desired(now), len(self.replicas)
         reason = self.why(now)
         if wanted > there and now < self.failed_at + self._pause():
             return Scaling(reason=f"{reason}; the last one failed, {self.failures} in a row")
         if wanted > there:
-            jobs = tuple(self._new(now) for _ in range(wanted - there))
+            jobs = tuple(self._new(now, is_taken) for _ in range(wanted - there))
             return Scaling(jobs, (), reason)
         if wanted < there:
             order = sorted(self.replicas.values(), key=_least_missed)
@@ -241,10 +242,11 @@ class ServiceState:
             told = f"utilization {self.utilization:.2f} of {service.use.target:.2f}"
             yield needed, f"{told} on {self.used_by} that were ready: {needed}"
 
-    def _new(self, now: float) -> Job:
+    def _new(self, now: float, is_taken: Callable[[str], bool]) -> Job:
         service = self.service
         self.serial += 1
-        job_id = f"{service.name}-{self.serial}"
+        while is_taken(job_id := f"{service.name}-{self.serial}"):
+            self.serial += 1
         self.replicas[job_id] = Replica(job_id, now)
         return Job(
             job_id,

@@ -35,7 +35,18 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.cycle.queues import Queues, queue_tree
 from scheduler.cycle.state import State
-from scheduler.model import Device, Node, PriorityScope, Queue, QueuePolicy, Request, Tenant
+from scheduler.model import (
+    CENTURY,
+    MOST_ASKED,
+    MOST_COUNTED,
+    Device,
+    Node,
+    PriorityScope,
+    Queue,
+    QueuePolicy,
+    Request,
+    Tenant,
+)
 from scheduler.placement.headroom import Kept
 from scheduler.quota.tree import QuotaTree
 from scheduler.records.codec import read
@@ -64,7 +75,11 @@ def _duration(value: object) -> object:
         if match is None:
             raise ValueError("seconds, or text such as 90s, 15m, 12h or 7d fits")
         return float(match[1]) * _SECONDS[match[2]]
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) > CENTURY:
+            raise ValueError("seconds of less than a century fit")
+        return float(value)
+    return value
 
 
 def _instant(value: object) -> object:
@@ -78,18 +93,26 @@ def _instant(value: object) -> object:
     return value
 
 
-Duration = Annotated[float, BeforeValidator(_duration), Field(ge=0)]
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("has characters that cannot be printed")
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(_duration), Field(ge=0, le=CENTURY)]
 Instant = Annotated[datetime, BeforeValidator(_instant)]
 Name = Annotated[str, Field(min_length=1)]
-Units = Annotated[int, Field(ge=0)]
+Units = Annotated[int, Field(ge=0, le=MOST_ASKED)]
+Level = Annotated[int, Field(ge=-MOST_ASKED, le=MOST_ASKED)]
+"""Of priority."""
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
-Weight = Annotated[float, Field(ge=0, strict=False)]
+Weight = Annotated[float, Field(ge=0, le=MOST_ASKED, strict=False)]
 
 
 class ReservedForPart(Part):
     """Who may take what a pool keeps free from all others; one is enough. priority: with the queue's, at least."""
 
-    priority: int | None = None
+    priority: Level | None = None
     queues: Names = ()
     tenants: Names = ()
 
@@ -212,7 +235,7 @@ class QueuePart(Part):
 
     name: Name
     policy: QueuePolicy = "fifo"
-    priority: int = 0
+    priority: Level = 0
     guaranteed: Units = 0
     maximum: Units | None = None
     wait_bound: Duration | None = None
@@ -297,18 +320,18 @@ class WindowPart(Part):
 class ServicePart(Part):
     """See scheduler.serverless.Service. request: as of a job (scheduler.model.Request), of each replica."""
 
-    name: Name
+    name: Annotated[str, Field(min_length=1, max_length=400), AfterValidator(_printable)]
     tenant: Name
     queue: Name
     request: dict[str, Any]
-    target: Annotated[int | None, Field(ge=1)] = 1
+    target: Annotated[int | None, Field(ge=1, le=MOST_ASKED)] = 1
     utilization: UsePart | None = None
     windows: Annotated[tuple[WindowPart, ...], Field(strict=False)] = ()
     min_replicas: Units = 0
-    max_replicas: Annotated[int, Field(ge=1)] = 1
+    max_replicas: Annotated[int, Field(ge=1, le=MOST_COUNTED)] = 1
     idle: Duration = 300.0
     keep: Duration = 60.0
-    priority: int = 0
+    priority: Level = 0
     project: str = ""
     payload: dict[str, Any] = Field(default={})
 
@@ -383,8 +406,14 @@ class CallbackPart(Part):
             raise ValueError(f"callback {self.name}: command begins with an absolute path")
         if self.url:
             parts = urlsplit(self.url)
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.fragment:
+            if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.fragment:
                 raise ValueError(f"callback {self.name}: url is http:// or https:// with a host, and no password in it")
+            if not re.fullmatch(r"[!-~]+", self.url):
+                raise ValueError(f"callback {self.name}: url has spaces or letters that no address has; %-encode them")
+            try:
+                _ = parts.port, parts.hostname.encode("idna")
+            except ValueError as error:
+                raise ValueError(f"callback {self.name}: url: {error}") from None
             if self.secret is None:
                 raise ValueError(f"callback {self.name}: give secret: {{file: ...}}, with which it is signed")
         return self
@@ -416,7 +445,7 @@ class PoliciesPart(Part):
     backfill_interval: Duration = 0.0
     between_queues: Literal["priority", "fair_share"] = "priority"
     preempt_by_priority: Annotated[PriorityScope, BeforeValidator(_scope)] = "queue"
-    priority_difference: Annotated[int, Field(ge=1)] = 1
+    priority_difference: Annotated[int, Field(ge=1, le=MOST_ASKED)] = 1
     reclaim: bool = True
     preempt_for_fairness: bool = True
     preemption_searches: Annotated[int, Field(ge=0)] = 16
@@ -592,6 +621,10 @@ class Settings(Part):
                 )
             )
         return tuple(found)
+
+    def check(self, nodes: Sequence[Node], where: str = "settings") -> None:
+        """That they can be applied where these nodes are.   Errors: SettingsError."""
+        self.build_reservations(nodes, where)
 
     def apply(self, state: State, now: float, where: str = "settings") -> None:
         """These settings from now on, in a state that goes on running. Its nodes and placement stay as they are."""

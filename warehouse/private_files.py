@@ -5,11 +5,12 @@ with the permissions that their own umask gives.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 log = logging.getLogger(__name__)
 _users_umask: int | None = None
@@ -45,6 +46,35 @@ def private_folder(path: Path) -> None:
         # A volume's own folder, which a group may share; what we make in it is private all the same.
         if mode & 0o007:
             log.warning("%s is open to every user of this machine. Close it: chmod 700 %s", path, path)
+
+
+class HeldError(Exception):
+    """Another process has it. holder: which, as far as it has said."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(holder)
+        self.holder = holder
+
+
+def hold(folder: Path, who: str = "") -> IO[str]:
+    """Makes a folder private and takes it for this process alone, until the file is closed or the process ends.
+
+    who: this process, for the others.   Errors: HeldError, OSError.
+    """
+    private_folder(folder)
+    file = (folder / "holder").open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        holder = file.read().strip() or "an unknown process"
+        file.close()
+        raise HeldError(holder) from None
+    with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
+        file.truncate(0)
+        file.write(f"{who or f'process {os.getpid()}'}\n")
+        file.flush()
+    return file
 
 
 def users_folder(path: Path) -> None:

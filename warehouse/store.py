@@ -9,7 +9,6 @@ Values go in as typed server-side parameters. SQL lives in .sql files beside the
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import re
@@ -24,7 +23,7 @@ from urllib.parse import urlsplit
 
 from warehouse.chain import adopt
 from warehouse.errors import StoreError, StoreHeldError
-from warehouse.private_files import private_folder
+from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier as identifier
 from warehouse.sql import read_sql as read_sql
 from warehouse.turns import Turns, TurnsBetween
@@ -484,29 +483,18 @@ def split_statements(text: str) -> list[str]:
 
 def _hold(path: Path) -> Any:
     """Takes the lock of an embedded store and writes our name into it."""
-    try:
-        private_folder(path)
-        file = (path / "holder").open("a+", encoding="utf-8")
-    except OSError as error:
-        raise StoreError(str(path), f"cannot be opened ({error.strerror})", "Choose another --store") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.seek(0)
-        holder = file.read().strip() or "an unknown process"
-        file.close()
-        raise StoreHeldError(
-            f"chdb://{path}",
-            f"held by {holder}; an embedded store belongs to one process",
-            "If it serves, ask it: --store http://HOST:PORT (docs/api.md). Else stop it, or use a ClickHouse server",
-        ) from None
-    file.seek(0)
-    file.truncate()
     command = " ".join(Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")[:4])
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    file.write(f"process {os.getpid()} on {socket.gethostname()} since {since} ({command.strip()})\n")
-    file.flush()
-    return file
+    try:
+        return hold(path, f"process {os.getpid()} on {socket.gethostname()} since {since} ({command.strip()})")
+    except OSError as error:
+        raise StoreError(str(path), f"cannot be opened ({error.strerror})", "Choose another --store") from error
+    except HeldError as error:
+        raise StoreHeldError(
+            f"chdb://{path}",
+            f"held by {error.holder}; an embedded store belongs to one process",
+            "If it serves, ask it: --store http://HOST:PORT (docs/api.md). Else stop it, or use a ClickHouse server",
+        ) from None
 
 
 def _release(file: Any) -> None:

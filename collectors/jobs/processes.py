@@ -12,6 +12,8 @@ import json
 import logging
 import os
 import pwd
+import resource
+import secrets
 import shutil
 import signal
 import subprocess
@@ -251,6 +253,7 @@ class Processes:
             "lease": "" if self.lease is None else str(self.lease),
             "user": None if self.user is None else asdict(self.user),
             "umask": users_umask(),
+            "mark": _new_mark(),
         }
         keeper.write(folder / "run.json", json.dumps(spec))
         self._remember(folder)
@@ -309,7 +312,7 @@ class Processes:
 
     def _left_behind(self, run: Run) -> dict[str, Any] | None:
         """A keeper is gone and has not said how it ended: what it left is killed. None while anything is left."""
-        left = _marked(run.folder)
+        left = _marked(run.folder, json.loads((run.folder / "run.json").read_text()).get("mark", 0))
         if left and (run.folder / "process").exists():
             for pid in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -370,12 +373,21 @@ def _lock_alone(file: Any) -> None:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _marked(folder: Path) -> list[int]:
-    """Processes that say in their environment that they belong to the rank of this folder, as far as we may look."""
+def _new_mark() -> int:
+    """A number for one rank, which it may have below this process. Of 60 bits, so no other has it."""
+    most = resource.getrlimit(keeper.RLIMIT_LOCKS)[1]
+    return secrets.randbelow(1 << 60 if most in (resource.RLIM_INFINITY, 0) else most) + 1
+
+
+def _marked(folder: Path, number: int) -> list[int]:
+    """Processes of the rank of this folder, by their environment, as far as we may look, or by their mark (0: none)."""
     mark = b"GPULEDGER_RUN=" + os.fsencode(folder)
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid() and keeper.born(int(entry.name)):
+            if number and keeper.mark_of(int(entry.name)) == number:
+                found.append(int(entry.name))
+                continue
             # Of one whose first thread has ended, only its others tell.
             is_headless = keeper.status_of(int(entry.name))[:1] == ["Z"]
             for path in entry.glob("task/*/environ") if is_headless else (entry / "environ",):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import json
 import logging
 import signal
@@ -147,7 +146,7 @@ def serve(
     tokens = _node_tokens(executor, agent_tokens)
     settings = load_settings(config)
     with contextlib.ExitStack() as stack:
-        journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE)))
+        journal = stack.enter_context(contextlib.closing(Log(data / LOG_FILE, alone=True)))
         deliver = stack.enter_context(_delivering(events, cluster, events_token_file, store))
         runs = _executor(executor, data, lease, node_name or _this_node(settings), run_as, beside or ())
         service = Service(journal, settings, cluster, runs, time.time, deliver)
@@ -236,13 +235,11 @@ def _serving(app: Any, listener: socket.socket) -> Iterator[None]:
 def _calling_back(service: Service, interval: float) -> Iterator[None]:
     """Callbacks on a thread of their own: a receiver that is slow holds up no decision."""
     stop = threading.Event()
+    begun: list[threading.Thread] = []
 
     def run() -> None:
         while not stop.is_set():
-            try:
-                service.callbacks.hand_over()
-            except LedgerError as error:
-                log.error("%s", error)
+            begun[:] = [*(one for one in begun if one.is_alive()), *service.callbacks.begin()]
             stop.wait(interval)
 
     thread = threading.Thread(target=run, name="callbacks", daemon=True)
@@ -251,7 +248,9 @@ def _calling_back(service: Service, interval: float) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(10)
+        until = time.monotonic() + 10
+        for one in (thread, *begun):
+            one.join(max(0.0, until - time.monotonic()))
 
 
 def _loop(service: Service, config: Path, interval: float, deliver: Deliver | None) -> None:
@@ -395,64 +394,19 @@ def explained(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def cancel(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """End a job; one that runs is stopped."""
-    _print_one(_client(url, token_file).tell(job_id, "cancel"), output)
+def _telling(what: str, help_text: str) -> Callable[..., None]:
+    """A command that is done to a job by its name alone."""
 
+    def command(
+        job_id: JobId,
+        url: Url = DEFAULT_URL,
+        token_file: TokenFile = None,
+        output: options.OutputFormat = options.Format.table,
+    ) -> None:
+        _print_one(_client(url, token_file).tell(job_id, what), output)
 
-def hold(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Keep a pending job from starting."""
-    _print_one(_client(url, token_file).tell(job_id, "hold"), output)
-
-
-def release(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Let a held job start again."""
-    _print_one(_client(url, token_file).tell(job_id, "release"), output)
-
-
-def suspend(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Set a job aside: one that runs is stopped and gives its devices back; it keeps its place in the queue."""
-    _print_one(_client(url, token_file).tell(job_id, "suspend"), output)
-
-
-def resume(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Let a suspended job wait again, in the place that its submission gives it."""
-    _print_one(_client(url, token_file).tell(job_id, "resume"), output)
-
-
-def renew(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Renew the lease of a running job, which otherwise ends when it is over."""
-    _print_one(_client(url, token_file).tell(job_id, "renew"), output)
+    command.__doc__ = help_text
+    return command
 
 
 def finish(
@@ -483,16 +437,6 @@ def room(
         say(f"no moves were found that make room for {job_id}")
         raise typer.Exit(1)
     say(f"{len(found['moves'])} moves; then {job_id} fits on {', '.join(dict.fromkeys(found['nodes']))}")
-
-
-def ready(
-    job_id: JobId,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    output: options.OutputFormat = options.Format.table,
-) -> None:
-    """Say that a service's replica has loaded and serves; until then it was cold."""
-    _print_one(_client(url, token_file).tell(job_id, "ready"), output)
 
 
 def pools(
@@ -606,9 +550,10 @@ def _log(data: Path | None) -> Iterator[Log]:
 
 
 def _client(url: str, token_file: Path | None) -> Client:
+    from billing.audit import whoever
     from scheduler.live.client import Client, read_token
 
-    return Client(url, read_token(token_file), getpass.getuser())
+    return Client(url, read_token(token_file), whoever())
 
 
 def _print_one(row: dict[str, Any], output: options.Format) -> None:
@@ -634,15 +579,18 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "submit": submit,
     "list": list_jobs,
     "explain": explain,
-    "cancel": cancel,
-    "hold": hold,
-    "release": release,
-    "suspend": suspend,
-    "resume": resume,
-    "renew": renew,
+    "cancel": _telling("cancel", "End a job; one that runs is stopped."),
+    "hold": _telling("hold", "Keep a pending job from starting."),
+    "release": _telling("release", "Let a held job start again."),
+    "suspend": _telling(
+        "suspend",
+        "Set a job aside: one that runs is stopped and gives its devices back; it keeps its place in the queue.",
+    ),
+    "resume": _telling("resume", "Let a suspended job wait again, in the place that its submission gives it."),
+    "renew": _telling("renew", "Renew the lease of a running job, which otherwise ends when it is over."),
     "finish": finish,
     "room": room,
-    "ready": ready,
+    "ready": _telling("ready", "Say that a service's replica has loaded and serves; until then it was cold."),
     "pools": pools,
     "services": services,
     "demand": demand,

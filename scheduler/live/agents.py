@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -26,6 +27,8 @@ from warehouse.errors import LedgerError
 log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 60.0
+MOST_RANKS, MOST_BYTES = 5_000, 32 << 20
+"""Of one node at a time: an agent reads 64 MiB, and what it says of its ranks must fit into a report."""
 OUTPUT_CHARACTERS = 2048
 """Of what a rank said last, kept with the job's end."""
 Name = tuple[str, int]
@@ -40,7 +43,8 @@ class AgentError(LedgerError):
 class _Attempt:
     """nodes: that may have ranks of it.   runs: what each says.   worlds: by number, each rank's node.   ports: where
     each world meets.   result: how it ends, once that is known; from then on nothing of it is wanted.   told: by node,
-    the first answer that said so.   gone: nodes on which nothing of it runs any more."""
+    the first answer that said so.   gone: nodes on which nothing of it runs any more.   given: nodes that
+    were told to run it."""
 
     launch: Launch
     nodes: set[str] = field(default_factory=set)
@@ -54,6 +58,14 @@ class _Attempt:
     failed_at: float = 0.0
     told: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
+    given: set[str] = field(default_factory=set)
+
+    @cached_property
+    def payload_bytes(self) -> int:
+        return len(json.dumps(dict(self.launch.payload), ensure_ascii=False).encode())
+
+    def ranks_on(self, node: str) -> int:
+        return sum(rank.node == node for rank in self.launch.ranks)
 
     @property
     def name(self) -> Name:
@@ -191,15 +203,23 @@ class Agents:
                 known_attempt.ports[one.world] = Rendezvous(address=report.address, port=one.port)
 
     def answer(self, node: str) -> Answer:
-        """What is wanted of a node now, all of it."""
+        """What is wanted of a node now, all of it; what would be too much at once begins when others have ended."""
         self._number += 1
-        run, stop = [], []
-        for name, attempt in self._of_node.get(node, {}).items():
+        run: list[Assignment] = []
+        stop: list[Name] = []
+        of_node = self._of_node.get(node, {})
+        wanted = [one for one in of_node.values() if one.result is None and one.ranks_on(node)]
+        ranks = size = 0
+        for attempt in sorted(wanted, key=lambda one: not (node in one.given or one.runs.get(node))):
+            ranks, size = ranks + attempt.ranks_on(node), size + attempt.payload_bytes
+            begun = node in attempt.given or attempt.runs.get(node)
+            if begun or not run or (ranks <= MOST_RANKS and size <= MOST_BYTES):
+                attempt.given.add(node)
+                run.append(_assignment(attempt, node))
+        for name, attempt in of_node.items():
             if attempt.result is not None:
                 attempt.told.setdefault(node, self._number)
                 stop.append(name)
-            elif any(rank.node == node for rank in attempt.launch.ranks):
-                run.append(_assignment(attempt, node))
         return Answer(
             number=self._number,
             boot=self._boot,

@@ -11,15 +11,16 @@ import json
 import logging
 import os
 import signal
+import string
 import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from collectors.readings import Row
 from ingest.webhook import signed
@@ -35,7 +36,8 @@ FIRST_PAUSE, MOST_PAUSE = 1.0, 300.0
 GIVEN_UP_AFTER = 3 * 86400.0
 """Seconds after which what could not be told is told no more."""
 COMMAND_SECONDS = 30.0
-MOST_TOGETHER = 16
+VISIBLE = string.punctuation
+"""Beside letters and digits."""
 ENVIRONMENT = ("PATH", "HOME", "LANG", "TZ")
 """All that a command hears of the scheduler's own."""
 
@@ -53,9 +55,10 @@ class Telling:
         return json.dumps({**self.document, "id": self.name}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-@dataclass
+@dataclass(eq=False)
 class _Line:
-    """What one callback has yet to hear. told: everything up to that entry was.   attempts: of the first in line."""
+    """What one callback has yet to hear. told: everything up to that entry was.   attempts: of the first in line.
+    is_busy: whether it is being told."""
 
     part: CallbackPart
     told: int
@@ -64,6 +67,7 @@ class _Line:
     next_at: float = 0.0
     problem: str = ""
     given_up: int = 0
+    is_busy: bool = False
 
 
 class Callbacks:
@@ -79,7 +83,7 @@ class Callbacks:
         self.number = 0
 
     def configure(self, settings: Settings, configurations: Sequence[Entry]) -> None:
-        """From now on these. Each hears of what comes after the first configuration that names it."""
+        """From now on these. Each hears of what comes after the configuration since which it is named."""
         with self._lock:
             lines = {}
             for part in settings.callbacks:
@@ -114,20 +118,31 @@ class Callbacks:
                     line.waiting.append(Telling(self.number, at, name, {"version": 1, "event": event, **document}))
 
     def hand_over(self) -> bool:
-        """Tells what is due. Answers whether anything was told."""
-        due = [line for line in list(self._lines.values()) if self._is_due(line)]
-        if not due:
-            return False
-        with ThreadPoolExecutor(min(MOST_TOGETHER, len(due)), "callback") as pool:
-            return any(list(pool.map(self._hand_over, due)))
+        """Tells what is due, and waits until that is done. Answers whether anything was told."""
+        begun = self.begin()
+        for one in begun:
+            one.join()
+        return any(one.told for one in begun)
+
+    def begin(self) -> Sequence[_Teller]:
+        """Begins to tell what is due, each callback by itself, so that a receiver that is slow holds up nobody else."""
+        with self._lock:
+            due = [line for line in self._lines.values() if self._is_due(line) and not line.is_busy]
+            for line in due:
+                line.is_busy = True
+        begun = [_Teller(self, line) for line in due]
+        for one in begun:
+            one.start()
+        return begun
 
     def _is_due(self, line: _Line) -> bool:
-        return bool(line.waiting) and self._clock() >= line.next_at
+        # A pause longer than there are any is one of before the clock went back.
+        return bool(line.waiting) and not 0 < line.next_at - self._clock() <= MOST_PAUSE
 
-    def _hand_over(self, line: _Line) -> bool:
-        """One callback's line, until one of it fails."""
+    def hand_over_line(self, line: _Line) -> bool:
+        """One callback's line, until one of it fails, or nobody asks for it any more. Answers whether any was told."""
         told = False
-        while self._is_due(line):
+        while self._is_due(line) and line in self._lines.values():
             told |= self._attempt(line)
             if line.attempts:
                 break
@@ -149,6 +164,9 @@ class Callbacks:
             problem, final = str(error), "refused" if error.refused else ""
         except (LedgerError, OSError) as error:
             problem = str(error)
+        except Exception as error:  # what one callback brings must not end those of others
+            log_to.exception("callback %s: failed by an error of gpuledger's own", line.part.name)
+            problem = f"{type(error).__name__}: {error}"
         if problem and not final and now - first.at > GIVEN_UP_AFTER:
             final = "too old"
         if problem and problem != line.problem:
@@ -161,13 +179,32 @@ class Callbacks:
         if final:
             line.given_up += 1
             log_to.error("callback %s: gives %s up (%s)", line.part.name, first.name, final)
-        line.attempts = 0
+        line.attempts, line.next_at = 0, 0.0
         with self._lock:
             line.waiting.popleft()
-            if not line.waiting or line.waiting[0].number != first.number:
-                line.told = first.number
-                self._log.set_told(_reader(line.part.name), first.number)
+            if line.waiting and line.waiting[0].number == first.number:
+                return not final
+            line.told = first.number
+        try:
+            self._log.set_told(_reader(line.part.name), first.number)
+        except LedgerError as error:
+            line.problem = str(error)
+            log_to.error("callback %s: %s", line.part.name, error)
         return not final
+
+
+class _Teller(threading.Thread):
+    """Tells one callback what is due."""
+
+    def __init__(self, callbacks: Callbacks, line: _Line) -> None:
+        super().__init__(name=f"callback {line.part.name}", daemon=True)
+        self._callbacks, self._line, self.told = callbacks, line, False
+
+    def run(self) -> None:
+        try:
+            self.told = self._callbacks.hand_over_line(self._line)
+        finally:
+            self._line.is_busy = False
 
 
 def _send(part: CallbackPart, telling: Telling, now: float) -> None:
@@ -176,7 +213,8 @@ def _send(part: CallbackPart, telling: Telling, now: float) -> None:
     if part.command:
         _run(part.command, body)
         return
-    headers = {"Content-Type": "application/json", "X-Gpuledger-Delivery": telling.name}
+    # A header takes no other letters than these; the document has the id as it is.
+    headers = {"Content-Type": "application/json", "X-Gpuledger-Delivery": quote(telling.name, safe=VISIBLE)}
     if part.secret is not None:
         headers |= signed(_secret(part.secret.file), int(now), body)
     post(part.url, body, headers)
@@ -214,10 +252,13 @@ def _secret(path: str) -> str:
 
 
 def _known_since(name: str, configurations: Sequence[Entry]) -> int:
-    for entry in configurations:
-        if any(part["name"] == name for part in entry.body["settings"].get("callbacks", ())):
-            return entry.sequence
-    return 0
+    """The entry since which all configurations name it."""
+    since = 0
+    for entry in reversed(configurations):
+        if all(part["name"] != name for part in entry.body["settings"].get("callbacks", ())):
+            break
+        since = entry.sequence
+    return since
 
 
 def _reader(name: str) -> str:

@@ -20,7 +20,8 @@ class Client:
     """Errors: LedgerError in one line for whatever the scheduler refuses, or if it does not answer."""
 
     def __init__(self, url: str, token: str = "", actor: str = "") -> None:
-        headers = {"x-actor": actor} | ({"authorization": f"Bearer {token}"} if token else {})
+        headers = {"x-actor": "".join(c for c in actor if c.isprintable()).strip().encode()}
+        headers |= {"authorization": f"Bearer {token}".encode()} if token else {}
         self._url = url.rstrip("/")
         self._http = PromptClient(TIMEOUT_SECONDS, base_url=self._url, headers=headers)
 
@@ -33,17 +34,17 @@ class Client:
         return answer
 
     def explain(self, job_id: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self._asked("GET", f"/api/v1/jobs/{quote(job_id)}")
+        answer: dict[str, Any] = self._asked("GET", f"/api/v1/jobs/{_step(job_id)}")
         return answer
 
     def tell(self, job_id: str, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """what: cancel, hold, release, suspend, resume, renew, ready or finish."""
-        answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{quote(job_id)}/{what}", json=body or {})
+        answer: dict[str, Any] = self._asked("POST", f"/api/v1/jobs/{_step(job_id)}/{what}", json=body or {})
         return answer
 
     def room(self, job_id: str, most_moves: int = 4) -> dict[str, Any]:
         """What to move so that a pending job fits."""
-        answer: dict[str, Any] = self._asked("GET", f"/api/v1/room/{quote(job_id)}", params={"most_moves": most_moves})
+        answer: dict[str, Any] = self._asked("GET", f"/api/v1/room/{_step(job_id)}", params={"most_moves": most_moves})
         return answer
 
     def pools(self) -> list[dict[str, Any]]:
@@ -60,11 +61,11 @@ class Client:
         """How many requests wait for a service, how many are in work, how used its replicas are; None: not said."""
         said = {"waiting": waiting, "working": working, "utilization": utilization}
         body = {key: value for key, value in said.items() if value is not None}
-        answer: dict[str, Any] = self._asked("POST", f"/api/v1/services/{quote(service)}", json=body)
+        answer: dict[str, Any] = self._asked("POST", f"/api/v1/services/{_step(service)}", json=body)
         return answer
 
     def set_node(self, name: str, state: str) -> dict[str, Any]:
-        answer: dict[str, Any] = self._asked("POST", f"/api/v1/nodes/{quote(name)}", json={"state": state})
+        answer: dict[str, Any] = self._asked("POST", f"/api/v1/nodes/{_step(name)}", json={"state": state})
         return answer
 
     def _asked(self, method: str, path: str, **what: Any) -> Any:
@@ -81,11 +82,19 @@ class Client:
         raise LedgerError(f"scheduler at {self._url}", str(detail))
 
 
+def _step(name: str) -> str:
+    """Of an address: nothing in a name leads elsewhere."""
+    return quote(name).replace(".", "%2E")
+
+
 def read_token(path: Path | None) -> str:
     """The file's only line; '' without a file.   Errors: LedgerError if it is too short to be a secret."""
     if path is None:
         return ""
-    token = path.read_text(encoding="utf-8").strip()
-    if len(token) < 16 or "\n" in token:
-        raise LedgerError(str(path), "is no token", "One line of at least 16 characters fits")
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except UnicodeDecodeError:
+        token = ""
+    if len(token) < 16 or not token.isprintable():
+        raise LedgerError(str(path), "is no token", "One line of at least 16 ASCII characters fits")
     return token

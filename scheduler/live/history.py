@@ -14,7 +14,7 @@ from scheduler.records.log import Entry
 
 def ended(history: Sequence[Entry]) -> str:
     """How a job that is over ended."""
-    last = [entry for entry in history if entry.kind in ("end", "reject", "stop")]
+    last = [entry for entry in history if entry.kind in ("end", "reject", "stop", "cancel")]
     return "rejected" if last[-1].kind == "reject" else str(last[-1].body["ending"])
 
 

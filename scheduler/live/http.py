@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, get_args
 
 from fastapi import Body, FastAPI, Query, Request, Response
@@ -26,6 +26,7 @@ from fastapi.responses import JSONResponse
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from scheduler.exposition import prometheus_text
+from scheduler.live.admission import LONGEST_NAME
 from scheduler.live.node_tokens import NodeTokens
 from scheduler.live.service import RefusedError, Service
 from scheduler.model import NodeState
@@ -33,9 +34,19 @@ from warehouse.errors import LedgerError
 
 MOST_BYTES = 1 << 20
 """Of a request's body."""
-MOST_AGENT_BYTES = 4 << 20
+MOST_AGENT_BYTES = 32 << 20
 OPEN_PATHS = ("/healthz",)
 AGENTS = "/api/v1/agents/"
+Act = Callable[[Service, str, str], dict[str, Any]]
+VERBS: Mapping[str, Act] = {
+    "cancel": Service.cancel,
+    "hold": Service.hold,
+    "release": Service.release,
+    "suspend": Service.suspend,
+    "resume": Service.resume,
+    "renew": Service.renew,
+}
+"""What is done to a job by its name alone."""
 
 
 def build_app(
@@ -101,29 +112,8 @@ def _job_routes(app: FastAPI, service: Service) -> None:
     def room(job_id: str, most_moves: Annotated[int, Query(ge=1, le=32)] = 4) -> dict[str, Any]:
         return service.room(job_id, most_moves)
 
-    @app.post("/api/v1/jobs/{job_id:path}/cancel")
-    def cancel(request: Request, job_id: str) -> dict[str, Any]:
-        return service.cancel(job_id, _actor(request))
-
-    @app.post("/api/v1/jobs/{job_id:path}/hold")
-    def hold(request: Request, job_id: str) -> dict[str, Any]:
-        return service.hold(job_id, _actor(request))
-
-    @app.post("/api/v1/jobs/{job_id:path}/release")
-    def release(request: Request, job_id: str) -> dict[str, Any]:
-        return service.release(job_id, _actor(request))
-
-    @app.post("/api/v1/jobs/{job_id:path}/suspend")
-    def suspend(request: Request, job_id: str) -> dict[str, Any]:
-        return service.suspend(job_id, _actor(request))
-
-    @app.post("/api/v1/jobs/{job_id:path}/renew")
-    def renew(request: Request, job_id: str) -> dict[str, Any]:
-        return service.renew(job_id, _actor(request))
-
-    @app.post("/api/v1/jobs/{job_id:path}/resume")
-    def resume(request: Request, job_id: str) -> dict[str, Any]:
-        return service.resume(job_id, _actor(request))
+    for verb, act in VERBS.items():
+        app.post(f"/api/v1/jobs/{{job_id:path}}/{verb}")(_done_to_a_job(service, act))
 
     @app.post("/api/v1/jobs/{job_id:path}/finish")
     def finish(request: Request, job_id: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
@@ -135,6 +125,13 @@ def _job_routes(app: FastAPI, service: Service) -> None:
     @app.post("/api/v1/jobs/{job_id:path}/ready")
     def ready(job_id: str) -> dict[str, Any]:
         return service.ready(job_id)
+
+
+def _done_to_a_job(service: Service, act: Act) -> Callable[[Request, str], dict[str, Any]]:
+    def route(request: Request, job_id: str) -> dict[str, Any]:
+        return act(service, job_id, _actor(request))
+
+    return route
 
 
 def _other_routes(app: FastAPI, service: Service) -> None:
@@ -187,7 +184,8 @@ def _other_routes(app: FastAPI, service: Service) -> None:
 
 def _actor(request: Request) -> str:
     """Who asks, as far as the request says: a name for the records, proven by nothing but the token."""
-    return request.headers.get("x-actor", "") or "http"
+    said = request.headers.get("x-actor", "").encode("latin-1").decode("utf-8", errors="replace")
+    return "".join(c for c in said if c.isprintable())[:LONGEST_NAME] or "http"
 
 
 def _no_agent(request: Request, node: str, agents: NodeTokens | None) -> JSONResponse | None:

@@ -90,13 +90,16 @@ class _Guarded(httpcore.NetworkBackend):
         self._backend.sleep(seconds)
 
 
-CREDENTIALS = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254")))
+CREDENTIALS = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "168.63.129.16", "fd00:ec2::254")))
 """Where clouds keep them beside the link-local address."""
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""IPv4 from where there is none (RFC 6052)."""
 
 
 def _forbidden(address: ipaddress.IPv4Address | ipaddress.IPv6Address, own: bool) -> str:
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
+    if isinstance(address, ipaddress.IPv6Address):
+        behind = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in NAT64 else None
+        address = address.ipv4_mapped or address.sixtofour or behind or address
     if address.is_loopback:
         return "" if own else "this machine"
     if address in CREDENTIALS:

@@ -7,6 +7,7 @@ stop that was logged and perhaps not carried out is told to the executor again, 
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import logging
 import threading
@@ -20,13 +21,14 @@ from collectors.readings import Row
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.exposition import Series, pools_series, series, services_series
 from scheduler.fragmentation import Fragmentation, typical_demand
+from scheduler.live.admission import misfit, unfit_name
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
 from scheduler.live.executors import JUST_NOW, Executor, Launch, Over, Recorder
 from scheduler.live.history import ended, lines
 from scheduler.live.outbox import Deliver, Outbox
 from scheduler.live.ranks import ranks_of
-from scheduler.model import Job, NodeState, Preempt, Reason
+from scheduler.model import MOST_ASKED, Job, NodeState, Preempt, Reason
 from scheduler.placement.consolidation import make_room
 from scheduler.placement.holdings import Holding, Holdings
 from scheduler.pools import PoolLine, pool_lines
@@ -34,7 +36,7 @@ from scheduler.records import restore as records
 from scheduler.records.book import TIME_LIMIT, Live, Status
 from scheduler.records.codec import plain, read
 from scheduler.records.cycles import decisive, plan_cycle
-from scheduler.records.events import Cause, Ending, instant
+from scheduler.records.events import COMES_BACK, Cause, Ending, instant
 from scheduler.records.log import Entry, Kind, Log
 from scheduler.settings import Settings
 from scheduler.setup import WHOLE_GPUS
@@ -43,12 +45,8 @@ from warehouse.errors import LedgerError
 log_to = logging.getLogger(__name__)
 
 MOST_LISTED = 1000
-LONGEST_NAME = 500
-"""Of a job and whose it is, so that addresses, agents and the books can take it."""
 RETRIED = "Retried"
 """Why an attempt that failed gives way to the next one."""
-MOST_COUNTED, MOST_ASKED, CENTURY = 10_000, 1 << 53, 3.2e9
-"""Devices, units and replicas; bytes and the like; seconds: beyond these no arithmetic is sure of its answer."""
 BY_LEASE = "lease"
 """Who set a node's state: nobody answers for it, or somebody does again."""
 DEMAND_SECONDS = 60.0
@@ -96,7 +94,7 @@ class Service:
         if not configurations or configurations[-1].body["settings"] != wanted:
             at = max(clock(), configurations[-1].at if configurations else 0.0)
             trial = Entry("configured", at, body={"settings": wanted})
-            records.check_nodes([*configurations, trial])
+            settings.check(records.check_nodes([*configurations, trial]))  # what was written down is there for good
             configurations += log.append([trial])
         self.callbacks.configure(settings, configurations)
         self.restored = records.restore(self._counted(), configurations, cluster, self._tell, log.last_freed())
@@ -126,14 +124,17 @@ class Service:
         with self._lock:
             now = self._now()
             fields = {key: value for key, value in document.items() if key != "payload"}
-            fields.setdefault("job_id", f"job-{self.log.last + 1}")
+            if "job_id" not in fields:
+                numbers = itertools.count(self.log.last + 1)
+                fields["job_id"] = next(name for n in numbers if not self._is_known(name := f"job-{n}"))
             try:
                 job = read(Job, {**fields, "submitted_at": now}, "job")
             except LedgerError as error:
                 raise RefusedError(error.where, error.what, error.next_step) from error
             for what, name in (("job_id", job.job_id), ("tenant", job.tenant), ("project", job.project)):
-                if len(name) > LONGEST_NAME or not name.isprintable():
-                    raise RefusedError(what, f"is no printable text of at most {LONGEST_NAME} characters")
+                problem = unfit_name(name)
+                if problem:
+                    raise RefusedError(what, problem, "Choose another")
             known = next((e for e in self.log.of_job(job.job_id) if e.kind in ("submit", "reject")), None)
             if known is not None:
                 return self._known(known, job)
@@ -141,23 +142,30 @@ class Service:
             if strange is not None:
                 raise RefusedError("job.after", f"{strange[:60]!r} was never submitted", "Submit it first")
             payload = document.get("payload") or {}
-            problem = self._misfit(job, payload) or self._unstartable(job, payload)
-            if problem is not None:
-                self._happen("reject", job.job_id, {"job": plain(job), "cause": records.cause_body(problem)})
-                raise RefusedError(f"job {job.job_id}", problem.text)
+            cause = misfit(job, payload, self.restored.core.queues) or self._unstartable(job, payload)
+            if cause is not None:
+                self._happen("reject", job.job_id, {"job": plain(job), "cause": records.cause_body(cause)})
+                raise RefusedError(f"job {job.job_id}", cause.text)
             self._happen("submit", job.job_id, {"job": plain(job), "actor": actor, "payload": payload})
             return self.show(job.job_id)
 
     def cancel(self, job_id: str, actor: str) -> dict[str, Any]:
-        """Ends a job. What runs is stopped first; its quota is free at once."""
+        """Ends a job. What runs is stopped first; its quota is free at once. One that is being stopped does not come
+        back.
+
+        Errors: RefusedError if it would not come back anyway.
+        """
         with self._lock:
             live = self._live(job_id)
             cause = records.cause_body(Cause("Cancelled", "", actor))
             if live.status in ("pending", "held", "suspended"):
                 self._happen("end", job_id, {"ending": "cancelled", "cause": cause})
                 return {"job_id": job_id, "status": "cancelled"}
-            if live.status == "stopping":
-                raise RefusedError(f"job {job_id}", "is stopping already", "Cancel it when it waits again", 409)
+            if live.stop is not None:
+                if live.stop[0] not in COMES_BACK:
+                    raise RefusedError(f"job {job_id}", f"is stopping already ({live.stop[0]})", status=409)
+                self._happen("cancel", job_id, {"ending": "cancelled", "cause": cause})
+                return self.show(job_id)
             self._stop(job_id, live, "cancelled", Cause("Cancelled", "", actor))
             return self.show(job_id)
 
@@ -242,8 +250,8 @@ class Service:
                 raise RefusedError(f"service {service}", "is not in the settings", "Add it under services:", 404)
             waiting = state.waiting if waiting is None else waiting
             working = state.working if working is None else working
-            if min(waiting, working) < 0:
-                raise RefusedError(f"service {service}", "has less than no requests")
+            if min(waiting, working) < 0 or max(waiting, working) > MOST_ASKED:
+                raise RefusedError(f"service {service}", "has less than no requests, or more than can be counted")
             if utilization is not None and not 0 <= utilization <= 1:
                 raise RefusedError(f"service {service}", f"has a utilization of {utilization}", "0 to 1 fits")
             now, use = self._now(), state.service.use
@@ -342,6 +350,7 @@ class Service:
                 return
             if settings.nodes() != tuple(self.restored.setup.nodes):
                 raise LedgerError("pools", "have changed", "Start the scheduler again to add nodes")
+            settings.check(self.restored.setup.nodes)
             self._happen("configured", body={"settings": wanted})
             self.callbacks.configure(settings, self.log.of_kind("configured"))
 
@@ -605,7 +614,7 @@ class Service:
     def _scale(self) -> None:
         """Replicas of services come and go with their queues."""
         for state in self.restored.services.states.values():
-            scaling = state.scale(self._now())
+            scaling = state.scale(self._now(), self._is_known)
             for job in scaling.submit:
                 body = {"job": plain(job), "actor": "autoscaler", "payload": dict(state.service.payload)}
                 body["why"] = scaling.reason
@@ -673,6 +682,10 @@ class Service:
         if found != status:
             raise RefusedError(f"job {job_id}", f"is {found}, not {status}", status=409)
 
+    def _is_known(self, job_id: str) -> bool:
+        """Whether a job of that name was ever submitted."""
+        return bool(self.log.of_job(job_id))
+
     def _known(self, entry: Entry, job: Job) -> dict[str, Any]:
         same = {**entry.body["job"], "submitted_at": 0} == {**plain(job), "submitted_at": 0}
         if entry.kind == "reject" or not same:
@@ -680,32 +693,6 @@ class Service:
         if job.job_id in self.book.jobs:
             return self.show(job.job_id)
         return {"job_id": job.job_id, "status": ended(self.log.of_job(job.job_id))}
-
-    def _misfit(self, job: Job, payload: Any) -> Cause | None:
-        """Why a job is not let in."""
-        queues = {queue.name for queue in self.restored.setup.queues}
-        if not job.job_id or not job.tenant:
-            return Cause("Misconfigured", "job_id and tenant must not be empty")
-        if queues and job.queue not in queues:
-            return Cause("UnknownQueue", f"queue {job.queue!r} is not one of {', '.join(sorted(queues))}")
-        children = self.restored.core.queues.children(job.queue)
-        if children:
-            return Cause("ParentQueue", f"queue {job.queue} holds no jobs; name one of {', '.join(sorted(children))}")
-        if not 1 <= job.min_replicas <= job.max_replicas:
-            return Cause("Misconfigured", f"replicas from {job.min_replicas} to {job.max_replicas} are no range")
-        asked = job.request
-        counts = (asked.devices, asked.units, job.max_replicas)
-        amounts = (asked.cpu_milli, asked.memory_bytes, asked.host_memory_bytes)
-        limits = (job.time_limit, job.lease_seconds)
-        times = [at for at in (*limits, job.wait_bound, job.checkpoint_seconds, job.run_time) if at is not None]
-        if min(*counts, *amounts, *times, 0) < 0 or 0 in limits:
-            return Cause("Misconfigured", "asks for less than nothing")
-        most = max(*amounts, abs(job.priority))
-        if max(counts) > MOST_COUNTED or most > MOST_ASKED or max(times, default=0) > CENTURY:
-            return Cause("Misconfigured", "asks for more than any cluster has")
-        if not isinstance(payload, dict):
-            return Cause("Misconfigured", "payload is not an object")
-        return None
 
     def _unstartable(self, job: Job, payload: Mapping[str, Any]) -> Cause | None:
         """Why the executor could not run it rightly."""

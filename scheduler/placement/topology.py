@@ -34,9 +34,9 @@ def domains_for(cluster: Cluster, request: Request, replicas: int) -> list[tuple
     for level in levels:
         holding = [domain for domain, free in room.items() if len(domain) == level and free >= replicas]
         if holding:
-            return _spread(cluster, room, min(holding, key=room.__getitem__), replicas)
+            return _within(cluster, request, room, min(holding, key=room.__getitem__), replicas)
     if split and room.get((), 0) >= replicas:
-        return _spread(cluster, room, (), replicas)
+        return _within(cluster, request, room, (), replicas)
     return None
 
 
@@ -69,6 +69,22 @@ def fill(free: Sequence[int], replicas: int) -> list[int]:
     return taken
 
 
+def _within(
+    cluster: Cluster, request: Request, room: dict[Domain, int], domain: Domain, replicas: int
+) -> list[tuple[int, int]]:
+    """Which nodes of a domain take them. Nodes that draw on the same of what pools keep free are dealt with together:
+    what is left of it is theirs, so domains that draw on several have less room together than each alone."""
+    if cluster.headroom is None:
+        return _spread(cluster, room, domain, replicas)
+    draws = [tuple(np.flatnonzero(costs).tolist()) for costs in cluster.shape(request).costs]
+    rooms = [_room(cluster, request, [one == draw for one in draws]) for draw in dict.fromkeys(draws)]
+    counts = fill([there.get(domain, 0) for there in rooms], replicas)
+    return [
+        one for there, count in zip(rooms, counts, strict=True) if count
+        for one in _spread(cluster, there, domain, count)
+    ]  # fmt: skip
+
+
 def _spread(cluster: Cluster, room: dict[Domain, int], domain: Domain, replicas: int) -> list[tuple[int, int]]:
     if domain and domain[-1] in cluster.index and len(domain) == _depth(cluster, domain[-1]):
         return [(cluster.index[domain[-1]], replicas)]
@@ -84,10 +100,13 @@ def _depth(cluster: Cluster, name: str) -> int:
     return len(cluster.nodes[cluster.index[name]].topology) + 1
 
 
-def _room(cluster: Cluster, request: Request) -> dict[Domain, int]:
-    """Replicas that fit, by domain: of everything (), of each domain, of each node (its name is the last part)."""
+def _room(cluster: Cluster, request: Request, among: Sequence[bool] | None = None) -> dict[Domain, int]:
+    """Replicas that fit, by domain: of everything (), of each domain, of each node (its name is the last part).
+    among: which nodes count; None: all."""
     shape = cluster.shape(request)
     replicas = shape.replicas(EVERYWHERE)
+    if among is not None:
+        replicas = np.where(among, replicas, 0)
     room: dict[Domain, int] = {}
     inside: dict[Domain, list[int]] = {}
     for number, (node, free) in enumerate(zip(cluster.nodes, replicas.tolist(), strict=True)):

@@ -232,6 +232,12 @@ class Book:
         self.core.end(job_id, now, finished=False, comes_back=ending in COMES_BACK, leaves=True)
         self._stopping(self.jobs[job_id], ending, now, cause)
 
+    def cancel(self, job_id: str, cause: Cause) -> None:
+        """A stopping job that would come back does not."""
+        live = self.jobs[job_id]
+        self.core.drop(job_id)
+        live.stop, live.resumed = ("cancelled", cause), None
+
     def freed(self, job_id: str, now: float, sequence: int, ended_at: float | None = None) -> None:
         """Nothing of a stopping job runs any more. A preempted one waits again, a suspended one when it was resumed.
         ended_at: as for `end`."""

@@ -111,7 +111,10 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return read(hint, value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise LedgerError(where, "is more than can be counted") from None
     return _of(hint, value, where)
 
 

@@ -16,10 +16,10 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from warehouse.errors import LedgerError
-from warehouse.private_files import private_folder
+from warehouse.private_files import HeldError, hold, private_folder
 
 Kind = Literal[
     "configured",
@@ -36,6 +36,7 @@ Kind = Literal[
     "launched",
     "freed",
     "stop",
+    "cancel",
     "end",
     "reasons",
     "cycle",
@@ -74,16 +75,18 @@ class Entry:
 
 
 class Log:
-    """One writer at a time; readers at any time.
+    """One writer at a time; readers at any time. alone: this is the writer, which no other may be until it is closed.
 
-    Errors: LedgerError if the file is no log, is of a later format, or cannot be written.
+    Errors: LedgerError if the file is no log, is of a later format, has another writer, or cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, alone: bool = False) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._held: IO[str] | None = None
         try:
             private_folder(path.parent)
+            self._held = hold(path.parent) if alone else None
             self._db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
@@ -93,6 +96,9 @@ class Log:
             elif found > FORMAT:
                 raise LedgerError(str(path), f"is of format {found}, this version writes {FORMAT}", "Upgrade gpuledger")
             (last,) = self._db.execute("SELECT coalesce(max(sequence), 0) FROM entries").fetchone()
+        except HeldError as error:
+            what = f"{error.holder} is its scheduler; a log belongs to one"
+            raise LedgerError(str(path), what, "Stop that one, or give another --data") from None
         except (sqlite3.Error, OSError) as error:
             raise LedgerError(str(path), f"cannot be used as a log ({error})", "Give another --data") from error
         self.last = int(last)
@@ -100,6 +106,8 @@ class Log:
     def close(self) -> None:
         with self._lock:
             self._db.close()
+            if self._held is not None:
+                self._held.close()
 
     def append(self, entries: Iterable[Entry]) -> list[Entry]:
         """Writes all of them or none, and returns them with their numbers, when they are on disk."""
@@ -175,8 +183,12 @@ class Log:
         return int(found[0]) if found else 0
 
     def set_told(self, reader: str, sequence: int) -> None:
+        """Errors: LedgerError if it cannot be written: after a crash, it is told again."""
         with self._lock:
-            self._db.execute("INSERT OR REPLACE INTO told VALUES (?, ?)", (reader, sequence))
+            try:
+                self._db.execute("INSERT OR REPLACE INTO told VALUES (?, ?)", (reader, sequence))
+            except sqlite3.Error as error:
+                raise LedgerError(str(self.path), f"cannot be written ({error})", "Make room") from error
 
     def _rows(self, condition: str, values: tuple[Any, ...]) -> list[Entry]:
         with self._lock:

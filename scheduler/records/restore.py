@@ -105,6 +105,9 @@ class Restored:
             case "stop":
                 book.stop(job_id, body["ending"], at, Cause(**body["cause"]))
                 self.services.ended(book.jobs[job_id].job, at)
+            case "cancel":
+                book.cancel(job_id, Cause(**body["cause"]))
+                self.services.ended(book.jobs[job_id].job, at)
             case "freed":
                 job = book.jobs[job_id].job
                 book.freed(job_id, at, number, body.get("ended_at"))

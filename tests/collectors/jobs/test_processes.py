@@ -168,6 +168,37 @@ def test_a_rank_whose_keeper_was_killed_does_not_go_on(kept: Processes) -> None:
     assert not keeper.born(int(mark.read_text()))
 
 
+DAEMON = """
+import os, sys, time
+if os.fork():
+    time.sleep(300)
+os.setsid()
+if os.fork():
+    os._exit(0)
+open(sys.argv[1] + ".new", "w").write(str(os.getpid()))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+os.closerange(0, 100)
+os.execve("/bin/sleep", ["sleep", "300"], {})
+"""
+
+
+def test_a_daemon_without_session_parent_or_environment_does_not_outlive_its_keeper(kept: Processes) -> None:
+    mark = kept.folder / "daemon"
+    folder = start(kept, f"exec {sys.executable} -c '{DAEMON}' {mark}")
+    daemon = int(until(lambda: mark.exists() and mark.read_text()))
+    until(lambda: Path(f"/proc/{daemon}/comm").read_text() == "sleep\n")
+    assert Path(f"/proc/{daemon}/environ").read_bytes() == b""
+    beside = RankId("b", 1, 7, 0)
+    start(kept, "sleep 300", beside)
+    os.kill(int((folder / "process").read_text().split()[0]), signal.SIGKILL)
+    kept.look()
+    other = again(kept)
+    over(other)
+    assert not keeper.born(daemon)
+    assert [run.alive for run in other.look() if run.id == beside] == [True]
+    other.close()
+
+
 @pytest.mark.parametrize("left", ["0", ""])
 def test_without_a_lease_it_stops_by_itself_though_nobody_is_there(tmp_path: Path, left: str) -> None:
     lease = tmp_path / "lease"
@@ -303,7 +334,7 @@ def test_one_whose_first_thread_has_ended_runs_and_is_stopped(kept: Processes, t
     pid = int((kept.folder / "a.1.7.0" / "process").read_text().split()[0])
     headless = until(lambda: [one for one in keeper.below(pid) if keeper.status_of(one)[0] == "Z"])
     assert keeper.born(headless[0])
-    assert headless[0] in module._marked(kept.folder / "a.1.7.0")
+    assert headless[0] in module._marked(kept.folder / "a.1.7.0", 0)
     assert len(keeper.below(pid)) == 2
     kept.stop(A)
     assert over(kept)

@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from collectors.jobs.processes import Processes
 from collectors.jobs.wire import Answer, Report, read_answer
 from collectors.jobs.worker import Place, Worker
+from scheduler.live import agents
 from scheduler.live.agents import Agents
 from scheduler.live.http import build_app
 from scheduler.live.local import LocalProcesses
@@ -723,3 +724,42 @@ while True:
         mine.unlink()
         break
 """
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MOST_BYTES", 6 * 90_000), ("MOST_RANKS", 6)])
+def test_what_is_too_much_for_one_answer_begins_when_others_have_ended(
+    limit: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent that cannot read an answer, or be heard, stops all that runs when its lease is over."""
+    monkeypatch.setattr(agents, limit, most)
+    cluster = Cluster(tmp_path)
+    living, node = cluster.living, cluster.nodes["n1"]
+    living.service.set_node("n2", "maintenance")
+    payload = {"command": ["/bin/true", "x" * 80_000]}
+    for number in range(15):
+        living.service.submit(
+            {
+                "job_id": f"j{number}",
+                "tenant": "vision",
+                "queue": "batch",
+                "request": {"devices": 0},
+                "payload": payload,
+            },
+            "tester",
+        )
+    living.settle()
+    done: set[str] = set()
+    for number in range(20):
+        cluster.round("n1")
+        assert 0 < len(node.alive()) <= 6
+        ended = node.alive()[0]
+        node.end(ended, 0)
+        done.add(ended[0])
+        if number % 7 == 3:
+            cluster.restart()
+        if len(done) == 12:
+            break
+    cluster.settle()
+    assert len(node.started) == 15
+    assert {living.service.explain(job)["status"] for job in done} == {"finished"}
+    assert not living.log.of_kind("stop"), "nothing that ran was let go"

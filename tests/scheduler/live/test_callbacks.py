@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 
 from ingest.webhook import SIGNATURE, TIMESTAMP, signature
-from scheduler.live import posting
+from scheduler.live import callbacks, posting
 from scheduler.live.callbacks import GIVEN_UP_AFTER
 from scheduler.live.posting import PostError, post
 from scheduler.settings import SettingsError, parse_settings
 from tests.draws import keep_seed
+from tests.patience import until
 from tests.scheduler.live.living import SETTINGS, Living
+from warehouse.errors import LedgerError
 
 SECRET = "a-secret-of-the-tests"
 
@@ -219,6 +221,8 @@ def test_a_command_hears_it_on_its_standard_input_and_nothing_of_the_environment
         ("all.example", "0.0.0.0", "unspecified"),
         ("many.example", "224.0.0.1", "multicast"),
         ("cloud.example", "100.100.100.200", "credentials"),
+        ("cloud.example", "2002:a9fe:a9fe::", "link-local"),
+        ("cloud.example", "64:ff9b::a9fe:a9fe", "link-local"),
     ],
 )
 def test_nothing_is_sent_to_what_is_forbidden(
@@ -239,6 +243,10 @@ def test_nothing_is_sent_to_what_is_forbidden(
         ({"url": "https://x.example"}, "give secret"),
         ({"url": "ftp://x.example", "secret": {"file": "f"}}, "http:// or https://"),
         ({"url": "https://u:p@x.example", "secret": {"file": "f"}}, "no password"),
+        ({"url": "http://x.example:99999/", "secret": {"file": "f"}}, "Port out of range"),
+        ({"url": "http://münchen.example/", "secret": {"file": "f"}}, "%-encode"),
+        ({"url": "http://a..b/", "secret": {"file": "f"}}, "label empty"),
+        ({"url": "http://x.example/\r\n", "secret": {"file": "f"}}, "%-encode"),
         ({"command": ["notify"]}, "absolute path"),
         ({"url": "https://x.example", "secret": "hush"}, "secret"),
     ],
@@ -246,3 +254,89 @@ def test_nothing_is_sent_to_what_is_forbidden(
 def test_a_callback_that_cannot_be_is_refused_in_the_settings(callback: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingsError, match=says):
         parse_settings(SETTINGS | {"callbacks": [{"name": "ci", **callback}]})
+
+
+def test_who_is_slow_or_brings_an_error_of_ours_keeps_nobody_else_waiting(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, out = tmp_path / "gate", tmp_path / "out"
+    one = living(tmp_path, url=receiver.url)
+    part = {"events": ["started"]}
+    hung = {"name": "hung", "command": ["/bin/sh", "-c", f"until test -e {gate}; do sleep 0.05; done"], **part}
+    strange = {"name": "strange", "command": ["/bin/sh", "-c", f"cat >> {out}"], **part}
+    before = one.settings.model_dump(mode="json")
+    one.configure(parse_settings(before | {"callbacks": [*before["callbacks"], hung, strange]}))
+    run = callbacks._run
+
+    def breaks(command: Any, body: bytes) -> None:
+        if "cat" in command[2] and not gate.exists():
+            raise ZeroDivisionError("of ours")
+        run(command, body)
+
+    monkeypatch.setattr(callbacks, "_run", breaks)
+    one.submit("jöb", 1)
+    one.settle()
+    first = one.service.callbacks.begin()
+    for event in ("started", "cancelled"):
+        until(lambda event=event: ("jöb", event) in receiver.told(), f"{event} to be told")  # type: ignore[misc]
+        if event == "started":
+            one.service.cancel("jöb", "ada")
+            one.settle()
+            until(lambda: not one.service.callbacks._lines["ci"].is_busy, "the first to be told")
+            one.service.callbacks.begin()
+    assert any(teller.is_alive() for teller in first), "the one that hangs"
+    assert receiver.heard[0][0]["X-Gpuledger-Delivery"] == "c/5/j%C3%B6b/started"
+    assert json.loads(receiver.heard[0][1])["id"] == "c/5/jöb/started"
+    gate.touch()
+    for teller in first:
+        teller.join()
+    assert "of ours" in one.service.callbacks.state()["strange"]["problem"]
+    one.now += 1
+    one.service.callbacks.hand_over()
+    assert '"started"' in out.read_text()
+    assert all(state["waiting"] == 0 for state in one.service.callbacks.state().values())
+
+
+def test_a_clock_that_goes_back_and_a_disk_that_is_full_delay_no_callback_for_long(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = living(tmp_path, url=receiver.url)
+    one.submit("a", 1)
+    one.settle()
+    receiver.answers.append(500)
+    one.service.callbacks.hand_over()
+    one.now -= 86400
+
+    def full(*_: object) -> None:
+        raise LedgerError("log", "cannot be written (disk is full)")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(one.log, "set_told", full)
+        one.service.callbacks.hand_over()
+    assert receiver.told() == [("a", "started")]
+    assert "disk is full" in one.service.callbacks.state()["ci"]["problem"]
+    one.now += 86400
+    one.service.finish("a", True, "ada")
+    one.service.callbacks.hand_over()
+    assert receiver.told()[1:] == [("a", "finished")]
+    assert one.service.callbacks.state()["ci"] == {"waiting": 0, "given_up": 0, "problem": ""}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_while_the_settings_do_not_name_a_callback_nothing_is_kept_for_it(
+    restarts: bool, tmp_path: Path, receiver: Receiver
+) -> None:
+    one = living(tmp_path, url=receiver.url)
+    named = one.settings
+    one.submit("a", 1)
+    one.settle()
+    one.configure(parse_settings(named.model_dump(mode="json") | {"callbacks": []}))
+    one.submit("b", 1)
+    one.settle()
+    one.configure(named)
+    one.submit("c", 1)
+    one.settle()
+    if restarts:
+        one.restart()
+    one.service.callbacks.hand_over()
+    assert receiver.told() == [("c", "started")]

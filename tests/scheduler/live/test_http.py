@@ -121,3 +121,25 @@ def test_a_token_that_is_no_secret_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="is no token"):
         read_token(tmp_path / "token")
     assert read_token(None) == ""
+
+
+def test_whatever_a_user_or_a_job_is_called_it_is_that_job_and_that_user(url: str, living: Living) -> None:
+    client = Client(url, TOKEN, "jörg\n")
+    for name in ("b", "a//b", "a?b#c", "a%2Fb", " jöb", "x/cancel", ".b", "/b"):
+        client.submit(JOB | {"job_id": name, "request": {"devices": 0}})
+        assert client.explain(name)["history"][0]["actor"] == "jörg"
+        if name != "b":
+            assert client.tell(name, "cancel")["job_id"] == name
+    for strange in ("a/../b", "../jobs/b", "./b"):
+        with pytest.raises(LedgerError, match="never submitted"):
+            client.explain(strange)
+        with pytest.raises(LedgerError, match="does not wait or run"):
+            client.tell(strange, "cancel")
+    assert [one["job_id"] for one in client.jobs()] == ["b"]
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe-a-token-of-the-tests", "töken-of-the-tests-0".encode(), b"short"])
+def test_a_file_that_holds_no_token_is_one_line(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(content)
+    with pytest.raises(LedgerError, match=r"is no token.* One line of at least 16 ASCII characters fits"):
+        read_token(tmp_path / "token")

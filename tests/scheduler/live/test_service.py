@@ -17,7 +17,7 @@ from scheduler.exposition import prometheus_text, rows
 from scheduler.live.service import RefusedError
 from scheduler.records.codec import plain
 from scheduler.records.restore import read_snapshot, replays, write_snapshot
-from scheduler.settings import parse_settings
+from scheduler.settings import SettingsError, parse_settings
 from tests.scheduler.live.living import SETTINGS, Living, Slow
 from warehouse.errors import LedgerError
 
@@ -508,3 +508,78 @@ def test_what_to_move_to_make_room_is_proposed_and_nothing_is_moved(tmp_path: Pa
     assert found["nodes"] == [move["from"]]
     assert living.service.room("wide") == found
     assert living.status("wide") == "pending"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"job_id": "train/2"}, "attempt 2 of 'train'"),
+        ({"job_id": "a/../b"}, "a path to elsewhere"),
+        ({"job_id": ".."}, "a path to elsewhere"),
+        ({"service": "chat"}, "which the scheduler makes by itself"),
+        ({"time_limit": 10**400}, "more than can be counted"),
+        ({"request": {"devices": 1, "required_topology": -1}}, "less than nothing"),
+        ({"request": {"devices": 1, "preferred_topology": 10**30}}, "more than any cluster has"),
+    ],
+)
+def test_a_job_that_would_pass_for_another_or_cannot_be_counted_is_refused(
+    more: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    living = Living(tmp_path)
+    with pytest.raises(RefusedError, match=says):
+        living.service.submit({"tenant": "vision", "queue": "batch", "request": {"devices": 1}} | more, "tester")
+    living.submit("train/1", 1)
+    living.submit("2026/train", 1)
+    living.settle()
+    living.restart()
+    assert [living.status(name) for name in ("train/1", "2026/train")] == ["running", "running"]
+
+
+def test_a_name_that_the_scheduler_chooses_is_nobodys_yet(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    living.submit("job-3", 1)
+    unnamed = {"tenant": "vision", "queue": "batch", "request": {"devices": 1}}
+    assert living.service.submit(unnamed, "tester")["job_id"] == "job-4"
+
+
+def test_settings_that_cannot_be_applied_leave_no_trace_in_the_log(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    living.submit("a", 1)
+    course = {"name": "course", "nodes": ["p-7"], "tenants": ["vision"]}
+    course |= {"start": "2026-12-01T08:00Z", "end": "2026-12-01T18:00Z"}
+    typo = parse_settings(SETTINGS | {"reservations": [course]})
+    for _ in range(2):
+        with pytest.raises(SettingsError, match="node p-7 is not there"):
+            living.service.configure(typo)
+        right, living.settings = living.settings, typo
+        with pytest.raises(SettingsError, match="node p-7 is not there"):
+            living.restart()
+        living.settings = right
+        living.open()
+    living.settle()
+    assert living.status("a") == "running"
+
+
+def test_a_job_that_is_being_stopped_can_be_cancelled_and_does_not_come_back(tmp_path: Path) -> None:
+    living = Living(tmp_path, executor=Slow())
+    living.submit("gives-way", 4, tenant="speech")
+    living.submit("gives-way-too", 4, tenant="speech")
+    living.settle()
+    living.submit("after", 1, after=["gives-way"])
+    living.submit("entitled", 4)
+    living.service.suspend("gives-way", "ada")
+    living.service.resume("gives-way", "ada")
+    living.settle()
+    assert living.service.cancel("gives-way", "ada")["status"] == "stopping"
+    with pytest.raises(RefusedError, match=r"is stopping already \(cancelled\)"):
+        living.service.cancel("gives-way", "ada")
+    before = picture(living)
+    living.restart(living.executor)
+    assert picture(living) == before
+    assert isinstance(living.executor, Slow)
+    living.executor.over("gives-way", 1)
+    living.settle()
+    assert living.service.explain("gives-way")["status"] == "cancelled"
+    assert living.events()[-2:] == [("gives-way", "cancelled"), ("entitled", "started")]
+    assert living.service.show("after")["reason"] == "DependencyFailed"
+    assert all(done.same for done in replays(list(living.log.entries()), living.log.of_kind("plan")))

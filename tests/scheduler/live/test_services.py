@@ -171,3 +171,25 @@ def test_metrics_count_replicas_and_cold_time(tmp_path: Path) -> None:
     values = {(one.name, *one.labels.values()): one.value for one in found.service.measured(type(found.service).series)}
     assert values["service_replicas", "chat", "cold"] == 1
     assert values["service_cold_starts_total", "chat"] == 0
+
+
+def test_a_replica_takes_no_name_that_a_job_has_or_had(tmp_path: Path) -> None:
+    found = living(tmp_path)
+    found.submit("chat-1", 4)
+    found.submit("chat-3", 1)
+    found.settle()
+    found.service.finish("chat-3", True, "tester")
+    found.service.demand("chat", 5, 0)
+    found.settle()
+    assert [one["job_id"] for one in found.service.list()] == ["chat-1", "chat-2", "chat-4"]
+    found.restart(Slow())
+    assert found.service.show("chat-1")["ranks"][0]["devices"] == [f"p-0/{number}" for number in range(4)]
+    assert found.service.service("chat")["cold"] == 2
+
+
+def test_demand_that_cannot_be_counted_is_refused_and_not_written_down(tmp_path: Path) -> None:
+    found = living(tmp_path)
+    with pytest.raises(RefusedError, match="more than can be counted"):
+        found.service.demand("chat", 10**400, 0)
+    found.restart(Slow())
+    assert found.service.demand("chat", 1 << 53, 0)["desired"] == 3

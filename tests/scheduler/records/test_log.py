@@ -93,3 +93,23 @@ def test_a_log_of_a_later_format_is_left_alone(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(LedgerError, match="format 99"):
         Log(tmp_path / "log")
+
+
+def test_a_log_has_one_writer_and_any_readers(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log", alone=True)
+    log.append([Entry("submit", 1.0, "a")])
+    with pytest.raises(LedgerError, match=f"process {os.getpid()} is its scheduler; a log belongs to one. Stop that"):
+        Log(tmp_path / "log", alone=True)
+    reader = Log(tmp_path / "log")
+    assert len(list(reader.entries())) == 1
+    reader.close()
+    log.close()
+    Log(tmp_path / "log", alone=True).close()
+
+
+def test_what_was_told_is_an_error_of_ours_where_it_cannot_be_written(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    log._db.execute("PRAGMA query_only = on")  # as a disk that is full
+    with pytest.raises(LedgerError, match="cannot be written"):
+        log.set_told("events", 1)
+    log.close()

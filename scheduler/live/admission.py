@@ -1,0 +1,55 @@
+"""Which jobs are let in: what they may be called, and what no arithmetic or book could take."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from scheduler.cycle.queues import Queues
+from scheduler.model import CENTURY, MOST_ASKED, MOST_COUNTED, Job
+from scheduler.records.events import Cause
+
+LONGEST_NAME = 500
+"""Of a job and whose it is, so that addresses, agents and the books can take it."""
+_LATER_ATTEMPT = re.compile(r"/([2-9]|[1-9][0-9]+)\Z")
+
+
+def unfit_name(name: str) -> str:
+    """Why a job cannot have that name; '' if it can."""
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        return f"is no printable text of at most {LONGEST_NAME} characters"
+    if any(step in (".", "..") for step in name.split("/")):
+        return f"{name!r} is a path to elsewhere"
+    found = _LATER_ATTEMPT.search(name)
+    if found:
+        return f"{name!r} is what attempt {found[1]} of {name[: found.start()]!r} is called in the books"
+    return ""
+
+
+def misfit(job: Job, payload: Any, queues: Queues) -> Cause | None:
+    """Why a job is not let in."""
+    if not job.job_id or not job.tenant:
+        return Cause("Misconfigured", "job_id and tenant must not be empty")
+    if job.service:
+        return Cause("Misconfigured", "service is for replicas, which the scheduler makes by itself")
+    if queues and job.queue not in queues:
+        return Cause("UnknownQueue", f"queue {job.queue!r} is not one of {', '.join(sorted(queues))}")
+    children = queues.children(job.queue)
+    if children:
+        return Cause("ParentQueue", f"queue {job.queue} holds no jobs; name one of {', '.join(sorted(children))}")
+    if not 1 <= job.min_replicas <= job.max_replicas:
+        return Cause("Misconfigured", f"replicas from {job.min_replicas} to {job.max_replicas} are no range")
+    asked = job.request
+    levels = [level for level in (asked.required_topology, asked.preferred_topology) if level is not None]
+    counts = (asked.devices, asked.units, job.max_replicas, *levels)
+    amounts = (asked.cpu_milli, asked.memory_bytes, asked.host_memory_bytes)
+    limits = (job.time_limit, job.lease_seconds)
+    times = [at for at in (*limits, job.wait_bound, job.checkpoint_seconds, job.run_time) if at is not None]
+    if min(*counts, *amounts, *times, 0) < 0 or 0 in limits:
+        return Cause("Misconfigured", "asks for less than nothing")
+    most = max(*amounts, abs(job.priority))
+    if max(counts) > MOST_COUNTED or most > MOST_ASKED or max(times, default=0) > CENTURY:
+        return Cause("Misconfigured", "asks for more than any cluster has")
+    if not isinstance(payload, dict):
+        return Cause("Misconfigured", "payload is not an object")
+    return None
