@@ -26,7 +26,9 @@ class Scorer(Protocol):
 
 
 class Policy(Protocol):
-    """How to choose among the nodes and devices on which a request fits."""
+    """How to choose among the nodes and devices on which a request fits. draws: whether chance has a part in it."""
+
+    draws: bool = False
 
     def scorer(self, shape: Shape) -> Scorer: ...
 
@@ -84,7 +86,7 @@ def place_gang(cluster: Cluster, request: Request, replicas: int, policy: Policy
     A required or preferred topology decides on the nodes, the policy on the devices and, without one, on both.
     """
     asked = ("no gang", cluster.shape(request), replicas, request.required_topology, policy)
-    if replicas > 1 and cluster.is_known(asked):
+    if replicas > 1 and not policy.draws and cluster.is_known(asked):
         return None
     mark = cluster.mark()
     grants = _placed(cluster, request, replicas, policy)

@@ -26,6 +26,7 @@ class AntiInterference(First):
     def __init__(self, speeds: Mapping[tuple[str, str], float], base: Policy, unknown: float = 0.937) -> None:
         """base: decides between equals.   unknown: the mean of 1,388 measured pairs on one GPU (Lucid, ASPLOS 2023)."""
         self.speeds, self.base, self.unknown = dict(speeds), base, unknown
+        self.draws = base.draws
 
     def scorer(self, shape: Shape) -> Scorer:
         return _AntiInterference(self, shape) if shape.request.workload_class else self.base.scorer(shape)

@@ -149,6 +149,7 @@ class RandomFit(Policy):
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - chooses nodes, no secrets
+        self.draws = True
 
     def scorer(self, shape: Shape) -> Scorer:
         return _Random(shape, self.random)
