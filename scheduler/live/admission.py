@@ -15,9 +15,17 @@ _LATER_ATTEMPT = re.compile(r"/([2-9]|[1-9][0-9]+)\Z")
 
 
 def unfit_name(name: str) -> str:
-    """Why a job cannot have that name; '' if it can."""
+    """Why nothing can have that name; '' if it can."""
     if len(name) > LONGEST_NAME or not name.isprintable():
         return f"is no printable text of at most {LONGEST_NAME} characters"
+    return ""
+
+
+def unfit_job_id(name: str) -> str:
+    """Why no job can be called so; '' if one can."""
+    problem = unfit_name(name)
+    if problem:
+        return problem
     if any(step in (".", "..") for step in name.split("/")):
         return f"{name!r} is a path to elsewhere"
     found = _LATER_ATTEMPT.search(name)

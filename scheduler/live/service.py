@@ -21,7 +21,7 @@ from collectors.readings import Row
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.exposition import Series, pools_series, series, services_series
 from scheduler.fragmentation import Fragmentation, typical_demand
-from scheduler.live.admission import misfit, unfit_name
+from scheduler.live.admission import misfit, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
 from scheduler.live.executors import JUST_NOW, Executor, Launch, Over, Recorder
@@ -131,8 +131,11 @@ class Service:
                 job = read(Job, {**fields, "submitted_at": now}, "job")
             except LedgerError as error:
                 raise RefusedError(error.where, error.what, error.next_step) from error
-            for what, name in (("job_id", job.job_id), ("tenant", job.tenant), ("project", job.project)):
-                problem = unfit_name(name)
+            for what, problem in (
+                ("job_id", unfit_job_id(job.job_id)),
+                ("tenant", unfit_name(job.tenant)),
+                ("project", unfit_name(job.project)),
+            ):
                 if problem:
                     raise RefusedError(what, problem, "Choose another")
             known = next((e for e in self.log.of_job(job.job_id) if e.kind in ("submit", "reject")), None)

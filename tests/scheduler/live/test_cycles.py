@@ -64,12 +64,24 @@ def site(dice: random.Random, nodes: int) -> dict[str, Any]:
         settings["pools"][0] |= drawn["kept"]
         scope = dice.choice(["queue", "tenant", "all"])
         settings["policies"] |= {"preempt_by_priority": scope, "priority_difference": dice.choice([1, 2])}
+    if dice.random() < 0.4:
+        settings["services"] = [service(dice)]
     if dice.random() < 0.3:
         settings["tenants"][1]["limit"] = dice.randint(2, 8)
     if dice.random() < 0.3:
         kept = {"name": "course", "nodes": ["p-0"], "tenants": ["vision"], "idle": dice.choice([None, 30, 60])}
         settings["reservations"] = [kept | {"start": "1970-01-01T00:17:50Z", "end": "1970-01-01T00:20:00Z"}]
     return settings
+
+
+def service(dice: random.Random) -> dict[str, Any]:
+    """Whose replicas would be called like some jobs."""
+    by_use = {"target": None, "min_replicas": 1, "utilization": {"target": 0.5, "fresh": 30}}
+    hours = {"start": "00:17", "end": "00:18", "min_replicas": 2, "max_replicas": dice.choice([None, 2])}
+    return {
+        "name": "s", "tenant": "speech", "queue": "batch", "request": {"devices": dice.choice([1, 2])}, "target": 2,
+        "max_replicas": 3, "idle": 30, "keep": dice.choice([0, 20]), "windows": dice.choice([[], [hours]]),
+    } | dice.choice([{}, by_use])  # fmt: skip
 
 
 def job(dice: random.Random) -> dict[str, Any]:
@@ -96,19 +108,26 @@ Step = Callable[[Living], object]
 def draw_step(dice: random.Random, living: Living, number: int) -> Step:
     """Something that happens, drawn from what is there; the same to whomever it is done then."""
     kinds = ["submit"] * 6 + ["finish"] * 3 + ["cancel", "hold", "release", "node", "over", "over", "time", "time"]
-    kinds += ["suspend", "suspend", "resume", "resume", "renew", "configure"]
+    kinds += ["suspend", "suspend", "resume", "resume", "renew", "configure", "demand", "demand", "ready"]
     what, names = dice.choice(kinds), sorted(living.service.book.jobs)
     name = dice.choice(names) if names else "nobody"
     service = living.service
     match what:
         case "submit":
-            one = job(dice) | {"job_id": f"j{number}"}
+            one = job(dice) | {"job_id": dice.choice([f"j{number}", f"j{number}", f"s-{dice.randint(1, 6)}"])}
             return lambda of: of.service.submit(one, "tester")
         case "finish":
             running = [one for one in names if service.book.jobs[one].status == "running"]
             name = dice.choice(running) if running else name
             well = dice.random() < 0.8
             return lambda of: of.service.finish(name, well, "tester")
+        case "demand":
+            waiting, working, used = dice.randint(0, 6), dice.randint(0, 3), dice.choice([None, 0.1, 0.5, 0.9])
+            return lambda of: of.service.demand("s", waiting, working, used)
+        case "ready":
+            replicas = [one for one in names if service.book.jobs[one].job.service]
+            name = dice.choice(replicas) if replicas else name
+            return lambda of: of.service.ready(name)
         case "cancel":
             return lambda of: of.service.cancel(name, "tester")
         case "hold":
@@ -173,6 +192,7 @@ def one_history(seed: int, folder: Path) -> tuple[int, int]:
             assert done.same, f"history {seed}, entry {done.sequence}: {done.recorded} was made, now {done.again}"
     for of in (steady, killed):
         reckon(of, f"history {seed}")
+    assert steady.service.services() == killed.service.services(), f"history {seed}"
     for of in (steady, killed):
         of.log.close()
     return len(plans), sum(_promises(plan) for plan in plans)

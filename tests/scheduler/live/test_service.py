@@ -528,8 +528,8 @@ def test_a_job_that_would_pass_for_another_or_cannot_be_counted_is_refused(
     living = Living(tmp_path)
     with pytest.raises(RefusedError, match=says):
         living.service.submit({"tenant": "vision", "queue": "batch", "request": {"devices": 1}} | more, "tester")
-    living.submit("train/1", 1)
-    living.submit("2026/train", 1)
+    living.submit("train/1", 1, project="llm/2026")
+    living.submit("2026/train", 1, project="../shared")
     living.settle()
     living.restart()
     assert [living.status(name) for name in ("train/1", "2026/train")] == ["running", "running"]
