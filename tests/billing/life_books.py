@@ -24,7 +24,7 @@ import pytest
 from billing.accounts.budget_file import apply_budgets, parse_budgets
 from billing.accounts.budgets import budget_states
 from billing.accounts.credit_files import import_credits
-from billing.accounts.credits import Credit, add_credit, reverse_credit
+from billing.accounts.credits import Credit, add_credit, list_credits, reverse_credit
 from billing.accounts.prepaid import Grant, add_grant, revoke_grant
 from billing.close import CloseReport, close
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
@@ -401,6 +401,7 @@ def credit_files(life: Life) -> None:
                 told = str(error)
             life.said[name] = re.sub(r"'id': '\w+'", "", told.replace(folder, "FOLDER"))
     kept = life.store.rows("SELECT row, reason, detail, raw FROM quarantine WHERE record_type = 'credits' ORDER BY ALL")
+    life.said["credits"] = [re.sub(r"id='\w{9,}'", "", str(one)) for one in list_credits(life.store)]
     life.said["quarantine"] = [len(kept), *kept[:2]]
 
 

@@ -373,6 +373,12 @@ SPACIOUS = {
     "bare-0": (("y0",), "2026-10-30 11:00", 0.2, 6),
     "bare-1": (("y1",), "2026-10-30 11:00", 0.2, 6),
 }
+ENDED = {
+    "serve-2": (("s11",), "2026-10-30 08:00", 0.2, 12),
+    "gone-0": (("s12",), "2026-10-30 06:00", 0.1, 12),
+    "gone-1": (("s13",), "2026-10-30 06:00", 0.1, 12),
+}
+"""The same, until the morning of the month's last day: what is advised comes too late."""
 
 
 def _put_spacious(store: Store) -> None:
@@ -380,9 +386,10 @@ def _put_spacious(store: Store) -> None:
 
     Two have no price, and one costs nothing any more.
     """
-    end = at("2026-11-01 05:00")
+    last = at("2026-11-01 05:00")
     devices, events, samples = [], [], []
-    for workload, (held, since, use, memory) in SPACIOUS.items():
+    for workload, (held, since, use, memory) in {**SPACIOUS, **ENDED}.items():
+        end = at("2026-10-31 08:00") if workload in ENDED else last
         about = {"allocation_id": workload, "workload_id": workload, "tenant": "ml", "project": "p", "queue": "day"}
         for name in held:
             kind = {"model": {"s": "A100", "f": "T4", "y": "TPU"}[name[0]], "pool": "mig"}
