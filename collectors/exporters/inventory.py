@@ -14,7 +14,7 @@ asks for no inventory here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -59,13 +59,16 @@ class Facts:
 class _Device:
     """told: what its last row said; None after it was removed.   seen_at: None before its first sighting in this life.
     missed: seconds for which others of its node were seen without it.   looks: since its last sighting.   other: what
-    it seems to be instead, since when, and how often in a row."""
+    it seems to be instead, since when, and how often in a row.   first_at: of the first row of this life.   before: as
+    other, of the time before."""
 
     told: Facts | None
     seen_at: float | None = None
     missed: float = 0.0
     looks: int = 0
     other: tuple[Facts, float, int] | None = None
+    first_at: float = -math.inf
+    before: tuple[Facts, float, int] | None = None
 
 
 class ExporterInventory:
@@ -82,9 +85,16 @@ class ExporterInventory:
     def take(self, observed: Iterable[Observed], profile: Profile) -> list[Row]:
         """The rows that these observations, oldest first, add. Those of a device that no series is of now say nothing,
         nor does one without a model."""
+        return [row for one in self._whole(observed, profile) for row in self._see(*one)]
+
+    def take_late(self, observed: Iterable[Observed], profile: Profile) -> list[Row]:
+        """The rows of observations, oldest first, that came after later ones: the device was there before. Of what it
+        is now they say nothing."""
+        return [row for one in self._whole(observed, profile) for row in self._see_late(*one)]
+
+    def _whole(self, observed: Iterable[Observed], profile: Profile) -> Iterator[tuple[str, Facts, float]]:
         if not profile.inventory.told:
-            return []
-        rows: list[Row] = []
+            return
         some = list(observed)
         seen = {one.reading.device_id for one in some if one.seen}
         parts = {one.reading.device_id: one.reading.partition_profile for one in some if one.reading.partition_id}
@@ -92,8 +102,7 @@ class ExporterInventory:
         for one in whole:
             facts = _facts(one, profile, parts.get(one.reading.device_id, ""))
             if facts.model and facts.vendor not in self._without and self._has_room(one.reading.device_id):
-                rows += self._see(one.reading.device_id, facts, one.ts.timestamp())
-        return rows
+                yield one.reading.device_id, facts, one.ts.timestamp()
 
     def _has_room(self, device_id: str) -> bool:
         return device_id in self._devices or len(self._devices) < MOST_DEVICES
@@ -153,8 +162,29 @@ class ExporterInventory:
             return []
         return self._tell(device_id, device, facts, device.other[1])
 
+    def _see_late(self, device_id: str, facts: Facts, at: float) -> list[Row]:
+        device = self._devices.get(device_id)
+        if device is None or (device.told is not None and device.seen_at is not None and at > device.seen_at):
+            if device is not None:
+                device.missed = 0.0
+            return self._see(device_id, facts, at)  # later than others, and the newest of this one
+        if device.told is None or device.seen_at is None or at >= device.first_at:
+            return []  # removed since, not yet seen in this life, or known
+        since = at
+        if not device.told.same(facts):
+            before, since, times = device.before or (facts, at, 0)
+            if not (before.same(facts) and facts.same(before)):
+                since, times = at, 0
+            device.before = facts, since, times + 1
+            if times + 1 < CONFIRMED:
+                return []
+        device.first_at, device.before = since, None
+        return [self._row(device_id, facts, since, "available")]
+
     def _tell(self, device_id: str, device: _Device, facts: Facts, at: float) -> list[Row]:
         memory = facts.memory_bytes or (device.told.memory_bytes if device.told else None)
+        if device.told is None or device.seen_at is None:
+            device.first_at = at
         device.told = Facts(facts.node, facts.vendor, facts.model, memory, facts.units)
         device.seen_at, device.looks, device.other, self.changed = at, 0, None, True
         return [self._row(device_id, device.told, at, "available")]

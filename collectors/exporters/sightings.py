@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from collectors.exporters.exposition import Series
@@ -122,6 +122,9 @@ Ranked = tuple[Rule, tuple[int, int], bool]
 Picked = tuple[int, Series, _Subject, list[Ranked]]
 """A series that the profile knows, with its place on the page."""
 
+MOST_DEVICES = 100_000
+"""Of which a reader remembers whether they are divided."""
+
 CHECKED_BY = {"gpu_utilization": "graphics_active"}
 """Our metric -> another one that says nearly the same in a unit that never changed."""
 
@@ -144,6 +147,7 @@ class Reader:
         self._rules: dict[str, list[Ranked]] = defaultdict(list)
         self._units = [profile.units_of(rule) for rule in profile.metrics]
         self._repeats_pods = False
+        self._divided: dict[str, bool] = {}
         for place, rule in enumerate(profile.metrics):
             for nth, name in enumerate((*rule.names, *rule.node_names)):
                 self._rules[prefix + name].append((rule, (place, nth), nth >= len(rule.names)))
@@ -200,6 +204,8 @@ class Reader:
                 found.dropped["other labels than the profile's"] += 1
                 continue
             picked.append((place, one, subject, rules))
+        if self._repeats_pods:
+            picked = self._not_by_users(picked, found.dropped)
         divided = {subject.device_id for _, _, subject, _ in picked if subject.partition}
         late = {
             place
@@ -223,6 +229,31 @@ class Reader:
         for place in {candidate.place for candidate in candidates} - used:
             found.dropped[reasons.get(place, "another series says it")] += 1
         return found
+
+    def _not_by_users(self, picked: list[Picked], dropped: Counter[str]) -> list[Picked]:
+        """Where labels of pods stand among the exporter's, and a Prometheus has sorted them, a pod's user may have
+        written on which partition it is. Whether a device is divided is told by its series without a pod, now or when
+        there last were any, or by several partitions at once: a pod can write but one. Else nobody knows."""
+        at_once: dict[str, set[str]] = defaultdict(set)
+        free: dict[str, bool] = {}
+        for _, _, subject, _ in picked:
+            if subject.holder is None or not subject.holder.pod:
+                free[subject.device_id] = bool(subject.partition) or free.get(subject.device_id, False)
+            elif subject.partition and not subject.replica:
+                at_once[subject.device_id].add(subject.partition)
+        if len(self._divided) > MOST_DEVICES:
+            self._divided.clear()
+        self._divided |= free | {device: True for device, some in at_once.items() if len(some) > 1}
+        believed = []
+        for place, one, subject, rules in picked:
+            divided = self._divided.get(subject.device_id)
+            if subject.holder is not None and subject.holder.pod and subject.partition and not divided:
+                if divided is None:
+                    dropped["partition told by a pod's labels alone"] += 1
+                    continue
+                subject = replace(subject, partition="", partition_id="", partition_profile="")
+            believed.append((place, one, subject, rules))
+        return believed
 
     def _subject(
         self, given: Mapping[str, str], node: str, own_pod: OwnPod | None, honor_labels: bool | None

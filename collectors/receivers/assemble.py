@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import pairwise
 
 from collectors.exporters.exposition import Series
-from collectors.exporters.inventory import ExporterInventory
 from collectors.exporters.profile import FILES, Profile
 from collectors.exporters.prometheus import Result, TargetPods
 from collectors.exporters.rows import rows
@@ -27,6 +27,8 @@ from collectors.exporters.units import SourceUnits
 from collectors.readings import Collected, Row, Severity
 from collectors.receivers.points import NAME, Target
 
+TellDevices = Callable[[Iterable[Observed], Profile], list[Row]]
+"""What is seen of devices -> their rows."""
 UP = "up"
 """Prometheus's own word on a target: its labels are the target's, and no exporter's."""
 OWN_LABELS = frozenset({NAME, "cluster", "job", "instance", "node", "kubernetes_node"})
@@ -102,13 +104,22 @@ class Memory:
 
     @property
     def period_seconds(self) -> float:
-        return statistics.median(self.gaps) if self.gaps else PERIOD_SECONDS
+        """Of two in the middle the shorter one: what is missed makes gaps longer."""
+        return statistics.median_low(self.gaps) if self.gaps else PERIOD_SECONDS
 
     def saw(self, at: float) -> None:
         """An instant came."""
         if math.isfinite(self.at):
             self.gaps.append(at - self.at)
         self.at = at
+
+    def guess(self, some: Sequence[Instant]) -> None:
+        """How often a target is asked of which nothing is known before these instants: by the first gap, unless those
+        after it say that it is another one's, of a restart or of what was missed."""
+        gaps = [later.at - earlier.at for earlier, later in pairwise(some[: GAPS + 1])]
+        if gaps:
+            usual = statistics.median_low(gaps)
+            self.gaps.append(gaps[0] if usual / 2 < gaps[0] < usual else usual)
 
     def learn(self, names: Iterable[str]) -> None:
         """Which profiles' metrics it has."""
@@ -165,19 +176,18 @@ def assemble(
     memory: Memory,
     some: Sequence[Instant],
     told: Callable[[Instant], bool] = lambda _: True,
-    inventory: ExporterInventory | None = None,
+    devices: TellDevices | None = None,
 ) -> Collected:
     """The rows of a target's instants, oldest first; `memory` is then of the last.
 
-    told: instants that rows are wanted of; the others are only remembered.   inventory: of the source that it is a
-    target of; None: no device rows are wanted.
+    told: instants that rows are wanted of; the others are only remembered.   devices: None: no rows of them are wanted.
     """
-    if not math.isfinite(memory.at) and len(some) > 1:
-        memory.gaps.append(some[1].at - some[0].at)
+    if not math.isfinite(memory.at):
+        memory.guess(some)
     collected = Collected()
     for instant in some:
         wanted = told(instant)
-        found = rows_of(target, memory, instant, inventory if wanted else None)
+        found = rows_of(target, memory, instant, devices if wanted else None)
         for row in memory.units.notes(instant.at, told=wanted, node=memory.node, cluster=target.cluster):
             found.add("findings", row)
             if row["finding"] == "unit_changed":
@@ -187,7 +197,7 @@ def assemble(
     return collected
 
 
-def rows_of(target: Target, memory: Memory, instant: Instant, inventory: ExporterInventory | None = None) -> Collected:
+def rows_of(target: Target, memory: Memory, instant: Instant, devices: TellDevices | None = None) -> Collected:
     """The series of one target at one instant -> rows: this is where what is known of a target comes in."""
     memory.saw(instant.at)
     if math.isfinite(memory.devices_at) and instant.at - memory.devices_at > AWAY_PERIODS * memory.period_seconds:
@@ -211,7 +221,7 @@ def rows_of(target: Target, memory: Memory, instant: Instant, inventory: Exporte
         collected.dropped += seen.dropped
         present |= bool(seen.devices)
         now = source.tracker.advance(seen.devices)
-        for row in inventory.take(now, source.reader.profile) if inventory is not None else ():
+        for row in devices(now, source.reader.profile) if devices is not None else ():
             collected.add("devices", row)
         observed += now
         observed += _ended(source, instant, {(one.device_id, one.partition) for one in seen.devices}, own_pod)

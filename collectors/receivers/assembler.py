@@ -31,6 +31,7 @@ from collectors.receivers.assemble import (
     TOGETHER_SECONDS,
     Instant,
     Memory,
+    TellDevices,
     assemble,
     instants,
     silent,
@@ -303,7 +304,7 @@ class Assembler:
                 memory.units.doubt()  # nothing is known of the time before
         sender = batch.sender(key[0])
         inventory = self._inventory(sender, target, next_ones[-1].ts.timestamp(), reading)
-        self._told(key, target, memory, some, wanted, batch, inventory)
+        self._told(key, target, memory, some, wanted, batch, inventory.take if inventory is not None else None)
         batch.done[key[0]] += next_ones
         came = time.monotonic() - min(one.age_seconds for one in next_ones)
         if heard is None:
@@ -328,7 +329,8 @@ class Assembler:
             again = Memory(self._profiles, SourceUnits.of(memory.units.plain()))
             if first.timestamp() <= memory.changed_at:
                 again.units.doubt()
-            self._told(key, target, again, some, wanted, batch)
+            inventory = self._inventory(batch.sender(key[0]), target, last.timestamp(), reading)
+            self._told(key, target, again, some, wanted, batch, inventory.take_late if inventory is not None else None)
         batch.done[key[0]] += late
 
     def _told(
@@ -339,9 +341,9 @@ class Assembler:
         some: Sequence[Instant],
         wanted: set[datetime],
         batch: _Batch,
-        inventory: ExporterInventory | None = None,
+        devices: TellDevices | None = None,
     ) -> None:
-        collected = assemble(target, memory, some, lambda instant: not wanted.isdisjoint(instant.members), inventory)
+        collected = assemble(target, memory, some, lambda instant: not wanted.isdisjoint(instant.members), devices)
         self.dropped += collected.dropped
         batch.add(key[0], collected.rows)
 

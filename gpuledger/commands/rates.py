@@ -166,8 +166,10 @@ def diff(
 
 def _print_asked(server: str, file: str, other: str, period: str, fmt: options.Format) -> None:
     """Of a server that holds the store: a file against the card in force, over all closed hours."""
-    if other or period or not Path(file).exists():
+    if other or period:
         raise LedgerError("rates diff", "a server compares a file with the card in force", "Give one file, no --period")
+    if not Path(file).exists():
+        raise LedgerError(file, "no such file", "Give one file: a server compares it with the card in force")
     text = read_written(file, "a rate card", "Give a file of rates", LedgerError)
     with remote.client(server) as client:
         found = client.check_rate_card(text)

@@ -382,6 +382,44 @@ def test_where_prometheus_sorts_all_labels_of_pods_none_of_them_is_a_pods_identi
     assert holders(forged) == [Holder("ml", "b")]  # another exporter of the same Prometheus
 
 
+SEES_PODS = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-x",gpu="9",namespace="ml",pod="x",pod_template_hash="5"} 30\n'
+
+
+def series_of(pod: str = "", partition: str = "") -> str:
+    labels = 'UUID="GPU-a",gpu="0",modelName="NVIDIA H100"'
+    labels += f',pod="{pod}",namespace="ml"' if pod else ""
+    labels += f',GPU_I_ID="{partition}",GPU_I_PROFILE="3g.40gb"' if partition else ""
+    return f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} 0.5\n"
+
+
+@pytest.mark.parametrize(
+    ("pages", "partitions"),
+    [
+        ([series_of(), series_of("a", "7")], [[""], [""]]),  # whole while nobody had it: its user wrote that
+        ([series_of("a"), series_of("a", "7")], [[""], []]),
+        ([series_of("a", "7")], [[]]),  # nobody knows
+        ([series_of("", "7"), series_of("a", "7")], [["7"], ["7"]]),
+        ([series_of("", "8") + series_of("a", "7"), series_of("a", "7")], [["7", "8"], ["7"]]),
+        ([series_of("a", "7") + series_of("b", "8")], [["7", "8"]]),
+        ([series_of(), series_of("a", "7"), series_of("", "7")], [[""], [""], ["7"]]),  # divided since
+    ],
+)
+def test_where_prometheus_sorts_all_labels_of_pods_a_pod_says_of_no_gpu_that_it_is_divided(
+    pages: list[str], partitions: list[list[str]]
+) -> None:
+    reader = Reader(profile_of("dcgm"))
+    for page, some in zip(pages, partitions, strict=True):
+        found = reader.read(parse(SEES_PODS + page).series, NOW)
+        seen_of = sorted(one.partition for one in found.devices if one.device_id == "GPU-a")
+        assert seen_of == (["", *some] if some and some != [""] else some)
+        assert found.dropped["partition told by a pod's labels alone"] == (not some)
+
+
+def test_without_all_labels_of_pods_a_partition_is_the_exporters_own() -> None:
+    found = Reader(profile_of("dcgm")).read(parse(series_of("a", "7")).series, NOW)
+    assert [one.partition for one in found.devices] == ["", "7"]
+
+
 def test_a_node_is_where_it_was_read_and_localhost_is_none() -> None:
     body = f'DCGM_FI_DEV_GPU_TEMP{{{H100.replace("n1", "localhost")},instance="gpu-7:9400"}} 30\n'
     assert seen(body, node="n9").devices[0].node == "n9"
