@@ -251,6 +251,9 @@ class Service:
             state = self.restored.services.states.get(service)
             if state is None:
                 raise RefusedError(f"service {service}", "is not in the settings", "Add it under services:", 404)
+            if waiting is None and working is None and state.service.use is None:
+                where = f"service {service}"
+                raise RefusedError(where, "has no target for utilization", "Set one, or say how many requests wait")
             waiting = state.waiting if waiting is None else waiting
             working = state.working if working is None else working
             if min(waiting, working) < 0 or max(waiting, working) > MOST_ASKED:

@@ -103,6 +103,10 @@ def test_utilization_is_told_kept_and_explained_and_when_unknown_nothing_goes(tm
     assert found.service.demand("chat", None, None, 0.1)["desired"] == 1
     with pytest.raises(RefusedError, match="0 to 1 fits"):
         found.service.demand("chat", None, None, 1.5)
+    by_requests = living(tmp_path / "other")
+    with pytest.raises(RefusedError, match="has no target for utilization"):
+        by_requests.service.demand("chat", None, None, 0.9)
+    assert by_requests.service.demand("chat", 5, None, 0.9)["desired"] == 2, "beside requests it does no harm"
 
 
 def test_hours_of_the_week_bound_the_replicas_by_the_clock_of_their_zone(tmp_path: Path) -> None:
