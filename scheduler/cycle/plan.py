@@ -11,11 +11,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import accumulate
 
 from scheduler.cycle import reasons
-from scheduler.cycle.accounts import Account
+from scheduler.cycle.accounts import Account, Amount
 from scheduler.cycle.elastic import grow
 from scheduler.cycle.order import Line, Lines
 from scheduler.cycle.preempt import NoEviction, evict_for
@@ -33,7 +32,7 @@ from scheduler.cycle.rights import (
     SURPLUS,
     Rights,
 )
-from scheduler.cycle.state import FOREVER, JobClass, State, units_of
+from scheduler.cycle.state import FOREVER, JobClass, State, beside, units_of
 from scheduler.cycle.trial import Trial
 from scheduler.model import EntitlementClass, Grant, Job, Plan, Preempt, Reason, Resize, Start
 from scheduler.placement.reasons import NO_ROOM
@@ -109,9 +108,8 @@ class _GivesWayError(Exception):
 
 class _Cycle:
     """kept: earlier promises that are made first, again.   heads: who was tried, in order; tried: which classes.
-    searched: jobs for which nobody was found who gives way.   powerless: least amount with which classes of a standing,
-    after so many starts, had a right over nobody. Rights only shrink as the amount grows; who asks for no device has
-    others."""
+    searched: jobs for which nobody was found who gives way.   powerless: amounts with which classes of a standing,
+    after so many starts, had a right over nobody."""
 
     def __init__(self, state: State, trial: Trial, now: float, kept: Sequence[Promise]) -> None:
         self.state, self.trial, self.now, self.kept = state, trial, now, kept
@@ -126,7 +124,7 @@ class _Cycle:
         self.started = trial.started_ids
         self.searches = 0
         self.tried: set[int] = set()
-        self.powerless: dict[tuple[int, int], int] = {}
+        self.powerless: dict[tuple[int, int], list[Amount]] = {}
         self.most_promises = state.policies.promises
         self.allowed: dict[Account, int] = {}
         self.allowed_at = 0
@@ -259,8 +257,7 @@ class _Cycle:
         if self.now < kind.search_again_at:
             kind.retry_at = kind.search_again_at
             return False
-        whose = (kind.standing, len(self.trial.started))
-        if kind.amount >= self.powerless.get(whose, kind.amount + 1):
+        if self._is_powerless(kind):
             return False
         found = evict_for(self.trial, kind, job)
         if isinstance(found, NoEviction):
@@ -269,8 +266,8 @@ class _Cycle:
             if found.searched:
                 self.state.note_search(job.job_id, self.now)
                 self.searched.append(job.job_id)
-            if not found.searched and not found.protected and kind.amount:
-                self.powerless[whose] = min(kind.amount, self.powerless.get(whose, kind.amount))
+            if not found.searched and not found.protected:
+                self._note_powerless(kind, kind.amount, kind.replicas)
             return False
         if any(one.tested_at == self.state.freed and id(one) not in self.tried for one in self.state.waiting_classes()):
             raise _GivesWayError
@@ -325,23 +322,37 @@ class _Cycle:
 
     def _may_evict(self, kind: JobClass) -> bool:
         """Whether there is anybody who would have to give way."""
-        whose = (kind.standing, len(self.trial.started))
-        for one in (self.smallest.get(kind.standing, kind), kind):  # most often not even to the least
-            if kind.amount >= self.powerless.get(whose, kind.amount + 1):
-                return False
+        if self._is_powerless(kind):
+            return False
+        found = False
+        for units, replicas in ((min(1, kind.amount), 0), (kind.amount, kind.replicas)):
             position = self.trial.charges
-            self.trial.charge(one, one.amount, one.replicas)
-            found = Rights(self.trial, one).any()
+            self.trial.charge(kind, units, replicas)
+            found = Rights(self.trial, kind).any()
             self.trial.undo_charges(position)
-            if not found and one.amount:
-                self.powerless[whose] = one.amount
+            if not found:  # most often with one unit already
+                self._note_powerless(kind, units, replicas)
+                break
         return found
 
-    @cached_property
-    def smallest(self) -> Mapping[int, JobClass]:
-        """Of each standing the class that asks for least."""
-        asking = [kind for kind in self.state.waiting_classes() if kind.amount]
-        return {kind.standing: kind for kind in sorted(asking, key=lambda one: -one.amount)}
+    def _is_powerless(self, kind: JobClass) -> bool:
+        """Whether one that asks for no more had a right over nobody."""
+        for units, cpu_milli, memory_bytes in self.powerless.get((kind.standing, len(self.trial.started)), ()):
+            if (
+                units <= kind.amount
+                and (not cpu_milli or cpu_milli <= kind.replicas * kind.request.cpu_milli)
+                and (not memory_bytes or memory_bytes <= kind.replicas * kind.request.host_memory_bytes)
+            ):
+                return True
+        return False
+
+    def _note_powerless(self, kind: JobClass, units: int, replicas: int) -> None:
+        """Rights only shrink as the amount grows, but where fairness is one and reclaim is not: fairness is the right of
+        those beyond their guarantee. Who asks for no device has others."""
+        policies = self.state.policies
+        if units and (policies.reclaim or not policies.preempt_for_fairness):
+            known = self.powerless.setdefault((kind.standing, len(self.trial.started)), [])
+            known.append(beside(kind.request, units, replicas))
 
     def _is_explained(self, kind: JobClass) -> bool:
         """Whether what it was told of why it waits is still good."""
