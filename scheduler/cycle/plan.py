@@ -347,8 +347,8 @@ class _Cycle:
         return False
 
     def _note_powerless(self, kind: JobClass, units: int, replicas: int) -> None:
-        """Rights only shrink as the amount grows, but where fairness is one and reclaim is not: fairness is the right of
-        those beyond their guarantee. Who asks for no device has others."""
+        """Rights only shrink as the amount grows, but where fairness is one and reclaim is not: fairness is for those
+        beyond their guarantee. Who asks for no device has others."""
         policies = self.state.policies
         if units and (policies.reclaim or not policies.preempt_for_fairness):
             known = self.powerless.setdefault((kind.standing, len(self.trial.started)), [])
