@@ -214,7 +214,7 @@ def samples_at_edges(life: Life) -> None:
     """In batches of their own: one that ends with an hour, one that reaches over its edge, one that begins with it."""
     life.tell("samples", sample("g2", "2026-02-10 09:00", 600.0))
     life.tell("samples", sample("g2", "2026-02-28 17:00:00.001", 600.0))
-    life.tell("samples", sample("g2", "2026-03-10 09:05"))
+    life.tell("samples", sample("g2", "2026-03-10 09:05", power_watts=150.0))
     life.tell("samples", sample("g2", "2026-03-31 18:10"))
     life.close()
 
@@ -240,7 +240,7 @@ def samples_of_several(life: Life) -> None:
 
 def samples_again(life: Life) -> None:
     """The same, and corrected ones."""
-    life.tell("samples", sample("g2", "2026-02-10 09:00", 600.0), sample("g2", "2026-03-10 09:05"))
+    life.tell("samples", sample("g2", "2026-02-10 09:00"), sample("g2", "2026-03-10 09:05", power_watts=150.0))
     life.tell("samples", sample("g2", "2026-03-31 18:10", utilization=0.25))
     life.close()
 
