@@ -30,6 +30,7 @@ from billing.close import CloseReport, close
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
 from billing.held import accept, effect, refuse
 from billing.invoicing.invoices import billed_later, credit, issue_all, standing, void
+from billing.invoicing.rederive import rederive
 from billing.periods import parse_month
 from billing.rates import apply_rate_card, parse_rate_card
 from billing.tenants import apply_mapping, parse_mapping
@@ -213,7 +214,7 @@ def samples_at_edges(life: Life) -> None:
     """In batches of their own: one that ends with an hour, one that reaches over its edge, one that begins with it."""
     life.tell("samples", sample("g2", "2026-02-10 09:00", 600.0))
     life.tell("samples", sample("g2", "2026-02-28 17:00:00.001", 600.0))
-    life.tell("samples", sample("g2", "2026-03-10 09:05"))
+    life.tell("samples", sample("g2", "2026-03-10 09:05", power_watts=150.0))
     life.tell("samples", sample("g2", "2026-03-31 18:10"))
     life.close()
 
@@ -239,7 +240,7 @@ def samples_of_several(life: Life) -> None:
 
 def samples_again(life: Life) -> None:
     """The same, and corrected ones."""
-    life.tell("samples", sample("g2", "2026-02-10 09:00", 600.0), sample("g2", "2026-03-10 09:05"))
+    life.tell("samples", sample("g2", "2026-02-10 09:00"), sample("g2", "2026-03-10 09:05", power_watts=150.0))
     life.tell("samples", sample("g2", "2026-03-31 18:10", utilization=0.25))
     life.close()
 
@@ -427,9 +428,11 @@ def pushed(life: Life) -> None:
     life.tell("samples", sample("g1", "2026-02-28 18:35", 600.0), sender="is of both")
     more = {"project": "a", "cluster": "c1", "node": "n1"}
     life.tell("events", *job("p1", "bio", "g0", "2026-02-10 10:00", "2026-02-10 10:40", **more), sender="job")
+    # A session that was charged for its shortness goes on, so that it was none.
+    life.tell("events", *job("s2026-02-10", "chem", "g0", "2026-03-10 10:40", "2026-03-10 10:41", **more), sender="on")
     life.close()
     for push in sorted(held_pushes(life.store), key=lambda one: one.sender):
-        if push.sender in ("job", "moves"):
+        if push.sender in ("job", "moves", "on"):
             life.said[f"a yes to {push.sender}"] = [str(vars(one)) for one in effect(life.store, push).changes]
 
 
@@ -482,8 +485,13 @@ def promised(life: Life) -> None:
 
 
 def march_is_issued(life: Life) -> None:
-    """With what February owes."""
+    """With what February owes; under numbers of its own."""
+    life.card(issuer={"name": "another"})
+    life.refused("numbers of another", lambda: issue_all(life.store, MARCH, life.later()))
+    life.card(issuer={"name": "GPU platform"})
     issue_all(life.store, MARCH, life.later(), actor="ann")
+    again = rederive(life.store, life.number("phys", "2026-03"))
+    life.said["computed again"] = [again.hours, again.same, [str(one) for one in again.differences]]
 
 
 def one_of_march_ends_earlier(life: Life) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from billing.rates import RateCard, RateError, Subject, cut_instants, parse_rate_card, price_intervals
 from billing.rates.globs import can_overlap, expression
+from billing.rates.policies import Usage
 from warehouse.store import Store
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -122,7 +123,8 @@ def test_patterns_are_case_sensitive() -> None:
 
 
 TEXTS = st.text(alphabet="ab[", max_size=4)
-PATTERNS = st.text(alphabet="ab*?[]!", max_size=5)
+PARTS = ("a", "b", "*", "?", "[ab]", "[!a]", "[]!]", "[", "]", "!")
+PATTERNS = st.lists(st.sampled_from(PARTS), max_size=4).map("".join)
 
 
 @given(PATTERNS, PATTERNS, TEXTS)
@@ -130,6 +132,27 @@ def test_patterns_that_both_match_a_text_overlap(left: str, right: str, text: st
     if fnmatchcase(text, left) and fnmatchcase(text, right):
         assert can_overlap(left, right)
     assert can_overlap(left, right) == can_overlap(right, left)
+
+
+ROWS = st.fixed_dictionaries(
+    {
+        **dict.fromkeys(("tenant", "project", "queue", "sku"), st.sampled_from(["a", "ab", "b"])),
+        "preemptible": st.booleans(),
+    }
+)
+ABOUT = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(("tenant", "project", "queue", "sku"), st.sampled_from(["a", "a*", "*", "b"])),
+        "preemptible": st.booleans(),
+    },
+)
+
+
+@given(ABOUT, ROWS)
+def test_a_policy_is_about_usage_that_fits_all_that_it_names(about: dict[str, Any], row: dict[str, Any]) -> None:
+    fits = [one == row[name] if name == "preemptible" else fnmatchcase(row[name], one) for name, one in about.items()]
+    assert Usage(**about).matches(row) == all(fits)
 
 
 def test_patterns_that_share_nothing_do_not_overlap() -> None:
