@@ -154,6 +154,7 @@ class _Cycle:
             line.blocked()
             if self.most_promises == 0:
                 self._behind(line, job_id)
+        self._start_due()
         for kind in self.state.waiting_classes() if self.state.explain else ():
             if id(kind) not in self.explained and not self._is_explained(kind):
                 head = next((name for _, name in kind.jobs if name not in self.started), None)
@@ -412,6 +413,14 @@ class _Cycle:
             found = self.trial.promise_again(one, self.state.pending[one.job_id][1])
             if found is not None:
                 self._is_promised(found)
+
+    def _start_due(self) -> None:
+        """Whose place was kept and whose turn did not come: its class was not in line, or an earlier job of it stayed
+        the head."""
+        for one in self.kept:
+            if self._is_due(one.job_id) and one.job_id not in self.started:
+                job, kind = self.state.pending[one.job_id]
+                self._start(kind, job)
 
     def _is_due(self, job_id: str) -> bool:
         """Of a class only this job may start: on what was kept for it."""
