@@ -21,6 +21,7 @@ def test_every_tool_knows_every_floor() -> None:
     assert set(TOOL["mypy"]["packages"]) == floors
     assert set(TOOL["coverage"]["run"]["source"]) == floors
     assert set(TOOL["importlinter"]["root_packages"]) == layers == floors
+    assert set(TOOL["importlinter"]["contracts"][2]["ancestors"]) == floors
 
 
 @pytest.mark.parametrize("floor", FLOORS)

@@ -11,9 +11,9 @@ from collectors.attribution.kubelet import Pod
 from collectors.attribution.places import Inventory, Place
 from collectors.attribution.podresources.client import ClaimedDevice, Container, Snapshot
 from collectors.attribution.podresources.holdings import allocations
+from collectors.attribution.slices import FRESH_SECONDS, NodeSlices
 from collectors.kubernetes.claims import SLICE_PATHS
 from collectors.kubernetes.connection import Connection, KubernetesError
-from collectors.kubernetes.slices import FRESH_SECONDS, NodeSlices
 from collectors.readings import DeviceReading
 from tests.collectors.kubernetes.server import serving
 from tests.collectors.kubernetes.test_claims import GPU, MIG, slice_

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.fragmentation import CLASSES, Demand, Fragmentation, Task, demand_of, typical_demand
 from scheduler.model import Grant, Request
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import place
+from scheduler.placement.fragmentation import CLASSES, Demand, Fragmentation, Task, demand_of, typical_demand
 from scheduler.placement.packing import RandomFit
 from tests.scheduler.placement.clusters import hold, node
 from tests.scheduler.placement.test_cluster import REQUESTS, mixed

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from collectors.agent import running_jobs as node
+from collectors.agent.running_jobs import running_jobs
 from collectors.agent.settings import AgentSettings, read_settings
 from collectors.errors import CollectorError
-from collectors.jobs import node
 from collectors.jobs.launchers import others, refuse_beside
-from collectors.jobs.node import running_jobs
 from collectors.jobs.processes import Processes
 from collectors.jobs.wire import Answer, Report
 from collectors.jobs.worker import Place, Worker
