@@ -11,4 +11,10 @@ Words:     an *instance* is a row of a rule's query, told apart by its identity 
            *Data time* is the time of the facts; the *watermark* is how far in it everything was evaluated.
 Traps:     what is unknown (a null value, no data, a query that fails) starts nothing and resolves nothing; that it is
            unknown is an alert of its own.
+
+    rules          the shipped rules, with their queries
+    transports     ways to notify, one file each
+    slo            service level objectives: what is left of each error budget
+    interference   who slows whom down on a shared GPU
+    acceptance     what a platform must prove before it promises sharing
 """

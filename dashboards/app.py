@@ -20,20 +20,22 @@ from fastapi import FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dashboards import frame, metrics, opencost_api, shell
-from dashboards.access import sign_in
-from dashboards.access.doorkeeper import Doorkeeper
-from dashboards.access.gate import Gate, problem
-from dashboards.access.opening import open_access
-from dashboards.access.proxies import Proxies
-from dashboards.access.roles import Action
-from dashboards.access.scope import Stores
-from dashboards.access.settings import AccessSettings
-from dashboards.api.app import build_api
+from access import sign_in
+from access.doorkeeper import Doorkeeper
+from access.gate import Gate, problem
+from access.opening import open_access
+from access.proxies import Proxies
+from access.roles import Action
+from access.scope import Stores
+from access.settings import AccessSettings
+from api import metrics, opencost
+from api.app import build_api
+from api.sql.endpoint import SqlDoor, asks_sql
+from api.sql.engine import Engine
+from api.sql.limits import Limits
+from dashboards import frame, shell
 from dashboards.callbacks import CallbackDoor
-from dashboards.sql.endpoint import SqlDoor, asks_sql
-from dashboards.sql.engine import Engine
-from dashboards.sql.limits import Limits
+from dashboards.reports import route
 from gpuledger.documents import PREFIX
 from warehouse.health import Health
 from warehouse.store import Store
@@ -75,7 +77,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     )  # fmt: skip
 
     @server.get("/healthz")
-    @server.get(opencost_api.PREFIX + "/healthz")
+    @server.get(opencost.PREFIX + "/healthz")
     async def healthz() -> dict[str, str]:
         await health.check()
         return {"status": "ok", "version": settings.version}
@@ -83,9 +85,9 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     access = open_access(store, settings.access)
     doorkeeper = Doorkeeper(access, settings.access)
     server.router.routes.extend(sign_in.routes())
-    opencost_api.add_routes(server, stores)
+    opencost.add_routes(server, stores)
     metrics.add_routes(server, stores)
-    server.mount(PREFIX, build_api(stores, access, settings.version))
+    server.mount(PREFIX, build_api(stores, access, settings.version, [route.router]))
 
     server.add_middleware(Failures)
     app = Dash(

@@ -16,8 +16,8 @@ from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dashboards.access.gate import problem
-from dashboards.stated import FILE_CHARACTERS
+from access.gate import problem
+from api.stated import FILE_CHARACTERS
 from warehouse.errors import LedgerError
 
 PATH = "/_dash-update-component"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from dashboards.access.scope import RULES
+from access.scope import RULES
 from warehouse.errors import StoreError
 from warehouse.store import Store, read_sql
 

@@ -12,11 +12,11 @@ import dash
 from dash import ALL, ClientsideFunction, Dash, Input, Output, State
 from dash.development.base_component import Component
 
+from access.current import current
+from access.principal import Principal
+from access.roles import Action
+from access.scope import Stores
 from dashboards import shell, states
-from dashboards.access.current import current
-from dashboards.access.principal import Principal
-from dashboards.access.roles import Action
-from dashboards.access.scope import Stores
 from dashboards.edition import UNKEPT, Edition, Memory
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.languages import Language, language

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from dash import Dash
 from dash.development.base_component import Component
 
+from access.roles import Action
 from dashboards import filters, pages
-from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from warehouse.store import Store

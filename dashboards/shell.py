@@ -14,7 +14,7 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from dashboards.access.principal import Principal
+from access.principal import Principal
 from dashboards.filters import Filters
 from dashboards.languages import NAMES, Language, language
 from dashboards.periods import ALL, HOUR, latest, neighbour

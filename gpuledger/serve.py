@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import ASGIApp
 
+    from access.settings import AccessSettings
     from alerts.periodic import AlertSettings
-    from dashboards.access.settings import AccessSettings
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def access_settings(sign_in: Path | None, trusted_proxies: Sequence[str] | None 
 
     trusted_proxies: addresses and networks that are believed, beside those of the file.   Errors: AccessError.
     """
-    from dashboards.access.settings import AccessSettings, believing, load_access
+    from access.settings import AccessSettings, believing, load_access
 
     return believing(load_access(sign_in) if sign_in else AccessSettings(), trusted_proxies or ())
 

@@ -16,10 +16,10 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from collectors.readings import Row
-from scheduler.fragmentation import Fragmentation
 from scheduler.metrics import Meter
 from scheduler.model import Request
 from scheduler.placement.cluster import Cluster
+from scheduler.placement.fragmentation import Fragmentation
 from scheduler.pools import PARTS, PoolLine
 from scheduler.records.events import instant
 from scheduler.serverless import Services

@@ -19,9 +19,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.model import Grant, Job, Node, NodeState, Queue, Reason, Tenant
+from scheduler.model import COMES_BACK, Ending, Grant, Job, Node, NodeState, Queue, Reason, Tenant
 from scheduler.quantiles import Quantiles
-from scheduler.records.events import COMES_BACK, Ending
 
 USABLE: tuple[NodeState, ...] = ("available", "reserved")
 """States of a node whose GPUs count as there."""

@@ -21,6 +21,9 @@ EntitlementClass = Literal["guaranteed", "borrowed", "reserved"]
 JobState = Literal[
     "held", "pending", "running", "suspended", "finished", "failed", "cancelled", "preempted", "rejected"
 ]
+Ending = Literal["preempted", "suspended", "finished", "failed", "cancelled", "rejected"]
+COMES_BACK: tuple[Ending, ...] = ("preempted", "suspended")
+"""Endings of an attempt that are not those of its job."""
 
 
 @dataclass(frozen=True, slots=True)

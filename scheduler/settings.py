@@ -32,6 +32,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from scheduler.codec import read
 from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.cycle.queues import Queues, queue_tree
 from scheduler.cycle.state import State
@@ -49,7 +50,6 @@ from scheduler.model import (
 )
 from scheduler.placement.headroom import Kept
 from scheduler.quota.tree import QuotaTree
-from scheduler.records.codec import read
 from scheduler.serverless import Service, Use, Window
 from warehouse.errors import LedgerError
 from warehouse.hours import DAYS, Day, clock, zone

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from scheduler.cycle.core import Core
 from scheduler.cycle.policies import Policies, Reservation
-from scheduler.fragmentation import Demand, Task, typical_demand
 from scheduler.model import Node, Queue, Request, Tenant
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import Policy
 from scheduler.placement.fgd import Fgd
+from scheduler.placement.fragmentation import Demand, Task, typical_demand
 from scheduler.placement.interference import AntiInterference
 from scheduler.placement.packing import BestFit, DotProduct, GpuClustering, GpuPacking, RandomFit
 from scheduler.settings import Settings

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import typer.testing
 from hypothesis import HealthCheck, settings
 
 import warehouse.store
-from dashboards.access import secrets
+from access import secrets
 from gpuledger.serve import collect_seldom
 from tests.draws import ALL, SEED, keep_seed
 from tests.patience import PATIENCE_SECONDS
@@ -63,6 +64,9 @@ settings.register_profile("gpuledger", deadline=None, suppress_health_check=[Hea
 settings.load_profile("gpuledger")
 
 REPO = Path(__file__).resolve().parent.parent
+with (REPO / "pyproject.toml").open("rb") as _project:
+    FLOORS: tuple[str, ...] = tuple(tomllib.load(_project)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
+"""The packages that a wheel has."""
 SHARED = REPO.parent / "shared"
 """Where the contracts' worked examples and the traces lie, if this checkout has them beside it."""
 

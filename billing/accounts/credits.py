@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Any
 
 from billing import audit
-from billing.invoicing.lines import Line
+from billing.lines import Line
 from billing.periods import parse_month
 from billing.rates import RateCard, current_rate_card
 from warehouse.chain import Head, append, head

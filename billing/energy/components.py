@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from billing.exact import rounded
-from billing.invoicing.lines import Line
+from billing.lines import Line
 from billing.periods import Period
 from billing.rates.policies import Component, in_force
 from billing.rates.rate_card import RateCard

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from billing.exact import NANO, Scale, price_nano, rounded
-from billing.invoicing.lines import Line
 from billing.invoicing.usage import NO_SESSION, Session, Usage
+from billing.lines import Line
 from billing.rates.policies import Commitment, Discount
 from billing.rates.policies import Usage as Match
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from billing.invoicing import drafts
 from billing.invoicing.documents import Invoice, is_correction
-from billing.invoicing.lines import Line
+from billing.lines import Line
 from billing.periods import Period
 from billing.rates import RateCard
 from warehouse.store import Store, read_sql

@@ -17,6 +17,9 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+from billing.accounts.credits import credit_lines
+from billing.accounts.prepaid import draw_down
+from billing.energy.components import component_lines
 from billing.exact import Scale, rounded
 from billing.invoicing.adjustments import (
     MinimumKey,
@@ -29,9 +32,9 @@ from billing.invoicing.adjustments import (
 )
 from billing.invoicing.changes import with_changes
 from billing.invoicing.documents import Invoice, InvoiceError, instant, text, with_parties
-from billing.invoicing.lines import KINDS, Line
 from billing.invoicing.shared import PoolCost, pool_costs, shared_lines
 from billing.invoicing.usage import MEASURES, MonthUsage, Session, apart, month_usage
+from billing.lines import KINDS, Line
 from billing.money import largest_remainder, minor_digits
 from billing.parties.applied import current_parties
 from billing.periods import Period, month_name
@@ -125,8 +128,6 @@ def drafts_of(
 
 def _prepaid(store: Store, draft: Invoice, period: Period) -> Invoice:
     """The draft with what the tenant's grants pay of it."""
-    from billing.accounts.prepaid import draw_down
-
     draws = draw_down(store, draft.tenant, period.end, draft.amount, draft.currency)
     paid = sum((draw.amount for draw in draws), 0 * draft.amount)
     return paid_by(draft, paid, [{"grant": draw.grant_id, "amount": text(draw.amount)} for draw in draws])
@@ -134,9 +135,6 @@ def _prepaid(store: Store, draft: Invoice, period: Period) -> Invoice:
 
 def month_of(store: Store, period: Period, tenant: str | None, books: Books) -> Month:
     """The lines of a month, of all tenants or of one."""
-    from billing.accounts.credits import credit_lines
-    from billing.energy.components import component_lines
-
     name = month_name(period, books.timezone)
     card = books.card
     discounts = in_force(card.discounts, name) if card else []

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from billing.exact import Scale, price_nano, rounded
-from billing.invoicing.lines import Line
+from billing.lines import Line
 from billing.money import largest_remainder, minor_digits
 from billing.rates import RateCard
 from billing.rates.policies import SharedCost, in_force

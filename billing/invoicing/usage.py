@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from billing.exact import Scale, price_nano
-from billing.invoicing.lines import Line
+from billing.lines import Line
 from billing.sums import KINDS, LedgerSum
 
 Session = tuple[str, str]

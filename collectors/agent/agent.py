@@ -17,12 +17,12 @@ from collectors.agent.cycle import Cycle
 from collectors.agent.exposition import DeviceMetrics, render
 from collectors.agent.outbox import Outbox
 from collectors.agent.privileges import Privilege, library, look, missing
+from collectors.agent.running_jobs import running_jobs
 from collectors.agent.settings import AgentSettings
 from collectors.agent.sources import NVML, Planned, Source, planned
 from collectors.agent.web import METRICS_TYPE, Page, as_json, serving
 from collectors.errors import CollectorError
 from collectors.interruptible import InterruptedAskError, answered
-from collectors.jobs.node import running_jobs
 from collectors.jobs.worker import Worker
 from collectors.readings import Collected, Row
 from ingest.deliver import Deliverer

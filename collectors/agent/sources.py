@@ -141,7 +141,7 @@ def _allocations(node: str, nvml: NvmlSettings) -> list[AllocationSource]:
         return []
     from collectors.attribution.podresources.client import PodResources
     from collectors.attribution.podresources.source import KubeletAllocations
-    from collectors.kubernetes.slices import NodeSlices
+    from collectors.attribution.slices import NodeSlices
 
     pod_resources, slices = PodResources(nvml.podresources), NodeSlices(node, nvml.kubeconfig)
     if nvml.kubelet_url is None:

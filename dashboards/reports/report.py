@@ -9,6 +9,9 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from access.principal import Principal
+from access.roles import Role
+from access.scope import Stores
 from billing.accounts.budgets import BudgetState, budget_states
 from billing.closed import closed_period
 from billing.documents.statement import days_of
@@ -16,9 +19,6 @@ from billing.insights.efficiency import efficiency
 from billing.insights.savings import SavingsReport, savings
 from billing.ledger_report import billing_timezone
 from billing.periods import Period, month_name, parse_period
-from dashboards.access.principal import Principal
-from dashboards.access.roles import Role
-from dashboards.access.scope import Stores
 from dashboards.languages import Language, language
 from warehouse.errors import LedgerError
 from warehouse.store import Store

@@ -18,6 +18,8 @@ COPY collectors ./collectors
 COPY scheduler ./scheduler
 COPY billing ./billing
 COPY alerts ./alerts
+COPY access ./access
+COPY api ./api
 COPY dashboards ./dashboards
 COPY gpuledger ./gpuledger
 RUN uv sync --frozen --no-editable --extra server

@@ -44,7 +44,7 @@ def examine(store: Store) -> dict[str, Any]:
     def found(table: str, name: str, **params: Any) -> list[dict[str, Any]]:
         return store.rows(read_sql(__file__, name), params) if table in exists else []
 
-    from dashboards.sql.sandbox import isolation
+    from api.sql.sandbox import isolation
 
     version = found("schema_migrations", "schema_version")
     last_close = found("close_runs", "last_close")

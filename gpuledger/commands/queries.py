@@ -36,7 +36,7 @@ def list_(
         with remote.client(url, token_file) as client:
             found = [vars(one) for one in client.saved_queries()]
     else:
-        from dashboards.sql.saved import saved_queries
+        from api.sql.saved import saved_queries
 
         with access_store(store, sign_in) as access:
             found = [vars(one) for one in saved_queries(access, local_admin(""))]
@@ -62,7 +62,7 @@ def show(
         with remote.client(url, token_file) as client:
             found = vars(client.saved_query(name, owner, issuer))
     else:
-        from dashboards.sql.saved import saved_query
+        from api.sql.saved import saved_query
 
         with access_store(store, sign_in) as access:
             found = vars(saved_query(access, local_admin(""), name, owner, issuer))
@@ -94,7 +94,7 @@ def save(
         with remote.client(url, token_file) as client:
             whose = client.save_query(name, text, description, shared, owner, issuer).owner
     else:
-        from dashboards.sql.saved import save_query
+        from api.sql.saved import save_query
 
         with access_store(store, sign_in) as access:
             who = local_admin(author)
@@ -118,7 +118,7 @@ def delete(
         with remote.client(url, token_file) as client:
             whose = client.delete_query(name, owner, issuer).owner
     else:
-        from dashboards.sql.saved import delete_query
+        from api.sql.saved import delete_query
 
         with access_store(store, sign_in) as access:
             whose = delete_query(access, local_admin(author), datetime.now(UTC), name, owner, issuer).owner

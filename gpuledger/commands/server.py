@@ -164,8 +164,8 @@ def _app(store: Store, routes: Sequence[Route], pages: ASGIApp | None, trusted_p
     """
     from starlette.applications import Starlette
 
+    from access.proxies import Proxies
     from collectors.receivers.endpoint import PATHS
-    from dashboards.access.proxies import Proxies
     from ingest.wire import PATH
 
     records: ASGIApp = Starlette(routes=routes)

@@ -70,7 +70,7 @@ def sql(
 
 
 def _saved(store: str, sign_in: Path | None, name: str, owner: str) -> str:
-    from dashboards.sql.saved import saved_query
+    from api.sql.saved import saved_query
     from gpuledger.commands.tokens import access_store, local_admin
 
     with access_store(store, sign_in) as access:
@@ -79,9 +79,9 @@ def _saved(store: str, sign_in: Path | None, name: str, owner: str) -> str:
 
 def _embedded(store: Store, text: str, wanted: str) -> Generator[bytes, None, None]:
     """Whoever can open the store has all of it anyway; the limits are there so that a slip does not fill the memory."""
-    from dashboards.access.principal import ANYBODY
-    from dashboards.sql.engine import Engine, Question
-    from dashboards.sql.limits import Limits
+    from access.principal import ANYBODY
+    from api.sql.engine import Engine, Question
+    from api.sql.limits import Limits
 
     engine = Engine(store, Limits(seconds=SECONDS, rows=ROWS, bytes=ROWS, whole_bytes=2_000_000_000, threads=16))
     with engine.asked(ANYBODY, Question(text, wanted)) as (_, pieces):

@@ -15,9 +15,9 @@ from gpuledger.output import print_rows, say
 from warehouse.store import migrate, open_store
 
 if TYPE_CHECKING:
-    from dashboards.access.principal import Principal
-    from dashboards.access.store import AccessStore
-    from dashboards.access.tokens import Token
+    from access.principal import Principal
+    from access.store import AccessStore
+    from access.tokens import Token
 
 tokens = typer.Typer(no_args_is_help=True)
 COLUMNS = ("id", "name", "owner", "issuer", "roles", "tenants", "scopes", "created_at", "created_by", "expires_at",
@@ -63,7 +63,7 @@ def create(
                                        issuer=issuer)  # fmt: skip
         told, shown = made.token, vars(made)
     else:
-        from dashboards.access.tokens import create_token
+        from access.tokens import create_token
 
         who = local_admin(author)
         with access_store(store, sign_in) as access:
@@ -91,7 +91,7 @@ def list_(
         with remote.client(url, token_file) as client:
             found = [vars(one) for one in client.tokens()]
     else:
-        from dashboards.access.tokens import list_tokens
+        from access.tokens import list_tokens
 
         with access_store(store, sign_in) as access:
             found = [_shown(one) for one in list_tokens(access)]
@@ -116,7 +116,7 @@ def revoke(
         with remote.client(url, token_file) as client:
             client.revoke_token(id, reason)
     else:
-        from dashboards.access.tokens import revoke_token
+        from access.tokens import revoke_token
 
         with access_store(store, sign_in) as access:
             revoke_token(access, local_admin(author), datetime.now(UTC), id, reason)
@@ -126,8 +126,8 @@ def revoke(
 @contextlib.contextmanager
 def access_store(store: str, sign_in: Path | None) -> Iterator[AccessStore]:
     """The access store of a store that is opened here; sign_in: a file that may name it."""
-    from dashboards.access.opening import open_access
-    from dashboards.access.settings import load_access
+    from access.opening import open_access
+    from access.settings import load_access
 
     settings = load_access(sign_in) if sign_in else None
     with open_store(store) as opened:
@@ -144,9 +144,9 @@ def _shown(token: Token) -> dict[str, Any]:
 
 def local_admin(author: str) -> Principal:
     """Whoever can open the store may do everything."""
+    from access.principal import Principal
+    from access.roles import Role
     from billing.audit import whoever
-    from dashboards.access.principal import Principal
-    from dashboards.access.roles import Role
 
     return Principal(whoever(author), frozenset({Role.admin}))
 

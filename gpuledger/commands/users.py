@@ -48,7 +48,7 @@ def add(
         with remote.client(url, token_file) as client:
             client.add_user(name, password, role or [], tenant or [], kind)
     else:
-        from dashboards.access.people import Kind, add_person
+        from access.people import Kind, add_person
 
         who, now = local_admin(author).actor, datetime.now(UTC)
         with access_store(store, sign_in) as access:
@@ -81,7 +81,7 @@ def set_(
         with remote.client(url, token_file) as client:
             client.change_user(name, issuer, **{what: value for what, value in changes.items() if value is not None})
     else:
-        from dashboards.access.people import change_person
+        from access.people import change_person
 
         who = local_admin(author).actor
         with access_store(store, sign_in) as access:
@@ -102,7 +102,7 @@ def list_(
         with remote.client(url, token_file) as client:
             found = [vars(one) for one in client.users()]
     else:
-        from dashboards.access.people import list_people
+        from access.people import list_people
 
         with access_store(store, sign_in) as access:
             found = [vars(one) for one in list_people(access)]

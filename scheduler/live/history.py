@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scheduler.codec import read
 from scheduler.live.ranks import ranks_of
 from scheduler.model import Grant, Node
-from scheduler.records.codec import read
 from scheduler.records.events import instant
 from scheduler.records.log import Entry
 

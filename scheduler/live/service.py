@@ -18,9 +18,9 @@ from typing import Any
 from collectors.errors import CollectorError
 from collectors.jobs.wire import read_report
 from collectors.readings import Row
+from scheduler.codec import plain, read
 from scheduler.cycle.expectations import CONFIDENCE
 from scheduler.exposition import Series, pools_series, series, services_series
-from scheduler.fragmentation import Fragmentation, typical_demand
 from scheduler.live.admission import misfit, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
 from scheduler.live.callbacks import Callbacks
@@ -28,15 +28,15 @@ from scheduler.live.executors import JUST_NOW, Executor, Launch, Over, Recorder
 from scheduler.live.history import ended, lines
 from scheduler.live.outbox import Deliver, Outbox
 from scheduler.live.ranks import ranks_of
-from scheduler.model import MOST_ASKED, Job, NodeState, Preempt, Reason
+from scheduler.model import COMES_BACK, MOST_ASKED, Ending, Job, NodeState, Preempt, Reason
 from scheduler.placement.consolidation import make_room
+from scheduler.placement.fragmentation import Fragmentation, typical_demand
 from scheduler.placement.holdings import Holding, Holdings
 from scheduler.pools import PoolLine, pool_lines
 from scheduler.records import restore as records
 from scheduler.records.book import TIME_LIMIT, Live, Status
-from scheduler.records.codec import plain, read
 from scheduler.records.cycles import decisive, plan_cycle
-from scheduler.records.events import COMES_BACK, Cause, Ending, instant
+from scheduler.records.events import Cause, instant
 from scheduler.records.log import Entry, Kind, Log
 from scheduler.settings import Settings
 from scheduler.setup import WHOLE_GPUS

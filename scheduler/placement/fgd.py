@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
-from scheduler.fragmentation import LEVEL_BITS, Demand, Fragmentation
 from scheduler.placement.cluster import Cluster, IntArray
 from scheduler.placement.engine import Scorer
+from scheduler.placement.fragmentation import LEVEL_BITS, Demand, Fragmentation
 from scheduler.placement.packing import First
 from scheduler.placement.shapes import Shape
 

@@ -14,8 +14,20 @@ from typing import Any, Literal, Protocol, get_args
 from collectors.readings import Row
 from scheduler.cycle.policies import Reservation
 from scheduler.metrics import Meter
-from scheduler.model import EntitlementClass, Grant, Job, NodeState, Plan, Preempt, Request, Resize, Start
-from scheduler.records.events import COMES_BACK, NO_CAUSE, READY, Cause, Ending, Writer, gpus_held
+from scheduler.model import (
+    COMES_BACK,
+    Ending,
+    EntitlementClass,
+    Grant,
+    Job,
+    NodeState,
+    Plan,
+    Preempt,
+    Request,
+    Resize,
+    Start,
+)
+from scheduler.records.events import NO_CAUSE, READY, Cause, Writer, gpus_held
 
 Status = Literal["held", "suspended", "pending", "starting", "running", "stopping"]
 Tell = Callable[[str, Sequence[Row]], None]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scheduler.codec import plain, plan_actions, read
 from scheduler.cycle.core import Core
 from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.promises import Promise, Promised
 from scheduler.cycle.state import FOREVER
 from scheduler.model import Grant
-from scheduler.records.codec import plain, plan_actions, read
 
 NEW: Mapping[str, Any] = {
     "start": 0.0,

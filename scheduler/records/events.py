@@ -21,14 +21,11 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from collectors.readings import Row
-from scheduler.model import Device, EntitlementClass, Grant, Job, Node, NodeState
+from scheduler.model import Device, Ending, EntitlementClass, Grant, Job, Node, NodeState
 
 SOURCE = "gpuledger-scheduler"
 READY = "Ready"
 """Why a service's replica is told again: nothing of what it holds has changed, but it serves now."""
-Ending = Literal["preempted", "suspended", "finished", "failed", "cancelled", "rejected"]
-COMES_BACK: tuple[Ending, ...] = ("preempted", "suspended")
-"""Endings of an attempt that are not those of its job."""
 
 
 @dataclass(frozen=True, slots=True)

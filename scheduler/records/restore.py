@@ -14,11 +14,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from scheduler.codec import read, read_actions
 from scheduler.cycle.core import Core
 from scheduler.metrics import Meter
 from scheduler.model import Job, Node, NodeState, Plan
 from scheduler.records.book import Book, Tell
-from scheduler.records.codec import read, read_actions
 from scheduler.records.cycles import decisive, plan_cycle, recall_cycle
 from scheduler.records.events import Cause, Writer, instant
 from scheduler.records.log import FREED_AT_END, FREEING, Entry

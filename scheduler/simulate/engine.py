@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler.model import Job, Preempt, Resize, Start
+from scheduler.model import Ending, Job, Preempt, Resize, Start
 from scheduler.records.book import TIME_LIMIT, Book, Live
-from scheduler.records.events import NO_CAUSE, Cause, Ending
+from scheduler.records.events import NO_CAUSE, Cause
 
 CYCLE_SECONDS = 0.001
 """From one cycle of an instant to the next, so that what the two decide has different times in the books."""

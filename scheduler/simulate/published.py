@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from collectors.errors import CollectorError
 from collectors.traces.files import read_rows
-from scheduler.fragmentation import Demand, demand_of
 from scheduler.model import Device, Node, Request
+from scheduler.placement.fragmentation import Demand, demand_of
 
 MILLI = 1000
 """Units of a device: the trace asks for thousandths."""

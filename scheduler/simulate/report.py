@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.cycle.expectations import CONFIDENCE, Expectations
 from scheduler.metrics import Meter
 from scheduler.quantiles import Quantiles
+from scheduler.records.events import instant
 from scheduler.simulate.engine import Outcome
 
 if TYPE_CHECKING:
@@ -242,6 +243,4 @@ def _figure(reports: Sequence[Report], title: str, notes: Sequence[str]) -> go.F
 
 
 def _iso(seconds: float) -> str:
-    from scheduler.records.events import instant
-
     return instant(seconds).isoformat()

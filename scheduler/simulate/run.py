@@ -8,9 +8,9 @@ from dataclasses import replace
 from decimal import Decimal
 
 from scheduler.cycle.core import Core
-from scheduler.fragmentation import Fragmentation, typical_demand
 from scheduler.metrics import Meter
 from scheduler.model import Job
+from scheduler.placement.fragmentation import Fragmentation, typical_demand
 from scheduler.records.book import Book, Tell
 from scheduler.records.events import Writer
 from scheduler.setup import Setup

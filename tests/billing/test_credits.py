@@ -24,7 +24,7 @@ from billing.accounts.credits import (
     parse_amount,
     reverse_credit,
 )
-from billing.invoicing.lines import Line
+from billing.lines import Line
 from tests.billing.account_books import NOW, issue, void, without_prices
 from warehouse.errors import LedgerError
 from warehouse.store import Store

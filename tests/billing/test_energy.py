@@ -28,7 +28,7 @@ from billing.energy.settings import (
     load_energy_settings,
     parse_energy_settings,
 )
-from billing.invoicing.lines import Line
+from billing.lines import Line
 from billing.periods import Period, parse_period
 from billing.rates import RateCard, apply_rate_card, parse_rate_card
 from billing.verify import verify

@@ -14,6 +14,13 @@ import httpx
 import yaml
 from starlette.types import ASGIApp
 
+from access.opening import open_access
+from access.people import Kind, add_person, made, person_at, write_new
+from access.principal import ANYBODY, LOCAL
+from access.roles import Scope, roles_of
+from access.settings import AccessSettings
+from access.store import AccessStore
+from access.tokens import create_token
 from alerts import journal
 from alerts.journal import Run
 from alerts.slo.applied import apply_objectives
@@ -28,13 +35,6 @@ from billing.invoicing.invoices import issue_all
 from billing.periods import parse_month
 from billing.rates import apply_rate_card, parse_rate_card
 from billing.tenants import apply_mapping, parse_mapping
-from dashboards.access.opening import open_access
-from dashboards.access.people import Kind, add_person, made, person_at, write_new
-from dashboards.access.principal import ANYBODY, LOCAL
-from dashboards.access.roles import Scope, roles_of
-from dashboards.access.settings import AccessSettings
-from dashboards.access.store import AccessStore
-from dashboards.access.tokens import create_token
 from dashboards.app import DashboardSettings, build_app
 from gpuledger.http.limits import HttpLimits
 from gpuledger.http.server import Server

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from access.principal import Principal
+from access.roles import Role
+from access.scope import Stores
+from access.settings import AccessSettings
 from dashboards import advice
-from dashboards.access.principal import Principal
-from dashboards.access.roles import Role
-from dashboards.access.scope import Stores
-from dashboards.access.settings import AccessSettings
 from dashboards.filters import filters_of
 from dashboards.languages import language
 from gpuledger.client import Client

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from dashboards.access.principal import ANYBODY, Principal
-from dashboards.access.roles import Action, Role
+from access.principal import ANYBODY, Principal
+from access.roles import Action, Role
 from dashboards.app import DashboardSettings, build_app
 from dashboards.frame import show
 from dashboards.registry import all_pages

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from access.scope import ScopedStore
 from dashboards import figures, pages
-from dashboards.access.scope import ScopedStore
 from dashboards.days import sum_days, sums_of
 from dashboards.edition import Edition, Memory
 from dashboards.filters import Filters, filters_of

@@ -18,9 +18,9 @@ import pytest
 import yaml
 from compose_spec import PyCompose
 
+from access.settings import load_access
 from alerts.routing import load_routing
 from collectors.agent.settings import read_settings
-from dashboards.access.settings import load_access
 from ingest.senders import Senders
 from tests.alerts.test_prometheus import needs_promtool, promtool
 from tests.conftest import REPO

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from typer import BadParameter, Exit
 
+from access.roles import AccessError
+from access.settings import load_access
 from alerts.acceptance.plan import load_plan
 from alerts.routing import load_routing
 from alerts.rule_files import load_rules
@@ -25,8 +27,6 @@ from billing.parties.details import load_parties
 from billing.tenants.mapping import load_mapping
 from collectors.agent.settings import read_settings
 from collectors.services.profile import read_profile
-from dashboards.access.roles import AccessError
-from dashboards.access.settings import load_access
 from dashboards.reports.schedule import load_schedule
 from ingest.senders import Senders
 from scheduler.settings import load_settings

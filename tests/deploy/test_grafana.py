@@ -18,11 +18,11 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
+from access.principal import Principal
+from access.roles import Role
+from api.sql.engine import Engine, Question
+from api.sql.limits import Limits
 from collectors.agent.exposition import _OF_SAMPLE
-from dashboards.access.principal import Principal
-from dashboards.access.roles import Role
-from dashboards.sql.engine import Engine, Question
-from dashboards.sql.limits import Limits
 from tests.alerts.test_prometheus import needs_promtool, promtool
 from tests.conftest import REPO
 from tests.dashboards.site import fill
@@ -122,7 +122,7 @@ def test_promtool_parses_every_expression(tmp_path: Path) -> None:
 
 def test_every_metric_that_a_dashboard_names_is_one_that_we_expose() -> None:
     sources = ["collectors/agent/own_metrics.py", "collectors/agent/exposition.py", "alerts/metrics.py",
-               "dashboards/metrics.py", "scheduler/exposition.py"]  # fmt: skip
+               "api/metrics.py", "scheduler/exposition.py"]  # fmt: skip
     text = "".join((REPO / path).read_text(encoding="utf-8") for path in sources)
     named = set(re.findall(r"\b(?:gpu|agent|gpuledger)_\w+", " ".join(expressions())))
     assert len(named) > 25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from dashboards.access import doorkeeper
+from access import doorkeeper
 from gpuledger.http.limits import KIB, MIB, HttpLimits, limits_here
 from ingest import body, door, reviews
 from ingest.text_files import ROW_BYTES

@@ -11,7 +11,7 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from dashboards.access.settings import AccessSettings
+from access.settings import AccessSettings
 from tests.alerts.test_prometheus import PROMTOOL, promtool
 from tests.dashboards.site import fill, serving
 from tests.gpuledger.running import refused, run

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dashboards.access.opening import open_access
-from dashboards.access.settings import AccessSettings
+from access.opening import open_access
+from access.settings import AccessSettings
 from tests.dashboards.site import BUDGETS, CARD, fill, serving, token_of
 from tests.draws import seldom
 from tests.gpuledger.running import listed, refused, run

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from access.opening import open_access
+from access.settings import AccessSettings
 from billing import held
 from billing.held import Effect, effect
-from dashboards.access.opening import open_access
-from dashboards.access.settings import AccessSettings
 from ingest.held import HeldPush, hash_of, hold
 from ingest.place import Doubt
 from tests.dashboards.site import fill, serving, token_of

@@ -13,23 +13,23 @@ from pathlib import Path
 import httpx
 import pytest
 
+from access import oidc
+from access.settings import Oidc
 from alerts import transports
 from alerts.transports import SendError, email
+from api.sql import server_engine
+from api.sql.errors import SqlError
 from collectors.attribution.kubelet import KubeletPods
 from collectors.exporters.fetching import Access, Fetcher
 from collectors.kubernetes import api, token_review
 from collectors.kubernetes.connection import Connection
 from collectors.slurm.sources import Rest
-from dashboards.access import oidc
-from dashboards.access.settings import Oidc
-from dashboards.sql import server_engine
-from dashboards.sql.errors import SqlError
 from gpuledger import client, destinations, remote
 from gpuledger.commands import sql
 from ingest.http_post import Poster
 from ingest.reviews import ReviewError
 from scheduler.live import client as scheduler_client
-from tests.conftest import REPO
+from tests.conftest import FLOORS, REPO
 from tests.patience import PATIENCE_SECONDS
 from tests.slow_answers import answering
 from warehouse.errors import LedgerError
@@ -69,8 +69,8 @@ def everybody(url: str, folder: Path) -> dict[str, Callable[[], object]]:
         "collectors/kubernetes/api.py, watch": watched,
         "collectors/kubernetes/token_review.py": lambda: token_review.TokenReviews(connection, "x").review("t"),
         "collectors/slurm/sources.py": Rest(url, timeout_seconds=SECONDS).nodes,
-        "dashboards/access/oidc.py": provider.begin,
-        "dashboards/sql/server_engine.py": lambda: asyncio.run(statement()),
+        "access/oidc.py": provider.begin,
+        "api/sql/server_engine.py": lambda: asyncio.run(statement()),
         "gpuledger/client.py": lambda: _me(url.rstrip("/")),
         "gpuledger/commands/sql.py": lambda: b"".join(sql._from_server(url, None, "SELECT 1", "CSV")),
         "gpuledger/destinations.py": lambda: _devices(url),
@@ -149,7 +149,7 @@ def test_everybody_who_asks_is_tried(tmp_path: Path) -> None:
 
 
 def _asking() -> Iterator[str]:
-    for package in ("warehouse", "ingest", "collectors", "scheduler", "billing", "alerts", "dashboards", "gpuledger"):
+    for package in FLOORS:
         for path in sorted((REPO / package).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
             if ASKS.search(text) or re.search(r"\b(?:PromptClient|ask)\((?!self)", _imports(text)):

@@ -16,7 +16,7 @@ from gpuledger import __version__
 REPO = Path(__file__).parents[2]
 UV = shutil.which("uv") or shutil.which(REPO / ".venv-uv" / "bin" / "uv")
 pytestmark = pytest.mark.skipif(UV is None, reason="no uv here")
-OTHERS = ("scheduler", "alerts", "billing", "documents")
+OTHERS = ("scheduler", "alerts", "billing", "access", "api", "documents")
 
 
 def uv(*arguments: str | Path) -> None:

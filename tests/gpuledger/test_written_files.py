@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from access.settings import load_access
 from alerts.acceptance.plan import load_plan
 from alerts.routing import load_routing
 from alerts.rule_files import load_rules
@@ -20,7 +21,6 @@ from collectors.agent.settings import read_settings
 from collectors.exporters.profile import read_profile
 from collectors.kubernetes.connection import from_kubeconfig
 from collectors.services.profile import read_profile as read_service_profile
-from dashboards.access.settings import load_access
 from dashboards.reports.schedule import load_schedule
 from gpuledger.commands.scheduler import _document
 from ingest.senders import Senders

@@ -19,20 +19,20 @@ TESTS = {
         "tests/gpuledger/test_account_commands.py",
         "tests/gpuledger/test_allocation_command.py",
         "tests/gpuledger/test_written_files.py",
-        "tests/dashboards/test_opencost_api.py",
+        "tests/api/test_opencost.py",
         "tests/alerts/slo/test_credits.py",
         "tests/collectors/slurm/test_books.py",
         "tests/ingest/test_past.py",
         "tests/warehouse/test_chain.py",
     ),
-    "dashboards/access": (
-        "tests/dashboards/access",
+    "access": (
+        "tests/access",
         "tests/gpuledger/test_access_commands.py",
-        "tests/dashboards/api",
+        "tests/api",
         "tests/dashboards/test_app.py",
     ),
     "scheduler": ("tests/scheduler", "tests/gpuledger/test_scheduler_command.py"),
-    "alerts": ("tests/alerts", "tests/gpuledger/test_alerts_command.py", "tests/dashboards/api/test_alerts.py"),
+    "alerts": ("tests/alerts", "tests/gpuledger/test_alerts_command.py", "tests/api/test_alerts.py"),
 }
 """The folder of an area, its tests, and tests elsewhere that go through it."""
 FAR = 1_000

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards import stated
+from api import stated
 from tests.patience import slowness
 from warehouse.errors import LedgerError
 from warehouse.json_text import duplicate_key, parse_json, surely_once

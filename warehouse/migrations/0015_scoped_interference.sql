@@ -1,6 +1,6 @@
 -- Interference as whoever asks may see it.
 
--- One row: whether the connection sees all tenants. A tenant's sees no row of schema_migrations (dashboards/access/scope.py).
+-- One row: whether the connection sees all tenants. A tenant's sees no row of schema_migrations (access/scope.py).
 CREATE OR REPLACE VIEW sees_all AS SELECT count() > 0 AS yes FROM schema_migrations;
 
 -- One row: a workload in one window, see interference_samples. To a tenant, neighbours that are not its own have no name: ''.

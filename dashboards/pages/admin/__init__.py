@@ -13,9 +13,10 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
+from access.current import current
+from access.roles import Action
+from api.stated import BUDGETS, ENERGY, OBJECTIVES, PARTIES
 from dashboards import exports, grids, parts, states
-from dashboards.access.current import current
-from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from dashboards.pages.admin.held import effect_of, held_part
@@ -23,7 +24,6 @@ from dashboards.pages.admin.people import tokens_part, users_part
 from dashboards.pages.admin.stated import file_part, rates_part, tenants_part, unmapped_table
 from dashboards.pages.admin.stating import comparison
 from dashboards.registry import Ask, Page
-from dashboards.stated import BUDGETS, ENERGY, OBJECTIVES, PARTIES
 from warehouse.store import Store, read_sql
 
 MOST = 500

@@ -10,11 +10,11 @@ from urllib.parse import quote
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from access.current import current
+from access.roles import Action
 from billing.held import Effect, effect
 from billing.senders import sender_days
 from dashboards import exports, forms, grids, parts, states
-from dashboards.access.current import current
-from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from ingest.errors import IngestError

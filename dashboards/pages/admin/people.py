@@ -8,12 +8,12 @@ from urllib.parse import quote, urlencode
 from dash import html
 from dash.development.base_component import Component
 
+from access.current import current, current_access
+from access.people import SHORTEST_PASSWORD, Kind, Person, list_people
+from access.principal import LOCAL, SERVICE
+from access.roles import Role
+from access.tokens import Token, list_tokens
 from dashboards import forms, parts, states
-from dashboards.access.current import current, current_access
-from dashboards.access.people import SHORTEST_PASSWORD, Kind, Person, list_people
-from dashboards.access.principal import LOCAL, SERVICE
-from dashboards.access.roles import Role
-from dashboards.access.tokens import Token, list_tokens
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from warehouse.store import Store

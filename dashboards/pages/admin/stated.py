@@ -12,15 +12,16 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from access.current import current
+from access.roles import Action
+from api import stated
 from billing.rates import current_rate_card, rate_card_of
 from billing.rates.applied import AppliedCard
 from billing.rates.rate_card import MATCH_KEYS
 from billing.rates.windows import in_words
 from billing.tenants import current_mapping
 from billing.tenants.unmapped import unmapped
-from dashboards import exports, grids, parts, stated, states
-from dashboards.access.current import current
-from dashboards.access.roles import Action
+from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from dashboards.pages.admin.stating import form_card

@@ -13,8 +13,9 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from dashboards import forms, parts, stated
-from dashboards.access.current import current
+from access.current import current
+from api import stated
+from dashboards import forms, parts
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from warehouse.errors import LedgerError

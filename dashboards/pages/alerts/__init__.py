@@ -11,11 +11,11 @@ import plotly.graph_objects as go
 from dash import ALL, MATCH, Dash, Input, Output, State, ctx, html, no_update
 from dash.development.base_component import Component
 
+from access.current import current
+from access.roles import Action
 from alerts.reading import alerts
 from alerts.silences import silences
 from dashboards import exports, figures, grids, parts, states
-from dashboards.access.current import current
-from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.format import duration
 from dashboards.languages import Language

@@ -10,12 +10,12 @@ import dash_mantine_components as dmc
 from dash import html
 from dash.development.base_component import Component
 
+from access.current import current
+from access.roles import Action
 from alerts.routing import Silence
 from alerts.silences import add_silence, end_silence, silences
+from api.caller import WRITING
 from dashboards import parts, states
-from dashboards.access.current import current
-from dashboards.access.roles import Action
-from dashboards.api.caller import WRITING
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from warehouse.errors import LedgerError

@@ -13,9 +13,9 @@ import dash_mantine_components as dmc
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
+from access.current import current
+from access.roles import Action
 from dashboards import forms, grids, parts
-from dashboards.access.current import current
-from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from dashboards.pages.explore.answer import SECONDS, answer_of, chart_of

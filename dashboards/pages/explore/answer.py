@@ -12,12 +12,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from access.principal import Principal
+from api.sql.engine import Engine, Question
+from api.sql.errors import SYNTAX_ERROR, TOO_MANY, SqlError
+from api.sql.limits import Limits
 from dashboards import figures
-from dashboards.access.principal import Principal
 from dashboards.languages import Language
-from dashboards.sql.engine import Engine, Question
-from dashboards.sql.errors import SYNTAX_ERROR, TOO_MANY, SqlError
-from dashboards.sql.limits import Limits
 from warehouse.store import Store
 
 MOST = 1000

@@ -7,12 +7,12 @@ from urllib.parse import quote, urlencode
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from access.current import current, current_access
+from access.roles import Action
+from api.sql.saved import SavedQuery, SavedQueryError, saved_queries, saved_query
 from dashboards import forms
-from dashboards.access.current import current, current_access
-from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.languages import Language
-from dashboards.sql.saved import SavedQuery, SavedQueryError, saved_queries, saved_query
 
 MOST = 40
 """Shown: one's own first; the API and the command line have all."""

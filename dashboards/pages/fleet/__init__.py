@@ -10,8 +10,8 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, dcc, html
 from dash.development.base_component import Component
 
+from access.roles import Action
 from dashboards import exports, grids, parts, states
-from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.format import hours, money, percent
 from dashboards.languages import Language

@@ -14,10 +14,10 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 
+from access.current import current
+from access.roles import Action
 from billing.invoicing.month_states import Month, MonthState, month_states
 from dashboards import exports, forms, grids, parts, states
-from dashboards.access.current import current
-from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN
 from dashboards.languages import Language

@@ -13,14 +13,14 @@ from urllib.parse import quote
 from dash import html
 from dash.development.base_component import Component
 
+from access.current import current
+from access.roles import Action
 from billing.documents.page import validity
 from billing.invoicing.documents import Invoice
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import issued
 from billing.money import minor_digits
 from dashboards import exports, forms, grids, parts, states
-from dashboards.access.current import current
-from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN
 from dashboards.languages import Language

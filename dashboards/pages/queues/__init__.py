@@ -11,10 +11,10 @@ import plotly.graph_objects as go
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from access.current import current
+from access.roles import Action
 from alerts.slo.status import slo_status
 from dashboards import exports, figures, grids, parts, states
-from dashboards.access.current import current
-from dashboards.access.roles import Action
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, percent
 from dashboards.languages import Language

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from access.settings import AccessSettings
 from billing.close import close
-from dashboards.access.settings import AccessSettings
 from tests.dashboards import site
 from tests.dashboards.browser import browser
 from tests.stores import fresh_store

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from access.current import set_current
+from access.principal import Principal
+from access.roles import Role, Scope
 from billing.held import effect
-from dashboards.access.current import set_current
-from dashboards.access.principal import Principal
-from dashboards.access.roles import Role, Scope
 from dashboards.filters import filters_of
 from dashboards.languages import language
 from dashboards.pages.admin import held

@@ -10,12 +10,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from dashboards.access.current import set_current
-from dashboards.access.opening import open_access
-from dashboards.access.principal import ANYBODY, ForbiddenError, Principal
-from dashboards.access.roles import Role
-from dashboards.access.scope import Stores
-from dashboards.access.tokens import list_tokens
+from access.current import set_current
+from access.opening import open_access
+from access.principal import ANYBODY, ForbiddenError, Principal
+from access.roles import Role
+from access.scope import Stores
+from access.tokens import list_tokens
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dashboards.access.current import set_current
-from dashboards.access.opening import open_access
-from dashboards.access.principal import ANYBODY, Principal
-from dashboards.access.roles import Role
-from dashboards.access.scope import RULES, ScopedStore
+from access.current import set_current
+from access.opening import open_access
+from access.principal import ANYBODY, Principal
+from access.roles import Role
+from access.scope import RULES, ScopedStore
 from dashboards.days import sum_days
 from dashboards.edition import Edition, Memory
 from dashboards.filters import filters_of

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dashboards.access.principal import ANYBODY, Principal
-from dashboards.access.roles import Role
-from dashboards.access.scope import Stores
+from access.principal import ANYBODY, Principal
+from access.roles import Role
+from access.scope import Stores
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from dashboards.access.current import set_current
-from dashboards.access.opening import open_access
-from dashboards.access.principal import ANYBODY, Principal
-from dashboards.access.roles import Role
-from dashboards.access.scope import Stores
-from dashboards.access.store import AccessStore
+from access.current import set_current
+from access.opening import open_access
+from access.principal import ANYBODY, Principal
+from access.roles import Role
+from access.scope import Stores
+from access.store import AccessStore
+from api.sql.saved import save_query
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages.admin.stating import comparison
-from dashboards.sql.saved import save_query
 from tests.dashboards.browser import MARKS, picture, tab
 from tests.dashboards.site import CARD, NOW
 from tests.draws import seldom

@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from scheduler.fragmentation import Fragmentation, typical_demand
 from scheduler.model import NodeState, Request
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.consolidation import make_room
 from scheduler.placement.engine import place_gang
+from scheduler.placement.fragmentation import Fragmentation, typical_demand
 from scheduler.placement.headroom import Kept
 from scheduler.placement.holdings import Holding, Holdings
 from scheduler.placement.interference import AntiInterference

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.readings import Row
+from scheduler.codec import plain
 from scheduler.exposition import prometheus_text, rows
 from scheduler.live.service import RefusedError
-from scheduler.records.codec import plain
 from scheduler.records.restore import read_snapshot, replays, write_snapshot
 from scheduler.settings import SettingsError, parse_settings
 from tests.scheduler.live.living import SETTINGS, Living, Slow

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.fragmentation import typical_demand
 from scheduler.model import Grant, Request
 from scheduler.placement.cluster import Cluster
 from scheduler.placement.engine import Policy, place, place_gang
 from scheduler.placement.fgd import Fgd
+from scheduler.placement.fragmentation import typical_demand
 from scheduler.placement.interference import AntiInterference
 from scheduler.placement.packing import BestFit, DotProduct, GpuClustering, GpuPacking, RandomFit
 from tests.scheduler.placement.clusters import GIB, free_state, hold, node

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboards.sql.test_cookbook import COOKBOOK
+from tests.api.sql.test_cookbook import COOKBOOK
 from tests.deploy.test_grafana import BOARDS, MACROS, PANELS
 from tests.draws import seldom
 from tests.warehouse.accounts.as_account import Asked, account, answers, asked_as, copied

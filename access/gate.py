@@ -1,0 +1,236 @@
+"""The gate before every route: who asks, whether another site made them ask, and the headers of every answer.
+
+    token ─▶ principal      session cookie ─▶ same site? ─▶ principal      neither ─▶ /sign-in, or 401
+    principal ─▶ may they do what this door is for (`Doors`)? ─▶ the route, which asks again for its own action
+
+Who asks is looked up with each request, and again every few seconds while one goes on: a websocket, a long answer or a
+live page ends soon after its session, its token, or what its owner may.
+
+Requests that change something and come with a cookie (or where no sign-in is needed) have to come from our own pages:
+browsers say so in Sec-Fetch-Site and Origin, which no page can forge. So do websockets. A token is no cookie: no other
+site can make a browser send it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from access.current import set_current
+from access.doorkeeper import Doorkeeper, brought
+from access.principal import ANYBODY, ForbiddenError, Principal
+from access.roles import AccessError, Action
+from access.settings import AccessSettings
+from warehouse.errors import LedgerError
+
+log = logging.getLogger(__name__)
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+PUBLIC = (
+    "/healthz", "/model/healthz", "/ping", "/sign-in", "/sign-in/oidc", "/sign-in/oidc/callback", "/favicon.ico",
+)  # fmt: skip
+"""Paths that need no sign-in; and what lies in /assets/."""
+COOKIE = "gpuledger"
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+TLS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
+
+
+AGAIN_SECONDS = 2.0
+"""After which it is asked again who a request that still goes on is from."""
+Doors = Callable[[Scope], Action | None]
+"""What a request takes, whatever else its route asks for; None: its route alone decides."""
+
+
+class Gate:
+    """ASGI middleware. page_policy: the Content-Security-Policy of pages, asked for when one is answered."""
+
+    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper, page_policy: Callable[[], str], doors: Doors) -> None:
+        self._app, self._doorkeeper, self._page_policy, self._doors = app, doorkeeper, page_policy, doors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        tls = is_tls(scope, self._doorkeeper.settings)
+        begun: list[str] = []
+
+        async def send_with_headers(message: Message) -> None:
+            if not begun:
+                begun.append(message["type"])
+            if message["type"] == "http.response.start":
+                self._dress(MutableHeaders(raw=message["headers"]), tls, scope["path"])
+                message = {**message, "headers": message["headers"]}
+            await send(message)
+
+        try:
+            refusal = self._foreign(scope, headers)
+            principal = None if refusal else await self._principal(scope, headers)
+        except AccessError as error:
+            refusal, principal = (401, str(error)), None
+        except LedgerError as error:
+            log.error("gate: %s", error)
+            refusal, principal = (503, "the store cannot be asked who you are; try again"), None
+        if refusal is None and principal is None and not _public(scope["path"]):
+            refusal = (401, "sign in, or send Authorization: Bearer TOKEN")
+        if refusal is None and principal is not None and not _public(scope["path"]):
+            refusal = self._shut(scope, principal)
+        if refusal is not None:
+            await self._refuse(scope, headers, refusal)(scope, receive, send_with_headers)
+            return
+        scope.setdefault("state", {})["principal"] = principal
+        scope["state"]["doorkeeper"] = self._doorkeeper
+        scope["state"]["tls"] = tls
+        set_current(principal, self._doorkeeper.access)
+        answering = asyncio.ensure_future(self._app(scope, receive, send_with_headers))
+        if await self._until_over(answering, scope, headers, principal):
+            return
+        ended = self._refuse(scope, {}, (401, "you are signed out, or may do other things than before"))
+        if not begun or scope["type"] == "websocket":
+            await ended(scope, _nothing_more, send_with_headers)
+        # Else half of an answer stays half: no last piece follows, and the connection is closed.
+
+    async def _until_over(
+        self, answering: asyncio.Future[None], scope: Scope, headers: Headers, principal: Principal | None
+    ) -> bool:
+        """Waits for the answer; False: it was broken off, as who asks is somebody else by now than at its beginning."""
+        try:
+            while not (await asyncio.wait({answering}, timeout=AGAIN_SECONDS))[0]:
+                lasts = principal in (None, ANYBODY) or _signs(scope["path"])
+                if not lasts and not await self._is_still(principal, scope, headers):
+                    return False
+            answering.result()
+            return True
+        finally:
+            if not answering.done():
+                answering.cancel()
+                await asyncio.gather(answering, return_exceptions=True)
+
+    async def _is_still(self, principal: Principal | None, scope: Scope, headers: Headers) -> bool:
+        try:
+            return await self._principal(scope, headers) == principal
+        except LedgerError as error:
+            log.info("gate: a request is broken off: %s", error)
+            return False
+
+    def _shut(self, scope: Scope, principal: Principal) -> tuple[int, str] | None:
+        action = self._doors(scope)
+        try:
+            if action is not None:
+                principal.require(action)
+        except ForbiddenError as error:
+            return 403, str(error)
+        return None
+
+    async def _principal(self, scope: Scope, headers: Headers) -> Principal | None:
+        now = datetime.now(UTC)
+        if brought(headers):
+            return await asyncio.to_thread(self._doorkeeper.by_token, headers, now)
+        cookie = session_cookie(headers, is_tls(scope, self._doorkeeper.settings))
+        found = await asyncio.to_thread(self._doorkeeper.by_session, cookie, now) if cookie else None
+        return found or self._doorkeeper.nobody_in_particular()
+
+    def _foreign(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+        """Whether a page of somebody else's made the browser ask for something that changes, or listens."""
+        if brought(headers) or (scope["type"] == "http" and scope["method"] in SAFE):
+            return None
+        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+        if site in ("same-origin", "none"):
+            return None
+        if site is None and origin is None:
+            # No browser. Without sign-in there is nothing that it could have been lent.
+            settings = self._doorkeeper.settings
+            needs = settings.sign_in and session_cookie(headers, is_tls(scope, settings))
+            return (403, "a request with a session comes from our own pages alone") if needs else None
+        ours = {headers.get("host"), urlsplit(self._doorkeeper.settings.url).netloc or None}
+        if origin is not None and site is None and urlsplit(origin).netloc in ours:
+            return None
+        return 403, "another site's page may not ask this"
+
+    def _refuse(self, scope: Scope, headers: Mapping[str, str], refusal: tuple[int, str]) -> ASGIApp:
+        status, detail = refusal
+        if scope["type"] == "websocket":
+            return _close_websocket
+        browses = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
+        if status == 401 and browses:
+            asked = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+            return RedirectResponse(f"/sign-in?next={quote(asked, safe='')}", 303)
+        return problem(status, detail)
+
+    def _dress(self, headers: MutableHeaders, tls: bool, path: str) -> None:
+        for name, value in {**HEADERS, **(TLS_HEADERS if tls else {})}.items():
+            headers.setdefault(name, value)
+        if "content-security-policy" not in headers:
+            page = headers.get("content-type", "").startswith("text/html")
+            policy = self._page_policy() if page else "default-src 'none'; frame-ancestors 'none'"
+            headers["Content-Security-Policy"] = policy
+        if not path.startswith(("/assets/", "/_dash-component-suites/", "/_favicon")):
+            headers.setdefault("Cache-Control", "no-store")
+
+
+def problem(status: int, detail: str, **more: Any) -> Response:
+    """An error as RFC 9457 has it."""
+    titles = {400: "Bad request", 401: "Not signed in", 403: "Forbidden", 404: "Not found", 405: "Method not allowed",
+              409: "Conflict", 413: "Too large", 422: "Not understood", 429: "Too many requests",
+              503: "Not available"}  # fmt: skip
+    document = {"type": "about:blank", "title": titles.get(status, "Error"), "status": status, "detail": detail, **more}
+    headers = {"WWW-Authenticate": 'Bearer realm="gpuledger"'} if status == 401 else {}
+    return JSONResponse(document, status, headers, media_type="application/problem+json")
+
+
+def is_tls(scope: Scope, settings: AccessSettings) -> bool:
+    """Whether browsers reach us over TLS: by the outer scheme, if a trusted proxy tells it, or by the settings' url."""
+    return scope["scheme"] in ("https", "wss") or settings.url.startswith("https://")
+
+
+def session_cookie(headers: Mapping[str, str], tls: bool) -> str:
+    return cookie_of(headers, cookie_name(COOKIE, tls))
+
+
+def cookie_of(headers: Mapping[str, str], name: str) -> str:
+    cookies: SimpleCookie = SimpleCookie()
+    try:
+        cookies.load(headers.get("cookie", ""))
+    except CookieError:
+        return ""
+    found = cookies.get(name)
+    return found.value if found is not None else ""
+
+
+def cookie_name(name: str, tls: bool) -> str:
+    """Over TLS such that no other host or path of the domain can set it."""
+    return f"__Host-{name}" if tls else name
+
+
+def _public(path: str) -> bool:
+    return path in PUBLIC or path.startswith("/assets/")
+
+
+def _signs(path: str) -> bool:
+    """Signing in or out: it ends the session that it came with."""
+    return path in PUBLIC or path == "/sign-out"
+
+
+async def _nothing_more() -> Message:
+    return {"type": "http.disconnect"}
+
+
+async def _close_websocket(scope: Scope, receive: Receive, send: Send) -> None:
+    await receive()
+    await send({"type": "websocket.close", "code": 1008})

@@ -1,0 +1,58 @@
+"""Opens the access store of a warehouse: finds out which it is, and brings it up to date."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from access.settings import AccessSettings
+from access.store import AccessStore, connect
+from access.upgrade import take_over
+from warehouse.store import EmbeddedStore, Store
+
+log = logging.getLogger(__name__)
+VARIABLE = "GPULEDGER_ACCESS_STORE"
+PASSWORD_FILE_VARIABLE = "GPULEDGER_ACCESS_STORE_PASSWORD_FILE"  # noqa: S105 (names a file)
+FILE = "access.sqlite"
+
+
+def open_access(warehouse: Store, settings: AccessSettings | None = None) -> AccessStore:
+    """The access store of a warehouse, made or brought up to date, with what versions before kept in the warehouse.
+
+    Which one: GPULEDGER_ACCESS_STORE, else the settings', else a file: in an embedded store's folder, or for a
+    ClickHouse server in this machine's own state.   Errors: AccessStoreError.
+    """
+    settings = settings or AccessSettings()
+    address = os.environ.get(VARIABLE, "") or settings.access_store or _usual(warehouse)
+    named = os.environ.get(PASSWORD_FILE_VARIABLE, "")
+    access = connect(address, Path(named) if named else settings.access_store_password_file, warehouse)
+    try:
+        take_over(access, datetime.now(UTC))
+        access.send_notes()
+    except BaseException:
+        access.close()
+        raise
+    return access
+
+
+def _usual(warehouse: Store) -> str:
+    """The address of the access store of which nobody said where it is."""
+    parts = urlsplit(warehouse.url)
+    if isinstance(warehouse, EmbeddedStore):
+        if parts.netloc:
+            return "sqlite://"
+        folder = Path(parts.path)
+        folder.chmod(0o700)
+        return f"sqlite:///{folder / FILE}"
+    state = os.environ.get("STATE_DIRECTORY", "") or str(Path.home() / ".local" / "share" / "gpuledger")
+    of = re.sub(r"[^A-Za-z0-9.-]", "_", f"{parts.hostname}-{parts.port or 8123}-{warehouse.database}")
+    path = Path(state.partition(":")[0]) / f"access-{of}.sqlite"
+    log.warning(
+        "access store: %s holds users, tokens and sessions, on this machine alone; where several servers or machines "
+        "use this ClickHouse store, set %s=postgresql://... on each (docs/access.md)", path, VARIABLE,
+    )  # fmt: skip
+    return f"sqlite:///{path}"

@@ -1,0 +1,77 @@
+"""Who asks, and the one place that answers what they may see and do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from access.roles import MAY, SCOPE_OF, AccessError, Action, Role, Scope
+
+LOCAL, SERVICE, OPEN = "local", "service", "open"
+"""Issuers of our own; a provider's is an address."""
+
+
+class ForbiddenError(AccessError):
+    """Somebody known asks for what they may not have."""
+
+
+@dataclass(frozen=True)
+class Principal:
+    """name: a label; who it is, say issuer and subject.   tenants: what the role tenant sees; others see all of them.
+    scopes: what the token may be used for; a session may be used for all.   how: `open`, `session` or `token`.
+    subject: empty: the name.
+    """
+
+    name: str
+    roles: frozenset[Role]
+    tenants: frozenset[str] = frozenset()
+    scopes: frozenset[Scope] = frozenset(Scope)
+    how: str = "session"
+    issuer: str = LOCAL
+    subject: str = ""
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """Who it is, whatever name they go by."""
+        return self.issuer, self.subject or self.name
+
+    @property
+    def actor(self) -> str:
+        """As they stand in the audit."""
+        return shown(self.issuer, self.subject, self.name)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether all tenants and the platform's own time are theirs to see."""
+        return bool(self.roles - {Role.tenant})
+
+    def sees(self, tenant: str) -> bool:
+        return self.sees_all or tenant in self.tenants
+
+    def may(self, action: Action) -> bool:
+        return SCOPE_OF[action] in self.scopes and any(action in MAY[role] for role in self.roles)
+
+    def require(self, action: Action) -> None:
+        """Errors: ForbiddenError, saying what is missing."""
+        if self.may(action):
+            return
+        if SCOPE_OF[action] not in self.scopes:
+            raise ForbiddenError(self.name, f"this token has no scope {SCOPE_OF[action]}", "Ask for one that has it")
+        able = ", ".join(role for role in Role if action in MAY[role])
+        raise ForbiddenError(self.name, f"may not do this; it takes a role of {able}", "Ask an admin")
+
+    def params(self) -> dict[str, Any]:
+        """Typed parameters of SQL that keeps the scope itself: WHERE {all_tenants:Bool} OR has({tenants:Array(String)},
+        tenant)."""
+        return {"all_tenants": int(self.sees_all), "tenants": sorted(self.tenants)}
+
+
+def shown(issuer: str, subject: str, name: str) -> str:
+    """A name with whose it is, where it is no local user's. No local name ends like that (see people)."""
+    if issuer in (LOCAL, OPEN):
+        return name
+    return f"{name} ({issuer})" if issuer == SERVICE else f"{name} ({issuer}#{subject})"
+
+
+ANYBODY = Principal("anybody on this machine", frozenset({Role.admin}), how="open", issuer=OPEN)
+"""Who asks where no sign-in is needed: whoever reaches this machine's own address."""

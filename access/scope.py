@@ -1,0 +1,200 @@
+"""The store as a principal may see it: connections on which the engine itself leaves out the rows of other tenants.
+
+Pages, API and exports ask with SQL that knows nothing of scopes, over what `Stores.lend` gives them. A principal who
+sees all tenants gets a connection of the store; any other one a connection whose `additional_table_filters` keep each
+table to their tenants. A table that nobody thought of shows them nothing.
+
+This holds for SQL that we wrote, which asks tables by name. It is no fence for SQL from outside (table functions that
+read tables behind the engine's back exist): that is refused to tenants altogether (see api.sql).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from access.principal import Principal
+from warehouse.errors import LedgerError, StoreError
+from warehouse.store import ServerStore, Store, identifier, read_sql
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+IDLE_CONNECTIONS = 4
+"""That are kept for one scope."""
+SCOPES_KEPT = 32
+OPEN = frozenset(
+    {"close_runs", "closed_hours", "rate_cards", "tenant_mappings", "energy_settings", "budgets", "devices",
+     "voided_invoices", "alert_runs", "summed_days", "slo_files", "slo_hours", "slo_measured", "interference_hours"}
+)  # fmt: skip
+"""Tables without a tenant whose rows our SQL needs to make sense of a tenant's own; none is handed out as it is. (Not
+schema_migrations: the view `sees_all` knows a tenant's connection by its seeing none of them, and others name nobody.)
+"""
+_MINE = "tenant IN ({tenants})"
+_HELD = "SELECT cluster, device_id FROM allocations WHERE tenant IN ({tenants})"
+_PAID = f"SELECT cluster, allocation_id FROM allocations WHERE {_MINE}"
+_ALL = "merge(currentDatabase(), '^allocations$')"
+"""By way of `merge`, which no filter reaches: under its own, `allocations` would hold nobody else's."""
+_OTHERS = f"SELECT cluster, allocation_id FROM {_ALL} WHERE NOT ({_MINE})"
+_RUN = f"SELECT cluster, workload_id FROM allocations WHERE {_MINE}"
+_NOT_OTHERS = f"(workload_id = '' OR (cluster, workload_id) IN ({_RUN}))"
+_RUN_BY_OTHERS = f"SELECT cluster, workload_id FROM {_ALL} WHERE NOT ({_MINE})"
+_TOLD_AS = "if(told_tenant = '', tenant, told_tenant)"
+_TOLD_AS_MINE = f"({_MINE} OR tenant IN (SELECT {_TOLD_AS} FROM allocations WHERE {_MINE}))"
+_NAMED = "JSONExtractString(labels, 'tenant') IN ({tenants})"
+FILTERS: Mapping[str, str] = {
+    "samples": f"(cluster, device_id) IN ({_HELD}) AND {_NOT_OTHERS}",
+    "metrics": f"(cluster, device_id) IN ({_HELD}) AND {_NOT_OTHERS}",
+    "events": f"(cluster, allocation_id) IN ({_PAID}) OR ({_MINE} AND (cluster, allocation_id) NOT IN ({_OTHERS}))",
+    "alert_transitions": _NAMED,
+    "alert_evidence": _NAMED,
+    "interference_samples":
+        f"{_TOLD_AS_MINE} AND "
+        f"((cluster, workload_id) IN ({_RUN}) OR (cluster, workload_id) NOT IN ({_RUN_BY_OTHERS}))",
+    "slo_points":
+        f"{_TOLD_AS_MINE} AND tenant NOT IN (SELECT {_TOLD_AS} FROM {_ALL} WHERE NOT ({_MINE}))",
+    "slo_definitions":
+        "definition IN (SELECT definition FROM slo_points) "
+        "OR (NOT match('', tenant) AND arrayExists(mine -> match(mine, tenant), [{tenants}]))",
+}  # fmt: skip
+"""Rules of tables that have no column `tenant`, or for which it is not enough: in events, windows and series it is as
+the source told it, and the mapping may make somebody else pay. A series under a name for which others pay, too, is no
+tenant's to see. An objective is a tenant's if it has a series of it, or names it (and not everybody).
+"""
+RULES = " ".join(FILTERS.values())
+"""All of them, which name the tables on which it depends what a rule shows of another."""
+
+
+class ScopedStore(Store):
+    """A connection that sees the tenants' rows alone, and so do those made from it."""
+
+    def __init__(self, inner: Store, tenants: frozenset[str]) -> None:
+        super().__init__(inner.url, inner._client, inner.database)
+        self._inner, self._tenants = inner, tenants
+        setting = table_filters(inner, tenants)
+        if isinstance(inner, ServerStore):
+            # Not SET: a session that the server has forgotten would have forgotten it, too.
+            self._client.set_client_setting("additional_table_filters", setting)
+        else:
+            inner.command(f"SET additional_table_filters = {setting}")
+
+    def another(self, database: str = "") -> Store:
+        if database not in ("", self.database):
+            raise PermissionError(f"a tenant's connection does not leave its database for {database}")
+        return ScopedStore(self._inner.another(), self._tenants)
+
+    @contextlib.contextmanager
+    def staged(self, batch: pa.Table) -> Iterator[str]:
+        with self._inner.staged(batch) as source:
+            yield source
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def table_filters(store: Store, tenants: frozenset[str]) -> str:
+    """The setting's text: a filter for every table that holds rows. Names are hexadecimal: nothing can be quoted.
+
+    Errors: StoreError if a view has a definer, through which filters do not reach.
+    """
+    if defined := store.rows(read_sql(__file__, "definers")):
+        names = ", ".join(str(row["name"]) for row in defined)
+        step = "ALTER TABLE ... MODIFY SQL SECURITY INVOKER"
+        raise StoreError(store.url, f"views with a definer would show tenants other tenants' rows: {names}", step)
+    rows = store.rows(read_sql(__file__, "tables"))
+    names = ", ".join(f"unhex('{tenant.encode().hex()}')" for tenant in sorted(tenants)) or "NULL"
+    filters = {}
+    for row in rows:
+        table = identifier(row["name"])
+        if table in OPEN:
+            continue
+        rule = FILTERS.get(table) or (_MINE if row["has_tenant"] else "0")
+        filters[table] = rule.replace("{tenants}", names)
+    texts = (f"'{table}': '{rule.replace(chr(39), chr(92) + chr(39))}'" for table, rule in filters.items())
+    return "{" + ", ".join(texts) + "}"
+
+
+class Stores:
+    """Connections to one store, lent to whoever asks and taken back; those of one scope are never another's.
+
+    They are kept for the next one while `kept` runs, and closed as they come back where it does not.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._idle: OrderedDict[frozenset[str] | None, list[Store]] = OrderedDict()
+        self._keeping = False
+
+    @contextlib.contextmanager
+    def lend(self, principal: Principal) -> Iterator[Store]:
+        """A connection of their own for as long as they need it, which sees what they may."""
+        with self._lent(None if principal.sees_all else principal.tenants) as store:
+            yield store
+
+    @contextlib.contextmanager
+    def lend_whole(self) -> Iterator[Store]:
+        """One that sees everything, for what is computed from all of it; the asker gives out a principal's part."""
+        with self._lent(None) as store:
+            yield store
+
+    @contextlib.contextmanager
+    def _lent(self, scope: frozenset[str] | None) -> Iterator[Store]:
+        store = self._taken(scope)
+        sound = False
+        try:
+            yield store
+            sound = True
+        except LedgerError as error:
+            # A question that was refused leaves the connection as it was; who knows what anything else leaves.
+            sound = not isinstance(error, StoreError)
+            raise
+        finally:
+            if sound:
+                self._give_back(scope, store)
+            else:
+                store.close()
+
+    @contextlib.asynccontextmanager
+    async def kept(self, _: object = None) -> AsyncIterator[None]:
+        """For as long as the server lives: connections stay open between requests. At the end all are closed."""
+        self._keeping = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._keeping = False
+                idle, self._idle = self._idle, OrderedDict()
+            for stores in idle.values():
+                for store in stores:
+                    store.close()
+
+    def _taken(self, scope: frozenset[str] | None) -> Store:
+        with self._lock:
+            idle = self._idle.get(scope)
+            if idle:
+                self._idle.move_to_end(scope)
+                return idle.pop()
+        own = self._store.another()
+        try:
+            return own if scope is None else ScopedStore(own, scope)
+        except BaseException:
+            own.close()
+            raise
+
+    def _give_back(self, scope: frozenset[str] | None, store: Store) -> None:
+        surplus: list[Store] = []
+        with self._lock:
+            idle = self._idle.setdefault(scope, [])
+            self._idle.move_to_end(scope)
+            if not self._keeping or len(idle) >= IDLE_CONNECTIONS:
+                surplus.append(store)
+            else:
+                idle.append(store)
+            while len(self._idle) > SCOPES_KEPT:
+                surplus += self._idle.popitem(last=False)[1]
+        for one in surplus:
+            one.close()

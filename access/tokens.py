@@ -1,0 +1,224 @@
+"""API tokens: made for somebody, for a while and for some purposes; kept as their hash alone.
+
+A token may what it was made for and its owner may now: whatever its owner loses, it loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Select, bindparam, select
+
+from access import store as access_store
+from access.people import (
+    Kind,
+    Person,
+    UnknownPersonError,
+    find,
+    inputs,
+    made,
+    person_at,
+    person_of,
+    write_new,
+)
+from access.principal import SERVICE, Principal
+from access.roles import AccessError, Action, Role, Scope, covers, meet, roles_of, scopes_of
+from access.secrets import digest, new_token, same
+from access.store import AccessStore
+
+LONGEST = timedelta(days=366)
+_tokens, _people = access_store.tokens, access_store.people
+_NOBODY = "0" * 64
+"""No token's digest."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as it is shown: all but its text. roles, tenants: at most; see `principal`."""
+
+    id: str
+    name: str
+    owner: Person
+    roles: frozenset[Role]
+    tenants: frozenset[str]
+    scopes: frozenset[Scope]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime
+    revoked: bool
+
+    def usable(self, now: datetime) -> bool:
+        return not self.revoked and now < self.expires_at and not self.owner.disabled
+
+    def principal(self) -> Principal | None:
+        """Who asks with it: its owner as they are now, cut to what it was made for. None: that is nothing."""
+        roles, owner = meet(self.roles, self.owner.roles), self.owner.principal()
+        made_for = Principal(owner.name, self.roles, self.tenants)
+        tenants = self.tenants if owner.sees_all else owner.tenants
+        seen = tenants if made_for.sees_all else tenants & self.tenants
+        if not roles or (roles == {Role.tenant} and not seen):
+            return None
+        return replace(owner, roles=roles, tenants=seen, scopes=self.scopes, how="token")
+
+    def is_of(self, who: Principal) -> bool:
+        """Whether it is theirs to see and to end. To a token, one that may more than it is not, although its owner is
+        the same: a tenant's token that an admin made in their own name does not reach the admin's others."""
+        no_more = covers(who.roles, self.roles) and (who.sees_all or self.tenants <= who.tenants)
+        return Role.admin in who.roles or (self.owner.id == who.id and (no_more or who.how != "token"))
+
+
+def create_token(
+    access: AccessStore,
+    maker: Principal,
+    now: datetime,
+    name: str,
+    lasts: timedelta,
+    owner: str = "",
+    roles: Iterable[str] | None = None,
+    tenants: Iterable[str] = (),
+    scopes: Iterable[str] = ("read",),
+    issuer: str = "",
+) -> tuple[Token, str]:
+    """Makes a token and answers it with its text, which is told this once.
+
+    owner, issuer: who uses it, as `people.find` has it, by default the maker; a name that nobody has becomes a service
+    account that may what the token may.   roles, tenants: by default the maker's own.
+    Errors: AccessError if it would last too long, or may more than its maker or its owner.
+    """
+    wanted = maker.roles if roles is None else roles_of(roles)
+    seen = frozenset(tenants) if roles is not None or tenants else maker.tenants
+    asked = scopes_of(scopes)
+    _check(maker, wanted, seen, asked, name, lasts)
+    public, text = new_token()
+    with access.writing() as connection:
+        whose, is_new = _owner(connection, maker, now, name, owner, issuer, wanted, seen)
+        if not covers(whose.roles, wanted) or not all(whose.principal().sees(tenant) for tenant in seen):
+            may = f"may {', '.join(sorted(whose.roles))} {' '.join(sorted(whose.tenants))}".strip()
+            raise AccessError(f"token for {whose.label}", f"would see or do more than its owner, who {may}",
+                              "Leave out what is too much, or: gpuledger users set")  # fmt: skip
+        token = Token(public, name, whose, wanted, seen, asked, now, maker.actor, now + lasts, False)
+        kept = {name: value for name, value in vars(token).items() if name != "owner"}
+        connection.execute(
+            _tokens.insert().values(**kept, digest=digest(text), issuer=whose.issuer, subject=whose.subject)
+        )
+        if is_new:
+            access.note(connection, now, maker.actor, "user.add", whose.label, f"owns the token {name}", inputs(whose))
+        access.note(connection, now, maker.actor, "token.create", public, name, _inputs(token))
+    return token, text
+
+
+def list_tokens(access: AccessStore, who: Principal | None = None) -> list[Token]:
+    """All tokens, or those of a principal; the newest first."""
+    with access.reading() as connection:
+        rows = connection.execute(_with_owner().order_by(_tokens.c.created_at.desc(), _tokens.c.id)).mappings().all()
+    found = [_token(row) for row in rows]
+    return [one for one in found if who is None or one.is_of(who)]
+
+
+def revoke_token(access: AccessStore, who: Principal, now: datetime, token_id: str, reason: str = "") -> Token:
+    """Ends a token now; doing it again changes nothing.
+
+    Errors: AccessError if there is none, or if it is somebody else's and `who` is no admin.
+    """
+    with access.writing() as connection:
+        row = connection.execute(_BY_ID, {"public": token_id}).mappings().first()
+        token = _token(row) if row is not None else None
+        if token is None or not token.is_of(who):
+            raise AccessError(f"token {token_id!r}", "there is none of yours", "See: gpuledger tokens list")
+        if token.revoked:
+            return token
+        connection.execute(_tokens.update().where(_tokens.c.id == token_id).values(revoked=True))
+        access.note(connection, now, who.actor, "token.revoke", token_id, reason)
+    return replace(token, revoked=True)
+
+
+def token_of(access: AccessStore, text: str, now: datetime) -> Token | None:
+    """The token of that text, with its owner as they are now. None: unknown, expired, revoked, or of nobody."""
+    parts = text.split("_", 2)
+    public = parts[1] if len(parts) == 3 else ""
+    with access.reading() as connection:
+        row = connection.execute(_BY_ID, {"public": public}).mappings().first()
+    if not same(row["digest"] if row is not None else _NOBODY, digest(text)) or row is None:
+        return None
+    token = _token(row)
+    return token if token.usable(now) else None
+
+
+def _owner(
+    connection: Connection,
+    maker: Principal,
+    now: datetime,
+    name: str,
+    owner: str,
+    issuer: str,
+    roles: frozenset[Role],
+    tenants: frozenset[str],
+) -> tuple[Person, bool]:
+    """Whose the token is, and whether that is a new service account."""
+    itself = None if owner or issuer else person_at(connection, maker.id)
+    if itself is None and not owner:
+        # Whoever opened the store, or came where no sign-in is needed, is nobody whom we know.
+        owner, issuer = name, SERVICE
+    try:
+        found = itself or find(connection, owner, issuer)
+    except UnknownPersonError:
+        if issuer not in ("", SERVICE):
+            raise
+        maker.require(Action.manage_access)
+        person = made(maker.actor, now, owner, roles, tenants, Kind.service)
+        write_new(connection, person)
+        return person, True
+    if found.id != maker.id:
+        maker.require(Action.manage_access)
+    if found.disabled:
+        raise AccessError(f"token for {found.label}", "its owner is disabled", "Enable it with: gpuledger users set")
+    return found, False
+
+
+def _check(
+    maker: Principal,
+    roles: frozenset[Role],
+    tenants: frozenset[str],
+    scopes: frozenset[Scope],
+    name: str,
+    lasts: timedelta,
+) -> None:
+    if not name.strip() or len(name) > 200:
+        raise AccessError("token", "has no name, or a very long one", "Say what it is for, in up to 200 characters")
+    if not timedelta(0) < lasts <= LONGEST:
+        raise AccessError("token", f"would last {lasts}", f"Up to {LONGEST.days} days fit")
+    if not roles or not scopes:
+        raise AccessError("token", "may do nothing", "Give it a role and a scope")
+    if Role.tenant in roles and not tenants:
+        raise AccessError("token", "has the role tenant and no tenant", "Name the tenants it is for")
+    if not covers(maker.roles, roles) or not all(maker.sees(tenant) for tenant in tenants):
+        raise AccessError("token", "would see or do more than who makes it", "Leave out roles and tenants not yours")
+    if scopes - maker.scopes:
+        raise AccessError("token", f"its maker has no scope {', '.join(sorted(scopes - maker.scopes))}", "Leave it out")
+
+
+def _with_owner() -> Select[Any]:
+    """Tokens, with the columns of their owners as owner_..."""
+    of_owner = [column.label(f"owner_{column.name}") for column in _people.c]
+    is_owner = (_tokens.c.issuer == _people.c.issuer) & (_tokens.c.subject == _people.c.subject)
+    return select(_tokens, *of_owner).join(_people, is_owner)
+
+
+_BY_ID = _with_owner().where(_tokens.c.id == bindparam("public"))
+
+
+def _token(row: RowMapping) -> Token:
+    return Token(
+        **{name: row[name] for name in ("id", "name", "tenants", "created_at", "created_by", "expires_at", "revoked")},
+        owner=person_of({column.name: row[f"owner_{column.name}"] for column in _people.c}),
+        roles=roles_of(row["roles"]),
+        scopes=scopes_of(row["scopes"]),
+    )
+
+
+def _inputs(token: Token) -> Mapping[str, Any]:
+    sets = {name: sorted(getattr(token, name)) for name in ("roles", "tenants", "scopes")}
+    return {"owner": token.owner.label, "expires_at": token.expires_at.isoformat(), **sets}

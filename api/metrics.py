@@ -1,0 +1,51 @@
+"""`GET /metrics`: the books and the alerting in Prometheus's text format, for a token that may see the fleet."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import FastAPI
+from starlette.responses import PlainTextResponse, Response
+
+from access.current import current
+from access.gate import problem
+from access.principal import ForbiddenError, Principal
+from access.roles import Action
+from access.scope import Stores
+from alerts import metrics
+from collectors.agent.exposition import Family, render
+from warehouse.errors import LedgerError
+from warehouse.store import Store, read_sql
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def add_routes(server: FastAPI, stores: Stores) -> None:
+    """Adds the route; the store is asked on a worker thread."""
+
+    def text(principal: Principal) -> Response:
+        try:
+            principal.require(Action.see_fleet)
+            with stores.lend(principal) as store:
+                return PlainTextResponse(render([*families(store), *metrics.families(store)]), media_type=MEDIA_TYPE)
+        except ForbiddenError as error:
+            return problem(403, str(error))
+        except LedgerError as error:
+            return problem(503, str(error))
+
+    @server.get("/metrics")
+    async def exposition() -> Response:
+        return await asyncio.to_thread(text, current())
+
+
+def families(store: Store) -> list[Family]:
+    """Of the books. A time that is not known has no series."""
+    (row,) = store.rows(read_sql(__file__, "metrics"))
+    until = Family("gpuledger_closed_until_timestamp_seconds", "gauge", "End of the last closed hour.")
+    last = Family("gpuledger_last_close_timestamp_seconds", "gauge", "When the last close was over.")
+    for family, at in ((until, row["closed_until"]), (last, row["last_close_at"])):
+        if at is not None:
+            family.add(at.timestamp())
+    quarantined = Family("gpuledger_quarantined_rows", "gauge", "Rows that were kept out (gpuledger doctor).")
+    quarantined.add(row["quarantined"])
+    return [until, last, quarantined]

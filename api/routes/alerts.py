@@ -1,0 +1,138 @@
+"""Alerts: what fires and why, what was, who was told, and silences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+
+from alerts import reading
+from alerts.routing import Silence
+from alerts.silences import add_silence, end_silence, silences
+from api.caller import Caller, See, SeeFleet, SilenceAlerts
+from api.paging import Limit, Offset, Page, next_page, part
+from api.problems import NotFoundError
+from api.strict import Body, StrictRoute
+from api.values import aware
+from gpuledger import documents
+
+router = APIRouter(tags=["alerts"], route_class=StrictRoute)
+MOST_CHANGES = 10_000
+Globs = Annotated[list[Annotated[str, Field(max_length=300)]], Field(min_length=1, max_length=100)]
+States = Annotated[
+    list[Literal["firing", "pending", "resolved", "inactive"]], Query(description="By default what fires or may soon.")
+]
+RuleName = Annotated[str, Query(max_length=100, description="Of this rule alone.")]
+Fingerprint = Annotated[str, Query(max_length=100, description="Of this alert alone.")]
+
+
+class NewSilence(Body):
+    """matchers: label to globs, all of which must fit.   starts_at: now, if it is absent or past."""
+
+    matchers: Annotated[dict[Annotated[str, Field(max_length=100)], Globs], Field(min_length=1, max_length=50)]
+    ends_at: datetime
+    starts_at: datetime | None = None
+    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+@router.get("/alerts")
+def alerts_(
+    request: Request,
+    caller: See,
+    state: States = ["firing", "pending"],  # noqa: B006 (FastAPI copies it)
+    rule: RuleName = "",
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Page[documents.Alert]:
+    """Alerts as they are, the worst first, each with its evidence; a tenant sees those of its own workloads."""
+    found = _alerts(caller, state, rule)
+    rows = [documents.Alert.model_validate(row) for row in part(found, limit, offset)]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+
+
+@router.get("/alerts/history")
+def alert_history(
+    request: Request,
+    caller: See,
+    rule: RuleName = "",
+    fingerprint: Fingerprint = "",
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Page[documents.AlertChange]:
+    """Changes of state, the newest first, at most ten thousand."""
+    found = reading.history(caller.store, rule, fingerprint, MOST_CHANGES)
+    rows = [documents.AlertChange.model_validate(row) for row in part(found, limit, offset)]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+
+
+@router.get("/alerts/deliveries")
+def alert_deliveries(
+    request: Request,
+    caller: SeeFleet,
+    rule: RuleName = "",
+    fingerprint: Fingerprint = "",
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Page[documents.AlertDelivery]:
+    """Attempts to tell a target, the newest first, at most ten thousand."""
+    found = reading.attempts(caller.store, rule, fingerprint, MOST_CHANGES)
+    rows = [documents.AlertDelivery.model_validate(row) for row in part(found, limit, offset)]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+
+
+@router.get("/alerts/silences")
+def list_silences(caller: SeeFleet, past: bool = False) -> list[documents.Silence]:
+    """Silences in force and to come; with `past` those that are over too."""
+    return [_silence(one) for one in silences(caller.store, caller.now, past)]
+
+
+@router.post("/alerts/silences", status_code=201)
+def silence_alerts(caller: SilenceAlerts, new: NewSilence) -> documents.Silence:
+    """Keeps alerts quiet whose labels fit; they go on firing, and nobody is told."""
+    with caller.writing() as store:
+        added = add_silence(
+            store, new.matchers, aware(new.ends_at), caller.principal.actor, new.reason, caller.now,
+            max(caller.now, aware(new.starts_at or caller.now)),
+        )  # fmt: skip
+    return _silence(added)
+
+
+@router.delete("/alerts/silences/{id}")
+def end_silence_(caller: SilenceAlerts, id: str) -> documents.Silence:
+    """Ends a silence now."""
+    if id not in {one.id for one in silences(caller.store, caller.now)}:
+        raise NotFoundError(f"silence {id!r}", "none of that id is in force or to come", "See: /api/v1/alerts/silences")
+    with caller.writing() as store:
+        return _silence(end_silence(store, id, caller.principal.actor, caller.now))
+
+
+@router.get("/alerts/{fingerprint}")
+def alert(caller: See, fingerprint: str) -> documents.AlertWithHistory:
+    """One alert, in whatever state, with its evidence and its latest changes."""
+    every = ("firing", "pending", "resolved", "inactive")
+    found = [row for row in _alerts(caller, every, "") if row["fingerprint"] == fingerprint]
+    if not found:
+        raise NotFoundError(
+            f"alert {fingerprint!r}", "there is none of that fingerprint for you", "See: /api/v1/alerts"
+        )
+    return documents.AlertWithHistory.model_validate(
+        {**found[0], "changes": reading.history(caller.store, "", fingerprint)}
+    )
+
+
+def _alerts(caller: Caller, states: Sequence[str], rule: str) -> list[dict[str, Any]]:
+    """Those that they may see. Whether one is held back follows from all alerts and silences, also of others."""
+    with caller.whole_store() as store:
+        found = reading.alerts(store, caller.now, None, states, rule)
+    return [row for row in found if caller.principal.sees(_tenant(row))]
+
+
+def _tenant(row: Mapping[str, Any]) -> str:
+    return str(row["labels"].get("tenant", ""))
+
+
+def _silence(one: Silence) -> documents.Silence:
+    return documents.Silence.model_validate({**vars(one), "matchers": {k: list(v) for k, v in one.matchers.items()}})

@@ -1,0 +1,122 @@
+"""The books as a whole: their health, the close, the proof, the audit trail and exports."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse
+
+from access.principal import ForbiddenError
+from api.caller import Close, MonthText, See, SeeAudit, SeeFleet, Tenant
+from api.paging import Limit, Offset, Page, next_page, part
+from api.strict import StrictRoute
+from billing import audit
+from billing.close import close
+from billing.closed import closed_period
+from billing.exports.focus import FocusOptions, export_focus
+from billing.verify import verify
+from gpuledger import documents
+from warehouse.records import RECORD_TYPES
+from warehouse.store import identifier, read_sql
+
+router = APIRouter(tags=["books"], route_class=StrictRoute)
+EXAMPLES = 3
+"""Newest rows shown of each reason."""
+FILES = {"csv": "text/csv", "csv.gz": "application/gzip", "parquet": "application/vnd.apache.parquet"}
+
+
+@router.get("/health")
+def health(caller: SeeFleet) -> documents.Health:
+    """What the store holds, what it kept out and why, and how far the books are closed."""
+    closed, store = closed_period(caller.store), caller.store
+    groups = store.rows(read_sql(__file__, "quarantine"), {"examples": EXAMPLES})
+    (last,) = store.rows("SELECT maxOrNull(finished_at) AS at FROM close_runs")
+    return documents.Health(
+        rows={name: int(store.value(f"SELECT count() AS n FROM {identifier(name)}")) for name in RECORD_TYPES},
+        quarantine=[
+            documents.QuarantineGroup(
+                record_type=group["record_type"],
+                reason=group["reason"],
+                rows=group["rows"],
+                newest=[dict(zip(("source", "row", "detail", "raw"), one[1:], strict=True)) for one in group["newest"]],
+            )
+            for group in groups
+        ],
+        refused_claims=[documents.RefusedClaims(**row) for row in store.rows(read_sql(__file__, "refused_claims"))],
+        closed=documents.Span(start=closed and closed.start, end=closed and closed.end),
+        last_close_at=last["at"],
+    )
+
+
+@router.post("/close")
+def close_(caller: Close) -> documents.Closed:
+    """Closes what can be closed now; doing it again changes nothing."""
+    with caller.writing() as store:
+        report = close(store, now=caller.now)
+    audit.record(caller.store, caller.now, caller.principal.actor, "books.close", str(report.run))
+    return documents.Closed.model_validate(report)
+
+
+@router.get("/proof")
+def proof(caller: SeeFleet) -> documents.Proof:
+    """Whether the books are true: quantities and prices computed again by another way, documents and chains walked."""
+    found = verify(caller.store)
+    failures = [documents.ProofFailure.model_validate(one) for one in found.failures]
+    return documents.Proof(
+        hours=found.hours, device_hours=found.device_hours, documents=found.documents, balanced=found.balanced,
+        failures=failures, waiting=found.waiting,
+    )  # fmt: skip
+
+
+@router.get("/audit")
+def audit_(
+    request: Request, caller: SeeAudit, action: str = "", object: str = "", limit: Limit = 100, offset: Offset = 0
+) -> Page[documents.AuditEntry]:
+    """Who did what to prices, tenants, credits, invoices and access, the newest first."""
+    found = audit.history(caller.store, action, object)[::-1]
+    rows = [
+        documents.AuditEntry(**{**row, "inputs": json.loads(row["inputs"] or "{}")})
+        for row in part(found, limit, offset)
+    ]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+
+
+@router.get(
+    "/exports/focus", response_class=FileResponse, responses={200: {"content": {media: {} for media in FILES.values()}}}
+)
+def focus(
+    caller: See,
+    month: MonthText,
+    tenant: Tenant = None,
+    format: Annotated[Literal["csv", "csv.gz", "parquet"], Query()] = "csv",
+    which: Annotated[Literal["all", "invoiced", "draft"], Query()] = "all",
+    version: Annotated[Literal["1.2", "1.3"], Query()] = "1.2",
+    grain: Annotated[Literal["hour", "day", "month"], Query()] = "hour",
+    platform: bool = False,
+    skip_unpriced: bool = False,
+) -> FileResponse:
+    """A month's costs as FinOps FOCUS rows (docs/focus.md)."""
+    seen = caller.principal.tenants
+    if not caller.principal.sees_all:
+        if tenant is None and len(seen) == 1:
+            (tenant,) = seen
+        if tenant is None or platform:
+            what = "the platform's own time is not yours to see" if platform else "which tenant?"
+            raise ForbiddenError("export focus", what, f"Add ?tenant= one of {', '.join(sorted(seen))}")
+    caller.check_tenant(tenant)
+    folder = tempfile.TemporaryDirectory(prefix="gpuledger-export-")
+    path = Path(folder.name) / f"focus-{month}.{format}"
+    try:
+        asked = FocusOptions(tenant, which, version, grain, platform, skip_unpriced)
+        # Drafts of one tenant rest on what all held; the export keeps to the tenant by itself.
+        with caller.whole_store() as store:
+            export_focus(store, caller.month(month), path, asked)
+    except BaseException:
+        folder.cleanup()
+        raise
+    return FileResponse(path, media_type=FILES[format], filename=path.name, background=BackgroundTask(folder.cleanup))

@@ -1,0 +1,200 @@
+"""Invoices: drafts, issued ones, credit notes; months and what they wait for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
+
+from api.caller import Caller, Issue, MonthText, See, SeeFleet, Tenant
+from api.paging import Limit, Offset, Page, next_page, part
+from api.problems import NotFoundError
+from api.strict import Body, StrictRoute
+from api.values import plain
+from billing.accounts.credits import parse_amount
+from billing.documents.invoice_files import RENDER, file_stem
+from billing.invoicing import invoices
+from billing.invoicing.documents import Invoice
+from billing.invoicing.drafts import draft_all, platform_costs
+from billing.invoicing.explain import explain
+from billing.invoicing.month_states import month_states
+from billing.invoicing.rederive import rederive
+from gpuledger import documents
+
+router = APIRouter(tags=["invoices"], route_class=StrictRoute)
+MEDIA = {"html": "text/html; charset=utf-8", "pdf": "application/pdf", "csv": "text/csv; charset=utf-8",
+         "json": "application/json"}  # fmt: skip
+DOCUMENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; frame-ancestors 'none'"
+
+
+class Reason(Body):
+    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class Issued(Body):
+    month: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}$")]
+    tenant: str | None = None
+
+
+class CreditNote(Reason):
+    amount: Annotated[str, Field(max_length=40, description="Net, in the invoice's currency, such as 25.00.")]
+
+
+@router.get("/invoices")
+def list_invoices(
+    request: Request,
+    caller: See,
+    month: str | None = None,
+    tenant: Tenant = None,
+    limit: Limit = 100,
+    offset: Offset = 0,
+) -> Page[documents.InvoiceHead]:
+    """Issued invoices and credit notes, in the order of their numbers."""
+    found = invoices.issued(caller.store, caller.month(month) if month else None, caller.check_tenant(tenant))
+    rows = [_head(one) for one in part(found, limit, offset)]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+
+
+@router.get("/drafts")
+def drafts(
+    request: Request, caller: See, month: MonthText, tenant: Tenant = None, limit: Limit = 100, offset: Offset = 0
+) -> Page[documents.InvoiceDocument]:
+    """What the ledger says now that tenants owe for a month; changes nothing."""
+    caller.check_tenant(tenant)
+    # From the whole store: what a pool's idle time costs one depends on what the others held.
+    with caller.whole_store() as store:
+        found = [one for one in draft_all(store, caller.month(month), tenant) if caller.principal.sees(one.tenant)]
+    rows = [documents.InvoiceDocument(**one.document) for one in part(found, limit, offset)]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+
+
+@router.get("/invoices/{number}")
+def show(caller: See, number: str) -> documents.InvoiceDocument:
+    """An issued invoice or credit note, as it was stored."""
+    return documents.InvoiceDocument(**_issued(caller, number).document)
+
+
+@router.get("/invoices/{number}/proof")
+def prove(caller: SeeFleet, number: str) -> documents.InvoiceProof:
+    """An issued document computed again from the raw facts of its time, and the chain of all of them walked."""
+    _issued(caller, number)
+    with caller.whole_store() as store:
+        found = rederive(store, number)
+    return documents.InvoiceProof(
+        number=number, same=found.same, is_credit_note=found.invoice.is_credit_note, cutoff=found.cutoff,
+        hours=found.hours, digest=found.digest, chain_failures=[str(one) for one in found.chain_failures],
+        differences=[
+            documents.InvoiceDifference(where=one.where, stored=plain(one.stored), computed=plain(one.computed))
+            for one in found.differences
+        ],
+    )  # fmt: skip
+
+
+@router.get(
+    "/invoices/{number}/file", response_class=Response, responses={200: {"content": {m: {} for m in MEDIA.values()}}}
+)
+def file(
+    caller: See, number: str, format: Annotated[Literal["html", "pdf", "csv", "json"], Query()] = "pdf"
+) -> Response:
+    """The same as a file."""
+    one = _issued(caller, number)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{file_stem(one)}.{format}"',
+        "Content-Security-Policy": DOCUMENT_POLICY,
+    }
+    return Response(RENDER[format](one), media_type=MEDIA[format], headers=headers)
+
+
+@router.get("/invoices/{number}/lines/{line}")
+def explain_line(caller: See, number: str, line: int, by_hour: bool = False) -> documents.Explanation:
+    """Which rule made a line, and from which allocations and hours."""
+    one = _issued(caller, number)
+    if not 1 <= line <= len(one.lines):
+        raise NotFoundError(f"invoice {number}, line {line}", "no such line", f"It has lines 1 to {len(one.lines)}")
+    found = explain(caller.store, one, line, by_hour)
+    return documents.Explanation(
+        line=plain(dict(found.line)),
+        formula=found.formula,
+        rate_card=found.rate_card,
+        rules=[plain(dict(rule)) for rule in found.rules],
+        rows=[plain(dict(row)) for row in found.rows],
+    )
+
+
+@router.post("/invoices", status_code=201)
+def issue(caller: Issue, asked: Issued) -> list[documents.InvoiceHead]:
+    """Numbers a closed month's invoices and stores them for good; those that were issued already stay as they are."""
+    with caller.writing() as store:
+        done = invoices.issue_all(store, caller.month(asked.month), caller.now, asked.tenant, caller.principal.actor)
+    return [_head(one) for one in done]
+
+
+@router.post("/invoices/{number}/void")
+def void(caller: Issue, number: str, why: Reason) -> documents.InvoiceDocument:
+    """Makes an issued invoice void; its number stays taken, and the month can be issued again."""
+    _issued(caller, number)
+    with caller.writing() as store:
+        gone = invoices.void(store, number, caller.now, caller.principal.actor, why.reason)
+    return documents.InvoiceDocument(**gone.document)
+
+
+@router.post("/invoices/{number}/credit", status_code=201)
+def credit(caller: Issue, number: str, note: CreditNote) -> documents.InvoiceDocument:
+    """Issues a credit note on an issued invoice, with the taxes that were asked on the amount."""
+    _issued(caller, number)
+    with caller.writing() as store:
+        amount = parse_amount(note.amount)
+        made = invoices.credit(store, number, amount, caller.now, caller.principal.actor, note.reason)
+    return documents.InvoiceDocument(**made.document)
+
+
+@router.get("/months")
+def months(caller: See) -> list[documents.Month]:
+    """Where each month stands: open, closing, closed or issued. invoices: of those that you see."""
+    own = Counter(one.month for one in invoices.standing(caller.store) if not one.is_credit_note)
+    with caller.whole_store() as store:
+        found = month_states(store, caller.now)
+    return [
+        documents.Month(
+            month=one.name, start=one.period.start, end=one.period.end, state=one.state.value, closes_at=one.closes_at,
+            invoices=own[one.name],
+        )
+        for one in found
+    ]  # fmt: skip
+
+
+@router.get("/platform")
+def platform(caller: SeeFleet, month: MonthText) -> list[documents.PoolCost]:
+    """What the month's unallocated time cost, by pool, and who bears it."""
+    return [
+        documents.PoolCost(
+            pool=cost.pool, policy=cost.share, unallocated_gpu_hours=cost.unallocated_gpu_hours,
+            unpriced_gpu_hours=cost.unpriced_gpu_hours, cost=cost.unallocated, shared=cost.unallocated - cost.kept,
+            kept=cost.kept,
+        )
+        for cost in platform_costs(caller.store, caller.month(month))
+    ]  # fmt: skip
+
+
+def _issued(caller: Caller, number: str) -> Invoice:
+    """Errors: NotFoundError also for somebody else's, so that numbers tell nothing."""
+    found = invoices.issued(caller.store, number=number) if number else []
+    if not found or not caller.principal.sees(found[0].tenant):
+        raise NotFoundError(f"invoice {number!r}", "was never issued", "See: /api/v1/invoices")
+    return found[0]
+
+
+def _head(one: Invoice) -> documents.InvoiceHead:
+    document: dict[str, Any] = dict(one.document)
+    return documents.InvoiceHead(
+        number=one.number,
+        tenant=one.tenant,
+        month=one.month,
+        document_type=document.get("document_type", "invoice"),
+        status=document["status"],
+        amount=one.amount,
+        currency=one.currency,
+        issued_at=document.get("issued_at"),
+    )

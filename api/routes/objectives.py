@@ -1,0 +1,78 @@
+"""Objectives and interference: what was promised and kept, and who was slowed down beside others."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from alerts.interference.episodes import episodes
+from alerts.slo.status import SeriesStatus, slo_status
+from api.caller import Caller, PeriodText, See, Tenant
+from api.paging import Limit, Offset, Page, next_page, part
+from api.problems import NotFoundError
+from api.strict import StrictRoute
+from billing.periods import PeriodError
+from gpuledger import documents
+
+router = APIRouter(tags=["objectives"], route_class=StrictRoute)
+LOOKED = timedelta(days=7)
+"""Of interference, where no period is asked for."""
+At = Annotated[datetime | None, Query(description="As they stood then; by default now. Without a zone it is UTC.")]
+
+
+@router.get("/objectives")
+def objectives(
+    request: Request, caller: See, at: At = None, tenant: Tenant = None, limit: Limit = 1000, offset: Offset = 0
+) -> Page[documents.ObjectiveStatus]:
+    """How each series of the objectives in force stands, those whose budget is gone first. A tenant sees its own."""
+    caller.check_tenant(tenant)
+    return _page(request, _status(caller, at, tenant), limit, offset)
+
+
+@router.get("/objectives/{name}")
+def objective(
+    request: Request, caller: See, name: str, at: At = None, limit: Limit = 1000, offset: Offset = 0
+) -> Page[documents.ObjectiveStatus]:
+    """The series of one objective."""
+    found = [one for one in _status(caller, at, None) if one.objective == name]
+    if not found:
+        raise NotFoundError(f"objective {name!r}", "there is none of that name for you", "See: /api/v1/objectives")
+    return _page(request, found, limit, offset)
+
+
+@router.get("/interference")
+def interference(
+    request: Request,
+    caller: See,
+    period: PeriodText = None,
+    tenant: Tenant = None,
+    limit: Limit = 1000,
+    offset: Offset = 0,
+) -> Page[documents.Episode]:
+    """Stretches in which a workload was slowed down beside others, those that last first; by default of the last seven
+    days. A tenant sees those of its own workloads; a neighbour that is another tenant's is null."""
+    caller.check_tenant(tenant)
+    asked = caller.period(period)
+    since, until = (asked.start, asked.end) if asked else (caller.now - LOOKED, caller.now)
+    found = [one for one in episodes(caller.store, since, until) if tenant in (None, one.tenant)]
+    rows = [
+        documents.Episode.model_validate({**vars(one), "neighbours": [name or None for name in one.neighbours]})
+        for one in part(found, limit, offset)
+    ]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+
+
+def _status(caller: Caller, at: datetime | None, tenant: str | None) -> list[SeriesStatus]:
+    moment = caller.now if at is None else at if at.tzinfo else at.replace(tzinfo=UTC)
+    if not 2000 <= moment.year < 2200:
+        raise PeriodError(
+            "at", f"{moment.year} is no year of the books", "Ask for an instant like 2026-10-06T12:00:00Z"
+        )
+    return slo_status(caller.store, moment, tenant)
+
+
+def _page(request: Request, found: list[SeriesStatus], limit: int, offset: int) -> Page[documents.ObjectiveStatus]:
+    rows = [documents.ObjectiveStatus.model_validate(one) for one in part(found, limit, offset)]
+    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))

@@ -1,0 +1,98 @@
+"""Compression. Of answers: one frame for the whole of an answer, however many pieces it is made of.
+
+A frame for each piece would be legal, and there are readers that stop after the first without a word.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from api.sql.errors import BAD_ARGUMENTS, SqlError
+
+CODECS = {"zstd": "zstd", "lz4": "lz4", "gzip": "gzip", "br": "brotli"}
+"""Names of Content-Encoding, the best first, and those of pyarrow."""
+GZIP_LEVEL = 3
+"""Made while somebody waits; pyarrow's own would be 9."""
+
+
+def negotiated(accepted: str) -> str:
+    """The encoding to send: the first of ours that is accepted; empty: as it is."""
+    wanted = {}
+    for part in accepted.split(","):
+        name, _, weight = part.strip().partition(";")
+        wanted[name.strip().lower()] = weight.replace(" ", "").lower() not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return next((name for name in CODECS if wanted.get(name)), "")
+
+
+def compressed(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """The pieces as one frame; empty encoding: as they are."""
+    if not encoding:
+        return pieces
+    return _frame(pieces, CODECS[encoding])
+
+
+def _frame(pieces: Iterator[bytes], codec: str) -> Iterator[bytes]:
+    if codec == "gzip":
+        yield from _gzip(pieces)
+        return
+    import pyarrow as pa
+
+    from api.sql.formats import Sink
+
+    sink: Any = Sink()
+    with pa.CompressedOutputStream(pa.PythonFile(sink, mode="w"), codec) as stream:
+        for piece in pieces:
+            stream.write(piece)
+            if sink.size:
+                yield sink.taken()
+    yield sink.taken()
+
+
+def _gzip(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    frame = zlib.compressobj(GZIP_LEVEL, wbits=31)
+    for piece in pieces:
+        if made := frame.compress(piece):
+            yield made
+    yield frame.flush()
+
+
+def decompressed(body: bytes, encoding: str, limit: int) -> str:
+    """A statement that came compressed, all frames of it. Errors: SqlError if it breaks off, is longer than `limit`, or
+    is compressed in another way."""
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return _text(body)
+    if name == "deflate":
+        return _text(_inflated(body, limit))
+    if name not in CODECS:
+        raise SqlError(BAD_ARGUMENTS, f"Content-Encoding {name[:40]!r} is not spoken here", "Send it plain")
+    import pyarrow as pa
+
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(body), CODECS[name]) as stream:
+            text = stream.read(limit + 1)
+    except (OSError, pa.ArrowException) as error:
+        raise SqlError(BAD_ARGUMENTS, f"the body is not whole {name}") from error
+    if len(text) > limit:
+        raise SqlError(BAD_ARGUMENTS, "the body is longer than a statement may be")
+    return _text(text)
+
+
+def _inflated(body: bytes, limit: int) -> bytes:
+    try:
+        stream = zlib.decompressobj()
+        text = stream.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise SqlError(BAD_ARGUMENTS, "the body is not whole deflate") from error
+    if len(text) > limit or not stream.eof:
+        raise SqlError(BAD_ARGUMENTS, "the body is not whole deflate, or longer than a statement may be")
+    return text
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise SqlError(BAD_ARGUMENTS, "the body is not UTF-8 text; this endpoint takes statements alone") from error

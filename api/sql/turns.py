@@ -1,0 +1,56 @@
+"""Turns of statements: whoever asks waits for a slot, for so long, and gives it back. Safe from any event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Hashable
+
+from api.sql.errors import TOO_MANY, SqlError
+from api.sql.slots import Slots, Turn
+
+
+class Turns:
+    """at_once: statements that run.   waiting_seconds: that others wait for a turn."""
+
+    def __init__(self, at_once: int, waiting_seconds: float) -> None:
+        self.at_once, self._waiting_seconds = at_once, waiting_seconds
+        self._lock = threading.Lock()
+        self._slots = Slots(at_once)
+        self._begins: dict[Turn, concurrent.futures.Future[None]] = {}
+
+    @contextlib.asynccontextmanager
+    async def turn(self, who: Hashable) -> AsyncIterator[None]:
+        """A place among the statements that run. Errors: SqlError if none is free in time."""
+        with self._lock:
+            turn = self._slots.ask(who)
+            if turn is None:
+                raise SqlError(TOO_MANY, "too many statements wait already", "Try again in a while")
+            begins = self._begins[turn] = concurrent.futures.Future()
+            self._begin()
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(begins), self._waiting_seconds)
+            yield
+        except TimeoutError:
+            if turn.runs:
+                raise
+            raise SqlError(TOO_MANY, "more statements than are run at once", "Try again in a while") from None
+        finally:
+            with self._lock:
+                self._begins.pop(turn, None)
+                self._slots.leave(turn)
+                self._begin()
+
+    def refuse(self, why: Exception) -> None:
+        """Whoever waits is told so."""
+        with self._lock:
+            for begins in self._begins.values():
+                with contextlib.suppress(concurrent.futures.InvalidStateError):
+                    begins.set_exception(why)
+
+    def _begin(self) -> None:
+        for turn in self._slots.next_turns():
+            with contextlib.suppress(concurrent.futures.InvalidStateError):  # its asker has just gone, and leaves it
+                self._begins.pop(turn).set_result(None)

@@ -1,0 +1,221 @@
+"""Each half of each rule that keeps a table to a tenant's rows: with it the tenant sees what it should, and for each
+half that is taken away there is a row here that it would see, or no longer see. No half is there for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from access import scope
+from access.principal import Principal
+from access.roles import Role
+from access.scope import FILTERS, Stores
+from tests.stores import fresh_store
+from warehouse.store import Store
+
+ALLOCATIONS = """
+c1 a-v      w-v     vision vision GPU-a
+c1 a-s      w-s     speech speech GPU-b
+c1 a-given  w-given vision lab    GPU-a
+c1 a-both   w-both  vision shared GPU-a
+c1 a-both2  w-both  speech shared GPU-b
+c1 a-x      w-x     speech speech GPU-b
+c2 a-x      w-x     vision vision GPU-z
+c2 a-far    w-far   speech speech GPU-a
+c1 a-unsaid w-u     guests -      GPU-b
+c1 a-named  w-n     vision guests GPU-a
+"""
+"""cluster, allocation, workload, who pays, as whom it was told (-: not), device."""
+MINE, HELD, PAID, RUN = (getattr(scope, f"_{name}") for name in ("MINE", "HELD", "PAID", "RUN"))
+OTHERS, RUN_BY_OTHERS, TOLD_AS = (getattr(scope, f"_{name}") for name in ("OTHERS", "RUN_BY_OTHERS", "TOLD_AS"))
+NOT_OTHERS, TOLD_AS_MINE, ALL = (getattr(scope, f"_{name}") for name in ("NOT_OTHERS", "TOLD_AS_MINE", "ALL"))
+EVERYTHING = "1"
+
+COLUMNS = {
+    "samples": ("cluster", "device_id", "workload_id"),
+    "metrics": ("cluster", "device_id", "workload_id"),
+    "events": ("cluster", "allocation_id", "tenant"),
+    "alert_transitions": ("labels",),
+    "alert_evidence": ("labels",),
+    "interference_samples": ("cluster", "workload_id", "tenant"),
+    "slo_points": ("definition", "tenant"),
+    "slo_definitions": ("definition", "tenant"),
+}
+AT = "'2026-10-02 05:00:00'"
+TIMES = {
+    "samples": {"ts": AT, "interval_seconds": "60"},
+    "metrics": {"ts": AT, "interval_seconds": "60"},
+    "events": {"ts": AT},
+    "alert_transitions": {"at": AT},
+    "alert_evidence": {"at": AT},
+    "interference_samples": {"hour": AT, "at": AT},
+    "slo_points": {"hour": AT, "at": AT},
+}
+KEYS = {"alert_transitions": "fingerprint", "alert_evidence": "fingerprint", "slo_definitions": "name"}
+"""What tells rows apart that have the same of all else."""
+ON_DEVICES = {
+    "c1 GPU-a -": True,
+    "c1 GPU-a w-v": True,
+    "c1 GPU-a w-s": False,
+    "c1 GPU-b -": False,
+    "c1 GPU-b w-v": False,
+    "c2 GPU-a -": False,
+    "c1 GPU-a w-x": False,
+}
+OF_ALERTS = {'{"tenant":"vision"}': True, '{"tenant":"speech"}': False, '{"job":"vision"}': False}
+ROWS: dict[str, dict[str, bool]] = {
+    "samples": ON_DEVICES,
+    "metrics": ON_DEVICES,
+    "events": {
+        "c1 a-v vision": True,
+        "c1 a-given lab": True,
+        "c1 a-waits vision": True,
+        "c1 a-s vision": False,
+        "c1 a-waits2 speech": False,
+        "c2 a-given lab": False,
+        "c3 a-s vision": True,
+        "c1 a-far vision": True,
+    },
+    "alert_transitions": OF_ALERTS,
+    "alert_evidence": OF_ALERTS,
+    "interference_samples": {
+        "c1 w-v vision": True,
+        "c1 w-given lab": True,
+        "c1 w-s vision": False,
+        "c1 w-new vision": True,
+        "c1 w-new fresh": True,
+        "c1 w-new speech": False,
+        "c1 w-v speech": False,
+        "c1 w-both vision": True,
+        "c3 w-s vision": True,
+        "c1 w-x vision": False,
+    },
+    "slo_points": {
+        "d1 vision": True,
+        "d1 lab": True,
+        "d1 shared": False,
+        "d1 speech": False,
+        "d5 nobody": False,
+        "d5 guests": False,
+    },
+    "slo_definitions": {
+        "d1 zzz": True,
+        "d2 ^vision$": True,
+        "d3 .*": False,
+        "d4 ^speech$": False,
+        "d5 zzz": False,
+    },
+}
+"""Of each table its rows, and whether a viewer of vision and of fresh, which has held nothing yet, sees them."""
+HALVES_OF_ALERTS = [("JSONExtractString(labels, 'tenant') IN ({tenants})", EVERYTHING),
+                    ("JSONExtractString(labels, 'tenant')", "JSONExtractString(labels, 'job')")]  # fmt: skip
+HALVES: dict[str, list[tuple[str, str]]] = {
+    "samples": [
+        (f"(cluster, device_id) IN ({HELD}) AND {NOT_OTHERS}", NOT_OTHERS),
+        (f" AND {NOT_OTHERS}", ""),
+        ("workload_id = '' OR ", ""),
+        (f" OR (cluster, workload_id) IN ({RUN})", ""),
+        (f"{HELD})", f"SELECT cluster, device_id FROM {ALL})"),
+        (f"(cluster, device_id) IN ({HELD})", f"device_id IN ({HELD.replace('cluster, ', '')})"),
+        (f"{RUN})", f"SELECT cluster, workload_id FROM {ALL})"),
+        (f"(cluster, workload_id) IN ({RUN})", f"workload_id IN ({RUN.replace('cluster, ', '')})"),
+    ],
+    "events": [
+        (f"(cluster, allocation_id) IN ({PAID}) OR ", ""),
+        (f" OR ({MINE} AND (cluster, allocation_id) NOT IN ({OTHERS}))", ""),
+        (f" AND (cluster, allocation_id) NOT IN ({OTHERS})", ""),
+        (f"({MINE} AND (cluster, allocation_id) NOT IN", "((cluster, allocation_id) NOT IN"),
+        (f"IN ({PAID}) OR", f"IN (SELECT cluster, allocation_id FROM {ALL}) OR"),
+        (f"(cluster, allocation_id) IN ({PAID}) OR", f"allocation_id IN ({PAID.replace('cluster, ', '')}) OR"),
+        (f"(cluster, allocation_id) NOT IN ({OTHERS})", f"allocation_id NOT IN ({OTHERS.replace('cluster, ', '')})"),
+        (ALL, "allocations"),
+    ],
+    "alert_transitions": HALVES_OF_ALERTS,
+    "alert_evidence": HALVES_OF_ALERTS,
+    "interference_samples": [
+        (f"{TOLD_AS_MINE} AND ", ""),
+        (f"({MINE} OR ", "("),
+        (f" OR tenant IN (SELECT {TOLD_AS} FROM allocations WHERE {MINE})", ""),
+        (f"(cluster, workload_id) IN ({RUN}) OR ", ""),
+        (f" OR (cluster, workload_id) NOT IN ({RUN_BY_OTHERS})", ""),
+        (f"(cluster, workload_id) IN ({RUN}) OR", f"workload_id IN ({RUN.replace('cluster, ', '')}) OR"),
+        (f"(cluster, workload_id) NOT IN ({RUN_BY_OTHERS})",
+         f"workload_id NOT IN ({RUN_BY_OTHERS.replace('cluster, ', '')})"),
+        (ALL, "allocations"),
+    ],
+    "slo_points": [
+        (f"{TOLD_AS_MINE} AND ", ""),
+        (f" AND tenant NOT IN (SELECT {TOLD_AS} FROM {ALL} WHERE NOT ({MINE}))", ""),
+        (f" OR tenant IN (SELECT {TOLD_AS} FROM allocations WHERE {MINE})", ""),
+        (f"SELECT {TOLD_AS} FROM {ALL}", f"SELECT told_tenant FROM {ALL}"),
+        (f"SELECT {TOLD_AS} FROM {ALL}", f"SELECT tenant FROM {ALL}"),
+        (f" WHERE NOT ({MINE})", ""),
+        (ALL, "allocations"),
+    ],
+    "slo_definitions": [
+        ("definition IN (SELECT definition FROM slo_points) OR ", ""),
+        ("definition IN (SELECT definition FROM slo_points)", "definition IN (SELECT definition FROM "
+         "merge(currentDatabase(), '^slo_points$'))"),
+        (" OR (NOT match('', tenant) AND arrayExists(mine -> match(mine, tenant), [{tenants}]))", ""),
+        ("NOT match('', tenant) AND ", ""),
+        (" AND arrayExists(mine -> match(mine, tenant), [{tenants}])", ""),
+    ],
+}  # fmt: skip
+HALVES["metrics"] = HALVES["samples"]
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with fresh_store(tmp_path_factory.mktemp("scope") / "store") as store:
+        rows = [line.split() for line in ALLOCATIONS.strip().splitlines()]
+        _insert(store, "allocations", ("cluster", "allocation_id", "workload_id", "tenant", "told_tenant", "device_id"),
+                [" ".join(row) for row in rows])  # fmt: skip
+        for table, columns in COLUMNS.items():
+            _insert(store, table, columns, ROWS[table])
+        store.command("INSERT INTO quarantine (record_type, source, raw) VALUES ('events', 'vision', 'vision')")
+        yield store
+
+
+def _insert(store: Store, table: str, columns: tuple[str, ...], rows: Iterable[str]) -> None:
+    more, key = TIMES.get(table, {}), KEYS.get(table)
+    names = [*columns, *more, *([key] if key else [])]
+    texts = []
+    for number, row in enumerate(rows):
+        words = [f"'{word}'" if word != "-" else "''" for word in row.split()]
+        texts.append(f"({', '.join([*words, *more.values(), *([repr(str(number))] if key else [])])})")
+    store.command(f"INSERT INTO {table} ({', '.join(names)}) VALUES {', '.join(texts)}")
+
+
+def seen(store: Store, table: str) -> set[str]:
+    who = Principal("vera", frozenset({Role.tenant}), frozenset({"vision", "fresh"}))
+    with Stores(store).lend(who) as own:
+        rows = own.rows(f"SELECT {', '.join(COLUMNS[table])} FROM {table}")
+    return {" ".join(str(value) or "-" for value in row.values()) for row in rows}
+
+
+@pytest.mark.parametrize("table", ROWS)
+def test_a_viewer_sees_the_rows_of_its_tenant(house: Store, table: str) -> None:
+    assert seen(house, table) == {row for row, is_seen in ROWS[table].items() if is_seen}
+
+
+@pytest.mark.parametrize(
+    ("table", "half", "instead"),
+    [(table, *halves) for table in FILTERS for halves in HALVES[table]],
+    ids=[f"{table} {number}" for table in FILTERS for number in range(len(HALVES[table]))],
+)
+def test_without_a_half_of_its_rule_it_would_see_others(
+    house: Store, monkeypatch: pytest.MonkeyPatch, table: str, half: str, instead: str
+) -> None:
+    assert half in FILTERS[table], "the rule has changed, and this list has not"
+    broken = FILTERS[table].replace(half, instead, 1)
+    monkeypatch.setattr(scope, "FILTERS", {**FILTERS, table: broken})
+    assert seen(house, table) != {row for row, is_seen in ROWS[table].items() if is_seen}
+
+
+def test_a_table_without_a_rule_is_kept_by_its_tenant_and_one_without_a_tenant_is_shut(house: Store) -> None:
+    who = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
+    with Stores(house).lend(who) as own:
+        assert own.value("SELECT count() AS n FROM quarantine") == 0
+        assert {row["tenant"] for row in own.rows("SELECT DISTINCT tenant FROM allocations")} == {"vision"}
+    assert house.value("SELECT count() AS n FROM quarantine") == 1

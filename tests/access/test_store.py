@@ -1,0 +1,259 @@
+"""The access store, on SQLite and on a real PostgreSQL: whole transactions or none, its schema, who can read it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import inspect, select
+
+from access import store as access_store
+from access.opening import FILE, PASSWORD_FILE_VARIABLE, VARIABLE, _usual, open_access
+from access.people import Kind, add_person, list_people, made, write_new
+from access.roles import AccessError, roles_of
+from access.settings import AccessSettings, load_access
+from access.store import AccessStore, AccessStoreError, connect, keys
+from billing import audit
+from tests.access.postgres import PASSWORD, Cluster
+from tests.stores import fresh_store
+from warehouse.store import Store
+
+NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
+ANALYST = roles_of(["analyst"])
+Opener = Callable[[], AccessStore]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with fresh_store(tmp_path_factory.mktemp("warehouse") / "store") as opened:
+        yield opened
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def opener(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Iterator[Opener]:
+    """Opens the same access store each time, as each server does."""
+    if request.param == "sqlite":
+        address, password_file = f"sqlite:///{tmp_path / 'private' / 'access.sqlite'}", None
+    else:
+        cluster: Cluster = request.getfixturevalue("postgres")
+        address, password_file = cluster.database(), cluster.password_file
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(connect(address, password_file, store))
+
+
+def test_two_servers_see_the_same_and_have_the_same_key(opener: Opener) -> None:
+    one, other = opener(), opener()
+    with one.writing() as connection:
+        write_new(connection, made("test", NOW, "ada", ANALYST, frozenset({"ü", "a b"}), Kind.local))
+    (ada,) = list_people(other)
+    assert (ada.name, ada.roles, ada.tenants, ada.created_at, ada.seen_at) == ("ada", ANALYST, {"ü", "a b"}, NOW, None)
+    assert one.key("notes", NOW) == other.key("notes", NOW) != other.key("others", NOW)
+
+
+def test_a_transaction_that_fails_leaves_nothing(opener: Opener) -> None:
+    access = opener()
+    with pytest.raises(ZeroDivisionError), access.writing() as connection:
+        write_new(connection, made("test", NOW, "ada", ANALYST, frozenset(), Kind.local))
+        raise ZeroDivisionError
+    assert list_people(access) == []
+
+
+def test_an_audit_entry_is_committed_with_what_it_tells_of_and_waits_for_the_warehouse(
+    opener: Opener, store: Store
+) -> None:
+    access, name = opener(), secrets.token_hex(8)
+    store.command("RENAME TABLE audit TO audit_away")
+    try:
+        add_person(access, "test", NOW, name, "", ["analyst"], kind=Kind.service)
+        with pytest.raises(ZeroDivisionError), access.writing() as connection:
+            access.note(connection, NOW, "test", "user.add", f"not {name}")
+            raise ZeroDivisionError
+    finally:
+        store.command("RENAME TABLE audit_away TO audit")
+    assert [one.name for one in list_people(access)] == [name]
+    assert audit.history(store, "", f"{name} (service)") == []
+    opener().send_notes()
+    access.send_notes()  # has nothing left to send
+    (entry,) = audit.history(store, "user.add", f"{name} (service)")
+    assert (entry["at"], entry["actor"]) == (NOW, "test")
+    assert audit.history(store, "", f"not {name}") == []
+    store.command("ALTER TABLE audit DELETE WHERE object = {name:String}", {"name": f"{name} (service)"})
+    opener().send_notes()
+    access.send_notes()
+    assert audit.history(store, "", f"{name} (service)") == [], "it is sent until it is there, and not again"
+
+
+@pytest.mark.parametrize("other", [{"actor": "eve"}, {"reason": "why not"}, {"inputs": {"address": "192.0.2.2"}}])
+def test_two_who_do_the_same_in_one_millisecond_are_two_entries(store: Store, other: dict[str, Any]) -> None:
+    name = secrets.token_hex(8)
+    one: dict[str, Any] = {"at": NOW, "actor": "ada", "action": "access.refused", "what": name}
+    for entry in (one, {**one, **other}):
+        audit.record(store, **entry)
+    assert len(audit.history(store, "access.refused", name)) == 2
+
+
+def test_writers_take_turns_so_that_none_overwrites_what_it_has_not_read(opener: Opener) -> None:
+    stores, rounds = [opener(), opener()], 25
+
+    def count(access: AccessStore) -> None:
+        for _ in range(rounds):
+            with access.writing() as connection:
+                before = connection.scalar(select(keys.c.value).where(keys.c.name == "n")) or "0"
+                connection.execute(keys.delete().where(keys.c.name == "n"))
+                connection.execute(keys.insert().values(name="n", value=str(int(before) + 1), created_at=NOW))
+
+    threads = [threading.Thread(target=count, args=(access,)) for access in stores]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    with stores[0].reading() as connection:
+        assert connection.scalar(select(keys.c.value).where(keys.c.name == "n")) == str(2 * rounds)
+
+
+def test_the_tables_are_those_that_the_code_knows(opener: Opener) -> None:
+    access = opener()
+    with access.reading() as connection:
+        found = inspect(connection)
+        assert set(found.get_table_names()) == set(access_store._METADATA.tables)
+        for name, table in access_store._METADATA.tables.items():
+            assert {column["name"] for column in found.get_columns(name)} == set(table.columns.keys()), name
+
+
+def test_a_schema_of_tomorrow_is_left_alone(opener: Opener) -> None:
+    with opener().writing() as connection:
+        connection.execute(access_store._versions.insert().values(number=9999, name="of tomorrow", applied_at=NOW))
+    with pytest.raises(AccessStoreError, match="newer than this gpuledger"):
+        opener()
+
+
+def test_a_migration_that_fails_is_undone_with_all_before_it(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = access_store.migrations()
+    monkeypatch.setattr(access_store, "migrations", lambda: [*known, (2, "0002_wrong", "CREATE TABLE x (a")])
+    with pytest.raises(AccessStoreError):
+        opener()
+    monkeypatch.undo()
+    assert list_people(opener()) == []
+
+
+def test_text_that_cannot_be_kept_is_refused_in_one_line(opener: Opener) -> None:
+    access = opener()
+    with pytest.raises(AccessError) as error, access.writing() as connection:
+        connection.execute(keys.insert().values(name="\ud800", value="x", created_at=NOW))
+    assert "\n" not in str(error.value)
+
+
+def test_nobody_else_on_the_machine_can_read_the_file(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "private" / "access.sqlite"
+    with connect(f"sqlite:///{path}", None, store) as access:
+        add_person(access, "test", NOW, "robot", "", ["analyst"], kind=Kind.service)
+        for file in path.parent.iterdir():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    path.chmod(0o644)
+    with connect(f"sqlite:///{path}", None, store):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_nothing_that_is_deleted_stays_in_the_file(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "access.sqlite"
+    with connect(f"sqlite:///{path}", None, store) as access:
+        with access.writing() as connection:
+            connection.execute(keys.insert().values(name="k", value="to-be-forgotten" * 9, created_at=NOW))
+        with access.writing() as connection:
+            connection.execute(keys.delete())
+    assert b"to-be-forgotten" not in path.read_bytes()
+
+
+def test_an_embedded_store_has_it_in_its_folder_and_one_in_memory_in_memory(store: Store) -> None:
+    folder = Path(store.url.removeprefix("chdb://"))
+    with open_access(store) as access:
+        assert access.url == f"sqlite:///{folder / FILE}"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    memory = Store("chdb://memory", None)
+    memory.__class__ = type(store)
+    with connect("sqlite://", None, store) as access:
+        add_person(access, "test", NOW, "robot", "", ["analyst"], kind=Kind.service)
+        assert [one.name for one in list_people(access)] == ["robot"]
+    assert _usual(memory) == "sqlite://"
+
+
+def test_a_clickhouse_store_has_it_in_this_machine_s_state_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}:/other")
+    found = {
+        _usual(Store(f"clickhouse://u@{host}/db", None, name)) for host, name in (("a", "x"), ("a", "y"), ("b", "x"))
+    }
+    assert len(found) == 3, "each ledger has its own"
+    assert all(one.startswith(f"sqlite:///{tmp_path}/access-") for one in found)
+    assert caplog.records[0].levelno == logging.WARNING
+    assert f"set {VARIABLE}=postgresql://" in caplog.text
+
+
+def test_the_environment_comes_before_the_sign_in_file(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sign-in.yaml").write_text(f"access_store: sqlite:///{tmp_path / 'told.sqlite'}\n")
+    settings = load_access(tmp_path / "sign-in.yaml")
+    with open_access(store, settings) as access:
+        assert access.url.endswith("told.sqlite")
+    monkeypatch.setenv(VARIABLE, f"sqlite:///{tmp_path / 'environment.sqlite'}")
+    with open_access(store, settings) as access:
+        assert access.url.endswith("environment.sqlite")
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("postgresql://u:sesame@h/db", "has its password in the address"),
+        ("postgresql://u@h/db?password=sesame", "has its password in the address"),
+        ("sqlite:///relative.sqlite", "no absolute path"),
+        ("sqlite:////tmp/x.sqlite?mode=ro", "no absolute path"),
+        ("mysql://u@h/db", "is none"),
+        ("nonsense", "cannot be read"),
+        ("postgresql://ledger@/nowhere?host=/nowhere", "cannot be asked"),
+    ],
+)
+def test_an_address_of_no_use_is_one_line_without_its_secret(store: Store, address: str, says: str) -> None:
+    with pytest.raises(AccessStoreError, match=says) as error:
+        connect(address, None, store)
+    assert "sesame" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_password_of_a_file_is_nowhere_to_be_seen(
+    store: Store, postgres: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = postgres.database()
+    monkeypatch.setenv(PASSWORD_FILE_VARIABLE, str(postgres.password_file))
+    with open_access(store, AccessSettings(access_store=address)) as access:
+        assert PASSWORD not in f"{access.url} {access._engine} {access._engine.url} {vars(access)}"
+    wrong = tmp_path / "wrong"
+    wrong.write_text("sesame")
+    monkeypatch.setenv(PASSWORD_FILE_VARIABLE, str(wrong))
+    with pytest.raises(AccessStoreError, match="cannot be asked") as error:
+        open_access(store, AccessSettings(access_store=address))
+    assert "sesame" not in str(error.value)
+    monkeypatch.setenv(PASSWORD_FILE_VARIABLE, str(tmp_path / "none"))
+    with pytest.raises(AccessStoreError, match="cannot be read"):
+        open_access(store, AccessSettings(access_store=address))
+
+
+def test_a_server_that_was_away_is_asked_again(store: Store, postgres: Cluster) -> None:
+    with connect(postgres.database(), postgres.password_file, store) as access:
+        assert list_people(access) == []
+        with postgres.connection() as admin:
+            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'gpuledger'")
+        assert list_people(access) == []
+        assert access.key("notes", NOW + timedelta(days=1))

@@ -1,0 +1,152 @@
+"""OpenCost's allocation API over HTTP, as the server serves it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from billing.rates import apply_rate_card, parse_rate_card
+from dashboards.app import DashboardSettings, build_app
+from tests.dashboards.site import NOW
+from warehouse.store import Store
+
+WINDOW = "2026-10-01T00:00:00Z,2026-10-03T00:00:00Z"
+
+
+def get(store: Store, path: str, allowed: tuple[str, ...] = ("*",), **params: str) -> httpx.Response:
+    app = build_app(store, DashboardSettings(allowed_hosts=allowed))
+
+    async def run() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            return await client.get(path, params=params)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", ["/allocation", "/model/allocation/compute"])
+def test_two_days_in_two_sets(filled: Store, path: str) -> None:
+    answer = get(filled, path, window=WINDOW, aggregate="label:tenant", step="1d", includeIdle="true")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    document = answer.json()
+    assert (document["code"], document["status"]) == (200, "success")
+    first, second = document["data"]
+    # vision and speech hold a GPU each; c lies idle; d is down on the first day and idle on the second
+    assert {name: one["gpuHours"] for name, one in first.items()} == {
+        "__idle__": 24.0, "__unavailable__": 24.0, "speech": 24.0, "vision": 24.0,
+    }  # fmt: skip
+    assert {name: one["gpuHours"] for name, one in second.items()} == {"__idle__": 48.0, "speech": 24.0, "vision": 24.0}
+    assert first["vision"]["gpuEfficiency"] == 0.75
+    assert first["speech"]["gpuEfficiency"] == 1.0  # of what was metered; the other half is unknown
+    assert first["speech"]["gpuledger"]["unmeteredGpuHours"] == "12.000000000"
+    assert first["vision"]["totalCost"] == 48.0
+    assert second["vision"]["window"] == {"start": "2026-10-02T00:00:00Z", "end": "2026-10-03T00:00:00Z"}
+
+
+def test_accumulate_makes_one_set(filled: Store) -> None:
+    document = get(filled, "/allocation", window=WINDOW, aggregate="cluster", step="1d", accumulate="true").json()
+    assert [{name: one["gpuHours"] for name, one in found.items()} for found in document["data"]] == [
+        {"__unallocated__": 96.0}
+    ]
+
+
+def test_hours_that_are_not_closed_are_a_warning_and_not_zero(filled: Store) -> None:
+    document = get(filled, "/allocation", window="2026-10-02..2026-10-04", aggregate="label:tenant", step="1d").json()
+    assert document["data"][1] == {}
+    assert document["warning"] == "24 of 48 hours of the window are closed; the others are in no figure"
+
+
+def test_a_bad_parameter_is_a_400_that_says_which_and_what_fits(filled: Store) -> None:
+    answer = get(filled, "/allocation/compute", window="soon")
+    assert answer.status_code == 400
+    document = answer.json()
+    assert document["code"] == 400
+    assert document["message"].startswith("Error: window: illegal window: 'soon'. Write it like 1d")
+
+
+def test_an_unknown_parameter_is_named_and_does_no_harm(filled: Store) -> None:
+    answer = get(filled, "/allocation", window=WINDOW, resolution="1m", costUnit="cumulative")
+    assert answer.status_code == 200
+    assert answer.json()["warning"] == "not known and without effect: costunit"
+
+
+def test_a_broken_store_is_a_500_with_its_line(filled: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from warehouse.errors import StoreError
+
+    def fail(*_: object) -> None:
+        raise StoreError("chdb:///x", "cannot be reached", "Is the server running?")
+
+    monkeypatch.setattr("api.opencost.allocations", fail)
+    answer = get(filled, "/allocation", window=WINDOW)
+    assert (answer.status_code, answer.json()["message"]) == (
+        500, "Error: chdb:///x: cannot be reached. Is the server running?",
+    )  # fmt: skip
+
+
+def test_a_stranger_host_is_refused(filled: Store) -> None:
+    assert get(filled, "/allocation", allowed=("ledger.example",), window=WINDOW).status_code == 400
+
+
+def test_kubectl_cost_gets_its_table_and_its_currency(filled: Store) -> None:
+    """Its requests, as `kubectl cost namespace --window ... --show-all-resources` sends them; it reads data[0]."""
+    asked = {
+        "window": WINDOW, "aggregate": "cluster,namespace", "accumulate": "true", "includeIdle": "true", "idle": "true",
+        "filterNamespaces": "",
+    }  # fmt: skip
+    for path in ("/model/allocation", "/allocation/compute"):
+        document = get(filled, path, **asked).json()
+        (found,) = document["data"]
+        assert sum(one["gpuHours"] for one in found.values()) == 4 * 48
+        assert "__idle__" in found
+        assert "warning" not in document
+    apply_rate_card(
+        filled,
+        parse_rate_card(EUROS),
+        "a",
+        "",
+        NOW,
+    )
+    for path in ("/model/getConfigs", "/getConfigs"):
+        assert get(filled, path).json() == {"code": 200, "status": "success", "data": {"currencyCode": "EUR"}}
+    assert get(filled, "/model/healthz").json()["status"] == "ok"
+
+
+EUROS = {"currency": "EUR", "timezone": "UTC", "rates": [{"sku": "a", "price_per_gpu_hour": "1"}]}
+
+
+def test_opencosts_page_gets_its_days_and_its_suggestions(filled: Store) -> None:
+    page = {"window": WINDOW, "aggregate": "namespace", "includeIdle": "true", "step": "1d", "accumulate": "false"}
+    document = get(filled, "/model/allocation/compute", **page).json()
+    assert [set(one) for one in document["data"]] == [
+        {"__idle__", "__unavailable__", "__unallocated__"}, {"__idle__", "__unallocated__"},
+    ]  # fmt: skip
+    asked = {"window": WINDOW, "field": "label:tenant", "limit": "25"}
+    answer = get(filled, "/model/allocation/autocomplete", **asked).json()
+    assert answer == {"code": 200, "status": "success", "data": {"data": ["speech", "vision"]}}
+    assert get(filled, "/allocation/autocomplete", **{**asked, "search": "SPE"}).json()["data"] == {"data": ["speech"]}
+    assert get(filled, "/allocation/autocomplete", **{**asked, "limit": "1"}).json()["data"] == {"data": ["speech"]}
+    narrowed = {**asked, "filter": 'label[tenant]:"vision"'}
+    assert get(filled, "/allocation/autocomplete", **narrowed).json()["data"] == {"data": ["vision"]}
+    for wrong in ({"field": ""}, {"field": "pod,node"}, {"limit": "0"}, {"limit": "x"}, {"field": "colour"}):
+        assert get(filled, "/allocation/autocomplete", **{**asked, **wrong}).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/model/assets", "/model/cloudCost/top", "/model", "/model/", "/model/allocation/x"])
+def test_what_the_ledger_does_not_hold_is_a_404_in_json(filled: Store, path: str) -> None:
+    answer = get(filled, path, window=WINDOW)
+    assert (answer.status_code, answer.json()["code"]) == (404, 404)
+    assert "/model/allocation/compute" in answer.json()["message"]
+
+
+def test_idle_is_kubecosts_word_for_include_idle(filled: Store) -> None:
+    asked = {"window": WINDOW, "aggregate": "label:tenant"}
+    for idle, include, shown in (
+        ("true", "", True),
+        ("true", "false", False),
+        ("false", "true", True),
+        ("", "", False),
+    ):
+        (found,) = get(filled, "/allocation", **asked, idle=idle, includeIdle=include).json()["data"]
+        assert ("__idle__" in found) == shown, (idle, include)
