@@ -134,7 +134,7 @@ def message(alerts: Sequence[AlertLike], sender: str, to: Sequence[str], now: da
 def _paragraph(alert: AlertLike) -> str:
     notes = alert.annotations
     lines = [words(alert), notes.get("description", "")]
-    lines += [f"Proposed: {notes['action']}" if "action" in notes else "", notes.get("runbook", "")]
+    lines += [f"Proposed action: {notes['action']}" if "action" in notes else "", notes.get("runbook", "")]
     labels = ", ".join(f"{name}={text}" for name, text in sorted(alert.labels.items()))
     since = f"since {rfc3339(alert.active_at)}" + (f" until {rfc3339(alert.resolved_at)}" if alert.resolved_at else "")
     lines += [f"{since}; {alert.fingerprint}; {labels}"]

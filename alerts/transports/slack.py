@@ -36,12 +36,13 @@ def message(alerts: Sequence[AlertLike]) -> dict[str, Any]:
     shown = [_attachment(alert) for alert in alerts[:SHOWN]]
     more = len(alerts) - len(shown)
     text = escaped(words(alerts[0])) if len(alerts) == 1 else f"{len(alerts)} alerts"
-    return {"text": text + (f", of which {more} are not shown" if more else ""), "attachments": shown}
+    return {"text": text + (f" ({more} not shown)" if more else ""), "attachments": shown}
 
 
 def _attachment(alert: AlertLike) -> dict[str, Any]:
     notes = alert.annotations
-    parts = (notes.get("description"), notes.get("action") and f"Proposed: {notes['action']}", notes.get("runbook"))
+    action = notes.get("action") and f"Proposed action: {notes['action']}"
+    parts = (notes.get("description"), action, notes.get("runbook"))
     text = "\n".join(part for part in parts if part)
     color = "#2e7d32" if alert.kind == "resolved" else _COLORS.get(alert.labels.get("severity", ""), "#666666")
     return {

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 SENTENCES = {
-    "idle": "give back {devices}: idle for up to {hours} hours on end, {memory} of memory held",
-    "idle_empty": "give back {devices}: idle for up to {hours} hours on end, no memory held",
-    "idle_unknown": "give back {devices}: idle for up to {hours} hours on end, memory not known",
+    "idle": "release {devices}: idle for up to {hours} consecutive hours, with {memory} of memory in use",
+    "idle_empty": "release {devices}: idle for up to {hours} consecutive hours, with no memory in use",
+    "idle_unknown": "release {devices}: idle for up to {hours} consecutive hours; memory use is unknown",
     "smaller_profile":
-        "a MIG instance {profile} of {model} instead of {held}: p99 {p99} of it, {memory} of memory at most",
+        "a {profile} MIG instance of {model} instead of {held}: p99 {p99} of it, at most {memory} of memory",
     "smaller_than_device":
-        "a MIG instance {profile} of {model} instead of the whole device: p99 {p99} of it, {memory} of memory at most",
-    "fewer_gpus": "{needed} instead of {held} {models}: their p95 sum to {p95} GPUs",
-    "fewer_replicas": "{needed} instead of {held} workloads {name}* on {models}: their p95 sum to {p95} GPUs",
-    "time_slicing": "one {models} in time-slices for {held} workloads: their p95 sum to {p95} GPUs",
-    "unmetered": "metered for {coverage} of the time held, less than {least}",
-    "unsampled": "no single stream of samples speaks of {least} of the time held",
-    "memory_unknown": "memory is not known, and it might not fit a smaller MIG instance",
-    "runs": "{runs} runs, of the costliest: {what}",
+        "a {profile} MIG instance of {model} instead of the whole device: p99 {p99} of it, at most {memory} of memory",
+    "fewer_gpus": "{needed} instead of {held} {models}: their p95 values add up to {p95} GPUs",
+    "fewer_replicas": "{needed} instead of {held} workloads {name}* on {models}: their p95 values add up to {p95} GPUs",
+    "time_slicing": "one time-sliced {models} for {held} workloads: their p95 values add up to {p95} GPUs",
+    "unmetered": "metered for {coverage} of the allocated time, less than {least}",
+    "unsampled": "no single sample stream covers {least} of the allocated time",
+    "memory_unknown": "memory use is unknown and might not fit a smaller MIG instance",
+    "runs": "{runs} runs; the costliest: {what}",
 }  # fmt: skip
 
 

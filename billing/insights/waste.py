@@ -22,13 +22,13 @@ from billing.periods import Period
 from warehouse.store import Store, read_sql
 
 REASONS = {
-    "ended": "of who has ended and was not seen again",
-    "changed": "of who goes on, but not so in the last days",
-    "short": "in stretches too short to take back",
-    "in_use": "beside use, too little for a proposal",
-    "shared": "of shares and time-slices, whose end frees no device",
-    "not_judged": "of who is metered too little to judge",
-    "unpriced": "of advice without an amount, because a price is missing",
+    "ended": "from workloads that ended and did not recur",
+    "changed": "from workloads still running, but used differently in the last days",
+    "short": "in stretches too short to reclaim",
+    "in_use": "alongside usage, too little for a recommendation",
+    "shared": "from shares and time-slices whose release frees no device",
+    "not_judged": "from workloads with too little telemetry to assess",
+    "unpriced": "from recommendations without an amount, because a price is missing",
 }
 """Why idle time is not covered, in the order in which it is said."""
 COVERED = "covered"

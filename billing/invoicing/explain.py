@@ -69,11 +69,11 @@ _BASE = {
 }
 """The kinds of lines that a rule works on."""
 _FORMULAS = {
-    "minimum": "what each session lacks to the minimum, at the price it was held at",
-    "commitment": "GPUs x hours x price, used or not; less what they cover of each hour, the dearest first",
-    "discount": "percent of what commitments and the discounts before left of the usage",
-    "shared": "the pool's unallocated cost in whole minor units, shared out by largest remainder",
-    "tax": "percent of the net total of the invoice's own lines, rounded half to even",
+    "minimum": "the shortfall of each session to the minimum, at the price in force when it ran",
+    "commitment": "GPUs x hours x price, used or not; less the usage covered in each hour, most expensive first",
+    "discount": "percentage of the usage left after commitments and earlier discounts",
+    "shared": "the pool's unallocated cost in whole minor units, allocated by largest remainder",
+    "tax": "percentage of the net total of the invoice's own lines, rounded half to even",
 }
 
 

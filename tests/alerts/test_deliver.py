@@ -115,7 +115,7 @@ def test_a_slack_message_takes_its_marks_literally(facts: Store, receiver: Recei
     (document,) = receiver.documents()
     assert document["text"] == "[CRITICAL] &lt;!channel&gt; is at 11"
     (attachment,) = document["attachments"]
-    assert "Proposed: look at &lt;!channel&gt;" in attachment["text"]
+    assert "Proposed action: look at &lt;!channel&gt;" in attachment["text"]
     assert receiver.requests[0][0] == "/services/x"
 
 
@@ -126,7 +126,7 @@ def test_a_slack_message_shows_twenty_alerts_and_says_how_many_more(
     fire(facts, 9, *(f"g{n:02}" for n in range(23)))
     deliver(facts, routes(slack={"url": {"file": str(tmp_path / "slack")}}), ago(9))
     (document,) = receiver.documents()
-    assert document["text"] == "23 alerts, of which 3 are not shown"
+    assert document["text"] == "23 alerts (3 not shown)"
     assert len(document["attachments"]) == 20
 
 
@@ -157,7 +157,7 @@ def test_a_mail_says_it_all_and_is_threaded(facts: Store) -> None:
     body = parsed.get_payload(decode=True)
     assert isinstance(body, bytes)
     assert "große-GPU is at 11" in body.decode()
-    assert "Proposed: look at große-GPU" in body.decode()
+    assert "Proposed action: look at große-GPU" in body.decode()
     assert {message_from_string(one)["To"] for one in received.mails} == {"ops@example.org", "lead@example.org"}
     assert parsed["References"].endswith("@gpuledger>")
 

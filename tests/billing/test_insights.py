@@ -275,7 +275,7 @@ def test_who_still_holds_an_idle_device_is_told_to_give_it_back(saved: Saved) ->
         "252.00",
         "252.00",
     ]  # 90 h x 2.80: no week, so it is not scaled up
-    assert "idle for up to 90 hours on end, 10.0 GiB of memory held" in one.what
+    assert "idle for up to 90 consecutive hours, with 10.0 GiB of memory in use" in one.what
     assert plain(one.evidence["idle"]) == {
         "hours": 90,
         "longest_hours": 90,
@@ -296,7 +296,7 @@ def test_a_device_that_nobody_measured_is_never_idle(saved: Saved) -> None:
     assert plain((unknown.workload, unknown.hours, unknown.coverage, unknown.cost)) == plain(
         ("dark", Decimal("100.000"), Decimal("0.100000"), Decimal("280.00"))
     )
-    assert unknown.reason == "metered for 10.0 % of the time held, less than 90 %"
+    assert unknown.reason == "metered for 10.0 % of the allocated time, less than 90 %"
 
 
 def test_who_has_ended_is_told_nothing_and_its_waste_is_named(saved: Saved) -> None:
@@ -305,8 +305,8 @@ def test_who_has_ended_is_told_nothing_and_its_waste_is_named(saved: Saved) -> N
     waste = saved.waste("ended")
     assert plain((waste.idle_cost, waste.covered)) == ["30.80", "0.00"]  # ten hours, and a tenth of ten, at 2.80
     assert plain(waste.document()["not_covered"]) == [
-        {"reason": "ended", "what": "of who has ended and was not seen again", "amount": "28.00"},
-        {"reason": "in_use", "what": "beside use, too little for a proposal", "amount": "2.80"},
+        {"reason": "ended", "what": "from workloads that ended and did not recur", "amount": "28.00"},
+        {"reason": "in_use", "what": "alongside usage, too little for a recommendation", "amount": "2.80"},
     ]
 
 
@@ -333,13 +333,13 @@ def test_six_hours_at_1_percent_are_idle(saved: Saved) -> None:
 def test_a_time_slice_is_not_reclaimed_and_a_mig_instance_is(saved: Saved) -> None:
     one = saved.only("parts")
     assert (one.workloads, plain(one.past_amount)) == (("instance",), "11.20")  # 28 h x 2.80 / 7
-    assert "no memory held" in one.what
+    assert "no memory in use" in one.what
 
 
 def test_of_a_gang_only_the_idle_devices_count(saved: Saved) -> None:
     one = saved.only("gang")
     assert [device["device_id"] for device in one.devices] == ["gang GPU-1"]
-    assert one.what.startswith(f"give back 1 of 2 {H100}")
+    assert one.what.startswith(f"release 1 of 2 {H100}")
     assert plain((one.past_amount, one.monthly_amount)) == ["280.00", "280.00"]
 
 
@@ -360,18 +360,18 @@ def test_low_use_and_little_memory_fit_a_smaller_instance(saved: Saved) -> None:
     assert (one.kind, one.confidence, one.priced_by) == (
         "smaller_profile", "medium", "in proportion: 1/7 of the device",
     )  # fmt: skip
-    assert one.what.startswith(f"a MIG instance 1g.10gb of {H100} instead of the whole device: p99 10 % of it")
+    assert one.what.startswith(f"a 1g.10gb MIG instance of {H100} instead of the whole device: p99 10 % of it")
     assert plain((one.past_amount, one.monthly_amount)) == ["240.00", "240.00"]  # 6/7 of 100 h x 2.80
 
 
 def test_the_smallest_profile_that_fits_is_taken(saved: Saved) -> None:
-    found = {job.name: [one.what.split()[3] for one in saved.of(job.name)] for job, _ in PROFILES}
+    found = {job.name: [one.what.split()[1] for one in saved.of(job.name)] for job, _ in PROFILES}
     assert found == {job.name: [profile] if profile else [] for job, profile in PROFILES}
 
 
 def test_memory_that_nobody_knows_is_not_taken_to_fit(saved: Saved) -> None:
     assert saved.of("unknown") == ()
-    assert saved.why_not("unknown") == ["memory is not known, and it might not fit a smaller MIG instance"]
+    assert saved.why_not("unknown") == ["memory use is unknown and might not fit a smaller MIG instance"]
 
 
 def test_the_rate_cards_own_price_of_a_profile_is_used(saved: Saved) -> None:
@@ -413,7 +413,7 @@ def test_fewer_gpus_that_still_have_the_compute_and_the_memory(saved: Saved) -> 
 
 def test_a_gpu_that_nobody_measured_keeps_the_others(saved: Saved) -> None:
     assert saved.of("blind") == ()
-    assert saved.why_not("blind") == ["metered for 75.0 % of the time held, less than 90 %"]
+    assert saved.why_not("blind") == ["metered for 75.0 % of the allocated time, less than 90 %"]
 
 
 def test_gpus_of_two_models_and_parts_of_gpus_do_not_stand_in_for_each_other(saved: Saved) -> None:
@@ -424,7 +424,7 @@ def test_gpus_of_two_models_and_parts_of_gpus_do_not_stand_in_for_each_other(sav
 def test_fewer_replicas_of_one_name(saved: Saved) -> None:
     one = saved.only("replicas")
     assert (one.kind, one.workloads) == ("fewer_gpus", ("vllm-0", "vllm-1"))
-    assert one.what.startswith(f"1 instead of 2 workloads vllm* on {L40S}: their p95 sum to 0.70 GPUs")
+    assert one.what.startswith(f"1 instead of 2 workloads vllm* on {L40S}: their p95 values add up to 0.70 GPUs")
     assert plain((one.past_amount, one.monthly_amount)) == ["100.00", "100.00"]
 
 

@@ -44,19 +44,19 @@ def told(store: Store, search: str) -> str:
 
 def test_a_tenants_recommendations_are_summed_and_lead_to_their_workloads(books: Store) -> None:
     text = told(books, f"{MONTH}&tenant=physics")
-    assert "2 recommendations, €96.00 a month in all" in text
+    assert "2 recommendations, €96.00 per month in total" in text
     assert "/workload?period=2026-10&tenant=physics&workload=idle" in text
     assert "/workload?period=2026-10&tenant=physics&workload=vllm-0" in text and "vllm-0 +1" in text
-    assert "idle for up to 48 hours on end, at most 15.0 GiB of memory held" in text
+    assert "idle for up to 48 consecutive hours, with at most 15.0 GiB of memory in use" in text
     assert "theirs" not in text
     assert "1 Oct, 00:00 – 3 Oct, 00:00" in text
     # Of the replicas' 65 % of idleness one GPU's 48 hours are covered.
     assert (
-        "Advised: €96.00 a month. Idle time cost €110 in the period: €96.00 of it is covered by that; "
-        "not covered: €14.40 beside use, too little for a proposal." in text
+        "Recommended savings: €96.00 per month. Idle time cost €110 in the period: the recommendations cover €96.00; "
+        "not covered: €14.40 alongside usage, too little for a recommendation." in text
     )
     text = told(books, f"{MONTH}&tenant=physics&project=serve")
-    assert "1 recommendation, €48.00 a month in all" in text
+    assert "1 recommendation, €48.00 per month in total" in text
     assert "workload=idle" not in text
     assert "Idle time cost" not in text
     assert "Nothing to recommend" in told(books, f"{MONTH}&tenant=physics&project=none")
@@ -69,19 +69,19 @@ def test_a_tenant_gets_no_advice_about_another(books: Store) -> None:
         own = told(store, f"{MONTH}&tenant=chem")
         stolen = str(advice.of_workload(store, filters_of(store, MONTH), EN, "idle"))
     assert "workload=theirs" in own and "workload=idle" not in own
-    assert "Idle time cost €48.00 in the period: all of it is covered by that." in own
+    assert "Idle time cost €48.00 in the period; the recommendations cover all of it." in own
     assert "Nothing to recommend" in stolen
 
 
 def test_a_workloads_advice_is_that_of_its_tenants_table(books: Store) -> None:
     of_workload = str(advice.of_workload(books, filters_of(books, MONTH), EN, "vllm-1"))
-    assert "Fewer GPUs" in of_workload and "saves €48.00 a month" in of_workload
+    assert "Use fewer GPUs" in of_workload and "saves €48.00 per month" in of_workload
     assert "'saves': 48.0" in told(books, f"{MONTH}&tenant=physics&project=serve")
 
 
 def test_the_waste_is_told_in_chinese_too(books: Store) -> None:
     text = str(advice.of_tenant(books, filters_of(books, f"{MONTH}&tenant=physics"), language("zh")))
-    assert "本期闲置时间花费 €110：其中 €96.00 已包含在上述建议内；未包含：€14.40 与使用并存，不足以提出建议。" in text
+    assert "本期闲置时间成本 €110：其中 €96.00 已被建议覆盖；未覆盖：€14.40 与使用并存，不足以提出建议。" in text
 
 
 def test_the_api_tells_of_one_workload_or_tenant_the_same(books: Store) -> None:

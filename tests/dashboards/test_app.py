@@ -118,7 +118,7 @@ def test_a_store_that_was_never_closed_says_so(store: Store) -> None:
 
 
 def test_a_month_that_is_not_closed_is_not_shown_as_zero(filled: Store) -> None:
-    assert "Nothing is closed in that period" in said(filled, search="?period=2025-01")
+    assert "No closed hours in this period" in said(filled, search="?period=2025-01")
 
 
 def test_a_period_that_is_partly_closed_says_how_much(filled: Store) -> None:
@@ -133,7 +133,7 @@ def test_what_is_not_counted_is_shown(filled: Store) -> None:
         "VALUES ('units_already_claimed', '2026-10-01', '2026-10-02')"
     )
     text = said(filled)
-    assert "1 record not counted" in text
+    assert "1 record excluded" in text
     assert "units already claimed: 1" in text
 
 
@@ -146,7 +146,7 @@ def test_an_error_of_the_store_is_a_page_with_its_line(store: Store, monkeypatch
 
 
 def test_an_unknown_path_is_no_page(store: Store) -> None:
-    assert "No such page" in said(store, "/nowhere")
+    assert "Page not found" in said(store, "/nowhere")
 
 
 def test_links_of_the_frame_keep_the_state_of_the_page(filled: Store) -> None:
@@ -169,5 +169,5 @@ def test_pages_that_a_role_may_not_see_are_not_shown(filled: Store) -> None:
     for page in all_pages():
         if page.action != Action.see:
             shown = show(filled, tenant, page.path, "")
-            assert "Not for you to see" in str(shown.page)
+            assert "You don't have access to this page" in str(shown.page)
             assert f"'{page.path}" not in str(shown.navigation)

@@ -80,8 +80,8 @@ def test_only_those_who_may_are_asked_for_a_decision(waits: Store) -> None:
 def test_an_effect_that_takes_too_long_is_not_called_none(waits: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "effect", functools.partial(effect, most_seconds=0))
     seen = shown(waits, FINANCE, held_pushes(waits)[0].id)
-    assert "is not known: computing it takes too long" in seen
-    assert "would change nothing" not in seen
+    assert "is unknown: computing it takes too long" in seen
+    assert "would not change the books" not in seen
 
 
 class TestInABrowser:
@@ -114,10 +114,10 @@ class TestInABrowser:
 
             page.on("dialog", agree)
             refuse = page.locator("form", has=page.get_by_role("button", name="Refuse"))
-            refuse.get_by_label("Why").fill("nonsense")
+            refuse.get_by_label("Reason (recorded in the audit log)").fill("nonsense")
             refuse.get_by_role("button", name="Refuse").click()
             expect(page.locator("main")).to_contain_text("nonsense")
-            assert asked == ["Leave out what was pushed of c1/GPU-a (1 in all) for good?"]
+            assert asked == ["Permanently discard the rows pushed for c1/GPU-a (1 in total)?"]
             assert wrong == []
         assert held_pushes(waits) == []
         (one,) = held_pushes(waits, "refused")

@@ -77,7 +77,7 @@ def test_a_tenant_sees_its_own_invoices_and_no_other_s_prices(house: Store) -> N
     assert "€96.00" in text
     assert "GL-2026-00002" in text
     assert "GL-2026-00001" not in text
-    assert "not yours to see" in page(house, VISION, "/invoices?number=GL-2026-00001")
+    assert "you don't have access to it" in page(house, VISION, "/invoices?number=GL-2026-00001")
     assert "h100-speech" not in page(house, VISION, "/invoices?number=GL-2026-00002&line=1")
 
 
@@ -109,7 +109,7 @@ def test_a_statement_that_is_refused_says_why(house: Store, sql: str, why: str) 
 
 
 def test_sql_is_not_for_tenants(house: Store) -> None:
-    assert "Not for you to see" in page(house, VISION, "/explore")
+    assert "You don't have access to this page" in page(house, VISION, "/explore")
     set_current(VISION)
     with Stores(house).lend(VISION) as own:
         text = str(explore.result(own, filters_of(own, "?sql=SELECT+1"), language("en")))
@@ -151,8 +151,8 @@ def test_administration_shows_prices_and_what_was_done(house: Store) -> None:
 
 def test_administration_is_for_those_who_administer(house: Store) -> None:
     for who in (ANALYST, VISION):
-        assert "Not for you to see" in page(house, who, "/admin?part=audit")
-    assert "Not for you to see" in page(house, FINANCE, "/admin?part=users")
+        assert "You don't have access to this page" in page(house, who, "/admin?part=audit")
+    assert "You don't have access to this page" in page(house, FINANCE, "/admin?part=users")
     assert "/admin?part=users" not in page(house, FINANCE, "/admin?part=tokens")
     assert "Add user" in page(house, ANYBODY, "/admin?part=users")
     set_current(ANALYST)

@@ -64,7 +64,7 @@ def test_interference_is_an_episode_with_a_victim_that_leads_to_its_workload(hou
     assert "'verdict': 'suspected'" in text  # it came once: nothing is shown
     assert "w-vision" not in str(slo.interference_part(house, filters_of(house, f"?{DAY}&tenant=speech"), EN))
     text = str(slo.interference_part(house, filters_of(house, "?period=2026-10-20"), EN))
-    assert "unknown, not quiet" in text
+    assert "unknown, not free of interference" in text
 
 
 def test_objectives_of_a_tenant_are_its_own(house: Store) -> None:
@@ -112,9 +112,9 @@ def test_what_no_scheduler_told_is_unknown_not_zero(house: Store) -> None:
     assert "0.625" in text, "in full, in the file"
     assert "queues-fragmentation" in text
     text = str(show(house, ANYBODY, "/queues", "?period=2026-10-03").page)
-    assert "no scheduler told of guarantees" in text
-    assert "no scheduler told of this" in text
-    assert "Nobody says" in text
+    assert "no scheduler reported guarantees" in text
+    assert "no scheduler reported this" in text
+    assert "no scheduler reported any in this period" in text
 
 
 def test_a_tenant_sees_its_own_queues_and_quota(house: Store) -> None:
@@ -141,7 +141,7 @@ def test_alerts_stand_with_their_evidence_and_what_is_proposed(house: Store) -> 
     (queue,) = (one for one in found if one["rule"] == "long-queue")
     assert queue["fingerprint"] in str(show(house, ANYBODY, "/alerts", MONTH).page)
     assert queue["fingerprint"] not in str(show(house, ANYBODY, "/alerts", f"{MONTH}&tenant=vision").page)
-    assert "no longer fires" in str(why(None, filters, True, EN))
+    assert "no longer firing" in str(why(None, filters, True, EN))
 
 
 def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:
@@ -150,7 +150,7 @@ def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:
     steps = filters.rows(house, alerts.__file__, "fired_over_time", rule="", grain="hour")
     assert [row["rule"] for row in rows] == ["long-queue"]
     assert sum(row["fired"] for row in steps) == rows[0]["in_all"] == 1
-    assert "Nothing began to fire" in str(show(house, ANYBODY, "/alerts", "?period=2026-10-05").page)
+    assert "No alerts started firing" in str(show(house, ANYBODY, "/alerts", "?period=2026-10-05").page)
 
 
 def test_a_silence_is_added_and_ended_by_those_who_may(house: Store) -> None:
@@ -204,5 +204,5 @@ class TestInTheBrowser:
             page.locator("#silence-add").click()
             expect(page.locator("#alerts-silences")).to_contain_text("being moved")
             page.locator("#alerts-silences button").click()
-            expect(page.locator("#alerts-silences")).to_contain_text("Nothing is silenced")
+            expect(page.locator("#alerts-silences")).to_contain_text("No silences.")
             assert wrong == []

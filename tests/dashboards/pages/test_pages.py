@@ -123,7 +123,7 @@ def test_a_workload_s_life_is_what_it_held_within_the_period(house: Store) -> No
     other = life_of(house, filters_of(house, "?period=2026-10-20"), "w-vision")
     assert other is not None
     assert other.window is None
-    assert "Show its own time" in str(show(house, ANYBODY, "/workload", "?period=2026-10-20&workload=w-vision").page)
+    assert "Show the time it ran" in str(show(house, ANYBODY, "/workload", "?period=2026-10-20&workload=w-vision").page)
 
 
 @pytest.mark.parametrize(("period", "sql"), [("2026-10-02", "samples"), ("2026-10", "sampled_hours")])
@@ -181,7 +181,7 @@ def test_a_tenant_sees_its_own_and_no_fleet(house: Store) -> None:
             text = str(shown.page) + str(shown.bar)
             assert "vision" in text
             assert "speech" not in text
-        assert "Not for you to see" in str(show(store, who, "/fleet", MONTH).page)
+        assert "You don't have access to this page" in str(show(store, who, "/fleet", MONTH).page)
         assert "'/fleet" not in str(shown.navigation)
         assert "Neither the events nor the books" in str(
             show(store, who, "/workload", f"{MONTH}&workload=w-speech").page

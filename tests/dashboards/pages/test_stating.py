@@ -52,11 +52,11 @@ def test_a_file_is_compared_in_words_and_lines_or_refused_in_one_line(house: Sto
     assert "added b200 (model B200): 9.00" in told
     assert "+  sku: b200" in told
     assert "POST /rates/cards" in told
-    assert "is in force already" in compared(house, FINANCE, "rates", CARD)
+    assert "is already in force" in compared(house, FINANCE, "rates", CARD)
     for text, why in ((None, "not keys and values"), ("a: [", "not YAML"), ("rates: 3", "currency: missing"),
                       (CARD.replace('"1.50"', '"1.40"'), "GL-2026-00001 was computed from it")):  # fmt: skip
         refused = compared(house, FINANCE, "rates", text)
-        assert "It cannot be applied" in refused
+        assert "This version cannot be applied" in refused
         assert why in refused
         assert "POST /rates/cards" not in refused
     for who in (ANALYST, VISION):
@@ -88,10 +88,10 @@ def test_explore_lists_one_s_own_queries_and_what_others_share(house: Store) -> 
         assert "theirs" not in text
         assert "SELECT 'ours'" in text
         assert "DELETE /queries" not in text
-        assert "It is finance's" in text
+        assert "This query belongs to finance" in text
         own = page(house, ANALYST, "/explore?saved=mine", access)
         assert "DELETE /queries/mine?owner=analyst" in own
-        assert "No saved query of the name theirs" in page(house, ANALYST, "/explore?saved=theirs", access)
+        assert "There is no saved query named theirs" in page(house, ANALYST, "/explore?saved=theirs", access)
         assert "theirs" not in page(house, ANYBODY, "/explore", access)  # an admin's page is no list of everybody's
 
 
@@ -108,7 +108,7 @@ class TestInABrowser:
         card.write_text(B200 + "# Größe\n", encoding="utf-8")
         with tab(opened, color_scheme="light") as (page, wrong):
             page.goto(f"{url}/admin?part=rates&lang=en")
-            editor = page.get_by_label("The file, YAML").locator("visible=true").last
+            editor = page.get_by_label("YAML file").locator("visible=true").last
             editor.fill("currency: EUR\nrates: 3\n")
             page.get_by_role("button", name="Compare").click()
             expect(page.locator("#stated-compared .gl-refused")).to_contain_text("a list fits")
@@ -133,9 +133,10 @@ class TestInABrowser:
         with tab(opened, color_scheme="dark") as (page, wrong):
             page.goto(f"{url}/invoices?number=GL-2026-00001&lang=en")
             page.on("dialog", lambda dialog: dialog.accept())
-            page.locator("section", has_text="its number stays taken").get_by_label("Reason").fill("the wrong address")
-            page.get_by_role("button", name="Make void").click()
-            page.get_by_role("button", name="Issue again").click()
+            form = page.locator("section", has_text="the number stays assigned")
+            form.get_by_label("Reason").fill("the wrong address")
+            page.get_by_role("button", name="Void invoice").click()
+            page.get_by_role("button", name="Reissue").click()
             expect(page.locator("h1")).to_have_text("GL-2026-00003")
             assert wrong == []
         rows = house.rows("SELECT number, status FROM v_invoices WHERE tenant = 'speech' ORDER BY number")
@@ -151,12 +152,12 @@ class TestInABrowser:
             editor.fill("SELECT 'first' AS said")
             page.get_by_text("Save this statement").click()
             page.get_by_label("Name", exact=True).fill("what & {why}")
-            page.get_by_label("What it answers").fill("a test")
+            page.get_by_label("Description").fill("a test")
             page.get_by_role("button", name="Save", exact=True).click()
             expect(page.locator("#explore-grid")).to_contain_text("first")
             editor.fill("SELECT 'second' AS said")
             page.get_by_text("Save changes").click()
-            page.get_by_label("Who sees it").select_option("true")
+            page.get_by_label("Visible to").select_option("true")
             page.get_by_role("button", name="Save", exact=True).click()
             expect(page.locator("#explore-grid")).to_contain_text("second")
             expect(page.locator(".gl-kept")).to_contain_text("shared · a test")
