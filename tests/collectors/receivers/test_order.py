@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from billing.close import close
 from ingest import ingest_tables
 from tests.collectors.receivers.pushing import STALE_NAN, Pushed, receiving, snappy, write_v1
 from tests.collectors.receivers.test_memory import restart
+from tests.draws import keep_seed
 from tests.ingest.receiving import tokens_file
 from tests.stores import emptied
 from warehouse.records import EVENTS
@@ -31,7 +31,7 @@ from warehouse.store import Store
 BASE = (datetime.now(UTC) - timedelta(hours=3)).replace(minute=0, second=0, microsecond=0)
 PERIOD, LAST = 5.0, 300.0
 SCENES = int(os.environ.get("GPULEDGER_SCENES", "1"))
-SEED = int(os.environ.get("GPULEDGER_SEED") or secrets.randbelow(10**6))
+SEED = int(os.environ.get("GPULEDGER_SEED") or random.Random(keep_seed()).randrange(10**6))
 Point = tuple[dict[str, str], tuple[int, float]]
 
 
