@@ -47,7 +47,7 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         page.keyboard.press("Tab")
         expect(page.locator(".gl-skip")).to_be_focused()
 
-        page.locator("#overview-grain label", has_text="Hours").click()
+        page.locator("#overview-grain label", has_text="Hourly").click()
         expect(page.locator("#overview-fleet .bars .point")).to_have_count(240)
 
         place = {"x": 30, "y": 100}
@@ -137,7 +137,7 @@ def test_a_part_that_cannot_be_shown_says_so(served: str, opened: Any, monkeypat
         page.locator("#overview-fleet .bars .point").first.wait_for()
         with monkeypatch.context() as patch:
             patch.setattr("dashboards.pages.overview.fleet_over_time", fail)
-            page.locator("#overview-grain label", has_text="Hours").click()
+            page.locator("#overview-grain label", has_text="Hourly").click()
             expect(page.locator("#failed")).to_contain_text("cannot be reached")
         expect(page.locator(".gl-headline")).to_contain_text("€192")
         page.locator(".gl-side a", has_text="Tenants").click()

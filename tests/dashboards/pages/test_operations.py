@@ -135,7 +135,7 @@ def test_alerts_stand_with_their_evidence_and_what_is_proposed(house: Store) -> 
     text = str(show(house, ANYBODY, "/alerts", MONTH).page)
     text += str([why(one, filters, True, EN) for one in found])
     since = EN.moment(filters.local(datetime(2026, 10, 2, 13, tzinfo=UTC)))
-    for said in ("Free or add capacity", "The oldest waiter of a queue", "platform", "no route to host", "/workload?"):
+    for said in ("Free or add capacity", "The oldest job in a queue", "platform", "no route to host", "/workload?"):
         assert said in text
     assert f"children='{since}', title='{since}'" in text, "the evidence's instant, in the books' zone"
     (queue,) = (one for one in found if one["rule"] == "long-queue")
