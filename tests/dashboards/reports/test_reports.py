@@ -25,8 +25,7 @@ from dashboards.reports.pages import as_html, as_text, chart
 from dashboards.reports.periodic import reporting, send_due
 from dashboards.reports.report import ReportError, period_before, tenant_report
 from dashboards.reports.schedule import Schedule, due, last_period, load_schedule, wanted_by
-from gpuledger.cli import app
-from gpuledger.commands import report as command
+from gpuledger.cli import build
 from tests.alerts.receivers import Received, smtp_receiver
 from tests.dashboards.site import fill
 from tests.draws import seldom
@@ -318,9 +317,7 @@ def test_the_clock_may_be_written_without_quotes() -> None:
 
 
 def run(*arguments: str) -> Result:
-    if not any(group.name == "report" for group in app.registered_groups):
-        command.register(app)
-    return CliRunner().invoke(app, ["report", *arguments])
+    return CliRunner().invoke(build(), ["report", *arguments])
 
 
 @seldom(4, "the command previews and sends")
