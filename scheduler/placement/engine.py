@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Protocol
 
 import numpy as np
@@ -85,14 +86,17 @@ def place_gang(cluster: Cluster, request: Request, replicas: int, policy: Policy
 
     A required or preferred topology decides on the nodes, the policy on the devices and, without one, on both.
     """
-    asked = ("no gang", cluster.shape(request), replicas, request.required_topology, policy)
-    if replicas > 1 and not policy.draws and cluster.is_known(asked):
-        return None
+    asked: Hashable = None
+    if replicas > 1 and not policy.draws:
+        close = request.required_topology, request.preferred_topology
+        asked = ("no gang", cluster.shape(request), replicas, *close, policy)
+        if cluster.is_known(asked):
+            return None
     mark = cluster.mark()
     grants = _placed(cluster, request, replicas, policy)
     if grants is None:
         cluster.rollback(mark)
-        return cluster.known(asked, lambda: None)
+        return None if asked is None else cluster.known(asked, lambda: None)
     cluster.keep(mark)
     return grants
 
