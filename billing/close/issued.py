@@ -191,12 +191,13 @@ class _Look:
             return self._said(base, unlike) != self._said(other, unlike)
 
     def _said(self, view: _View, hours: Collection[int]) -> dict[int, int]:
+        settled = view.stage.names("settled")
         new = [view.hours[hour] for hour in sorted(hours) if hour in view.hours and hour not in view.said]
         for portion in portions(new):
             view.said.update(dict.fromkeys((hour.hour for hour in portion), 0))
             with attributed(self.store, view.stage, portion, self.card) as (stage, energy):
                 for table in ("entries", "energy") if energy else ("entries",):
-                    asked = {**stage.names(table), **self.months.params, "reach_ms": self.months.reach_ms}
+                    asked = {**stage.names(table), **settled, **self.months.params, "reach_ms": self.months.reach_ms}
                     for row in self.store.rows(read_sql(__file__, f"issued_{table}"), asked):
                         view.said[row["hour"]] = (view.said[row["hour"]] + row["content"]) % 2**64
         return {hour: said for hour in hours if (said := view.said.get(hour, 0))}

@@ -1,6 +1,6 @@
 -- One row: an hour and the fingerprint of its entries that lie in some months, but for whether they are estimated; of those
--- before, what sessions held, and at what price.
--- Params:  starts_ms, ends_ms Array(Int64): the months; reach_ms: how long before them counts.
+-- before, what sessions that go on into one of them held, and at what price.
+-- Params:  starts_ms, ends_ms Array(Int64): the months; reach_ms: how long before them counts; settled: the claims.
 WITH
     toUnixTimestamp64Milli(charge_period_start) AS begins,
     arrayExists((start, end) -> begins >= start AND begins < end, {starts_ms:Array(Int64)}, {ends_ms:Array(Int64)}) AS lies_in
@@ -15,6 +15,14 @@ SELECT toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS hour, sum(if(lies_in,
         cluster, allocation_id, device_units, tenant, project, sku, charge_period_start,
         ifNull(toString(list_unit_price), ''), ifNull(toString(contracted_unit_price), ''),
         used_unit_ms + idle_unit_ms + unmetered_unit_ms))) AS content
-FROM {entries:Identifier}
-WHERE lies_in OR (allocation_id != '' AND arrayExists(start -> begins < start AND begins >= start - {reach_ms:Int64}, {starts_ms:Array(Int64)}))
+FROM {entries:Identifier} AS entries
+LEFT JOIN
+(
+    SELECT cluster, allocation_id, groupUniqArray(month.1) AS goes_into
+    FROM {settled:Identifier}
+    ARRAY JOIN arrayZip({starts_ms:Array(Int64)}, {ends_ms:Array(Int64)}) AS month
+    WHERE start_ms < month.2 AND end_ms > month.1
+    GROUP BY cluster, allocation_id
+) AS sessions USING (cluster, allocation_id)
+WHERE lies_in OR arrayExists(start -> begins < start AND begins >= start - {reach_ms:Int64}, goes_into)
 GROUP BY hour

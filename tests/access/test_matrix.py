@@ -50,7 +50,7 @@ SQL = [
     ("GET", "/?query=SELECT%20tenant%20FROM%20v_charges", ""),
     ("GET", "/sql?query=SELECT%20tenant%20FROM%20v_charges", ""),
 ]
-OTHERS = {"vision": ("speech", "GPU-b", "4711"), "speech": ("vision", "GPU-a")}
+OTHERS = {"vision": ("speech", "GPU-b", "K-4711"), "speech": ("vision", "GPU-a")}
 
 
 def role_of(name: str) -> Role:
@@ -130,9 +130,9 @@ def test_a_callback_of_a_page_takes_what_the_page_takes(served_site: Site) -> No
         with httpx.Client(base_url=served_site.url, headers=headers, timeout=60) as client:
             known = {one["output"]: one for one in client.get("/_dash-dependencies").json()}
             body = body_of(known["explore-result.children"], "/explore")
-            body["state"][0]["value"] = "?sql=SELECT+4711"
+            body["state"][0]["value"] = "?sql=SELECT+K-4711"
             answer = client.post("/_dash-update-component", json=body)
-            assert "4711" not in answer.text
+            assert "K-4711" not in answer.text
             told = "no scope sql" if read in headers["Authorization"] else "takes a role of"
             assert told in answer.text
 

@@ -54,7 +54,7 @@ def test_an_objective_that_is_not_a_tenants_is_not_there_for_it(served_site: Sit
     with served_site.client("vision") as client:
         answer = client.get(f"{PREFIX}/objectives/{name}?{AT}")
         assert (answer.status_code, "there is none of that name for you" in answer.text) == (404, True)
-        assert "4711" not in answer.text
+        assert "K-4711" not in answer.text
         mine = asked(client, f"/objectives/main-wait?{AT}")
         assert [(row["tenant"], row["subject"]) for row in mine] == [("vision", "main")]
         for route in ("objectives", "interference"):

@@ -26,7 +26,7 @@ from tests.dashboards.site import NOW, ROLES, SPARE, Site, token_of
 from tests.draws import seldom
 
 ROUTERS = (*OWN_ROUTERS, report_route.router)
-OTHERS = {"vision": ("speech", "GPU-b", "4711"), "speech": ("vision", "GPU-a")}
+OTHERS = {"vision": ("speech", "GPU-b", "K-4711"), "speech": ("vision", "GPU-a")}
 """By tenant, words that stand in the other one's rows alone."""
 DIMENSIONS = ("tenant", "project", "queue", "workload", "cluster", "node", "device", "model", "pool", "day", "hour")
 
@@ -162,7 +162,7 @@ def test_the_client_reads_what_the_server_says(served_site: Site, tmp_path: Path
         assert client.rate_card().card["currency"] == "EUR"
         assert [one.rules for one in client.rate_cards()] == [2]
         assert {one.tenant for one in client.tenants()} == {"speech", "vision"}
-        assert client.tenants_mapping().rules[0].cost_center == "4711"
+        assert client.tenants_mapping().rules[0].cost_center == "K-4711"
         assert {one.tenant: one.actual for one in client.budgets("2026-10")} == {"vision": 96, "speech": 72}
         assert {one.tenant for one in client.credits()} == {"speech", "vision"}
         assert {one.available for one in client.balances()} == {Decimal(0)}

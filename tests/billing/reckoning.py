@@ -205,6 +205,7 @@ class Piece:
     SAID: ClassVar[Sequence[str]] = (
         "start", "pool", "tenant", "project", "sku", "price", "held", "used", "unmetered", "kwh", "gib_hours"
     )  # fmt: skip
+    HELD: ClassVar[Sequence[str]] = ("start", "tenant", "project", "sku", "price", "held")
 
     @property
     def hour(self) -> int:
@@ -331,10 +332,12 @@ class Reckoning:
 
     def said(self, months: Iterable[str]) -> list[object]:
         """All that the books say of some months: what was held and used, by whom and at what price; what nobody held;
-        and which short sessions ended."""
+        which short sessions ended; and what sessions that go on into them held before, where prices ask for it."""
         found: list[object] = []
         minimums = self.books.card["minimum_seconds"]
         most = max([minimums] if isinstance(minimums, int) else [one["seconds"] for one in minimums])
+        by_session = any(one.get("per") == "session" for one in self.books.card["discounts"])
+        reach = OPEN if by_session else -(-most // 3600) * HOUR
         for span in (month_span(month, self.books.zone) for month in months):
             platform: dict[object, Fraction] = defaultdict(Fraction)
             for free in self.free:
@@ -349,7 +352,13 @@ class Reckoning:
                 for key, (start, end) in self._sessions.items()
                 if span[0] < end <= span[1] and end - start < most * 1000
             }
-            found.append((pieces, {key: hours for key, hours in platform.items() if hours}, short))
+            going_on = {claim.job.key for claim in self.claims if claim.within(span)}
+            before = sorted(
+                [one.job.key, one.device.key, *(getattr(one, name) for name in Piece.HELD)]
+                for one in self.pieces
+                if one.job.key in going_on and span[0] - reach <= one.start < span[0]
+            )
+            found.append((pieces, {key: hours for key, hours in platform.items() if hours}, short, before))
         return found
 
     def draws(self, tenant: str, month: str, due: Decimal, taken: Mapping[str, Decimal]) -> dict[str, Decimal]:

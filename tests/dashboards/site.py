@@ -116,7 +116,7 @@ def fill(store: Store) -> None:
         "VALUES ('events', 'secret-source', 1, 'no_time', 'ts is missing', 'raw of speech')"
     )
     apply_rate_card(store, parse_rate_card(yaml.safe_load(CARD), "card"), "test", "", NOW)
-    mapping = {"rules": [{"match": {"tenant": "speech"}, "cost_center": "4711"}]}
+    mapping = {"rules": [{"match": {"tenant": "speech"}, "cost_center": "K-4711"}]}
     apply_mapping(store, parse_mapping(mapping), "test", "", NOW)
     apply_budgets(store, parse_budgets(yaml.safe_load(BUDGETS)), "test", "", NOW)
     for tenant in ("vision", "speech"):
@@ -132,8 +132,8 @@ PROMISES = (
     {"name": "main-wait", "kind": "queue_wait", "match": {"queue": "main"}, "within": "5m", "target": "0.9"},
     {"name": "vision-chat", "kind": "error_rate", "match": {"tenant": "vision"}, "target": "0.9"},
     {"name": "speech-success", "kind": "job_success", "match": {"tenant": "speech"}, "target": "0.9"},
-    {"name": "speech-chat", "kind": "error_rate", "match": {"tenant": "spee*"}, "owner": "4711", "target": "0.9"},
-    {"name": "elsewhere", "kind": "queue_wait", "match": {"queue": "4711"}, "within": "5m", "target": "0.9"},
+    {"name": "speech-chat", "kind": "error_rate", "match": {"tenant": "spee*"}, "owner": "K-4711", "target": "0.9"},
+    {"name": "elsewhere", "kind": "queue_wait", "match": {"queue": "K-4711"}, "within": "5m", "target": "0.9"},
 )
 """For whoever waits in `main`; for each tenant one of which nothing is known; and one for a queue that nobody uses."""
 

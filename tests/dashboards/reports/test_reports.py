@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("engine_stays")
 NOW = datetime(2026, 11, 2, 9, tzinfo=UTC)
 EN, ZH = language("en"), language("zh")
 OCTOBER = parse_period("2026-10", "UTC")
-OF_SPEECH = ("speech", "GPU-b", "4711")
+OF_SPEECH = ("speech", "GPU-b", "K-4711")
 
 
 @pytest.fixture(scope="module")
