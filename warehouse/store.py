@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
+from xml.sax.saxutils import escape
 
 from warehouse.chain import adopt
 from warehouse.errors import StoreError, StoreHeldError
@@ -58,9 +59,19 @@ logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 Params = Mapping[str, Any]
 
 
-def open_store(url: str = "") -> Store:
+def embedded_path(url: str) -> Path:
+    """The folder of an embedded store.   Errors: StoreError if the URL names another kind of store."""
+    url = url or os.environ.get("GPULEDGER_STORE", "") or DEFAULT_STORE
+    parts = urlsplit(url)
+    if parts.scheme != "chdb" or parts.netloc or not parts.path.startswith("/"):
+        raise StoreError(url, "not an embedded store with a folder", "Use chdb:///absolute/path")
+    return Path(parts.path)
+
+
+def open_store(url: str = "", backups: Path | None = None) -> Store:
     """Opens a store, creating an embedded one that does not exist yet; the schema is `migrate`'s business.
 
+    backups: the one folder into which, and from which, the engine of an embedded store may copy tables.
     Errors: StoreHeldError if another process holds the embedded store (it says who), StoreError if the URL or
     the server is of no use.
     """
@@ -73,7 +84,7 @@ def open_store(url: str = "") -> Store:
             raise StoreError(
                 url, "an embedded store needs an absolute path", "Use chdb:///absolute/path or chdb://memory"
             )
-        return EmbeddedStore(url, Path(parts.path))
+        return EmbeddedStore(url, Path(parts.path), backups=backups)
     if parts.scheme in ("clickhouse", "clickhouses"):
         return ServerStore(url)
     if parts.scheme in ("http", "https"):
@@ -236,18 +247,17 @@ class EmbeddedStore(Store):
         database: str = DATABASE,
         beside: Beside | None = None,
         turns: Turns | None = None,
+        backups: Path | None = None,
     ) -> None:
         import clickhouse_connect
 
-        self.path = path
+        self.path, self.backups = path, backups
         self._beside = Beside() if beside is None else beside
         self._is_first = beside is None
         self._lock_file = _hold(path) if path is not None and hold else None
         try:
             with _store_errors(url):
-                client = clickhouse_connect.get_client(
-                    interface="chdb", path=":memory:" if path is None else str(path / "engine")
-                )
+                client = clickhouse_connect.get_client(interface="chdb", path=_engine(path, backups))
                 client.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
                 client.command(f"USE {identifier(database)}")
                 client.database = database
@@ -261,7 +271,8 @@ class EmbeddedStore(Store):
         self.command(f"SET {NOT_SYNCED}")
 
     def another(self, database: str = "") -> EmbeddedStore:
-        return EmbeddedStore(self.url, self.path, False, database or self.database, self._beside, self._turns)
+        name = database or self.database
+        return EmbeddedStore(self.url, self.path, False, name, self._beside, self._turns, self.backups)
 
     def beside(self, kind: type[T], make: Callable[[], T]) -> T:
         """The one of its kind for this store, whichever connection asks: made now if there is none, and closed before
@@ -285,6 +296,18 @@ class EmbeddedStore(Store):
         super().close()
         _release(self._lock_file)
         self._lock_file = None
+
+
+def _engine(path: Path | None, backups: Path | None) -> str:
+    """What the engine is told to open: a folder, and where there is one, a configuration that lets it make backups."""
+    if path is None:
+        return ":memory:"
+    if backups is None:
+        return str(path / "engine")
+    config = path / "backups.xml"
+    allowed = f"<allowed_path>{escape(str(backups))}</allowed_path>"
+    config.write_text(f"<clickhouse><backups>{allowed}</backups></clickhouse>\n", encoding="utf-8")
+    return f"{path / 'engine'}?config-file={config}"
 
 
 def _password() -> str:

@@ -4,6 +4,7 @@ COMMANDS = (
     "init",
     "ingest",
     "doctor",
+    "backup",
     "up",
     "server",
     "agent",
@@ -44,7 +45,7 @@ PANELS = {
     "Sources": ("agent", "exporter", "watch", "replay"),
     "Alerts and objectives": ("alerts", "slo", "interference"),
     "Scheduler": ("scheduler", "simulate", "acceptance"),
-    "Operations": ("up", "server", "init", "doctor"),
+    "Operations": ("up", "server", "init", "doctor", "backup", "restore"),
     "People": ("users", "tokens"),
 }
 """What `gpuledger --help` shows together."""
