@@ -49,8 +49,11 @@ NOT_COMPILED = "compile_expressions = 0, compile_aggregate_expressions = 0, comp
 nothing in a large one. A server, which keeps what it compiled, is left alone."""
 NOT_SYNCED = "fsync_metadata = 0"
 """Of a store that need not outlive a power cut: to wait for the disk is most of the time that its tables take."""
+BEFORE = frozenset(range(1, 31))
+"""Numbers of the migrations of before the first release."""
+UPGRADE = "upgrades/0030"
 MOVED_OUT = ("access_users", "access_tokens", "saved_queries")
-"""Tables of old migrations whose rows live in the access store now (migration access_moves_out)."""
+"""Tables of before the first release whose rows live in the access store now, which copies them (access/upgrade.py)."""
 UNKNOWN_EXCEPTION = 1002
 SERVER_LOG = "The server does not say why: its log does"
 NOT_THE_SERVER = "That is what stands before the server, such as a proxy: look there, and try again"
@@ -445,6 +448,9 @@ def migrations() -> Sequence[tuple[int, str, str]]:
 def migrate(store: Store) -> list[str]:
     """Creates or upgrades the schema. Answers the names of the migrations it applied; running it again applies none.
 
+    Tables that are there already stay as they are, and views are made anew: so a store of before the first release,
+    whose tables `_upgrade` changes, goes through the same migrations.
+
     A migration's statements are all IF NOT EXISTS or otherwise repeatable, so one that a kill cut short is run again.
     """
     if isinstance(store, ServedStore):
@@ -456,22 +462,22 @@ def migrate(store: Store) -> list[str]:
     )
     done = {row["number"] for row in store.rows("SELECT number FROM schema_migrations")}
     known = {number for number, _, _ in migrations()}
-    if done - known:
+    if done - known - BEFORE:
         raise StoreError(
             store.url,
             f"its schema (migration {max(done):04d}) is newer than this gpuledger",
             "Upgrade gpuledger",
         )
+    if done & BEFORE and not done & known:
+        _upgrade(store, done)
     applied: dict[int, str] = {}
     try:
         for number, name, text in migrations():
             if number not in done:
                 store.script(text)
-                if name.endswith("_access_moves_out"):
-                    _drop_empty(store, MOVED_OUT)
-                if name.endswith("_chain"):
-                    adopt(store)
                 applied[number] = name
+        if applied:
+            adopt(store)
     finally:
         if applied:
             store.command(
@@ -481,6 +487,18 @@ def migrate(store: Store) -> list[str]:
                 {"numbers": list(applied), "names": list(applied.values())},
             )
     return [*applied.values()]
+
+
+def _upgrade(store: Store, done: set[int]) -> None:
+    """Brings the tables of a store of before the first release to what its migrations make; those do the rest."""
+    if BEFORE - done:
+        raise StoreError(
+            store.url,
+            f"its schema (migration {max(done):04d}) is older than any that can be upgraded",
+            f"Open it once with a gpuledger whose schema is {max(BEFORE):04d}",
+        )
+    store.script(read_sql(__file__, UPGRADE))
+    _drop_empty(store, MOVED_OUT)
 
 
 def _drop_empty(store: Store, tables: Sequence[str]) -> None:
