@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from warehouse.chain import adopt
+from warehouse.engine import import_engine
 from warehouse.errors import StoreError, StoreHeldError
 from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier as identifier
@@ -237,6 +238,7 @@ class EmbeddedStore(Store):
         beside: Beside | None = None,
         turns: Turns | None = None,
     ) -> None:
+        import_engine()
         import clickhouse_connect
 
         self.path = path

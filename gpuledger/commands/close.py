@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpuledger import options, remote
-from gpuledger.output import errors, instant, print_json, print_rows, say
+from gpuledger.output import instant, print_json, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import migrate, open_store
 
@@ -39,6 +38,7 @@ def close(
 ) -> None:
     """Compute the ledger of every hour whose facts or prices changed; a second run changes nothing."""
     from billing import close as billing_close
+    from gpuledger.steps import progress_bar
 
     limit = _instant(until) if until else None
     if server := remote.address(store):
@@ -46,7 +46,7 @@ def close(
             raise LedgerError("--until, --grace-minutes", "a server closes what can be closed now", "Leave them out")
         report = _asked(server)
     else:
-        with open_store(store) as opened, _progress() as show:
+        with open_store(store) as opened, progress_bar("hours") as show:
             migrate(opened)
             task = show.add_task("claims", total=None)
             report = billing_close.close(
@@ -130,16 +130,3 @@ def _instant(text: str) -> datetime:
     except ValueError:
         raise LedgerError("--until", f"{text!r} is not an instant", "Write it like 2026-11-01T00:00Z") from None
     return value if value.tzinfo else value.replace(tzinfo=UTC)
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("hours"),
-        TimeElapsedColumn(),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    )

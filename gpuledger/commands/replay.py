@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from gpuledger import options
-from gpuledger.output import errors, say
+from gpuledger.output import say
 from warehouse.errors import LedgerError
 from warehouse.private_files import users_file, users_folder
 
@@ -118,15 +117,16 @@ def _records(schedule: Schedule, telemetry: Telemetry | None) -> Records:
 
 
 def _ingest(schedule: Schedule, telemetry: Telemetry | None, store: str) -> None:
+    from gpuledger.steps import progress_bar
     from ingest.pipeline import ingest_tables
     from warehouse.store import migrate, open_store
 
-    with open_store(store) as opened, _progress() as progress:
+    with open_store(store) as opened, progress_bar("rows") as progress:
         migrate(opened)
         for record, tables in by_record(_records(schedule, telemetry)):
             total = telemetry.rows(schedule) if telemetry is not None and record.name == "samples" else None
             task = progress.add_task(record.name, total=total)
-            report = ingest_tables(opened, record, schedule.source, tables, _advance(progress, task))
+            report = ingest_tables(opened, record, schedule.source, tables, partial(progress.advance, task))
             progress.update(task, total=report.read)
             say(f"{record.name}: {_counts(report)}")
 
@@ -178,14 +178,3 @@ def _write_files(records: Records, out: Path) -> None:
                 writer.write_table(table)
                 rows += table.num_rows
         say(f"{path}: {rows:,} {record.name}")
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    columns = (TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as progress:
-        yield progress
-
-
-def _advance(progress: Progress, task: TaskID) -> Callable[[int], None]:
-    return lambda rows: progress.advance(task, rows)
