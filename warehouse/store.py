@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
 from warehouse.chain import adopt
+from warehouse.engine import import_engine
 from warehouse.errors import StoreError, StoreHeldError
 from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier as identifier
@@ -252,6 +253,7 @@ class EmbeddedStore(Store):
         turns: Turns | None = None,
         backups: Path | None = None,
     ) -> None:
+        import_engine()
         import clickhouse_connect
 
         self.path, self.backups = path, backups

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from gpuledger import options, remote
-from gpuledger.output import errors, say
+from gpuledger.output import console, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
 
@@ -102,7 +102,7 @@ def _prepare(store: Store, demo: bool, seed: int, out: Path) -> Demo | None:
         migrate(store)
         if not demo:
             return None
-        with Steps(errors, stop).shown() as steps:
+        with Steps(console(stderr=True), stop).shown() as steps:
             return demonstration.build(store, seed, out, steps)
 
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import importlib
 import json
 import re
 import shlex
@@ -32,6 +33,7 @@ from billing.invoicing.explain import explain
 from billing.invoicing.invoices import draft_all, issued
 from billing.opencost.suggestions import suggestions
 from billing.opencost.words import QueryError
+from gpuledger import commands
 from tests.billing.golden import FOLDER, compare, digest
 from tests.billing.whole_books import CARD, MAPPING, OCTOBER, fill_whole_books
 from tests.stores import engine_that_stays, fresh_store
@@ -203,7 +205,7 @@ class Then(datetime):
 def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
     """The store's address; and the closes' numbers, which are drawn, as names."""
     folder = tmp_path_factory.mktemp("whole") / "store"
-    app()
+    import_commands()
     with engine_that_stays(), pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):
             if name.startswith("gpuledger.commands.") and hasattr(module, "datetime"):
@@ -243,6 +245,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name, content in files.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     return {**{name: str(folder / f"{name}.yaml") for name in files}, "out": str(folder)}
+
+
+def import_commands() -> None:
+    """All of them, for whoever puts something into their modules."""
+    for module in {name for entry in commands.COMMANDS.values() for name in entry.modules}:
+        importlib.import_module(f"gpuledger.commands.{module}")
 
 
 @cache
