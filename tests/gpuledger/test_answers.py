@@ -46,6 +46,7 @@ ELSEWHERE = {
     "simulate": "reads a trace",
     "exporter": "asks an exporter",
     "acceptance": "starts loads",
+    "backup": "writes a folder",
     "ingest": "reads files",
     "invoice issue": "issues a month, and prints what `invoice draft` prints",
     "held show": "shows a push that is held",
