@@ -1,6 +1,6 @@
 """What every command says of two months in which everything meets, figure by figure.
 
-GPULEDGER_GOLDEN=write GPULEDGER_ALL=1 pytest tests/billing/test_golden_books.py     renews golden/books.json
+GPULEDGER_GOLDEN=write pytest tests/billing/test_golden_books.py     renews golden/books.json
 
 Whether the figures are right is for the tests beside this one, which reckon them another way. This one notices that one
 of them changed: read the difference before it is renewed.
@@ -15,6 +15,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import cache
 from pathlib import Path
@@ -28,18 +29,23 @@ from typer.testing import CliRunner
 
 from billing.exports import focus
 from billing.insights.savings import savings
+from billing.invoicing.drafts import books_of, drafts_of
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import draft_all, issued
 from billing.opencost.suggestions import suggestions
 from billing.opencost.words import QueryError
+from billing.rates import parse_rate_card
 from tests.billing.golden import FOLDER, compare, digest
-from tests.billing.whole_books import CARD, MAPPING, OCTOBER, fill_whole_books
+from tests.billing.test_golden_life import without_drawn
+from tests.billing.whole_books import CARD, MAPPING, OCTOBER, drawn_policies, fill_whole_books
 from tests.stores import engine_that_stays, fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import identifier, open_store
 
 FEW = 3
 """Rows of a list that are kept as they are; of a longer one the first, and a digest of each column."""
+POLICIES = 8
+"""Cards with other policies, by which the same use is drafted."""
 SPANS = ("--window", "2026-10-24T12:30:00Z,2026-10-26T01:00:00Z", "--step", "12h")
 COMMANDS = (
     "ledger --period 2026-10 --by tenant,project,queue",
@@ -135,12 +141,12 @@ REFUSED = (
     "credits add --tenant chem --amount 1 --month 2026-10 --reason proof --evidence {{",
     "credits reverse c9 --reason none",
     "credits reverse c1-reversed --reason again",
-    "credits grant --tenant phys --amount 0 --expires 2299-01-01 --reason zero",
-    "credits grant --tenant phys --amount 1.001 --expires 2299-01-01 --reason digits",
+    "credits grant --tenant phys --amount 0 --expires 2199-01-01 --reason zero",
+    "credits grant --tenant phys --amount 1.001 --expires 2199-01-01 --reason digits",
     "credits grant --tenant phys --amount 1 --from 2027-01-01 --expires 2027-01-01 --reason never",
-    "credits grant --tenant phys --amount 1 --expires 2299-01-01 --reason ''",
-    "credits grant --tenant phys --amount 1 --expires 2299-01-01 --reason currency --currency JPY",
-    "credits grant --tenant phys --amount 1 --expires 2299-01-01 --reason again --id g1",
+    "credits grant --tenant phys --amount 1 --expires 2199-01-01 --reason ''",
+    "credits grant --tenant phys --amount 1 --expires 2199-01-01 --reason currency --currency JPY",
+    "credits grant --tenant phys --amount 1 --expires 2199-01-01 --reason again --id g1",
     "credits revoke g9 --reason none",
     "export focus --period 2026-10 --out {out}/a.csv",
     "export focus --period 2026-10 --draft --out {out}/a.csv",
@@ -340,6 +346,21 @@ def test_every_line_is_explained_as_in_the_golden_file(books: tuple[str, dict[st
     compare("books", "explained", texts)
 
 
+@pytest.mark.parametrize("number", range(POLICIES))
+def test_drafts_by_any_policies_are_those_of_the_golden_file(books: tuple[str, dict[str, str]], number: int) -> None:
+    """The same use, and other discounts, quotas, components, minimums, taxes and bearers of idle time."""
+    with open_store(books[0]) as store:
+        now = books_of(store)
+        assert now.current is not None
+        card = parse_rate_card(drawn_policies(number))
+        found = {}
+        for draft in drafts_of(store, OCTOBER, None, replace(now, current=replace(now.current, card=card))):
+            document = without_drawn(draft.document)
+            lines = [f"{line['kind']} {line['charge_class'] or ''} {line['amount']}" for line in document["lines"]]
+            found[draft.tenant] = [draft.amount, condensed(lines), digest(document.pop("lines")), digest(document)]
+    compare("books", f"policies {number}", json.loads(json.dumps(found, default=str)))
+
+
 def test_what_is_told_of_one_workload_is_that_of_the_golden_file(books: tuple[str, dict[str, str]]) -> None:
     found = {}
     with open_store(books[0]) as store:
@@ -391,6 +412,7 @@ def test_what_a_filter_may_name_is_that_of_the_golden_file(books: tuple[str, dic
 def test_the_golden_file_has_nothing_else() -> None:
     known = json.loads((FOLDER / "books.json").read_text(encoding="utf-8"))
     others = {"suggestions", "explained", "savings of workloads", *(f"refused: {command}" for command in REFUSED)}
+    others |= {f"policies {number}" for number in range(POLICIES)}
     assert set(known) == {*COMMANDS, *others, *(f"table {table}" for table in TABLES)}
 
 
