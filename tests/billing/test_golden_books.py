@@ -15,7 +15,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, tzinfo
 from functools import cache
 from pathlib import Path
@@ -27,8 +27,12 @@ import yaml
 from pyarrow import parquet
 from typer.testing import CliRunner
 
+from billing.documents.csv import as_csv
+from billing.documents.page import page_of
 from billing.exports import focus
+from billing.exports.lines import statement_of, usage_row
 from billing.insights.savings import savings
+from billing.invoicing.documents import Invoice
 from billing.invoicing.drafts import books_of, drafts_of
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import draft_all, issued
@@ -36,6 +40,7 @@ from billing.opencost.suggestions import suggestions
 from billing.opencost.words import QueryError
 from billing.rates import parse_rate_card
 from tests.billing.golden import FOLDER, compare, digest
+from tests.billing.test_golden_life import DRAWN as DRAWN_IN_DOCUMENTS
 from tests.billing.test_golden_life import without_drawn
 from tests.billing.whole_books import CARD, MAPPING, OCTOBER, drawn_policies, fill_whole_books
 from tests.stores import engine_that_stays, fresh_store
@@ -68,6 +73,7 @@ COMMANDS = (
     f"allocation {' '.join(SPANS)} --aggregate cluster,label:tenant --accumulate",
     f"allocation {' '.join(SPANS)} --aggregate label:device --filter cluster:\"west\"+label[queue]:\"web\",\"day\"",
     "audit",
+    "allocation --window 2026-10 --aggregate cluster,namespace,pod --include-idle",
     "budget status --period 2026-10",
     "budget status --period 2026-09",
     "budget status --period 2026-11",
@@ -97,6 +103,7 @@ COMMANDS = (
     "invoice show GL-2026-00007 --out {out}/note",
     "invoice draft --period 2026-10 --tenant kyoto --out {out}/draft",
     "invoice statement --period 2026-10 --tenant chem --out {out}/statement",
+    "invoice statement --period 2026-10 --out {out}/fleet",
     "invoice parties list",
     "rates diff {card} --period 2026-10",
     "rates diff {other} {card}",
@@ -275,6 +282,14 @@ def condensed(value: Any) -> Any:
     return {"rows": len(value), "first": condensed(value[0]), "columns": columns}
 
 
+def with_fixed(value: Any) -> Any:
+    """A document in which stands something else for what is drawn each time."""
+    if isinstance(value, dict):
+        fixed = {**dict.fromkeys(DRAWN_IN_DOCUMENTS, "1"), "closed_at": "2026-11-03T00:00:00.000Z"}
+        return {name: fixed.get(name, with_fixed(one)) for name, one in value.items()}
+    return [with_fixed(one) for one in value] if isinstance(value, list) else value
+
+
 def parsed(text: str) -> Any:
     """JSON, or else a table's rows, or else the text."""
     if text.startswith(("{", "[")):
@@ -348,7 +363,8 @@ def test_every_line_is_explained_as_in_the_golden_file(books: tuple[str, dict[st
 
 @pytest.mark.parametrize("number", range(POLICIES))
 def test_drafts_by_any_policies_are_those_of_the_golden_file(books: tuple[str, dict[str, str]], number: int) -> None:
-    """The same use, and other discounts, quotas, components, minimums, taxes and bearers of idle time."""
+    """The same use, and other discounts, quotas, components, minimums, taxes and bearers of idle time: what the
+    drafts come to, and what their pages, tables and lines of FOCUS say."""
     with open_store(books[0]) as store:
         now = books_of(store)
         assert now.current is not None
@@ -358,6 +374,11 @@ def test_drafts_by_any_policies_are_those_of_the_golden_file(books: tuple[str, d
             document = without_drawn(draft.document)
             lines = [f"{line['kind']} {line['charge_class'] or ''} {line['amount']}" for line in document["lines"]]
             found[draft.tenant] = [draft.amount, condensed(lines), digest(document.pop("lines")), digest(document)]
+            shown = Invoice(with_fixed(draft.document))
+            rows = statement_of(shown)
+            focus_rows = [*rows.rows, *(usage_row(rows, group) for group in rows.groups.values())]
+            for told in (focus_rows, asdict(page_of(shown)), as_csv(shown)):
+                found[draft.tenant].append(digest(json.loads(json.dumps(told, default=str))))
     compare("books", f"policies {number}", json.loads(json.dumps(found, default=str)))
 
 

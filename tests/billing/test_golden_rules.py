@@ -28,6 +28,8 @@ from billing.accounts.costs import DailyCosts, Target
 from billing.accounts.credits import following
 from billing.accounts.drawing import Grant, accrued, draw, in_order, left_at, pieces
 from billing.close.resolve import FOREVER, Claim, DeviceState, resolve
+from billing.invoicing.credit_notes import creditable
+from billing.invoicing.documents import Invoice
 from billing.parties.details import parse_parties
 from billing.periods import Period
 from billing.rates import RateCard, parse_rate_card
@@ -247,6 +249,37 @@ def test_what_documents_say_of_both_parties_is_that_of_the_golden_file() -> None
                 names = [one and one["name"] for one in (told["seller"], told["buyer"])]
                 found[f"{own} {theirs} {day} {tenant} {to_pay}"] = [*names, told["payment_days"], told["due_date"]]
     compare("rules", "parties", found)
+
+
+def issued(dice: random.Random, number: int) -> Any:
+    """What can still be credited on each invoice of a tenant: corrections of months that were billed and that were not,
+    by the same invoice or another, credit notes, and taxes of two names."""
+    documents = []
+    for n in range(dice.randrange(1, 7)):
+        month = f"2026-{dice.randrange(6, 10):02}"
+        earlier = documents[dice.randrange(len(documents))].document if documents else None
+        is_note = earlier is not None and dice.random() < 0.3
+        lines = []
+        for _ in range(dice.randrange(1, 5)):
+            line: dict[str, Any] = {"kind": dice.choice(("usage", "tax", "tax")), "amount": str(dice.randrange(-9, 90))}
+            line |= {"rule": dice.choice(("tax:VAT", "tax:levy")), "charge_class": None}
+            if dice.random() < 0.4:
+                whose = dice.choice((None, "GL-0", "GL-1"))
+                line |= {
+                    "charge_class": "Correction",
+                    "reference": {"month": f"2026-{dice.randrange(6, 9):02}", "invoice": whose},
+                }
+            lines.append(line)
+        of = str(earlier["number"]) if is_note and earlier else None
+        period = {"month": month, "start": "2026-09-01T00:00:00Z", "end": "2026-10-01T00:00:00Z", "timezone": "UTC"}
+        document = {"number": f"GL-{n}", "tenant": "chem", "period": period, "lines": lines, "references": of}
+        document["document_type"] = "credit_note" if is_note else "invoice"
+        documents.append(Invoice(document))
+    return [str(creditable(one, documents)) for one in documents]
+
+
+def test_what_can_be_credited_is_that_of_the_golden_file() -> None:
+    compare("rules", "creditable", answers(80, issued))
 
 
 def test_the_month_after_is_that_of_the_calendar() -> None:

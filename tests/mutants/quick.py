@@ -4,6 +4,8 @@ A run of pytest costs seconds before its first test, and books cost more: here b
 takes the place of the code of the functions that it is in, one of a statement that of its file in a copy of the tree;
 then those tests run that reach it (`reach`), what is quick first, until one fails. What an import runs is not tried,
 and books that tests read are not made again: what is caught is caught, and what survives is a hint where to look.
+First come the files without a store, then, of what they let pass (`--only`), one file with a store at a time: its books
+stay open.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from tests.mutants.reach import Kept, LifeKept
 from tests.mutants.trial import copies
 
 ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = [f"tests/billing/test_golden_{name}.py" for name in ("advice", "rules", "queries", "files", "pages", "books")]
-"""Those of one store, which nobody changes; a process holds one at a time."""
+GOLDEN = [f"tests/billing/test_golden_{name}.py" for name in ("advice", "rules", "queries", "files", "pages")]
+"""Those without a store."""
 
 
 def functions_of(file: str) -> dict[str, list[FunctionType]]:
@@ -106,14 +108,16 @@ class Quick:
                     file=log,
                     flush=True,
                 )
-                if said.startswith("caught") and not self._passes(asked, said):
+                if said.startswith("caught") and (error := self._control(asked, said)):
                     print("spoiled", said, "", sep="\t", file=log, flush=True)
+                    print(error, file=sys.stderr)
                     os._exit(3)
         return True
 
-    def _passes(self, asked: list[pytest.Item], said: str) -> bool:
+    def _control(self, asked: list[pytest.Item], said: str) -> str | None:
+        """What the test that caught a mutant says without it."""
         (item,) = [one for one in asked if f"caught by {one.nodeid}" == said]
-        return self._failed(item) is None
+        return self._failed(item)
 
     def _try(self, fault: Fault, asked: list[pytest.Item]) -> str:
         path = self._root / fault.path
@@ -143,8 +147,11 @@ class Quick:
             forget()
 
     def _failed(self, item: pytest.Item) -> str | None:
-        """Its module's fixtures stay."""
-        other = next(one for one in item.session.items if one is not item and one.path == item.path)
+        """Its module's fixtures stay, if another test of it comes next."""
+        others = [one for one in item.session.items if one is not item]
+        other = next((one for one in others if one.path == item.path), others[0])
+        assert isinstance(item, pytest.Function)
+        item._initrequest()  # else the fixtures of the run before are given again
         for report in runtestprotocol(item, log=False, nextitem=other):
             if report.failed:
                 return str(report.longrepr)
@@ -152,7 +159,7 @@ class Quick:
 
 
 def main(
-    tests: Annotated[list[str] | None, typer.Argument(help="Of one engine's books; else those of GOLDEN.")] = None,
+    tests: Annotated[list[str] | None, typer.Argument(help="Else those of GOLDEN.")] = None,
     kept: Annotated[Path, typer.Option(help="The map and the books of the tests; made if it is not there.")] = Path(
         "build/reach"
     ),
