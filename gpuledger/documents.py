@@ -633,6 +633,25 @@ class Closed(Document):
     held: int = 0
 
 
+class BackupAsked(Document):
+    """whole: a whole copy, also where what changed since the last one is little."""
+
+    whole: bool = False
+
+
+class Backup(Document):
+    """whole: the whole copy that it rests on.   bytes: of its own; whole_bytes: of that.   migration: of its schema."""
+
+    name: str
+    made_at: Instant
+    whole: str
+    bytes: int
+    whole_bytes: int
+    tables: int
+    migration: int
+    software: str
+
+
 class ProofFailure(Document):
     """table: in which.   where: which rows.   step: what to do next.   hour: where it is about an hour."""
 

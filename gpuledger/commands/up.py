@@ -44,6 +44,7 @@ def up(
     rules: options.Rules = None,
     routing: options.Routing = None,
     reports: options.Reports = None,
+    backups: options.Backups = None,
     insecure_no_sign_in: options.NoSignIn = False,
 ) -> None:
     """Hold the store, close its books every hour, watch for alerts and serve the dashboard, until Ctrl-C."""
@@ -55,7 +56,7 @@ def up(
         _refuse_strangers(host, insecure_no_sign_in)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
     with contextlib.ExitStack() as stack:
-        opened = stack.enter_context(open_store(url))
+        opened = stack.enter_context(open_store(url, backups))
         listener = None if no_serve else stack.enter_context(listen(host, port))
         with _sigterm_as_interrupt():
             made = _prepare(opened, demo, seed, out)

@@ -26,7 +26,7 @@ from billing.audit import history
 from tests.conftest import REPO
 from tests.draws import seldom
 from tests.stores import fresh_store
-from warehouse.store import MOVED_OUT, Store, migrations, open_store, split_statements
+from warehouse.store import MOVED_OUT, Store, open_store, read_sql
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
 PASSWORD = "correct horse battery"
@@ -35,11 +35,7 @@ ROOT = Principal("root", frozenset({Role.admin}))
 
 def old_tables(store: Store) -> None:
     """As the migrations of then made them; with users, tokens and saved queries of then, in several revisions."""
-    for _, name, text in migrations():
-        if name.startswith(("0011", "0013")):
-            for statement in split_statements(text):
-                if statement.startswith("CREATE TABLE"):
-                    store.command(statement)
+    store.script(read_sql(__file__, "old_tables"))
     at = "'2026-10-01 00:00:00'"
     hashed = hash_password(PASSWORD)
     store.command(

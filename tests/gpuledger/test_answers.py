@@ -47,6 +47,7 @@ ELSEWHERE = {
     "exporter": "asks an exporter",
     "acceptance": "starts loads",
     "ingest": "reads files",
+    "backup": "writes a backup: tests/warehouse/test_backup.py",
     "invoice issue": "issues a month, and prints what `invoice draft` prints",
     "held show": "shows a push that is held",
     "queries show": "prints a query as it was written",

@@ -1,104 +1,9 @@
--- What alert rules say, and what became of it. Append-only; derived from the facts, but for silences.
-
--- One row: from `at` (time of the facts) on, an instance of a rule is in this state. Rows become visible when
--- alert_runs names their run; read the views `alert_history` and `alerts`.
-CREATE TABLE IF NOT EXISTS alert_transitions
-(
-    run          UInt64 COMMENT 'microseconds since 1970 at which the evaluation began',
-    rule         LowCardinality(String),
-    fingerprint  String COMMENT 'of the rule''s name and the identity labels',
-    at           DateTime64(3, 'UTC'),
-    state        Enum8('inactive' = 1, 'pending' = 2, 'firing' = 3, 'resolved' = 4),
-    severity     Enum8('info' = 1, 'warning' = 2, 'critical' = 3),
-    active_at    DateTime64(3, 'UTC') COMMENT 'since when the condition has held',
-    fired_at     Nullable(DateTime64(3, 'UTC')),
-    quiet_since  Nullable(DateTime64(3, 'UTC')) COMMENT 'it fires because of keep_firing_for alone, since then',
-    resolved_at  Nullable(DateTime64(3, 'UTC')),
-    value        Nullable(Float64),
-    labels       String CODEC(ZSTD(1)) COMMENT 'JSON: identity, further and fixed labels, owner, severity, alertname',
-    evidence     String CODEC(ZSTD(1)) COMMENT 'JSON: the other columns of the query''s row',
-    annotations  String CODEC(ZSTD(1)) COMMENT 'JSON: summary, description, action, runbook'
-)
-ENGINE = ReplacingMergeTree(run)
-PARTITION BY toYYYYMM(at)
-ORDER BY (rule, fingerprint, at, state);
-
--- One row: an evaluation that was written completely, until evaluated_until (time of the facts: the watermark).
-CREATE TABLE IF NOT EXISTS alert_runs
-(
-    run             UInt64,
-    started_at      DateTime64(3, 'UTC'),
-    finished_at     DateTime64(3, 'UTC'),
-    evaluated_until DateTime64(3, 'UTC'),
-    evaluations     UInt32 COMMENT 'of a rule at an instant',
-    failed          UInt32 COMMENT 'of those that failed or saw no data',
-    instances       UInt64 COMMENT 'rows that the queries answered',
-    transitions     UInt32,
-    rules           String COMMENT 'hash of the rules it was made with'
-)
-ENGINE = ReplacingMergeTree
-ORDER BY run;
-
-CREATE VIEW IF NOT EXISTS alert_history AS
-SELECT * FROM alert_transitions FINAL
-WHERE run IN (SELECT run FROM alert_runs);
-
--- One row: an instance of a rule as it is now.
-CREATE VIEW IF NOT EXISTS alerts AS
-SELECT
-    rule, fingerprint,
-    newest.1 AS run, newest.2 AS at, newest.3 AS state, newest.4 AS severity, newest.5 AS active_at,
-    newest.6 AS fired_at, newest.7 AS quiet_since, newest.8 AS resolved_at, newest.9 AS value, newest.10 AS labels,
-    newest.11 AS evidence, newest.12 AS annotations
-FROM
-(
-    SELECT
-        rule, fingerprint,
-        argMax((h.run, h.at, h.state, h.severity, h.active_at, h.fired_at, h.quiet_since, h.resolved_at, h.value,
-                h.labels, h.evidence, h.annotations), h.at) AS newest
-    FROM alert_history AS h
-    GROUP BY rule, fingerprint
-);
-
--- One row: an attempt to tell a target of an alert. Clock time.
-CREATE TABLE IF NOT EXISTS alert_deliveries
-(
-    at              DateTime64(3, 'UTC'),
-    target          LowCardinality(String) COMMENT 'receiver/transport/number of the endpoint',
-    rule            LowCardinality(String),
-    fingerprint     String,
-    active_at       DateTime64(3, 'UTC') COMMENT 'which occurrence of the alert',
-    kind            Enum8('firing' = 1, 'resolved' = 2),
-    attempt         UInt32 COMMENT 'from 1, since the last that was sent',
-    outcome         Enum8('sent' = 1, 'failed' = 2, 'refused' = 3) COMMENT 'refused: sending the same again is of no use',
-    detail          String CODEC(ZSTD(1)),
-    next_attempt_at Nullable(DateTime64(3, 'UTC')) COMMENT 'null: sent'
-)
-ENGINE = MergeTree
-PARTITION BY toYYYYMM(at)
-ORDER BY (target, fingerprint, at)
-TTL toDateTime(at) + INTERVAL 400 DAY DELETE;
-
--- One row: alerts whose labels fit are not told during [starts_at, ends_at). The newest revision counts; one that is
--- ended early is a revision that ends earlier. Clock time.
-CREATE TABLE IF NOT EXISTS alert_silences
-(
-    id         String,
-    revision   UInt32,
-    matchers   String COMMENT 'JSON: label to globs',
-    starts_at  DateTime64(3, 'UTC'),
-    ends_at    DateTime64(3, 'UTC'),
-    author     String,
-    reason     String,
-    created_at DateTime64(3, 'UTC')
-)
-ENGINE = ReplacingMergeTree(revision)
-ORDER BY id;
+-- Views of the facts at one instant, for alert rules. Their parameter: at.
 
 -- One row: an allocation that holds a device, or a part of it, at an instant, as its source's events tell it; the
 -- newest placing event names the devices, and one that is suspended or over holds nothing.
 -- start_at: since when without a break. gpus: as requested.
-CREATE VIEW IF NOT EXISTS holders AS
+CREATE OR REPLACE VIEW holders AS
 SELECT
     cluster, allocation_id, start_at,
     place.2 AS node, place.3 AS device_id, place.4 AS partition_id, place.5 AS units, place.6 AS workload_id,
@@ -124,7 +29,7 @@ FROM
 ARRAY JOIN arrayFilter(place -> place.1 = placed_at, places) AS place;
 
 -- One row: an allocation that waits at an instant: submitted, and neither started nor over since.
-CREATE VIEW IF NOT EXISTS waiters AS
+CREATE OR REPLACE VIEW waiters AS
 SELECT
     cluster, allocation_id, submitted_at, told_at,
     newest.1 AS workload_id, newest.2 AS tenant, newest.3 AS project, newest.4 AS queue, newest.5 AS priority,
@@ -144,7 +49,7 @@ FROM
 );
 
 -- One row: a device as it is at an instant; removed ones are not here. since: when it got into its state.
-CREATE VIEW IF NOT EXISTS devices_at AS
+CREATE OR REPLACE VIEW devices_at AS
 SELECT
     cluster, device_id,
     newest.1 AS node, newest.2 AS model, newest.3 AS pool, newest.4 AS units, newest.5 AS state,
@@ -166,7 +71,7 @@ WHERE newest.5 != 'removed';
 -- on the device if the allocation is alone there (as in docs/ledger.md).
 -- samples: (ts, interval_seconds, usable, confirmed idle, utilization, greatest of the other activities, power_watts,
 --          memory_used_bytes), by ts; empty: nobody speaks of it.
-CREATE VIEW IF NOT EXISTS held_streams AS
+CREATE OR REPLACE VIEW held_streams AS
 WITH
     streams AS
     (
@@ -206,4 +111,4 @@ FROM
     ) AS h
     LEFT JOIN streams AS s ON h.cluster = s.cluster AND h.device_id = s.device_id
 )
-GROUP BY ALL
+GROUP BY ALL;

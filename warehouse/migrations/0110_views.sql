@@ -1,46 +1,27 @@
--- Who may sign in, and what analysts read.
+-- Views for analysts: stable names and units over tables that may change. GPU-hours and costs are decimals of nine digits, cut,
+-- not rounded; a price or a measurement that nobody knows is NULL, never 0. Costs are before what invoices add (minimums,
+-- commitments, discounts, taxes).
 
--- One row: a local user. The newest revision counts; one that is disabled stays, for the audit.
-CREATE TABLE IF NOT EXISTS access_users
-(
-    name       String,
-    revision   UInt64 COMMENT 'microseconds since 1970 at which it was written',
-    password   String COMMENT 'scrypt hash with its parameters and salt; empty: cannot sign in with a password',
-    roles      Array(LowCardinality(String)),
-    tenants    Array(String) COMMENT 'what the role tenant sees',
-    disabled   Bool,
-    created_at DateTime64(3, 'UTC'),
-    changed_at DateTime64(3, 'UTC'),
-    changed_by String
+-- One row: an event. To a tenant, what another's job may have caused names nobody, neither actor nor message, unless its
+-- actor is a job of its own; a change of size or a pause that tells no actor is its own. The number of the scheduler's
+-- decision is left out, too: its gaps would count what everybody else does.
+CREATE OR REPLACE VIEW told_events AS
+WITH
+    (SELECT yes FROM sees_all) AS all_told,
+    event IN ('finished', 'failed', 'cancelled', 'rejected')
+        OR (event = 'submitted' AND lower(reason) != 'requeued')
+        OR (event NOT IN ('submitted', 'preempted') AND actor = '')
+        OR all_told
+        OR (cluster, actor) IN (SELECT cluster, workload_id FROM allocations WHERE NOT (SELECT yes FROM sees_all)) AS named
+SELECT e.* REPLACE (
+    if(named, e.actor, '') AS actor,
+    multiIf(all_told, e.message, named, replaceRegexpOne(e.message, '^\\{"sequence":[0-9]+,?', '{'), '') AS message
 )
-ENGINE = ReplacingMergeTree(revision)
-ORDER BY name
-COMMENT 'Local users. Not readable by SQL.';
-
--- One row: an API token. Its text is nowhere: only its SHA-256. The newest revision counts.
-CREATE TABLE IF NOT EXISTS access_tokens
-(
-    id         String COMMENT 'public: the beginning of the token',
-    revision   UInt64 COMMENT 'microseconds since 1970 at which it was written',
-    digest     FixedString(64) COMMENT 'SHA-256 of the whole token, hexadecimal',
-    name       String COMMENT 'what it is for',
-    owner      String COMMENT 'whose it is',
-    roles      Array(LowCardinality(String)),
-    tenants    Array(String) COMMENT 'what the role tenant sees',
-    scopes     Array(LowCardinality(String)) COMMENT 'read, write, sql',
-    expires_at DateTime64(3, 'UTC'),
-    revoked    Bool,
-    created_at DateTime64(3, 'UTC'),
-    created_by String
-)
-ENGINE = ReplacingMergeTree(revision)
-ORDER BY id
-COMMENT 'API tokens. Not readable by SQL.';
+FROM events AS e;
 
 -- Views for analysts: stable names and units over tables that may change. GPU-hours and costs are decimals of nine
 -- digits, cut, not rounded; a price or a measurement that nobody knows is NULL, never 0. Costs are before what invoices
 -- add (minimums, commitments, discounts, taxes).
-
 CREATE OR REPLACE VIEW v_usage_hourly
 (
     hour                  DateTime('UTC') COMMENT 'the closed hour, its start',
@@ -239,8 +220,8 @@ CREATE OR REPLACE VIEW v_events
     partition_id  String COMMENT 'empty: the whole device',
     units         Nullable(UInt32) COMMENT 'of the device; NULL: all',
     reason        String COMMENT 'the scheduler''s word',
-    message       String COMMENT 'in full',
-    actor         String COMMENT 'who did it, where the source tells'
+    message       String COMMENT 'in full; to a tenant empty where it would name who else''s job took the place',
+    actor         String COMMENT 'who did it, where the source tells; to a tenant as the message'
 )
 AS SELECT
     e.ts AS ts, e.cluster AS cluster, e.source AS source, e.allocation_id AS allocation_id, e.workload_id AS workload_id,
@@ -249,7 +230,7 @@ AS SELECT
     if(p.allocation_id != '', p.project, e.project) AS project,
     e.queue AS queue, e.priority AS priority, e.gpus AS gpus, e.node AS node, e.device_id AS device_id,
     e.partition_id AS partition_id, e.units AS units, e.reason AS reason, e.message AS message, e.actor AS actor
-FROM events AS e
+FROM told_events AS e
 LEFT JOIN
 (
     SELECT cluster, allocation_id, argMin(tenant, start_at) AS tenant, argMin(project, start_at) AS project

@@ -1,7 +1,5 @@
--- Turns of several servers over one store: who writes what was pushed, issues a month or closes.
+-- Servers of one store take turns: one at a time writes what was pushed, issues a month or closes.
 
--- One row: a sign of life of who waits for a turn or has it, or its end (warehouse.turns). The
--- clock is the store's.
 CREATE TABLE IF NOT EXISTS turns
 (
     at     LowCardinality(String) COMMENT 'what it is a turn at',
@@ -14,4 +12,4 @@ CREATE TABLE IF NOT EXISTS turns
 ENGINE = MergeTree
 ORDER BY (at, seen)
 TTL toDateTime(seen) + INTERVAL 1 HOUR
-COMMENT 'Whose turn it is, where several servers use one store.';
+COMMENT 'One row: a sign of life of a process that waits for a turn or has it, or the turn''s end. The clock is the store''s. Source: the servers of one store.';

@@ -1,4 +1,4 @@
--- The four facts: append-only, delivered at least once, identified by natural keys.
+-- Facts: what collectors and schedulers record. Append-only, delivered at least once, identified by natural keys.
 --
 -- Chosen for the workload (many devices, one sample a minute, read by stream and hour):
 --   order      stream first, time last: an hour of one stream is one granule, text columns shrink to runs
@@ -8,8 +8,9 @@
 --              count of blocks and must exceed what can be re-sent after a kill
 --   stream     64-bit hash of who is measured, so that grouping compares one integer, not four strings
 --   batch      which ingest batch wrote the row (see ingest_batches)
--- The sorting key of samples goes on after the natural key: two different measurements of the same thing are
--- both kept, identical ones collapse, and the ledger picks one by content, never by arrival.
+-- Sorting keys go on after the natural key: two different records of the same thing are both stored, identical ones
+-- collapse, and the ledger picks one by content, never by arrival. Where two records differ in columns that are not in the
+-- key (an event's priority, a sample's power), told_otherwise tells them apart, so that no merge drops one of them.
 
 CREATE TABLE IF NOT EXISTS samples
 (
@@ -33,14 +34,16 @@ CREATE TABLE IF NOT EXISTS samples
     temperature_celsius Nullable(Float32)       CODEC(ZSTD(1)),
     batch               UInt64                  CODEC(ZSTD(1)),
     ingested_on         Date DEFAULT today()    CODEC(ZSTD(1)) COMMENT 'retention counts from arrival, so old traces stay',
-    stream              UInt64 MATERIALIZED cityHash64(cluster, device_id, partition_id, workload_id) CODEC(ZSTD(1))
+    stream              UInt64 MATERIALIZED cityHash64(cluster, device_id, partition_id, workload_id) CODEC(ZSTD(1)),
+    told_otherwise      UInt64 CODEC(ZSTD(1)) COMMENT 'the batch, where its rows may have keys of rows told before; else 0'
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMMDD(ts)
 PRIMARY KEY (cluster, device_id, partition_id, workload_id, ts)
-ORDER BY (cluster, device_id, partition_id, workload_id, ts, state, utilization, interval_seconds)
+ORDER BY (cluster, device_id, partition_id, workload_id, ts, state, utilization, interval_seconds, told_otherwise)
 TTL ingested_on + INTERVAL 400 DAY DELETE
-SETTINGS allow_nullable_key = 1, non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1;
+SETTINGS allow_nullable_key = 1, non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1
+COMMENT 'One row: what a device, a partition or a workload on it did over (ts - interval_seconds, ts]. Units: in the names; ratios 0-1. Source: agents and exporters.';
 
 CREATE TABLE IF NOT EXISTS events
 (
@@ -64,13 +67,15 @@ CREATE TABLE IF NOT EXISTS events
     reason            LowCardinality(String),
     message           String CODEC(ZSTD(1)),
     actor             LowCardinality(String),
-    batch             UInt64 CODEC(ZSTD(1))
+    batch             UInt64 CODEC(ZSTD(1)),
+    told_otherwise    UInt64 CODEC(ZSTD(1)) COMMENT 'as of samples'
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMM(ts)
 PRIMARY KEY (cluster, allocation_id, event, ts, device_id, partition_id)
-ORDER BY (cluster, allocation_id, event, ts, device_id, partition_id, tenant, project, queue, workload_id, node, units, gpus)
-SETTINGS allow_nullable_key = 1, non_replicated_deduplication_window = 10000;
+ORDER BY (cluster, allocation_id, event, ts, device_id, partition_id, tenant, project, queue, workload_id, node, units, gpus, told_otherwise)
+SETTINGS allow_nullable_key = 1, non_replicated_deduplication_window = 10000
+COMMENT 'One row: a change in the lifecycle of an allocation, of one device where it names one. Source: schedulers and watchers.';
 
 CREATE TABLE IF NOT EXISTS devices
 (
@@ -84,12 +89,14 @@ CREATE TABLE IF NOT EXISTS devices
     units        UInt32 COMMENT 'a device has a whole number of units, so that shares are exact',
     pool         LowCardinality(String),
     state        Enum8('available' = 1, 'unavailable' = 2, 'removed' = 3),
-    batch        UInt64 CODEC(ZSTD(1))
+    batch        UInt64 CODEC(ZSTD(1)),
+    told_otherwise UInt64 CODEC(ZSTD(1)) COMMENT 'as of samples'
 )
 ENGINE = ReplacingMergeTree
 PRIMARY KEY (cluster, device_id, ts)
-ORDER BY (cluster, device_id, ts, state, units, model, pool, node)
-SETTINGS non_replicated_deduplication_window = 10000;
+ORDER BY (cluster, device_id, ts, state, units, model, pool, node, told_otherwise)
+SETTINGS non_replicated_deduplication_window = 10000
+COMMENT 'One row: a device as it is from ts on, until its next row. Source: agents, watchers and inventory files.';
 
 CREATE TABLE IF NOT EXISTS service_levels
 (
@@ -111,4 +118,51 @@ ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMM(ts)
 PRIMARY KEY (cluster, service, workload_id, metric)
 ORDER BY (cluster, service, workload_id, metric, quantile, ts)
-SETTINGS allow_nullable_key = 1, non_replicated_deduplication_window = 10000;
+SETTINGS allow_nullable_key = 1, non_replicated_deduplication_window = 10000
+COMMENT 'One row: a metric of a service over (ts - interval_seconds, ts]. Units: in the metric''s name. Source: the exporters of inference servers.';
+
+CREATE TABLE IF NOT EXISTS metrics
+(
+    ts               DateTime64(3, 'UTC')   CODEC(DoubleDelta, ZSTD(1)),
+    interval_seconds Float64                CODEC(ZSTD(1)),
+    cluster          LowCardinality(String),
+    node             LowCardinality(String),
+    device_id        LowCardinality(String) COMMENT 'vendor UUID',
+    partition_id     LowCardinality(String) COMMENT 'empty: the whole device',
+    workload_id      LowCardinality(String) COMMENT 'empty: everybody on it',
+    metric           LowCardinality(String) COMMENT 'e.g. throttle_thermal_seconds',
+    state            Enum8('ok' = 1, 'idle' = 2, 'unsupported' = 3, 'no_permission' = 4, 'blank' = 5, 'stale' = 6),
+    value            Nullable(Float64)      CODEC(ZSTD(1)) COMMENT 'null unless the state is ok or idle',
+    source           LowCardinality(String) COMMENT 'where the source says it: an NVML call, an exporter''s series',
+    batch            UInt64                 CODEC(ZSTD(1)),
+    ingested_on      Date DEFAULT today()   CODEC(ZSTD(1))
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMMDD(ts)
+PRIMARY KEY (cluster, device_id, partition_id, workload_id, metric, ts)
+ORDER BY (cluster, device_id, partition_id, workload_id, metric, ts, state, value)
+TTL ingested_on + INTERVAL 90 DAY DELETE
+SETTINGS allow_nullable_key = 1, non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1
+COMMENT 'One row: one further metric of a device, a partition or a workload on it over (ts - interval_seconds, ts], or why it has no value. Units: docs/telemetry.md. Source: agents and exporters.';
+
+CREATE TABLE IF NOT EXISTS findings
+(
+    ts           DateTime64(3, 'UTC') CODEC(DoubleDelta, ZSTD(1)),
+    cluster      LowCardinality(String),
+    node         LowCardinality(String),
+    device_id    LowCardinality(String),
+    partition_id LowCardinality(String),
+    workload_id  String CODEC(ZSTD(1)),
+    finding      LowCardinality(String) COMMENT 'e.g. xid, gpu_lost, process_without_allocation, metric_missing',
+    severity     Enum8('info' = 1, 'warning' = 2, 'critical' = 3),
+    message      String CODEC(ZSTD(1)),
+    source       LowCardinality(String),
+    batch        UInt64 CODEC(ZSTD(1)),
+    ingested_on  Date DEFAULT today() CODEC(ZSTD(1))
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMM(ts)
+ORDER BY (cluster, node, device_id, partition_id, workload_id, finding, message, ts)
+TTL ingested_on + INTERVAL 400 DAY DELETE
+SETTINGS non_replicated_deduplication_window = 10000, ttl_only_drop_parts = 1
+COMMENT 'One row: what a collector found wrong: an XID, a lost GPU, a process without an allocation, a missing metric. Source: agents and exporters.';
