@@ -14,37 +14,12 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-
-from gpuledger.output import console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 Result = TypeVar("Result")
 
 PATIENCE_SECONDS = 20
 """How long a stop waits for the query that is running; after it the process ends, as a kill would, which is safe."""
-
-
-def progress_bar(unit: str, clock: type[ProgressColumn] = TimeElapsedColumn) -> Progress:
-    """How many of how many are done, while it is drawn; nothing where no terminal shows it."""
-    shown = console(stderr=True)
-    return Progress(
-        TextColumn("{task.description:<8}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        clock(),
-        console=shown,
-        transient=True,
-        disable=not shown.is_terminal,
-    )
 
 
 class Stopped(Exception):  # noqa: N818 (no error)

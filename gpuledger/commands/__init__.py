@@ -63,8 +63,8 @@ _PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "Operations": {
         "init": ("Create the store, or upgrade its schema.",),
         "doctor": ("The state of the store, its senders and its quarantine.",),
-        "backup": ("Copy an embedded store into a folder, whole or what changed.",),
-        "restore": ("Make an embedded store of a backup.", "backup"),
+        "backup": ("Copy an embedded store into a folder.",),
+        "restore": ("Make a store of a backup.", "backup"),
         "up": ("Serve one store: pages, hourly close, alerts, until Ctrl-C.",),
         "server": ("The same, and take in what agents push.",),
     },

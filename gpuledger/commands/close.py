@@ -9,6 +9,7 @@ import typer
 
 from gpuledger import options, remote
 from gpuledger.output import instant, print_json, print_rows, say
+from gpuledger.progress import bar
 from warehouse.errors import LedgerError
 from warehouse.store import migrate, open_store
 
@@ -38,7 +39,6 @@ def close(
 ) -> None:
     """Compute the ledger of every hour whose facts or prices changed; a second run changes nothing."""
     from billing import close as billing_close
-    from gpuledger.steps import progress_bar
 
     limit = _instant(until) if until else None
     if server := remote.address(store):
@@ -46,7 +46,7 @@ def close(
             raise LedgerError("--until, --grace-minutes", "a server closes what can be closed now", "Leave them out")
         report = _asked(server)
     else:
-        with open_store(store) as opened, progress_bar("hours") as show:
+        with open_store(store) as opened, bar("hours") as show:
             migrate(opened)
             task = show.add_task("claims", total=None)
             report = billing_close.close(

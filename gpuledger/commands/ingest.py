@@ -11,6 +11,7 @@ import typer
 
 from gpuledger import options
 from gpuledger.output import print_json, print_rows, say
+from gpuledger.progress import bar
 from warehouse.errors import LedgerError
 from warehouse.records import RECORD_TYPES
 from warehouse.store import migrate, open_store
@@ -41,10 +42,7 @@ def ingest(
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """Read files into the store; bad rows go to quarantine, a row sent again changes nothing."""
-    from rich.progress import TimeRemainingColumn
-
     from billing.audit import whoever
-    from gpuledger.steps import progress_bar
     from ingest import IngestReport, ingest_file
     from ingest.files import estimated_rows, suffix
 
@@ -52,7 +50,7 @@ def ingest(
     for path in files:
         suffix(path)
     report = IngestReport()
-    with open_store(store) as opened, progress_bar("rows", TimeRemainingColumn) as show:
+    with open_store(store) as opened, bar("rows") as show:
         migrate(opened)
         for path in files:
             task = show.add_task(path.name, total=estimated_rows(path) or None)

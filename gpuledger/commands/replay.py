@@ -12,6 +12,7 @@ import typer
 
 from gpuledger import options
 from gpuledger.output import say
+from gpuledger.progress import bar
 from warehouse.errors import LedgerError
 from warehouse.private_files import users_file, users_folder
 
@@ -117,11 +118,10 @@ def _records(schedule: Schedule, telemetry: Telemetry | None) -> Records:
 
 
 def _ingest(schedule: Schedule, telemetry: Telemetry | None, store: str) -> None:
-    from gpuledger.steps import progress_bar
     from ingest.pipeline import ingest_tables
     from warehouse.store import migrate, open_store
 
-    with open_store(store) as opened, progress_bar("rows") as progress:
+    with open_store(store) as opened, bar("rows") as progress:
         migrate(opened)
         for record, tables in by_record(_records(schedule, telemetry)):
             total = telemetry.rows(schedule) if telemetry is not None and record.name == "samples" else None

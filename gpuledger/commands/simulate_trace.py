@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from gpuledger import options
 from gpuledger.output import print_json, print_rows, say
+from gpuledger.progress import bar
 from warehouse.errors import LedgerError
 from warehouse.private_files import users_file, users_folder
 
@@ -82,7 +83,6 @@ def trace(
     output: options.OutputFormat = options.Format.table,
 ) -> None:
     """Run a trace through the scheduler under each configuration: waits, fairness, preemptions, cost by tenant."""
-    from gpuledger.steps import progress_bar
     from scheduler.simulate.report import plot as draw
     from scheduler.simulate.report import side_by_side
     from scheduler.simulate.run import simulate
@@ -94,7 +94,7 @@ def trace(
     for number, setup in enumerate(setups):
         tables = _Tables() if number == 0 and (out is not None or into_store) else None
         tell = tables.tell if tables else None
-        with progress_bar("jobs") as show:
+        with bar("jobs") as show:
             ended = partial(_show, show, show.add_task(setup.name, total=len(read.jobs)))
             found = simulate(read.jobs, setup, prices, tell, read.name, spacing, pauses=read.pauses, on_progress=ended)
         reports.append(found)
@@ -129,7 +129,6 @@ def capacity(
     output: options.OutputFormat = options.Format.table,
 ) -> None:
     """The fewest nodes of a model with which a trace keeps a bound on waiting; every size that was tried is shown."""
-    from gpuledger.steps import progress_bar
     from scheduler.settings import Settings, load_settings
     from scheduler.setup import setup_of
     from scheduler.simulate.capacity import fewest_nodes
@@ -142,7 +141,7 @@ def capacity(
 
     def wait_with(nodes: int) -> float | None:
         setup = setup_of("capacity", settings, regular_nodes(nodes, gpus_per_node, model))
-        with progress_bar("jobs") as show:
+        with bar("jobs") as show:
             ended = partial(_show, show, show.add_task(f"{nodes:,} nodes", total=len(jobs)))
             run = simulate(jobs, setup, curves=False, on_progress=ended)
         wait = run.waits.at(quantile)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from docs.reference import commands
 from gpuledger.cli import build
 from tests.billing.test_golden_books import COMMANDS, books, places  # noqa: F401 (fixtures)
 
@@ -48,21 +47,13 @@ ELSEWHERE = {
     "acceptance": "starts loads",
     "backup": "writes a folder",
     "ingest": "reads files",
+    "backup": "writes a backup: tests/warehouse/test_backup.py",
     "invoice issue": "issues a month, and prints what `invoice draft` prints",
     "held show": "shows a push that is held",
     "queries show": "prints a query as it was written",
 }
 """Commands with `--format` of which no table is drawn here, and why; they print by the same function."""
 WIDTH = 80
-
-
-def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Every command that can be typed, by its words."""
-    group = group or typer.main.get_command(build())
-    if not hasattr(group, "list_commands") or group.invoke_without_command:
-        yield " ".join(path), group
-    for name in group.list_commands(None) if hasattr(group, "list_commands") else ():
-        yield from commands(group.get_command(None, name), (*path, name))
 
 
 def options(command: Any) -> set[str]:
