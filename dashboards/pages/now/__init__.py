@@ -117,13 +117,13 @@ def _card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, wor
     columns = [
         grids.link("name", words("workload.name"), minimum=140, flex=1.5),
         grids.text("tenant", words("filter.tenant"), minimum=88),
-        grids.sorted_by(_money("waste", words("now.waste"), currency, _until(filters, now, words), 104)),
+        grids.sorted_by(_money("waste", words("now.waste"), currency, _until(filters, now, words), 118)),
         _money("list_hour", words("now.hour"), currency, words("now.hour_is"), 88),
         _used("used_5", words("now.used_5"), words("now.used_is"), words),
         _used("used_60", words("now.used_60"), words("now.used_is"), words),
         grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.4~g", minimum=64),
         grids.link("place", words("now.place"), words("now.place_is"), minimum=110, flex=1.2, to="device"),
-        grids.moment("since", words("now.since"), words("now.since_is"), minimum=116),
+        grids.moment("since", words("now.since"), words("now.since_is")),
         grids.link("alert", words("now.alert"), words("now.alert_is"), minimum=96, flex=0.8, to="to_alert"),
         *([grids.link("silence", "", words("now.silence_is"), minimum=80, flex=0.5, to="to_silence")]
           if may_silence and _any(rows, "alert") else []),
@@ -152,7 +152,7 @@ def _money(field: str, header: str, currency: str, tip: str, minimum: int) -> gr
 
 def _used(field: str, header: str, tip: str, words: Language) -> grids.Column:
     """A share; a holding without telemetry is unmetered, not unused."""
-    column = grids.number(field, header, tip, ",.1f%", minimum=100)
+    column = grids.number(field, header, tip, ",.1f%", minimum=112)
     shown = f"params.value == null ? '{words('kind.unmetered')}' : d3.format(',.1f')(params.value * 100) + ' %'"
     return {**column, "valueFormatter": {"function": shown}}
 
