@@ -47,7 +47,6 @@ ELSEWHERE = {
     "acceptance": "starts loads",
     "backup": "writes a folder",
     "ingest": "reads files",
-    "backup": "writes a backup: tests/warehouse/test_backup.py",
     "invoice issue": "issues a month, and prints what `invoice draft` prints",
     "held show": "shows a push that is held",
     "queries show": "prints a query as it was written",
