@@ -42,7 +42,7 @@ _OTHERS = f"SELECT cluster, allocation_id FROM {_ALL} WHERE NOT ({_MINE})"
 _RUN = f"SELECT cluster, workload_id FROM allocations WHERE {_MINE}"
 _NOT_OTHERS = f"(workload_id = '' OR (cluster, workload_id) IN ({_RUN}))"
 _RUN_BY_OTHERS = f"SELECT cluster, workload_id FROM {_ALL} WHERE NOT ({_MINE})"
-_TOLD_AS = "if(told_tenant = '', tenant, told_tenant)"
+_TOLD_AS = "if(reported_tenant = '', tenant, reported_tenant)"
 _TOLD_AS_MINE = f"({_MINE} OR tenant IN (SELECT {_TOLD_AS} FROM allocations WHERE {_MINE}))"
 _NAMED = "JSONExtractString(labels, 'tenant') IN ({tenants})"
 FILTERS: Mapping[str, str] = {

@@ -122,6 +122,6 @@ def test_another_price_is_told_in_words_and_in_the_cost_of_the_closed_hours(fill
 def test_another_mapping_is_told_by_what_moves_in_the_closed_hours(filled: Store) -> None:
     kind = KINDS["tenants"]
     found = stated.compare(filled, kind, stated.read(kind, "rules: [{match: {tenant: vision}, tenant: sight}]"))
-    assert [(row["told_tenant"], row["then"].split(" /")[0], row["gpu_hours"]) for row in found.effect] == [
+    assert [(row["reported_tenant"], row["then"].split(" /")[0], row["gpu_hours"]) for row in found.effect] == [
         ("vision", "sight", Decimal(48))
     ]

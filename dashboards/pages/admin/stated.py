@@ -171,8 +171,8 @@ def _unmapped_card(filters: Filters, words: Language) -> Component:
 def unmapped_table(store: Store, filters: Filters, words: Language) -> Component:
     current().require(Action.see_audit)
     columns = [
-        grids.text("told_tenant", words("filter.tenant")),
-        grids.text("told_project", words("filter.project")),
+        grids.text("reported_tenant", words("filter.tenant")),
+        grids.text("reported_project", words("filter.project")),
         grids.text("queue", words("filter.queue")),
         grids.text("cluster", words("filter.cluster")),
         grids.text("owner", words("admin.owner"), words("admin.owner_is")),
@@ -180,7 +180,7 @@ def unmapped_table(store: Store, filters: Filters, words: Language) -> Component
         grids.sorted_by(grids.number("gpu_hours", words("workload.quantity"))),
         grids.text("until", words("admin.last"), minimum=156),
     ]
-    names = ("told_tenant", "told_project", "queue", "cluster", "allocations", "gpu_hours")
+    names = ("reported_tenant", "reported_project", "queue", "cluster", "allocations", "gpu_hours")
     rows = [
         {
             **{name: row[name] for name in names},

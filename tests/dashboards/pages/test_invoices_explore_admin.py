@@ -138,7 +138,7 @@ def test_what_no_rule_fits_is_as_much_as_the_books_have_of_it(house: Store) -> N
     text = str(stated.unmapped_table(house, filters_of(house, ""), language("en")))
     told = house.value("SELECT sum(allocated_gpu_hours) AS h FROM v_usage_hourly WHERE tenant = 'vision'")
     assert f"'gpu_hours': {told:.6f}" in text
-    assert "'told_tenant': 'speech'" not in text
+    assert "'reported_tenant': 'speech'" not in text
 
 
 def test_administration_shows_prices_and_what_was_done(house: Store) -> None:
