@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from access.gate import problem
-from api.stated import FILE_CHARACTERS
+from api.applied_files import FILE_CHARACTERS
 from warehouse.errors import LedgerError
 
 PATH = "/_dash-update-component"
@@ -38,10 +38,10 @@ _VALUES: Mapping[str, TypeAdapter[Any]] = {
     "value": TypeAdapter(Annotated[str, Field(max_length=10_000)] | None),
     "data": TypeAdapter(_Text | Annotated[list[_Text], Field(max_length=10)] | None),
     "told.data": TypeAdapter(Annotated[_Told, Field(max_length=10)] | None),
-    "stated-yaml.value": TypeAdapter(Annotated[str, Field(max_length=FILE_CHARACTERS)] | None),
+    "applied-yaml.value": TypeAdapter(Annotated[str, Field(max_length=FILE_CHARACTERS)] | None),
 }
 """By property, or by element and property."""
-LARGE = "stated-yaml"
+LARGE = "applied-yaml"
 
 
 class CallbackError(LedgerError):
