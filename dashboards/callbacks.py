@@ -29,7 +29,7 @@ SEVERAL = 10_000
 
 _Text = Annotated[str, Field(max_length=URL_CHARACTERS)]
 _Count = Annotated[int, Field(ge=0, le=1 << 53, strict=True)]
-_Told = dict[Annotated[str, Field(max_length=100)], bool | Annotated[str, Field(max_length=1000)]]
+_Meta = dict[Annotated[str, Field(max_length=100)], bool | Annotated[str, Field(max_length=1000)]]
 _VALUES: Mapping[str, TypeAdapter[Any]] = {
     "pathname": TypeAdapter(Annotated[str, Field(max_length=2000)] | None),
     "search": TypeAdapter(_Text | None),
@@ -37,7 +37,7 @@ _VALUES: Mapping[str, TypeAdapter[Any]] = {
     "n_intervals": TypeAdapter(_Count | None),
     "value": TypeAdapter(Annotated[str, Field(max_length=10_000)] | None),
     "data": TypeAdapter(_Text | Annotated[list[_Text], Field(max_length=10)] | None),
-    "told.data": TypeAdapter(Annotated[_Told, Field(max_length=10)] | None),
+    "meta.data": TypeAdapter(Annotated[_Meta, Field(max_length=10)] | None),
     "applied-yaml.value": TypeAdapter(Annotated[str, Field(max_length=FILE_CHARACTERS)] | None),
 }
 """By property, or by element and property."""
