@@ -104,7 +104,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
     """The frame's and the pages' own. Dash runs plain callbacks on the event loop, so ours are coroutines that ask the
     store on worker threads, as whoever looks at the page may see it."""
 
-    def lent(action: Action, answer: Callable[..., Any], *arguments: Any) -> Any:
+    def with_store(action: Action, answer: Callable[..., Any], *arguments: Any) -> Any:
         current().require(action)
         with stores.lend(current()) as store:
             return answer(store, *arguments)
@@ -119,12 +119,12 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         """For the callbacks of a page, which take what the page takes, and whatever they ask for themselves."""
 
         async def ask(answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
-            return await asyncio.to_thread(lent, page.action, filtered, answer, search, *arguments)
+            return await asyncio.to_thread(with_store, page.action, filtered, answer, search, *arguments)
 
         return ask
 
     async def show_page(path: str, search: str) -> tuple[Any, ...]:
-        shown: Shown = await asyncio.to_thread(lent, Action.see, show, current(), path, search, memory)
+        shown: Shown = await asyncio.to_thread(with_store, Action.see, show, current(), path, search, memory)
         dash.set_props("failed", {"children": None})
         return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.meta
 
@@ -137,7 +137,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
     async def refresh(_: int, path: str, search: str, meta: dict[str, Any] | None) -> tuple[Any, Any]:
         if not meta or not meta["refreshes"]:
             return dash.no_update, dash.no_update
-        found: tuple[Any, Any] = await asyncio.to_thread(lent, Action.see, newer, path, search, meta)
+        found: tuple[Any, Any] = await asyncio.to_thread(with_store, Action.see, newer, path, search, meta)
         return found
 
     app.callback(
