@@ -77,7 +77,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_files_are_compared_and_applied_by_the_server_as_the_token_s_owner(url: str, tmp_path: Path) -> None:
     files = {
         "rates": CARD + '  - {sku: b200, match: {model: B200}, price_per_gpu_hour: "9.00"}\n',
-        "tenants": "rules: [{match: {tenant: speech}, cost_center: '4711'}, {match: {tenant: x}, tenant: y}]",
+        "tenants": "rules: [{match: {tenant: speech}, cost_center: 'K-4711'}, {match: {tenant: x}, tenant: y}]",
         "budget": BUDGETS.replace('"100.00"', '"110.00"'),
         "slo": 'objectives: [{name: waits, kind: queue_wait, target: "0.9", within: 30m}]',
         "energy intensity": 'intensity: [{region: DE, grams_per_kwh: "380", source: "a table"}]',
@@ -236,7 +236,7 @@ def test_every_command_asks_the_server_or_says_in_one_line_why_it_does_not(
 ) -> None:
     monkeypatch.chdir(REPO)
     (tmp_path / "credits.csv").write_text("tenant,month,amount,reason\nvision,2026-11,1.50,why\n")
-    (tmp_path / "tenants.yaml").write_text("rules: [{match: {tenant: speech}, cost_center: '4711'}]\n")
+    (tmp_path / "tenants.yaml").write_text("rules: [{match: {tenant: speech}, cost_center: 'K-4711'}]\n")
     (tmp_path / "file.yaml").write_text("a: 1\n")
     (tmp_path / "reports.yaml").write_text(
         "smtp: {host: h, from: a@example.org}\nreports: [{tenant: vision, every: week, to: [b@example.org]}]\n"
