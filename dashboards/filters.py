@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -26,6 +27,7 @@ NAMES = ("tenant", "project", "queue", "pool", "model", "cluster")
 """Of the filters, as in the URL; the parameters of SQL have an s behind."""
 PERIOD, LANGUAGE = "period", "lang"
 CHOSEN_CHARACTERS = 4096
+_OTHER = re.compile(r"FROM \(\{(\w+)\}\)")
 PERIODS_READ = "closed_hours, rate_cards, summed_days"
 
 
@@ -160,9 +162,11 @@ class Filters:
             sql = sql.replace(f"FROM ({{{which}}})", f"FROM (\n{source})")
         return self._kept(store, sql, asked, until=max(one for one in asked.values() if isinstance(one, datetime)))
 
-    def rows_now(self, store: Store, beside: str, name: str) -> list[dict[str, Any]]:
-        """As `rows`, of SQL that asks for what is now, whatever the period; its parameters are the filters' arrays."""
-        return self._kept(store, read_sql(beside, name), self._arrays(), until=None)
+    def rows_now(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
+        """As `rows`, of SQL that asks for what is now, whatever the period; its parameters are the filters' arrays and
+        those given. `FROM ({other})` in it reads what `other`.sql beside it does."""
+        sql = _OTHER.sub(lambda found: f"FROM (\n{read_sql(beside, found[1])})", read_sql(beside, name))
+        return self._kept(store, sql, {**self._arrays(), **params}, until=None)
 
     def _arrays(self) -> dict[str, list[str]]:
         return {f"{name}s": list(self.address.chosen.get(name, ())) for name in NAMES}

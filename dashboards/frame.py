@@ -124,7 +124,8 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.told
 
     def newer(store: Store, path: str, search: str, told: dict[str, Any]) -> tuple[Any, Any]:
-        if str(Edition.of(store, _scope(current()), memory).news) == told["news"]:
+        is_live = any(page.live for page in all_pages() if page.path == path)
+        if not is_live and str(Edition.of(store, _scope(current()), memory).news) == told["news"]:
             return dash.no_update, dash.no_update
         shown = show(store, current(), path, search, memory)
         return shown.page, shown.told

@@ -25,6 +25,7 @@ from xml.sax.saxutils import escape
 from warehouse.chain import adopt
 from warehouse.engine import import_engine
 from warehouse.errors import StoreError, StoreHeldError
+from warehouse.leftovers import drop_leftovers
 from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier as identifier
 from warehouse.sql import read_sql as read_sql
@@ -488,6 +489,8 @@ def migrate(store: Store) -> list[str]:
                 "FROM (SELECT arrayJoin(arrayZip({numbers:Array(UInt32)}, {names:Array(String)})) AS one)",
                 {"numbers": list(applied), "names": list(applied.values())},
             )
+    if len(applied) < len(known):  # not of a new store
+        drop_leftovers(store)
     return [*applied.values()]
 
 

@@ -67,7 +67,7 @@ def look(
                 body = fetcher.get(url).body
             read = exposition.parse(body, reader.wants, own=reader.profile.own)
             seen = reader.read(read.series, datetime.now(UTC).timestamp(), max_age=None, units=units)
-            observed = tracker.advance(seen.devices)
+            observed = tracker.advance(seen)
             dropped = read.dropped + seen.dropped
     finally:
         fetcher.close()

@@ -140,7 +140,7 @@ class ExporterCollector:
         collected.dropped += read.dropped + seen.dropped
         if not seen.devices:
             raise SourceError(target.url, f"answers without a device that profile {target.reader.profile.name} knows")
-        observed = target.tracker.advance(seen.devices)
+        observed = target.tracker.advance(seen)
         if self.memory.inventory is not None:
             for row in self.memory.inventory.take(observed, target.reader.profile):
                 collected.add("devices", row)

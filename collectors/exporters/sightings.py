@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -76,11 +76,14 @@ class Sighting:
 
 @dataclass
 class Sightings:
-    """used: series that made a reading; every other one is in `dropped`, with its reason."""
+    """used: series that made a reading; every other one is in `dropped`, with its reason.   untold: device -> node,
+    where nobody but a pod's user may have said of which partition series are.   at: seconds since 1970."""
 
     devices: list[Sighting] = field(default_factory=list)
     used: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
+    untold: dict[str, str] = field(default_factory=dict)
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +177,17 @@ class Reader:
         own_pod: OwnPod | None = None,
         honor_labels: bool | None = True,
         units: SourceUnits | None = None,
+        divided: Collection[str] = (),
     ) -> Sightings:
         """What the series say.
+
+        divided: devices that have partitions, also where no series of one is here.
 
         units: what is known of this source's units; it learns from the series. None: the series alone tell.
         node: where they were read, if that is known better than from labels.   max_age: seconds after which a
         timestamp is stale; None: timestamps are not looked at.   own_pod, honor_labels: see `_holder`.
         """
-        found = Sightings()
+        found = Sightings(at=at)
         subjects: dict[int, _Subject | None] = {}
         picked: list[Picked] = []
         all_series = list(series)
@@ -205,8 +211,8 @@ class Reader:
                 continue
             picked.append((place, one, subject, rules))
         if self._repeats_pods:
-            picked = self._not_by_users(picked, found.dropped)
-        divided = {subject.device_id for _, _, subject, _ in picked if subject.partition}
+            picked = self._not_by_users(picked, found)
+        has_parts = {*divided, *(subject.device_id for _, _, subject, _ in picked if subject.partition)}
         late = {
             place
             for place, one, _, _ in picked
@@ -219,7 +225,8 @@ class Reader:
             for rule, rank, of_node in rules:
                 timely = place not in late
                 unit = chosen.get((place, rank[0])) if rule.units else rule.unit
-                reading, reason = self._reading(rule, rank[0], unit, one, subject, subject.device_id in divided, timely)
+                is_divided = subject.device_id in has_parts
+                reading, reason = self._reading(rule, rank[0], unit, one, subject, is_divided, timely)
                 own_time = timely and max_age is not None
                 candidates.append(_Candidate(place, one, subject, rule, rank, of_node, own_time, unit, reading))
                 if reason:
@@ -230,7 +237,7 @@ class Reader:
             found.dropped[reasons.get(place, "another series says it")] += 1
         return found
 
-    def _not_by_users(self, picked: list[Picked], dropped: Counter[str]) -> list[Picked]:
+    def _not_by_users(self, picked: list[Picked], found: Sightings) -> list[Picked]:
         """Where labels of pods stand among the exporter's, and a Prometheus has sorted them, a pod's user may have
         written on which partition it is. Whether a device is divided is told by its series without a pod, now or when
         there last were any, or by several partitions at once: a pod can write but one. Else nobody knows."""
@@ -249,7 +256,8 @@ class Reader:
             divided = self._divided.get(subject.device_id)
             if subject.holder is not None and subject.holder.pod and subject.partition and not divided:
                 if divided is None:
-                    dropped["partition told by a pod's labels alone"] += 1
+                    found.dropped["partition told by a pod's labels alone"] += 1
+                    found.untold[subject.device_id] = subject.node
                     continue
                 subject = replace(subject, partition="", partition_id="", partition_profile="")
             believed.append((place, one, subject, rules))

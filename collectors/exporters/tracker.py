@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from collectors.exporters.jumps import Jumps
-from collectors.exporters.sightings import Counted, Holder, Sighting
+from collectors.exporters.sightings import Counted, Holder, Sighting, Sightings
 from collectors.exporters.units import SourceUnits, apart
 from collectors.readings import DeviceReading, Reading, Row
 from warehouse.records import MAX_INTERVAL_SECONDS
@@ -19,6 +19,18 @@ FLIP_SECONDS = 600.0
 whichever pod the kubelet lists last."""
 SHARED_SECONDS = 3600.0
 """How long a device is held to be shared after that."""
+
+MISSED_PERIODS = 2.1
+"""One look may be missed. A Prometheus that is busy looks some milliseconds early or late: what is two periods must not
+be decided by them."""
+
+UNTOLD_SECONDS = 3600.0
+"""A device of whose partition nobody tells is a finding again after this long."""
+
+UNTOLD = (
+    "only labels of pods say of which partition its series are, which their users can write: they are left out."
+    " Switch the exporter's pod labels off, or let it show the whole device too (docs/exporters.md, Labels of pods)"
+)
 
 POWER_FACTOR = 30.0
 """How many times the mean power of an interval may be more or less than the power at its end."""
@@ -74,7 +86,7 @@ class _Known:
 @dataclass
 class Tracker:
     """One source's devices. vendor: of those that name none.   period_seconds: how often it is asked; an observation
-    covers no more than twice that, for a number read now says nothing of the time before."""
+    covers no more than MISSED_PERIODS of them, for a number read now says nothing of the time before."""
 
     vendor: str
     period_seconds: float
@@ -84,12 +96,14 @@ class Tracker:
     known: dict[Key, _Known] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
     findings: list[Row] = field(default_factory=list)
+    untold: dict[str, float] = field(default_factory=dict)
 
-    def advance(self, sightings: Iterable[Sighting]) -> list[Observed]:
-        """Sightings of one instant, after those of earlier ones. One that is no newer than the last is dropped: the
-        exporter has not asked its driver since."""
+    def advance(self, seen: Sightings) -> list[Observed]:
+        """What was seen at an instant, after those of earlier ones. A device that is no newer than the last time is
+        dropped: the exporter has not asked its driver since."""
         observed = []
-        for sighting in sightings:
+        self._tell_untold(seen)
+        for sighting in seen.devices:
             key = sighting.device_id, sighting.partition
             before = self.known.get(key)
             if before is not None and sighting.at <= before.at:
@@ -104,9 +118,19 @@ class Tracker:
                 self.findings.append(_finding(known.last, "xid", f"XID {known.xid:.0f}"))
         return observed
 
+    def _tell_untold(self, seen: Sightings) -> None:
+        """Devices whose series are left out: without a finding they would look as if nothing ran there."""
+        at = seen.at
+        for device, node in seen.untold.items():
+            if at - self.untold.get(device, -math.inf) >= UNTOLD_SECONDS:
+                self.untold[device] = at
+                row: Row = {"ts": datetime.fromtimestamp(at, UTC), "node": node, "device_id": device}
+                self.findings.append(row | {"finding": "partition_untold", "severity": "warning", "message": UNTOLD})
+        self.untold = {device: since for device, since in self.untold.items() if at - since < UNTOLD_SECONDS}
+
     def _advance(self, sighting: Sighting, before: _Known | None) -> _Known:
         interval = self.period_seconds
-        if before is not None and sighting.at - before.at <= 2 * self.period_seconds:
+        if before is not None and sighting.at - before.at <= MISSED_PERIODS * self.period_seconds:
             interval = sighting.at - before.at
         interval = round(min(max(float(interval), 0.001), MAX_INTERVAL_SECONDS), 6)
         readings, counters = dict(sighting.readings), dict(before.counters) if before else {}
@@ -178,6 +202,11 @@ class Tracker:
             return ""
         known = self.partition_id(sighting.device_id, sighting.partition) if self.partition_id else ""
         return known or sighting.partition_id or f"{sighting.device_id}/{sighting.partition}"
+
+    def divided(self, at: float) -> set[str]:
+        """Devices of which a partition was seen lately: where series of one instant come apart, those of the whole may
+        be there before those of its parts."""
+        return {device for (device, part), known in self.known.items() if part and at - known.at <= FLIP_SECONDS}
 
     def stale(self, at: float, keys: Iterable[Key] | None = None) -> list[Observed]:
         """The devices that were known and of which nothing came: every reading unknown since, none of them zero."""

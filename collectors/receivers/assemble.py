@@ -42,6 +42,8 @@ PERIOD_SECONDS = 30.0
 """How often a target is asked, as long as nothing says otherwise."""
 GAPS = 9
 """By the middle one of so many gaps between instants it is told how often a target is asked."""
+ROUND_SECONDS, NEAR = (60.0, 10.0, 5.0, 1.0, 0.5, 0.1), 0.01
+"""What is configured are multiples of these; looks jitter by a hundredth of their period."""
 AWAY_PERIODS = 1.5
 """A target of whose devices nothing came for longer was away, and may be of another version since."""
 LOOKBACK_SECONDS = FLIP_SECONDS + 300.0
@@ -105,7 +107,7 @@ class Memory:
     @property
     def period_seconds(self) -> float:
         """Of two in the middle the shorter one: what is missed makes gaps longer."""
-        return statistics.median_low(self.gaps) if self.gaps else PERIOD_SECONDS
+        return _as_configured(statistics.median_low(self.gaps)) if self.gaps else PERIOD_SECONDS
 
     def saw(self, at: float) -> None:
         """An instant came."""
@@ -132,6 +134,16 @@ class Memory:
             if count and profile.name not in self.sources:
                 tracker = Tracker(profile.vendor, self.period_seconds, units=self.units)
                 self.sources[profile.name] = _Source(Reader(profile, prefix), tracker)
+
+
+def _as_configured(seconds: float) -> float:
+    """The round number that a measured period is near to: nobody configures 29.98 s. So a period is the same whichever
+    of its gaps came, and that of whoever scrapes."""
+    for step in ROUND_SECONDS:
+        near = round(seconds / step) * step
+        if abs(near - seconds) <= NEAR * seconds:
+            return near
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -217,10 +229,11 @@ def rows_of(target: Target, memory: Memory, instant: Instant, devices: TellDevic
             own_pod=own_pod,
             honor_labels=None if target.way == "prometheus" else True,
             units=memory.units,
+            divided=source.tracker.divided(instant.at),
         )
         collected.dropped += seen.dropped
         present |= bool(seen.devices)
-        now = source.tracker.advance(seen.devices)
+        now = source.tracker.advance(seen)
         for row in devices(now, source.reader.profile) if devices is not None else ():
             collected.add("devices", row)
         observed += now

@@ -205,8 +205,9 @@ class SlurmCollector:
     def _never_began(self, accounted: Iterable[Job], controlled: Iterable[Job]) -> Collected:
         """Ends of runs that accounting makes none of, told once the controller says that the job holds nothing: what is
         requeued in the second of its start has a record without a length, from before the start that was told; a
-        requeue was seen to be told as a start in the instant in which the run ends; and of some array's tasks there is
-        no record at all, but they wait again since their requeue, which is their submission then."""
+        requeue was seen to be told as a start in the instant in which the run ends; of some array's tasks there is no
+        record at all, but they wait again since their requeue, which is their submission then; and where a task ended
+        before its second run was written, the record of the first one is the last."""
         told = {job.job_id: job for job in controlled}
         records: dict[str, list[Job]] = defaultdict(list)
         for job in accounted:
@@ -225,6 +226,9 @@ class SlurmCollector:
                     ended = began + timedelta(milliseconds=1)
                 elif again is not None and began < again:
                     ended = again
+                elif some and all(job.ended_at is not None for job in some) and (now is None or now.ended_at):
+                    least = began + timedelta(milliseconds=1)
+                    ended = max(least, now.ended_at) if now is not None and now.ended_at else least
                 else:
                     continue
                 end = {name: row[name] for name in row if name not in ("node", "gpus", "units", "priority")}

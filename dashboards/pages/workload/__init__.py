@@ -20,6 +20,7 @@ from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages.workload.life import Life, life_of, step_seconds
 from dashboards.pages.workload.timeline import timeline
+from dashboards.pages.workload.waits import clock, wait_cards, waits_of
 from dashboards.parts import Figure
 from dashboards.periods import HOUR, span_key
 from dashboards.registry import Ask, Page
@@ -100,20 +101,18 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
             parts.titles(filters, words, workload, trail=[above]), states.nothing_here(words("workload.unknown"))
         )
     trail = _trail(life, filters, above)
+    waits = [card for wait in waits_of(store, filters, workload, clock()) for card in wait_cards(wait, filters, words)]
     if life.window is None:
-        own = span_key(*(filters.local(at).replace(tzinfo=None, minute=0, second=0, microsecond=0) + extra
-                         for at, extra in ((life.start_at, timedelta(0)), (life.until, HOUR))))  # fmt: skip
-        link = dcc.Link(
-            words("workload.own_time"), href=filters.href("/workload", workload=workload, period=own), className="gl-go"
-        )
         return parts.page(
             parts.titles(filters, words, workload, trail=trail),
-            states.nothing(workload, words("workload.not_then"), link),
+            *(waits or [_not_then(life, filters, words)]),
+            _events_card(life, filters, words),
         )
     rows = filters.rows(store, __file__, "hours", workload=workload, **life.bounds())
     total = amounts([{**row, **_PLATFORM} for row in rows])
     return parts.page(
         parts.titles(filters, words, workload, coverage=total.coverage, trail=trail),
+        *waits,
         _headline(life, total, filters, words),
         parts.card(
             words("workload.timeline"),
@@ -128,6 +127,24 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
             _events_card(life, filters, words),
         ),
         _hours_card(rows, filters, words),
+    )
+
+
+def _not_then(life: Life, filters: Filters, words: Language) -> Component:
+    """It was allocated nothing in the period: never, elsewhen, or in hours that are not closed."""
+    begun = [event["ts"] for event in life.events if event["event"] == "started"]
+    if not life.claims and not begun:
+        last = words.of(f"event.{life.events[-1]['event']}", life.events[-1]["event"])
+        return states.nothing_here(words("workload.never", state=last))
+    if not life.claims:
+        return states.nothing_here(words("workload.not_closed", at=words.moment(filters.local(min(begun)))))
+    ends = ((life.start_at, timedelta(0)), (life.until, HOUR))
+    own = span_key(
+        *(filters.local(at).replace(tzinfo=None, minute=0, second=0, microsecond=0) + extra for at, extra in ends)
+    )
+    href = filters.href("/workload", workload=life.workload, period=own)
+    return states.nothing(
+        life.workload, words("workload.not_then"), dcc.Link(words("workload.own_time"), href=href, className="gl-go")
     )
 
 

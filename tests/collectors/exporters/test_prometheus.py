@@ -46,7 +46,7 @@ def test_fifteen_of_the_sixteen_recorded_gpus_are_nobodys(
     at = NOW.timestamp()
     seen = Reader(profile_of("dcgm")).read(series, at, honor_labels=honor_labels)
     assert (len(series), seen.used, sum(seen.dropped.values())) == (64, 64, 0)
-    observed = Tracker("NVIDIA", 30).advance(seen.devices)
+    observed = Tracker("NVIDIA", 30).advance(seen)
     assert len(observed) == 16
     (held,) = [one for one in observed if one.holders]
     assert held.sole_holder == VLLM

@@ -23,7 +23,7 @@ def observed(body: str) -> list[Observed]:
     found = recognise(names(body))
     assert found is not None
     seen = Reader(*found).read(parse(body).series, NOW.timestamp(), node="n1")
-    return Tracker(found[0].vendor, 15).advance(seen.devices)
+    return Tracker(found[0].vendor, 15).advance(seen)
 
 
 def made(body: str, **options: Any) -> Collected:
@@ -117,7 +117,7 @@ def test_devices_that_went_silent_have_stale_rows_and_no_holder() -> None:
     found = observed(f'DCGM_FI_DEV_GPU_UTIL{{{GPU},pod="train-0",namespace="ml"}} 60\n')
     tracker = Tracker("NVIDIA", 15)
     seen = Reader(profile_of("dcgm")).read(parse(f"DCGM_FI_DEV_GPU_UTIL{{{GPU}}} 60\n").series, NOW.timestamp())
-    tracker.advance(seen.devices)
+    tracker.advance(seen)
     collected = rows(tracker.stale(NOW.timestamp() + 15))
     assert [(row["state"], row.get("utilization")) for row in collected.rows["samples"]] == [("stale", None)]
     assert len(rows(found, believe_labels=False).rows["samples"]) == 1

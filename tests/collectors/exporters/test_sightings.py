@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from collectors.exporters.exposition import Series, names, parse
 from collectors.exporters.profile import ALLOWED, FILES, Profile, profile_of, recognise
 from collectors.exporters.sightings import Holder, OwnPod, Reader, Sighting, Sightings
+from collectors.exporters.tracker import Tracker
 from collectors.readings import Reading
 
 NOW = 1_790_000_000.0
@@ -413,6 +414,16 @@ def test_where_prometheus_sorts_all_labels_of_pods_a_pod_says_of_no_gpu_that_it_
         seen_of = sorted(one.partition for one in found.devices if one.device_id == "GPU-a")
         assert seen_of == (["", *some] if some and some != [""] else some)
         assert found.dropped["partition told by a pod's labels alone"] == (not some)
+
+
+def test_what_is_left_out_because_a_pods_labels_alone_tell_its_partition_is_a_finding_each_hour() -> None:
+    reader, tracker = Reader(profile_of("dcgm")), Tracker("NVIDIA", 30)
+    for at in range(0, 7260, 30):
+        tracker.advance(reader.read(parse(SEES_PODS + series_of("a", "7")).series, NOW + at))
+    told = [(row["ts"].timestamp() - NOW, row["device_id"], row["finding"]) for row in tracker.findings]
+    assert told == [(at, "GPU-a", "partition_untold") for at in (0, 3600, 7200)]
+    tracker.advance(reader.read(parse(SEES_PODS + series_of("", "7") + series_of("a", "7")).series, NOW + 11_000))
+    assert len(tracker.findings) == 3
 
 
 def test_without_all_labels_of_pods_a_partition_is_the_exporters_own() -> None:

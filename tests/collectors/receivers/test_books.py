@@ -68,7 +68,7 @@ def scrape(store: Store, some: list[tuple[int, str]]) -> None:
             units.doubt()
         before = seconds
         seen = reader.read(parse(page).series, DAY.timestamp() + seconds, units=units)
-        observed = tracker.advance(seen.devices)
+        observed = tracker.advance(seen)
         told["devices"] += inventory.take(observed, reader.profile)
         for record, found in rows(observed, cluster="scraped").rows.items():
             told[record] += found

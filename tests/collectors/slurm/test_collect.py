@@ -201,6 +201,29 @@ def test_what_is_left_of_a_job_that_is_resized_in_its_last_second_ends() -> None
     ]
 
 
+@pytest.mark.parametrize("ended", ["11:00:04", ""])
+def test_a_run_that_accounting_never_wrote_ends_as_the_controller_says(tmp_path: Path, ended: str) -> None:
+    """As found on a real Slurm: of two runs of an array's task the second was told to run, and then only the first was
+    on record; 1,115 GPU-seconds were billed for one."""
+    told = Told([record("RUNNING", "10:00:00")], [JOB | {"gres_detail": []}])
+    collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    collector.collect(NOW)
+    collector.kept()
+    told.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:01"), record("RUNNING", "11:00:00")]
+    assert ("started", "") in events(collector.collect(NOW + timedelta(seconds=1)).rows)
+    collector.kept()
+    told.lines.pop()
+    began = datetime(2026, 10, 5, 11, tzinfo=UTC)
+    end = int(began.timestamp()) + 4
+    over = {"job_state": "CANCELLED", "start_time": end - 4, "end_time": end, "gres_detail": []}
+    told.jobs = [JOB | over] if ended else []  # or it is gone from the controller's memory
+    rows = collector.collect(NOW + timedelta(seconds=2)).rows["events"]
+    over_at = began + (timedelta(seconds=4) if ended else timedelta(milliseconds=1))
+    assert [(row["event"], row["ts"]) for row in rows] == [("cancelled", over_at)]
+    collector.kept()
+    assert collector.collect(NOW + timedelta(seconds=3)).rows == {}
+
+
 def test_a_node_was_back_when_a_job_began_of_which_accounting_tells_later(tmp_path: Path) -> None:
     """As found on a real Slurm: the job was requeued after a second, and its node was taken for unavailable then."""
     told = Told(node="IDLE+DRAIN")
