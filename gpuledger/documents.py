@@ -487,7 +487,7 @@ class AlertChange(Document):
     at: Instant
     active_at: Instant
     fired_at: Instant | None
-    quiet_since: Instant | None
+    keep_firing_since: Instant | None
     resolved_at: Instant | None
     value: float | None
     labels: dict[str, str]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from access.doorkeeper import Doorkeeper
+from access.authenticator import Authenticator
 from access.opening import FILE, open_access
 from access.people import list_people
 from access.principal import ANYBODY, Principal
@@ -83,11 +83,11 @@ def check(access: AccessStore) -> None:
     kept = {(one.id, one.text) for one in saved_queries(access, ROOT)}
     assert kept == {(("local", "ada"), "SELECT 'ada'"), (("service", "eve@x.org"), "SELECT 'eve@x.org'"),
                     (ANYBODY.id, f"SELECT '{ANYBODY.name}'")}  # fmt: skip
-    keeper = Doorkeeper(access, AccessSettings(sign_in=True))
-    assert keeper.sessions.by_password("ada", PASSWORD, NOW, "192.0.2.1") is not None
+    authenticator = Authenticator(access, AccessSettings(sign_in=True))
+    assert authenticator.sessions.by_password("ada", PASSWORD, NOW, "192.0.2.1") is not None
 
     def asks(token: str) -> Principal | None:
-        return keeper.by_token({"authorization": f"Bearer gpl_{token}_x"}, NOW)
+        return authenticator.by_token({"authorization": f"Bearer gpl_{token}_x"}, NOW)
 
     ada, eve = asks("t0"), asks("t2")
     assert ada is not None and ada.roles == {"finance"}, "a token of hers was an admin's; she is none"

@@ -47,7 +47,7 @@ ROOT = Principal("root", frozenset({Role.admin}))
 PASSWORD = "correct horse battery"
 QUERIES = {
     "hours": "SELECT tenant, sum(allocated_gpu_hours) AS hours FROM v_usage_hourly GROUP BY tenant ORDER BY tenant",
-    "told": "SELECT DISTINCT told_tenant AS who, told_project FROM ledger ORDER BY who, told_project",
+    "reported": "SELECT DISTINCT reported_tenant AS who, reported_project FROM ledger ORDER BY who, reported_project",
 }
 COMMANDS = (
     "ledger --period 2026-02 --by tenant,project,queue",

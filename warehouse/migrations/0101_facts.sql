@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS samples
     batch               UInt64                  CODEC(ZSTD(1)),
     ingested_on         Date DEFAULT today()    CODEC(ZSTD(1)) COMMENT 'retention counts from arrival, so old traces stay',
     stream              UInt64 MATERIALIZED cityHash64(cluster, device_id, partition_id, workload_id) CODEC(ZSTD(1)),
-    told_otherwise      UInt64 CODEC(ZSTD(1)) COMMENT 'the batch, where its rows may have keys of rows told before; else 0'
+    told_otherwise      UInt64 CODEC(ZSTD(1)) COMMENT 'the batch, where its rows may have keys of rows reported before; else 0'
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMMDD(ts)

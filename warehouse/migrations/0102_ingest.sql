@@ -79,7 +79,7 @@ CREATE TABLE IF NOT EXISTS touched_hours
     reach_ms    UInt64 COMMENT 'how far the earliest interval reaches back before the hour',
     shortest_ms UInt32 COMMENT 'shortest interval',
     longest_ms  UInt32 COMMENT 'longest interval',
-    first_ms    UInt32 COMMENT 'how long after the hour began its first sample ends; 0: not told'
+    first_ms    UInt32 COMMENT 'how long after the hour began its first sample ends; 0: not reported'
 )
 ENGINE = MergeTree
 ORDER BY (hour, batch)
@@ -100,9 +100,9 @@ GROUP BY hour, batch;
 
 -- Units:   point = ts within the hour (ms, 1..3,600,000) << 32 | 0xFFFFFFFF - rate; rate = 0 for an unusable sample,
 --          else 1 + utilization x 1e9, as in billing/close/sample_hours.sql.
---          reading = ts within the hour << 42 | microwatts or bytes, of samples that tell it (billing/energy/readings.sql).
+--          reading = ts within the hour << 42 | microwatts or bytes, of samples that report it (billing/energy/readings.sql).
 -- Traps:   a record that came in two batches is counted twice. It shows: fewer slots are occupied than samples counted.
---          A kill between this table and touched_hours leaves them different: then batches tells another sum.
+--          A kill between this table and touched_hours leaves them different: then batches has another sum.
 CREATE TABLE IF NOT EXISTS stream_hours
 (
     hour         DateTime('UTC') COMMENT 'in which the samples end',
@@ -119,9 +119,9 @@ CREATE TABLE IF NOT EXISTS stream_hours
     most_phase   SimpleAggregateFunction(max, UInt32) CODEC(ZSTD(1)),
     slots        SimpleAggregateFunction(groupBitOr, UInt64) CODEC(ZSTD(1)) COMMENT 'bit n: a sample ended in the n-th interval of the hour; the last bit stands for all further ones',
     marks        SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)) COMMENT 'sum of the hashes of ts within the hour (ms), modulo 2^64',
-    powered      SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)) COMMENT 'samples that tell power',
+    powered      SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)) COMMENT 'samples that report power',
     powers       SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)) COMMENT 'sum of microwatts of those',
-    sized        SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)) COMMENT 'samples that tell memory',
+    sized        SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)) COMMENT 'samples that report memory',
     memories     SimpleAggregateFunction(sum, UInt64) CODEC(ZSTD(1)) COMMENT 'sum of bytes of those',
     first_power  SimpleAggregateFunction(min, UInt64) CODEC(ZSTD(1)) COMMENT 'least power reading; 2^64 - 1: none',
     last_power   SimpleAggregateFunction(max, UInt64) CODEC(ZSTD(1)) COMMENT 'greatest power reading; 0: none',

@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS closed_hours
 (
     hour        DateTime('UTC'),
     run         UInt64 COMMENT 'whose entries are in force',
-    checked_by  UInt64 COMMENT 'the run that said so, later than or equal to run',
+    checked_by  UInt64 COMMENT 'the run that checked it, later than or equal to run',
     inputs      UInt64 COMMENT 'fingerprint of the facts and prices that the hour was computed from',
     content     UInt64 COMMENT 'fingerprint of the entries',
     seal        UInt64 DEFAULT cityHash64(hour, run, checked_by, inputs, content) COMMENT 'fingerprint of the row'
@@ -80,9 +80,9 @@ CREATE TABLE IF NOT EXISTS ledger_entries
     unallocated_unit_ms   Int64 CODEC(ZSTD(1)),
     unavailable_unit_ms   Int64 CODEC(ZSTD(1)),
     cost_center           LowCardinality(String),
-    told_tenant           LowCardinality(String) DEFAULT tenant COMMENT 'as the source told it',
-    told_project          LowCardinality(String) DEFAULT project COMMENT 'as the source told it',
-    priority              Nullable(Int64) CODEC(ZSTD(1)) COMMENT 'as the source told it; null: it did not',
+    reported_tenant           LowCardinality(String) DEFAULT tenant COMMENT 'as the source reported it',
+    reported_project          LowCardinality(String) DEFAULT project COMMENT 'as the source reported it',
+    priority              Nullable(Int64) CODEC(ZSTD(1)) COMMENT 'as the source reported it; null: not reported',
     unmapped              Bool COMMENT 'no rule of the mapping in force fits',
     INDEX charge_periods charge_period_start TYPE minmax GRANULARITY 1
 )
@@ -148,8 +148,8 @@ CREATE TABLE IF NOT EXISTS allocations
     end_at            Nullable(DateTime64(3, 'UTC')) COMMENT 'null: still held',
     estimated         LowCardinality(String) COMMENT 'empty, or what was estimated and how',
     cost_center       LowCardinality(String),
-    told_tenant       LowCardinality(String) DEFAULT tenant,
-    told_project      LowCardinality(String) DEFAULT project,
+    reported_tenant       LowCardinality(String) DEFAULT tenant,
+    reported_project      LowCardinality(String) DEFAULT project,
     priority          Nullable(Int64),
     unmapped          Bool
 )

@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS alert_transitions
     severity     Enum8('info' = 1, 'warning' = 2, 'critical' = 3),
     active_at    DateTime64(3, 'UTC') COMMENT 'since when the condition has held',
     fired_at     Nullable(DateTime64(3, 'UTC')),
-    quiet_since  Nullable(DateTime64(3, 'UTC')) COMMENT 'it fires because of keep_firing_for alone, since then',
+    keep_firing_since  Nullable(DateTime64(3, 'UTC')) COMMENT 'it fires because of keep_firing_for alone, since then',
     resolved_at  Nullable(DateTime64(3, 'UTC')),
     value        Nullable(Float64),
     labels       String CODEC(ZSTD(1)) COMMENT 'JSON: identity, further and fixed labels, owner, severity, alertname',
@@ -62,17 +62,17 @@ CREATE OR REPLACE VIEW alerts AS
 SELECT
     a.rule AS rule, a.fingerprint AS fingerprint,
     newest.1 AS run, newest.2 AS at, newest.3 AS state, newest.4 AS severity, newest.5 AS active_at,
-    newest.6 AS fired_at, newest.7 AS quiet_since, newest.8 AS resolved_at,
-    a.newest.3 = 'firing' AND e.active_at = a.newest.5 AND e.at > a.newest.2 AS is_said_anew,
-    if(is_said_anew, e.value, newest.9) AS value,
+    newest.6 AS fired_at, newest.7 AS keep_firing_since, newest.8 AS resolved_at,
+    a.newest.3 = 'firing' AND e.active_at = a.newest.5 AND e.at > a.newest.2 AS is_renewed,
+    if(is_renewed, e.value, newest.9) AS value,
     newest.10 AS labels,
-    if(is_said_anew, e.evidence, newest.11) AS evidence,
-    if(is_said_anew, e.annotations, newest.12) AS annotations
+    if(is_renewed, e.evidence, newest.11) AS evidence,
+    if(is_renewed, e.annotations, newest.12) AS annotations
 FROM
 (
     SELECT
         rule, fingerprint,
-        argMax((h.run, h.at, h.state, h.severity, h.active_at, h.fired_at, h.quiet_since, h.resolved_at, h.value,
+        argMax((h.run, h.at, h.state, h.severity, h.active_at, h.fired_at, h.keep_firing_since, h.resolved_at, h.value,
                 h.labels, h.evidence, h.annotations), h.at) AS newest
     FROM alert_history AS h
     GROUP BY rule, fingerprint

@@ -1,6 +1,6 @@
 -- Views of the facts at one instant, for alert rules. Their parameter: at.
 
--- One row: an allocation that holds a device, or a part of it, at an instant, as its source's events tell it; the
+-- One row: an allocation that holds a device, or a part of it, at an instant, as its source's events report it; the
 -- newest placing event names the devices, and one that is suspended or over holds nothing.
 -- start_at: since when without a break. gpus: as requested.
 CREATE OR REPLACE VIEW holders AS
@@ -31,7 +31,7 @@ ARRAY JOIN arrayFilter(place -> place.1 = placed_at, places) AS place;
 -- One row: an allocation that waits at an instant: submitted, and neither started nor over since.
 CREATE OR REPLACE VIEW waiters AS
 SELECT
-    cluster, allocation_id, submitted_at, told_at,
+    cluster, allocation_id, submitted_at, reported_at,
     newest.1 AS workload_id, newest.2 AS tenant, newest.3 AS project, newest.4 AS queue, newest.5 AS priority,
     newest.6 AS gpus, newest.7 AS reason, newest.8 AS message
 FROM
@@ -39,7 +39,7 @@ FROM
     SELECT
         cluster, allocation_id,
         min(ts) AS submitted_at,
-        max(ts) AS told_at,
+        max(ts) AS reported_at,
         argMax((e.workload_id, e.tenant, e.project, e.queue, e.priority, e.gpus, e.reason, e.message), ts) AS newest,
         countIf(event != 'submitted') AS changes
     FROM events AS e
@@ -87,17 +87,17 @@ WITH
 SELECT
     cluster, node, device_id, partition_id, units, allocation_id, workload_id, tenant, project, queue, priority, gpus,
     start_at,
-    argMin(if(rank < 9, told, []), rank) AS samples
+    argMin(if(rank < 9, measured, []), rank) AS samples
 FROM
 (
     SELECT
         h.cluster AS cluster, h.node AS node, h.device_id AS device_id, h.partition_id AS partition_id, h.units AS units,
         h.allocation_id AS allocation_id, h.workload_id AS workload_id, h.tenant AS tenant, h.project AS project,
         h.queue AS queue, h.priority AS priority, h.gpus AS gpus, h.start_at AS start_at,
-        s.samples AS told,
+        s.samples AS measured,
         s.workload_id = h.workload_id AND h.workload_id != '' AS own,
         multiIf(
-            empty(told), 9,
+            empty(measured), 9,
             s.partition_id = h.partition_id AND own, 1,
             s.partition_id = h.partition_id AND h.partition_id != '' AND s.workload_id = '', 2,
             s.partition_id = '' AND own, 3,

@@ -110,7 +110,7 @@ WITH
     (
         SELECT
             o.*,
-            m.until AS told_until,
+            m.until AS known_until,
             least(m.until, {at:DateTime64(3, 'UTC')}) AS until
         FROM slo_objectives AS o
         LEFT JOIN (SELECT definition, argMax(until, run) AS until FROM slo_measured GROUP BY definition) AS m
@@ -141,7 +141,7 @@ WITH
                 objective.window_seconds AS length, toUnixTimestamp(objective.until) - toUnixTimestamp(s.at) AS age
             FROM slo_series AS s
             INNER JOIN objective ON s.definition = objective.definition
-            WHERE (s.at <= objective.until OR objective.until = objective.told_until)
+            WHERE (s.at <= objective.until OR objective.until = objective.known_until)
                 AND s.hour >= {at:DateTime64(3, 'UTC')} - INTERVAL 94 DAY
         ) AS p
         WHERE age < greatest(length, 259200)
@@ -153,7 +153,7 @@ WITH
             o.name AS objective, o.definition AS definition, o.kind AS kind, o.unit AS unit,
             c.cluster AS cluster, c.tenant AS tenant, c.subject AS subject, o.owner AS owner,
             o.target AS target, o.window_seconds AS window_seconds, o.at_least AS at_least,
-            if(o.told_until = toDateTime64(0, 3, 'UTC'), NULL, o.until) AS measured_until,
+            if(o.known_until = toDateTime64(0, 3, 'UTC'), NULL, o.until) AS measured_until,
             c.good AS good, c.bad AS bad, c.missing AS missing, c.dark_seconds AS dark_seconds,
             if(good + bad > 0 AND good + bad >= at_least, good / (good + bad), NULL) AS sli,
             if(good + bad + missing > 0,

@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS interference_samples
     window_seconds     UInt32,
     cluster            LowCardinality(String),
     workload_id        String CODEC(ZSTD(1)),
-    service            LowCardinality(String) COMMENT 'empty: it tells nothing of how well it does',
+    service            LowCardinality(String) COMMENT 'empty: it reports nothing of how well it does',
     tenant             LowCardinality(String),
     identity           LowCardinality(String) COMMENT 'what shares a baseline',
     version            LowCardinality(String),
@@ -35,14 +35,14 @@ CREATE TABLE IF NOT EXISTS interference_samples
     state              Enum8('exclusive' = 1, 'shared' = 2, 'unsure' = 3) COMMENT 'whether others had processes on its devices',
     neighbours         Array(String) COMMENT 'workloads with processes on its devices',
     neighbour_identities Array(String),
-    metric             LowCardinality(String) COMMENT 'by which it is measured; empty: none is told',
+    metric             LowCardinality(String) COMMENT 'by which it is measured; empty: none is reported',
     load               LowCardinality(String) COMMENT 'bucket: requests running (r) and prompt tokens of one (t), powers of 2',
     value              Nullable(Float64) CODEC(ZSTD(1)),
     p99_to_p50         Nullable(Float64) CODEC(ZSTD(1)) COMMENT 'null: fewer than 300 observations',
     utilization        Nullable(Float64) CODEC(ZSTD(1)) COMMENT 'its own, 0-1',
-    has_demand         Bool COMMENT 'requests ran or waited, or it told of its progress',
+    has_demand         Bool COMMENT 'requests ran or waited, or it reported its progress',
     busy               Nullable(Float64) CODEC(ZSTD(1)) COMMENT 'of its busiest device, everybody: SM activity, 0-1',
-    together           Nullable(Float64) CODEC(ZSTD(1)) COMMENT 'sum of all workloads'' utilization on it',
+    utilization_sum           Nullable(Float64) CODEC(ZSTD(1)) COMMENT 'sum of all workloads'' utilization on it',
     dram_active        Nullable(Float64) CODEC(ZSTD(1)),
     context_switch_active Nullable(Float64) CODEC(ZSTD(1)),
     context_switch_requests_per_second Nullable(Float64) CODEC(ZSTD(1)),
@@ -141,14 +141,14 @@ WHERE (hour, run) IN (SELECT hour, max(run) FROM interference_hours GROUP BY hou
 -- Params:  since, until: windows that end in (since, until].
 CREATE OR REPLACE VIEW interference_episodes AS
 WITH
-    told AS
+    judged AS
     (
         SELECT
             cluster, workload_id, service, tenant, identity, at, window_seconds, gpus, slowdown, channels, grade, neighbours,
             neighbour_identities,
             disturbed = true AS is_disturbed,
             sum(toUInt8(is_disturbed)) OVER (PARTITION BY cluster, workload_id, service ORDER BY toUnixTimestamp(at)
-                RANGE BETWEEN 299 PRECEDING AND CURRENT ROW) AS lately,
+                RANGE BETWEEN 299 PRECEDING AND CURRENT ROW) AS recent,
             sum(if(disturbed = false, window_seconds, 0)) OVER (PARTITION BY cluster, workload_id, service ORDER BY at
                 ROWS UNBOUNDED PRECEDING) AS quiet_seconds
         FROM interference
@@ -166,21 +166,21 @@ WITH
                 *,
                 quiet_seconds - lagInFrame(quiet_seconds, 1, 0) OVER (PARTITION BY cluster, workload_id, service ORDER BY at
                     ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) >= 600 AS begins
-            FROM told
+            FROM judged
             WHERE is_disturbed
         )
     ),
     quiet AS
     (
         SELECT cluster, workload_id, service, groupArray((quiet_seconds, at)) AS seen
-        FROM (SELECT cluster, workload_id, service, quiet_seconds, at FROM told ORDER BY at)
+        FROM (SELECT cluster, workload_id, service, quiet_seconds, at FROM judged ORDER BY at)
         GROUP BY cluster, workload_id, service
     )
 SELECT
     s.cluster AS cluster, s.workload_id AS workload_id, s.service AS service,
     any(s.tenant) AS tenant, any(s.identity) AS identity,
     min(s.at) - any(s.window_seconds) AS started_at,
-    min(if(s.lately >= 3, s.at, toDateTime('2100-01-01', 'UTC'))) AS raised_at,
+    min(if(s.recent >= 3, s.at, toDateTime('2100-01-01', 'UTC'))) AS raised_at,
     max(s.at) AS disturbed_until,
     arrayFirstOrNull(pair -> pair.1 >= max(s.quiet_seconds) + 600, any(q.seen)).2 AS ended_at,
     count() AS disturbed_windows,
@@ -194,7 +194,7 @@ SELECT
 FROM stretch AS s
 INNER JOIN quiet AS q ON s.cluster = q.cluster AND s.workload_id = q.workload_id AND s.service = q.service
 GROUP BY s.cluster, s.workload_id, s.service, s.number
-HAVING max(s.lately) >= 3;
+HAVING max(s.recent) >= 3;
 
 -- One row: how fast one identity runs beside another, of the windows in which it had that neighbour alone.
 -- Units:   speed: 1 / S, the mean of the windows; 1: as alone.

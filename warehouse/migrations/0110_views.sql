@@ -3,19 +3,19 @@
 -- commitments, discounts, taxes).
 
 -- One row: an event. To a tenant, what another's job may have caused names nobody, neither actor nor message, unless its
--- actor is a job of its own; a change of size or a pause that tells no actor is its own. The number of the scheduler's
+-- actor is a job of its own; a change of size or a pause without an actor is its own. The number of the scheduler's
 -- decision is left out, too: its gaps would count what everybody else does.
-CREATE OR REPLACE VIEW told_events AS
+CREATE OR REPLACE VIEW visible_events AS
 WITH
-    (SELECT yes FROM sees_all) AS all_told,
+    (SELECT yes FROM sees_all) AS unrestricted,
     event IN ('finished', 'failed', 'cancelled', 'rejected')
         OR (event = 'submitted' AND lower(reason) != 'requeued')
         OR (event NOT IN ('submitted', 'preempted') AND actor = '')
-        OR all_told
+        OR unrestricted
         OR (cluster, actor) IN (SELECT cluster, workload_id FROM allocations WHERE NOT (SELECT yes FROM sees_all)) AS named
 SELECT e.* REPLACE (
     if(named, e.actor, '') AS actor,
-    multiIf(all_told, e.message, named, replaceRegexpOne(e.message, '^\\{"sequence":[0-9]+,?', '{'), '') AS message
+    multiIf(unrestricted, e.message, named, replaceRegexpOne(e.message, '^\\{"sequence":[0-9]+,?', '{'), '') AS message
 )
 FROM events AS e;
 
@@ -126,14 +126,14 @@ COMMENT 'One row: where the GPU-hours of a pool and model went in a closed hour.
 CREATE OR REPLACE VIEW v_allocations
 (
     cluster           String COMMENT 'as its collector calls it',
-    source            String COMMENT 'which scheduler told it',
+    source            String COMMENT 'which scheduler reported it',
     allocation_id     String COMMENT 'the right to a share of a device, as its source calls it',
     workload_id       String COMMENT 'pod UID, job id or service',
     tenant            String COMMENT 'who pays; empty: nobody was named',
     project           String COMMENT 'the tenant''s part: namespace or account',
     cost_center       String COMMENT 'by the tenants'' mapping; empty: none',
     queue             String COMMENT 'where it waited',
-    priority          Nullable(Int64) COMMENT 'as the source told it; NULL: not told',
+    priority          Nullable(Int64) COMMENT 'as the source reported it; NULL: not reported',
     preemptible       Bool COMMENT 'whether it may be preempted',
     node              String COMMENT 'host name',
     device_id         String COMMENT 'vendor UUID',
@@ -156,15 +156,15 @@ COMMENT 'One row: an allocation held units of a device during [start_at, end_at)
 CREATE OR REPLACE VIEW v_queue_wait
 (
     cluster       String COMMENT 'as its collector calls it',
-    source        String COMMENT 'which scheduler told it',
+    source        String COMMENT 'which scheduler reported it',
     allocation_id String COMMENT 'the right to a share of a device, as its source calls it',
     workload_id   String COMMENT 'pod UID, job id or service',
-    tenant        String COMMENT 'who pays, where it was placed and closed; else as the source told it',
+    tenant        String COMMENT 'who pays, where it was placed and closed; else as the source reported it',
     project       String COMMENT 'the tenant''s part: namespace or account',
     queue         String COMMENT 'where it waited',
-    priority      Nullable(Int64) COMMENT 'as the source told it; NULL: not told',
+    priority      Nullable(Int64) COMMENT 'as the source reported it; NULL: not reported',
     gpus          Nullable(Float64) COMMENT 'requested',
-    submitted_at  DateTime64(3, 'UTC') COMMENT 'told first',
+    submitted_at  DateTime64(3, 'UTC') COMMENT 'reported first',
     started_at    Nullable(DateTime64(3, 'UTC')) COMMENT 'for the first time; NULL: not yet',
     ended_at      Nullable(DateTime64(3, 'UTC')) COMMENT 'NULL: not over',
     wait_seconds  Nullable(Float64) COMMENT 'from submitted to started; NULL: it did not start',
@@ -206,14 +206,14 @@ CREATE OR REPLACE VIEW v_events
 (
     ts            DateTime64(3, 'UTC') COMMENT 'when it happened',
     cluster       String COMMENT 'as its collector calls it',
-    source        String COMMENT 'which scheduler told it',
+    source        String COMMENT 'which scheduler reported it',
     allocation_id String COMMENT 'the right to a share of a device, as its source calls it',
     workload_id   String COMMENT 'pod UID, job id or service',
     event         String COMMENT 'submitted, started, resized, suspended, resumed, preempted, finished, failed, cancelled, rejected',
-    tenant        String COMMENT 'who pays, where it was placed and closed; else as the source told it',
+    tenant        String COMMENT 'who pays, where it was placed and closed; else as the source reported it',
     project       String COMMENT 'the tenant''s part: namespace or account',
     queue         String COMMENT 'where it waited',
-    priority      Nullable(Int64) COMMENT 'as the source told it; NULL: not told',
+    priority      Nullable(Int64) COMMENT 'as the source reported it; NULL: not reported',
     gpus          Nullable(Float64) COMMENT 'requested',
     node          String COMMENT 'host name',
     device_id     String COMMENT 'vendor UUID',
@@ -221,7 +221,7 @@ CREATE OR REPLACE VIEW v_events
     units         Nullable(UInt32) COMMENT 'of the device; NULL: all',
     reason        String COMMENT 'the scheduler''s word',
     message       String COMMENT 'in full; to a tenant empty where it would name who else''s job took the place',
-    actor         String COMMENT 'who did it, where the source tells; to a tenant as the message'
+    actor         String COMMENT 'who did it, where the source says; to a tenant as the message'
 )
 AS SELECT
     e.ts AS ts, e.cluster AS cluster, e.source AS source, e.allocation_id AS allocation_id, e.workload_id AS workload_id,
@@ -230,14 +230,14 @@ AS SELECT
     if(p.allocation_id != '', p.project, e.project) AS project,
     e.queue AS queue, e.priority AS priority, e.gpus AS gpus, e.node AS node, e.device_id AS device_id,
     e.partition_id AS partition_id, e.units AS units, e.reason AS reason, e.message AS message, e.actor AS actor
-FROM told_events AS e
+FROM visible_events AS e
 LEFT JOIN
 (
     SELECT cluster, allocation_id, argMin(tenant, start_at) AS tenant, argMin(project, start_at) AS project
     FROM allocations
     GROUP BY cluster, allocation_id
 ) AS p ON e.cluster = p.cluster AND e.allocation_id = p.allocation_id
-COMMENT 'One row: something happened to an allocation, as its source told it. Rows sent twice may show twice.';
+COMMENT 'One row: something happened to an allocation, as its source reported it. Rows sent twice may show twice.';
 
 CREATE OR REPLACE VIEW v_invoices
 (
@@ -250,7 +250,7 @@ CREATE OR REPLACE VIEW v_invoices
     references    String COMMENT 'of a credit note: the invoice it credits',
     currency      String COMMENT 'of the amounts',
     net           Nullable(Decimal(38, 9)) COMMENT 'before taxes',
-    tax           Nullable(Decimal(38, 9)) COMMENT 'NULL: the document tells none',
+    tax           Nullable(Decimal(38, 9)) COMMENT 'NULL: the document has none',
     amount        Decimal(38, 9) COMMENT 'net + tax',
     due           Nullable(Decimal(38, 9)) COMMENT 'amount less what was prepaid',
     issued_at     DateTime64(3, 'UTC') COMMENT 'when it was numbered'
@@ -293,16 +293,16 @@ CREATE OR REPLACE VIEW v_invoice_lines
 AS SELECT
     i.number AS number, i.tenant AS tenant, JSONExtractString(i.document, 'period', 'month') AS month,
     if(void.number != '', 'void', 'issued') AS status,
-    toUInt32(JSONExtractUInt(told, 'line')) AS line,
-    JSONExtractString(told, 'kind') AS kind, JSONExtractString(told, 'project') AS project,
-    JSONExtractString(told, 'sku') AS sku, JSONExtractString(told, 'description') AS description,
-    toDecimal128OrNull(JSONExtractString(told, 'quantity'), 9) AS quantity,
-    JSONExtractString(told, 'unit') AS unit,
-    toDecimal128OrNull(JSONExtractString(told, 'contracted_unit_price'), 9) AS contracted_unit_price,
-    toDecimal128OrNull(JSONExtractString(told, 'billed_cost'), 9) AS billed_cost,
-    toDecimal128OrNull(JSONExtractString(told, 'amount'), 9) AS amount,
-    i.currency AS currency, JSONExtractString(told, 'charge_class') AS charge_class
-FROM (SELECT *, arrayJoin(JSONExtractArrayRaw(document, 'lines')) AS told FROM invoices FINAL) AS i
+    toUInt32(JSONExtractUInt(entry, 'line')) AS line,
+    JSONExtractString(entry, 'kind') AS kind, JSONExtractString(entry, 'project') AS project,
+    JSONExtractString(entry, 'sku') AS sku, JSONExtractString(entry, 'description') AS description,
+    toDecimal128OrNull(JSONExtractString(entry, 'quantity'), 9) AS quantity,
+    JSONExtractString(entry, 'unit') AS unit,
+    toDecimal128OrNull(JSONExtractString(entry, 'contracted_unit_price'), 9) AS contracted_unit_price,
+    toDecimal128OrNull(JSONExtractString(entry, 'billed_cost'), 9) AS billed_cost,
+    toDecimal128OrNull(JSONExtractString(entry, 'amount'), 9) AS amount,
+    i.currency AS currency, JSONExtractString(entry, 'charge_class') AS charge_class
+FROM (SELECT *, arrayJoin(JSONExtractArrayRaw(document, 'lines')) AS entry FROM invoices FINAL) AS i
 LEFT JOIN (SELECT number FROM voided_invoices FINAL) AS void ON i.number = void.number
 COMMENT 'One row: a line of an issued invoice or credit note.';
 
@@ -340,11 +340,11 @@ CREATE OR REPLACE VIEW v_devices
     device_id    String COMMENT 'vendor UUID',
     vendor       String COMMENT 'of the device',
     model        String COMMENT 'of the device',
-    memory_bytes Nullable(UInt64) COMMENT 'NULL: not told',
+    memory_bytes Nullable(UInt64) COMMENT 'NULL: not reported',
     units        UInt32 COMMENT '1; 7 or 4 under MIG; N for N replicas',
     pool         String COMMENT 'of the device',
     state        String COMMENT 'available, unavailable or removed',
-    changed_at   DateTime64(3, 'UTC') COMMENT 'last told'
+    changed_at   DateTime64(3, 'UTC') COMMENT 'last reported'
 )
 AS SELECT
     cluster, newest.1 AS node, device_id, newest.2 AS vendor, newest.3 AS model, newest.4 AS memory_bytes,
@@ -357,4 +357,4 @@ FROM
     FROM devices AS d
     GROUP BY cluster, device_id
 )
-COMMENT 'One row: a device as it was last told.';
+COMMENT 'One row: a device as it was last reported.';

@@ -1,8 +1,21 @@
 -- From schema 0030, of before the first release, to what the migrations from 0101 on make. They run after it, and make all
 -- views anew. Each statement can be repeated: one that a kill cut short is run again with those before it.
 
+-- Columns in the words of the glossary. What stands in a sorting key (told_otherwise) cannot be renamed, nor what a digest is
+-- of (chained tables).
+ALTER TABLE ledger_entries
+    RENAME COLUMN IF EXISTS told_tenant TO reported_tenant,
+    RENAME COLUMN IF EXISTS told_project TO reported_project;
+ALTER TABLE allocations
+    RENAME COLUMN IF EXISTS told_tenant TO reported_tenant,
+    RENAME COLUMN IF EXISTS told_project TO reported_project;
+ALTER TABLE alert_transitions RENAME COLUMN IF EXISTS quiet_since TO keep_firing_since;
+ALTER TABLE interference_samples RENAME COLUMN IF EXISTS together TO utilization_sum;
+DROP VIEW IF EXISTS told_events;
+
 -- What tables and columns mean, in the words of the glossary.
 ALTER TABLE samples
+    COMMENT COLUMN IF EXISTS told_otherwise 'the batch, where its rows may have keys of rows reported before; else 0',
     MODIFY COMMENT 'One row: what a device, a partition or a workload on it did over (ts - interval_seconds, ts]. Units: in the names; ratios 0-1. Source: agents and exporters.';
 
 ALTER TABLE events
@@ -33,9 +46,12 @@ ALTER TABLE sender_days
     MODIFY COMMENT 'One row: what a sender pushed on a day (UTC) of one record type, and the outcome; rows of a key are summed. Source: ingest.';
 
 ALTER TABLE touched_hours
+    COMMENT COLUMN IF EXISTS first_ms 'how long after the hour began its first sample ends; 0: not reported',
     MODIFY COMMENT 'One row: a batch put samples that end in this hour. Units: ms. Source: the view touched_hours_of_samples, at ingest.';
 
 ALTER TABLE stream_hours
+    COMMENT COLUMN IF EXISTS powered 'samples that report power',
+    COMMENT COLUMN IF EXISTS sized 'samples that report memory',
     MODIFY COMMENT 'One row: sums over the samples of one stream that end in one hour; rows of a key are summed. Units: in the columns'' comments. Source: the view stream_hours_of_samples, at ingest.';
 
 ALTER TABLE pushed_points
@@ -57,9 +73,13 @@ ALTER TABLE close_batches
     MODIFY COMMENT 'One row: a close, and the batches that it was the first to read, beside those of the close that it follows. Source: close.';
 
 ALTER TABLE closed_hours
+    COMMENT COLUMN IF EXISTS checked_by 'the run that checked it, later than or equal to run',
     MODIFY COMMENT 'One row: from the run checked_by on, an hour''s entries are those of run; the newest counts. Source: close.';
 
 ALTER TABLE ledger_entries
+    COMMENT COLUMN IF EXISTS reported_tenant 'as the source reported it',
+    COMMENT COLUMN IF EXISTS reported_project 'as the source reported it',
+    COMMENT COLUMN IF EXISTS priority 'as the source reported it; null: not reported',
     MODIFY COMMENT 'One row: what an allocation held of a device in one hour at one share, price and tenant, or the platform''s own time on it (an empty allocation_id). Units: unit-milliseconds; prices per GPU-hour. Source: close. Read the view ledger.';
 
 ALTER TABLE energy_entries
@@ -168,6 +188,9 @@ ALTER TABLE interference_versions
     MODIFY COMMENT 'One row: from since on, an identity runs another version (an image, a model, a driver), and its baselines start anew. An empty identity: everything in the cluster; an empty cluster: everywhere. Source: interference version.';
 
 ALTER TABLE interference_samples
+    COMMENT COLUMN IF EXISTS service 'empty: it reports nothing of how well it does',
+    COMMENT COLUMN IF EXISTS metric 'by which it is measured; empty: none is reported',
+    COMMENT COLUMN IF EXISTS has_demand 'requests ran or waited, or it reported its progress',
     MODIFY COMMENT 'One row: a workload in one window, alone or beside others, compared with what it does alone. Units: in the names; ratios 0-1. Source: the measuring of interference. Read the view interference.';
 
 ALTER TABLE interference_hours

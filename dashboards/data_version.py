@@ -1,4 +1,4 @@
-"""What the store answered lately. An answer holds while the tables that it was read from hold the same rows."""
+"""Recent answers of the store, cached. An answer holds while the tables that it was read from hold the same rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from warehouse.store import Store, read_sql
 
 log = logging.getLogger(__name__)
 
-ANSWERS_KEPT, ROWS_KEPT = 512, 20_000
+ANSWERS_CACHED, ROWS_CACHED = 512, 20_000
 NEVER_THE_SAME = re.compile(r"\b(now|now64|today|yesterday|rand\w*|generate\w+)\(", re.IGNORECASE)
 
 
@@ -26,25 +26,25 @@ class Memory:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._cached: OrderedDict[Hashable, Any] = OrderedDict()
         self._rows = 0
         self._views: Mapping[str, str] = {}
         self._reads: dict[str, frozenset[str]] = {}
         self._sees_parts = True
 
-    def kept(self, key: Hashable, ask: Callable[[], Any]) -> Any:
-        """The answer to `key`: as it was kept, else as asked now."""
+    def cached(self, key: Hashable, ask: Callable[[], Any]) -> Any:
+        """The answer to `key`: as it was cached, else as asked now."""
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
+            if key in self._cached:
+                self._cached.move_to_end(key)
+                return self._cached[key]
         answer = ask()
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = answer
+            if key not in self._cached:
+                self._cached[key] = answer
                 self._rows += _rows_of(answer)
-            while len(self._kept) > ANSWERS_KEPT or self._rows > ROWS_KEPT:
-                self._rows -= _rows_of(self._kept.popitem(last=False)[1])
+            while len(self._cached) > ANSWERS_CACHED or self._rows > ROWS_CACHED:
+                self._rows -= _rows_of(self._cached.popitem(last=False)[1])
         return answer
 
     def parts(self, store: Store) -> Mapping[str, Sequence[tuple[str, int]]] | None:
@@ -79,30 +79,30 @@ def _rows_of(answer: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Edition:
-    """The state of the store that a page is drawn from, and who reads: what is kept of one is never another's.
+class DataVersion:
+    """The state of the store that a page is drawn from, and who reads: what is cached of one is never another's.
 
     parts: of each table its partitions, each with its number.   scope: whose rows the store shows (None: all).
-    news: another one as soon as hours were closed, prices applied or alerts evaluated.
+    books: another one as soon as hours were closed, prices applied or alerts evaluated.
     """
 
     parts: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
     scope: Hashable = None
     memory: Memory | None = None
-    news: int = 0
+    books: int = 0
 
     @staticmethod
-    def of(store: Store, scope: Hashable = None, memory: Memory | None = None) -> Edition:
-        """As the store is now. Without a memory nothing is kept."""
+    def of(store: Store, scope: Hashable = None, memory: Memory | None = None) -> DataVersion:
+        """As the store is now. Without a memory nothing is cached."""
         parts = memory.parts(store) if memory else None
-        here = Edition(parts or {}, scope, None if parts is None else memory)
-        sql = read_sql(__file__, "news")
-        return replace(here, news=here.kept(store, "news", sql, lambda: store.value(sql)))
+        here = DataVersion(parts or {}, scope, None if parts is None else memory)
+        sql = read_sql(__file__, "books_version")
+        return replace(here, books=here.cached(store, "books", sql, lambda: store.value(sql)))
 
-    def kept(
+    def cached(
         self, store: Store, what: Hashable, reads: str, ask: Callable[[], Any], until: datetime | None = None
     ) -> Any:
-        """The answer to `what`, which is not to be changed: as it was kept, else as asked now.
+        """The answer to `what`, which is not to be changed: as it was cached, else as asked now.
 
         reads: SQL of all that is asked, or the names of its tables.   until: of tables in partitions of months it asks
         for nothing then or later, of those in partitions of days for nothing later.
@@ -111,7 +111,7 @@ class Edition:
             return ask()
         tables = self.memory.tables(store, reads if self.scope is None else f"{reads}\n{RULES}")
         read = tuple((table, self._state(table, until)) for table in sorted(tables))
-        return self.memory.kept((self.scope, what, read), ask)
+        return self.memory.cached((self.scope, what, read), ask)
 
     def _state(self, table: str, until: datetime | None) -> int:
         partitions = self.parts.get(table, ())
@@ -121,5 +121,5 @@ class Edition:
         return hash(frozenset((name, print_) for name, print_ in partitions if name <= last.get(len(name), name)))
 
 
-UNKEPT = Edition()
+UNCACHED = DataVersion()
 """For whoever asks once."""

@@ -14,7 +14,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from access.current import current
-from api import stated
+from api import applied_files
 from dashboards import forms, parts
 from dashboards.filters import Filters
 from dashboards.languages import Language
@@ -26,7 +26,7 @@ MOST = 200
 NUMBERS = ("gpu_hours", "old_cost", "new_cost", "difference", "unpriced_before", "unpriced_after")
 
 
-def form_card(kind: stated.Kind, file: Any, words: Language) -> Component | None:
+def form_card(kind: applied_files.Kind, file: Any, words: Language) -> Component | None:
     """file: what the editor begins with.   None for those who may not apply one."""
     if not current().may(kind.action):
         return None
@@ -34,8 +34,8 @@ def form_card(kind: stated.Kind, file: Any, words: Language) -> Component | None
         words("admin.next_version"),
         words("admin.next_version_is"),
         dmc.Textarea(
-            id="stated-yaml",
-            value=stated.as_yaml(file),
+            id="applied-yaml",
+            value=applied_files.as_yaml(file),
             autosize=True,
             minRows=8,
             maxRows=24,
@@ -45,25 +45,25 @@ def form_card(kind: stated.Kind, file: Any, words: Language) -> Component | None
         ),
         html.Div(
             [
-                html.Button(words("admin.compare"), id="stated-compare", className="gl-press", type="button"),
+                html.Button(words("admin.compare"), id="applied-compare", className="gl-press", type="button"),
                 dcc.Upload(
                     html.Button(words("admin.open_file"), className="gl-press gl-small", type="button"),
-                    id="stated-file",
-                    max_size=stated.FILE_CHARACTERS,
+                    id="applied-file",
+                    max_size=applied_files.FILE_CHARACTERS,
                 ),
             ],
             className="gl-run",
         ),
-        html.Div(id="stated-compared", **{"aria-live": "polite"}),
+        html.Div(id="applied-compared", **{"aria-live": "polite"}),
     )
 
 
 def comparison(store: Store, filters: Filters, words: Language, text: str | None) -> Component:
     """What the text would change, and a form that applies it; or why it cannot be applied, in one line."""
-    kind = stated.KINDS.get(filters.more.get("part", ""), stated.RATES)
+    kind = applied_files.KINDS.get(filters.more.get("part", ""), applied_files.RATES)
     try:
         current().require(kind.action)
-        found = stated.compare(store, kind, stated.read(kind, text or ""))
+        found = applied_files.compare(store, kind, applied_files.read(kind, text or ""))
     except LedgerError as error:
         return html.Div(
             [html.H3(words("admin.cannot"), className="gl-sub"), html.P(str(error), className="gl-refused")],

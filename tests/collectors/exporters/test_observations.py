@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.exporters.exposition import Series, names, parse
+from collectors.exporters.observations import Holder, Observation, Observations, OwnPod, Reader
 from collectors.exporters.profile import ALLOWED, FILES, Profile, profile_of, recognise
-from collectors.exporters.sightings import Holder, OwnPod, Reader, Sighting, Sightings
 from collectors.exporters.tracker import Tracker
 from collectors.readings import Reading
 
@@ -30,7 +30,7 @@ def seen(
     max_age: float | None = 60.0,
     own_pod: OwnPod | None = None,
     honor_labels: bool | None = True,
-) -> Sightings:
+) -> Observations:
     found = (profile_of(profile), "") if profile else recognise(names(body))
     assert found is not None
     read = parse(body)
@@ -42,7 +42,7 @@ def seen(
     return result
 
 
-def device(result: Sightings, device_id: str, partition: str = "") -> Sighting:
+def device(result: Observations, device_id: str, partition: str = "") -> Observation:
     (found,) = [one for one in result.devices if (one.device_id, one.partition) == (device_id, partition)]
     return found
 

@@ -4,4 +4,4 @@ SELECT
         (SELECT max(checked_by) FROM closed_hours),
         (SELECT count() FROM closed_hours),
         (SELECT max(sequence) FROM rate_cards),
-        (SELECT max(run) FROM alert_runs)) AS news
+        (SELECT max(run) FROM alert_runs)) AS books

@@ -45,7 +45,7 @@ class Counted:
 
 
 @dataclass(slots=True)
-class Sighting:
+class Observation:
     """A device, or one partition of it (partition not empty), at one instant.
 
     at: seconds since 1970, of the series' own timestamps where they have them.   counters: ours -> what counts since
@@ -75,11 +75,11 @@ class Sighting:
 
 
 @dataclass
-class Sightings:
+class Observations:
     """used: series that made a reading; every other one is in `dropped`, with its reason.   untold: device -> node,
     where nobody but a pod's user may have said of which partition series are.   at: seconds since 1970."""
 
-    devices: list[Sighting] = field(default_factory=list)
+    devices: list[Observation] = field(default_factory=list)
     used: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     untold: dict[str, str] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class Reader:
         honor_labels: bool | None = True,
         units: SourceUnits | None = None,
         divided: Collection[str] = (),
-    ) -> Sightings:
+    ) -> Observations:
         """What the series say.
 
         divided: devices that have partitions, also where no series of one is here.
@@ -187,7 +187,7 @@ class Reader:
         node: where they were read, if that is known better than from labels.   max_age: seconds after which a
         timestamp is stale; None: timestamps are not looked at.   own_pod, honor_labels: see `_holder`.
         """
-        found = Sightings(at=at)
+        found = Observations(at=at)
         subjects: dict[int, _Subject | None] = {}
         picked: list[Picked] = []
         all_series = list(series)
@@ -237,7 +237,7 @@ class Reader:
             found.dropped[reasons.get(place, "another series says it")] += 1
         return found
 
-    def _not_by_users(self, picked: list[Picked], found: Sightings) -> list[Picked]:
+    def _not_by_users(self, picked: list[Picked], found: Observations) -> list[Picked]:
         """Where labels of pods stand among the exporter's, and a Prometheus has sorted them, a pod's user may have
         written on which partition it is. Whether a device is divided is told by its series without a pod, now or when
         there last were any, or by several partitions at once: a pod can write but one. Else nobody knows."""
@@ -399,7 +399,9 @@ class Reader:
             )
         return Reading("ok", unit.scaled(value), source), ""
 
-    def _assemble(self, candidates: list[_Candidate], at: float, found: Sightings, reasons: dict[int, str]) -> set[int]:
+    def _assemble(
+        self, candidates: list[_Candidate], at: float, found: Observations, reasons: dict[int, str]
+    ) -> set[int]:
         """Fills in the devices; answers the places of the series that were used."""
         devices = _devices(candidates, at)
         used: set[int] = set()
@@ -407,68 +409,68 @@ class Reader:
             bound = any(devices[device_id, one.subject.partition].holders for one in some)
             chosen, reading = _choose(some, bound, reasons)
             used.update(candidate.place for candidate in chosen)
-            sighting, rule = devices[device_id, partition], (chosen or some)[0].rule
+            observation, rule = devices[device_id, partition], (chosen or some)[0].rule
             if holder is not None:
-                sighting.workloads.setdefault(holder, {})[ours] = reading
+                observation.workloads.setdefault(holder, {})[ours] = reading
                 continue
             if rule.per_interval:
                 best = (chosen or some)[0]
                 units, name = self._units[best.rank[0]], best.series.name.removeprefix(self.prefix)
                 counted = Counted(rule, reading, units, best.subject.target, name.removesuffix("_total"))
-                sighting.counters[rule.per_interval] = counted
+                observation.counters[rule.per_interval] = counted
                 if units and reading.usable:
                     reading = _in_unit(best.unit, reading)
             if rule.metric:
-                sighting.readings[ours] = reading
-        for sighting in devices.values():
-            self._complete(sighting)
+                observation.readings[ours] = reading
+        for observation in devices.values():
+            self._complete(observation)
         found.devices = list(devices.values())
         return used
 
-    def _complete(self, sighting: Sighting) -> None:
+    def _complete(self, observation: Observation) -> None:
         """Says of what is missing that it is missing: of a whole that is divided, or of a part, perhaps forever."""
         for rule in self.profile.metrics:
-            if sighting.partition and rule.scope in ("device", "whole") and rule.metric:
-                sighting.readings[rule.metric] = Reading("unsupported", source=rule.names[0])
+            if observation.partition and rule.scope in ("device", "whole") and rule.metric:
+                observation.readings[rule.metric] = Reading("unsupported", source=rule.names[0])
         for name in self.profile.expected:
-            if name not in sighting.readings:
-                whole_of_parts = sighting.divided and not sighting.partition
-                sighting.readings[name] = Reading("unsupported" if whole_of_parts else "blank")
+            if name not in observation.readings:
+                whole_of_parts = observation.divided and not observation.partition
+                observation.readings[name] = Reading("unsupported" if whole_of_parts else "blank")
 
 
-def _devices(candidates: list[_Candidate], at: float) -> dict[tuple[str, str], Sighting]:
+def _devices(candidates: list[_Candidate], at: float) -> dict[tuple[str, str], Observation]:
     """The devices and partitions that are spoken of, and who holds them, without their readings."""
-    devices: dict[tuple[str, str], Sighting] = {}
+    devices: dict[tuple[str, str], Observation] = {}
     holders: dict[tuple[str, str], dict[tuple[str, str, str], Holder]] = defaultdict(dict)
     for candidate in candidates:
         subject = candidate.subject
         key, whole = (subject.device_id, subject.partition), (subject.device_id, "")
         for one in (whole, key):
             if one not in devices:
-                devices[one] = _sighting(subject, whole=one == whole)
-        sighting, timestamp = devices[key], candidate.series.timestamp
+                devices[one] = _observation(subject, whole=one == whole)
+        observation, timestamp = devices[key], candidate.series.timestamp
         devices[whole].divided |= bool(subject.partition)
-        sighting.series += 1
-        for each in (sighting, devices[whole]):  # not every series need tell them
+        observation.series += 1
+        for each in (observation, devices[whole]):  # not every series need tell them
             each.vendor, each.model = each.vendor or subject.vendor, each.model or subject.model
         if timestamp is not None and candidate.timely:
-            sighting.at = max(sighting.at, timestamp)
+            observation.at = max(observation.at, timestamp)
         if candidate.rule.scope != "workload":
-            sighting.shared |= bool(subject.replica)
+            observation.shared |= bool(subject.replica)
             if subject.holder is not None:
                 name = subject.holder.namespace, subject.holder.pod, subject.holder.job
                 if name not in holders[key] or not holders[key][name].uid:
                     holders[key][name] = subject.holder
-    for key, sighting in devices.items():
-        sighting.holders = tuple(holders[key].values())
-        sighting.shared |= len(sighting.holders) > 1
-        sighting.divided = devices[sighting.device_id, ""].divided
-        sighting.at = sighting.at or at
+    for key, observation in devices.items():
+        observation.holders = tuple(holders[key].values())
+        observation.shared |= len(observation.holders) > 1
+        observation.divided = devices[observation.device_id, ""].divided
+        observation.at = observation.at or at
     return devices
 
 
-def _sighting(subject: _Subject, *, whole: bool) -> Sighting:
-    return Sighting(
+def _observation(subject: _Subject, *, whole: bool) -> Observation:
+    return Observation(
         device_id=subject.device_id,
         partition="" if whole else subject.partition,
         partition_id="" if whole else subject.partition_id,

@@ -1,4 +1,4 @@
-"""What people change on pages: files that are stated, invoices made void and issued again, queries that are kept."""
+"""What people change on pages: files that are applied, invoices made void and issued again, queries that are kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from api.sql.saved import save_query
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
-from dashboards.pages.admin.stating import comparison
+from dashboards.pages.admin.apply_form import comparison
 from tests.dashboards.browser import MARKS, picture, tab
 from tests.dashboards.site import CARD, NOW
 from tests.draws import seldom
@@ -66,7 +66,7 @@ def test_a_file_is_compared_in_words_and_lines_or_refused_in_one_line(house: Sto
 @pytest.mark.parametrize("part", ["rates", "tenants", "budgets", "objectives", "energy"])
 def test_every_file_has_a_form_for_its_next_version(house: Store, part: str) -> None:
     text = page(house, FINANCE, f"/admin?part={part}")
-    assert "stated-yaml" in text
+    assert "applied-yaml" in text
     assert "History" in text or "No carbon intensity" in text or "No objectives" in text
 
 
@@ -111,10 +111,10 @@ class TestInABrowser:
             editor = page.get_by_label("YAML file").locator("visible=true").last
             editor.fill("currency: EUR\nrates: 3\n")
             page.get_by_role("button", name="Compare").click()
-            expect(page.locator("#stated-compared .gl-refused")).to_contain_text("a list fits")
-            page.locator("#stated-file input").set_input_files(card)
+            expect(page.locator("#applied-compared .gl-refused")).to_contain_text("a list fits")
+            page.locator("#applied-file input").set_input_files(card)
             expect(editor).to_have_value(B200 + "# Größe\n")
-            expect(page.locator("#stated-compared")).to_be_empty()
+            expect(page.locator("#applied-compared")).to_be_empty()
             page.get_by_role("button", name="Compare").click()
             expect(page.locator(".gl-added")).to_have_count(4)
             picture(page, "admin-compared-light-en")

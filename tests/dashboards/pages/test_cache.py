@@ -1,4 +1,4 @@
-"""What the store answered is kept for as long as it would answer the same, and for whoever sees the same."""
+"""What the store answered is cached for as long as it would answer the same, and for whoever sees the same."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from access.opening import open_access
 from access.principal import ANYBODY, Principal
 from access.roles import Role
 from access.scope import RULES, ScopedStore
+from dashboards.data_version import DataVersion, Memory
 from dashboards.days import sum_days
-from dashboards.edition import Edition, Memory
 from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.pages import overview
@@ -36,7 +36,7 @@ COPY = ("INSERT INTO events (ts, cluster, allocation_id, workload_id, event, ten
 
 @dataclass
 class Kept:
-    """A question of which the answer is kept, and what it asks for."""
+    """A question of which the answer is cached, and what it asks for."""
 
     reads: str
     until: datetime | None
@@ -62,7 +62,7 @@ def _kept(store: Store, principal: Principal) -> list[Kept]:
     doing: list[Kept] = []
     rows = Store.rows
 
-    def kept(_: Edition, __: Store, what: Hashable, reads: str, ask: Any, until: datetime | None = None) -> Any:
+    def cached(_: DataVersion, __: Store, what: Hashable, reads: str, ask: Any, until: datetime | None = None) -> Any:
         doing.append(found.setdefault((what, reads), Kept(reads, until)))
         answer = ask()
         doing.pop()
@@ -74,7 +74,7 @@ def _kept(store: Store, principal: Principal) -> list[Kept]:
         return rows(self, sql, params, settings)
 
     with pytest.MonkeyPatch.context() as patch, open_access(store) as access:
-        patch.setattr(Edition, "kept", kept)
+        patch.setattr(DataVersion, "cached", cached)
         patch.setattr(Store, "rows", noted)
         set_current(principal, access)
         for path in PATHS:
@@ -102,11 +102,11 @@ def test_what_is_kept_reads_no_table_that_it_does_not_name(
             assert {"events", "allocations", "closed_hours", "ledger_days", "ledger_entries"} <= seen
 
 
-@seldom(4, "what is kept of a period reads")
+@seldom(4, "what is cached of a period reads")
 def test_what_is_kept_of_a_period_reads_nothing_after_it(
     house: Store, kept_by_pages: Mapping[Principal, list[Kept]]
 ) -> None:
-    asked = [one for kept in kept_by_pages[ANYBODY] if kept.until for one in kept.asked]
+    asked = [one for cached in kept_by_pages[ANYBODY] if cached.until for one in cached.asked]
     answers = [answer(house, sql, params) for sql, params in asked]
     tables = house.rows(
         "SELECT name, extract(partition_key, '\\\\((\\\\w+)\\\\)') AS time FROM system.tables "
@@ -130,7 +130,7 @@ def answer(store: Store, sql: str, params: Mapping[str, Any]) -> list[str]:
 
 
 def waits(store: Store, memory: Memory, scope: frozenset[str] | None = None) -> list[dict[str, Any]]:
-    filters = filters_of(store, f"?{DAY}", Edition.of(store, scope, memory))
+    filters = filters_of(store, f"?{DAY}", DataVersion.of(store, scope, memory))
     return filters.rows(store, overview.__file__, "waits")
 
 
@@ -155,7 +155,7 @@ def test_a_table_that_was_emptied_and_filled_anew_is_another(house: Store) -> No
     for value in (1, 2):
         house.command("TRUNCATE TABLE refilled")
         house.command(f"INSERT INTO refilled VALUES ({value})")
-        prints.append(Edition.of(house, None, Memory()).parts["refilled"])
+        prints.append(DataVersion.of(house, None, Memory()).parts["refilled"])
     house.command("DROP TABLE refilled")
     assert prints[0] != prints[1]
 
@@ -176,19 +176,19 @@ def test_a_server_that_does_not_show_its_parts_is_asked_every_time(
     assert waits(house, memory) == first
     assert waits(house, memory) is not first
     assert caplog.text.count("GRANT SELECT ON system.parts") == 1
-    assert Edition.of(house, None, memory).news
+    assert DataVersion.of(house, None, memory).books
 
 
 def test_what_may_be_another_answer_at_any_time_is_not_kept(house: Store) -> None:
-    edition = Edition.of(house, None, Memory())
+    data_version = DataVersion.of(house, None, Memory())
     answers = iter((1, 2))
-    assert edition.kept(house, "x", "SELECT count() FROM events WHERE ts < now()", lambda: next(answers)) == 1
-    assert edition.kept(house, "x", "SELECT count() FROM events WHERE ts < now()", lambda: next(answers)) == 2
+    assert data_version.cached(house, "x", "SELECT count() FROM events WHERE ts < now()", lambda: next(answers)) == 1
+    assert data_version.cached(house, "x", "SELECT count() FROM events WHERE ts < now()", lambda: next(answers)) == 2
 
 
 def test_memory_is_bounded() -> None:
     memory = Memory()
     for number in range(50):
-        memory.kept(number, lambda: [{}] * 3000)
-    kept = [number for number in range(50) if memory.kept(number, list)]
-    assert kept == list(range(44, 50))
+        memory.cached(number, lambda: [{}] * 3000)
+    cached = [number for number in range(50) if memory.cached(number, list)]
+    assert cached == list(range(44, 50))

@@ -14,7 +14,7 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
-from api import stated
+from api import applied_files
 from billing.rates import current_rate_card, rate_card_of
 from billing.rates.applied import AppliedCard
 from billing.rates.rate_card import MATCH_KEYS
@@ -24,7 +24,7 @@ from billing.tenants.unmapped import unmapped
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.languages import Language
-from dashboards.pages.admin.stating import form_card
+from dashboards.pages.admin.apply_form import form_card
 from warehouse.store import Store
 
 
@@ -33,7 +33,7 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     in_force = current_rate_card(store)
     if in_force is None:
         none = parts.card(words("admin.rates"), "", states.nothing_here(words("admin.no_card")))
-        return [none, form_card(stated.RATES, None, words)]
+        return [none, form_card(applied_files.RATES, None, words)]
     asked = filters.more.get("card", "")
     card = (rate_card_of(store, asked) if asked else None) or in_force
     is_current = card.version == in_force.version
@@ -62,8 +62,8 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     tool = exports.of_grid("admin-rates", f"rates-{card.version}", replace(filters, period=None), words)
     return [
         parts.card(title, said, table, _policies(card, words), tool=tool, class_name="gl-table-card"),
-        form_card(stated.RATES, card.card, words),
-        _history_card(stated.versions(store, stated.RATES), filters, words, card.version, "card"),
+        form_card(applied_files.RATES, card.card, words),
+        _history_card(applied_files.versions(store, applied_files.RATES), filters, words, card.version, "card"),
     ]
 
 
@@ -112,7 +112,7 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
     found = current_mapping(store)
     if found is None:
         mapping = parts.card(words("admin.mapping"), "", states.nothing_here(words("admin.no_mapping")))
-        return [mapping, _unmapped_card(filters, words), form_card(stated.TENANTS, None, words)]
+        return [mapping, _unmapped_card(filters, words), form_card(applied_files.TENANTS, None, words)]
     columns = [
         grids.text("match", words("admin.match"), words("admin.match_is"), 240, 2.4),
         grids.text("tenant", words("filter.tenant")),
@@ -137,22 +137,22 @@ def tenants_part(store: Store, filters: Filters, words: Language) -> list[Compon
     return [
         parts.card(words("admin.mapping"), said, table, class_name="gl-table-card"),
         _unmapped_card(filters, words),
-        form_card(stated.TENANTS, found.mapping, words),
-        _history_card(stated.versions(store, stated.TENANTS), filters, words, found.version, ""),
+        form_card(applied_files.TENANTS, found.mapping, words),
+        _history_card(applied_files.versions(store, applied_files.TENANTS), filters, words, found.version, ""),
     ]
 
 
-def file_part(kind: stated.Kind, store: Store, filters: Filters, words: Language) -> list[Component]:
+def file_part(kind: applied_files.Kind, store: Store, filters: Filters, words: Language) -> list[Component]:
     """A file that is shown as it is written; what follows from it stands on other pages."""
-    found = stated.in_force(store, kind)
+    found = applied_files.in_force(store, kind)
     title, version = words(f"admin.{kind.name}"), found.version if found else ""
     said = words("admin.file_is", version=found.version, author=found.author) if found else ""
-    text = html.Pre(stated.as_yaml(found.file), className="gl-written") if found else None
+    text = html.Pre(applied_files.as_yaml(found.file), className="gl-written") if found else None
     none = states.nothing_here(words(f"admin.no_{kind.name}")) if found is None else None
     return [
         parts.card(title, said, text, none),
         form_card(kind, found.file if found else None, words),
-        *([_history_card(stated.versions(store, kind), filters, words, version, "")] if found else []),
+        *([_history_card(applied_files.versions(store, kind), filters, words, version, "")] if found else []),
     ]
 
 
@@ -171,8 +171,8 @@ def _unmapped_card(filters: Filters, words: Language) -> Component:
 def unmapped_table(store: Store, filters: Filters, words: Language) -> Component:
     current().require(Action.see_audit)
     columns = [
-        grids.text("told_tenant", words("filter.tenant")),
-        grids.text("told_project", words("filter.project")),
+        grids.text("reported_tenant", words("filter.tenant")),
+        grids.text("reported_project", words("filter.project")),
         grids.text("queue", words("filter.queue")),
         grids.text("cluster", words("filter.cluster")),
         grids.text("owner", words("admin.owner"), words("admin.owner_is")),
@@ -180,7 +180,7 @@ def unmapped_table(store: Store, filters: Filters, words: Language) -> Component
         grids.sorted_by(grids.number("gpu_hours", words("workload.quantity"))),
         grids.text("until", words("admin.last"), minimum=156),
     ]
-    names = ("told_tenant", "told_project", "queue", "cluster", "allocations", "gpu_hours")
+    names = ("reported_tenant", "reported_project", "queue", "cluster", "allocations", "gpu_hours")
     rows = [
         {
             **{name: row[name] for name in names},

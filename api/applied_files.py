@@ -146,7 +146,7 @@ def apply(store: Store, kind: Kind, file: File, author: str, reason: str, now: d
 def versions(store: Store, kind: Kind) -> list[dict[str, Any]]:
     """Every application, the oldest first: version, applied_at, author, reason, rules (entries of its first list)."""
     params = {"table": kind.table, "column": kind.column, "key": kind.list_key}
-    return store.rows(read_sql(__file__, "stated_versions"), params)
+    return store.rows(read_sql(__file__, "applied_versions"), params)
 
 
 def as_yaml(file: File | None) -> str:

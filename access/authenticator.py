@@ -30,7 +30,7 @@ PROVIDER_WAITING = 24
 PROVIDER_PER_ADDRESS = 4
 
 
-class Doorkeeper:
+class Authenticator:
     """Knows tokens, sessions and people of an access store. Asks it each time, on worker threads: what somebody loses
     is lost with the next request, on every server.
 

@@ -45,16 +45,16 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 def test_a_tenant_is_not_told_whose_job_took_its_place(told: Store) -> None:
     with Stores(told).lend(VISION) as own:
-        for source in ("told_events", "v_events"):
+        for source in ("visible_events", "v_events"):
             rows = own.rows(f"SELECT actor, message FROM {source} WHERE event = 'preempted' ORDER BY ts")
             assert [tuple(row.values()) for row in rows] == [("", ""), ("w-vision", "for w-vision"), ("", "")]
         page = str(filters_of(own, "?period=2026-10").rows(own, workload.__file__, "events", workload="w-vision"))
         assert "speech" not in page
         assert "for w-vision" in page
-        told_of_others = own.rows("SELECT event, actor FROM told_events WHERE workload_id != 'w-vision'")
+        told_of_others = own.rows("SELECT event, actor FROM visible_events WHERE workload_id != 'w-vision'")
         assert {row["event"] for row in told_of_others} == {"submitted"}
     with Stores(told).lend(ANYBODY) as all_of_it:
-        rows = all_of_it.rows("SELECT actor FROM told_events WHERE event = 'preempted' ORDER BY ts")
+        rows = all_of_it.rows("SELECT actor FROM visible_events WHERE event = 'preempted' ORDER BY ts")
         assert [row["actor"] for row in rows] == ["w-speech", "w-vision", ""]
 
 
@@ -84,7 +84,7 @@ def test_what_anothers_job_may_have_caused_names_nobody(told: Store) -> None:
             {"n": number, "event": event, "reason": reason, "message": f"by {actor}", "actor": actor},
         )
     asked = "SELECT actor, message FROM {} WHERE cluster = 'c2' ORDER BY ts"
-    for source in ("told_events", "v_events"):
+    for source in ("visible_events", "v_events"):
         with Stores(told).lend(VISION) as own:
             seen = [tuple(row.values()) for row in own.rows(asked.format(source))]
         assert seen == [(actor, f"by {actor}") if is_told else ("", "") for _, _, actor, is_told in EVENTS]

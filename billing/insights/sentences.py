@@ -24,12 +24,12 @@ SENTENCES = {
 
 
 @dataclass(frozen=True)
-class Said:
+class Sentence:
     """One of the sentences. values: as texts that are the same in every language; what: a sentence inside it."""
 
     key: str
     values: Mapping[str, str] = field(default_factory=dict)
-    what: Said | None = None
+    what: Sentence | None = None
 
     def __str__(self) -> str:
         inner = {"what": str(self.what)} if self.what else {}

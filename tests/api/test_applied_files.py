@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from api import stated
-from api.stated import KINDS
+from api import applied_files
+from api.applied_files import KINDS
 from billing.audit import history
 from warehouse.errors import LedgerError
 from warehouse.store import Store
@@ -59,30 +59,30 @@ CHANGED = {
 
 
 def apply(store: Store, name: str, text: str) -> Any:
-    file = stated.read(KINDS[name], text)
-    assert stated.apply(store, KINDS[name], file, "ada", "why", NOW)
+    file = applied_files.read(KINDS[name], text)
+    assert applied_files.apply(store, KINDS[name], file, "ada", "why", NOW)
     return file
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_file_is_compared_applied_shown_as_yaml_and_known_again(store: Store, name: str) -> None:
     kind = KINDS[name]
-    first = stated.compare(store, kind, stated.read(kind, FILES[name]))
+    first = applied_files.compare(store, kind, applied_files.read(kind, FILES[name]))
     assert (first.new, first.before) == (True, None)
     file = apply(store, name, FILES[name])
-    found = stated.in_force(store, kind)
+    found = applied_files.in_force(store, kind)
     assert found is not None
     assert (found.version, found.author, found.reason) == (file.version, "ada", "why")
-    again = stated.read(kind, stated.as_yaml(found.file))
+    again = applied_files.read(kind, applied_files.as_yaml(found.file))
     assert again.version == file.version
-    assert not stated.apply(store, kind, again, "bob", "", NOW)
-    assert not stated.compare(store, kind, again).new
-    other = stated.compare(store, kind, stated.read(kind, FILES[name].replace(*CHANGED[name])))
+    assert not applied_files.apply(store, kind, again, "bob", "", NOW)
+    assert not applied_files.compare(store, kind, again).new
+    other = applied_files.compare(store, kind, applied_files.read(kind, FILES[name].replace(*CHANGED[name])))
     assert (other.new, other.before) == (True, file.version)
     signs = [line for line in other.diff if line[0] in "+-"]
     old, new = (value.strip('"') for value in CHANGED[name])
     assert [(line[0], old in line, new in line) for line in signs] == [("-", True, False), ("+", False, True)]
-    assert [row["version"] for row in stated.versions(store, kind)] == [file.version]
+    assert [row["version"] for row in applied_files.versions(store, kind)] == [file.version]
     (noted,) = history(store, "", file.version)
     assert (noted["actor"], noted["reason"]) == ("ada", "why")
 
@@ -101,7 +101,7 @@ def test_a_file_is_compared_applied_shown_as_yaml_and_known_again(store: Store, 
 )
 def test_a_file_of_no_use_is_one_line_that_says_where(name: str, text: str, said: str) -> None:
     with pytest.raises(LedgerError, match=said) as refused:
-        stated.read(KINDS[name], text)
+        applied_files.read(KINDS[name], text)
     assert "\n" not in str(refused.value)
     assert refused.value.where.startswith(KINDS[name].what)
 
@@ -109,19 +109,23 @@ def test_a_file_of_no_use_is_one_line_that_says_where(name: str, text: str, said
 def test_another_price_is_told_in_words_and_in_the_cost_of_the_closed_hours(filled: Store) -> None:
     apply(filled, "rates", 'currency: EUR\nrates: [{sku: a, match: {}, price_per_gpu_hour: "2.00"}]')
     kind = KINDS["rates"]
-    found = stated.compare(
-        filled, kind, stated.read(kind, 'currency: EUR\nrates: [{sku: a, match: {}, price_per_gpu_hour: "3.00"}]')
+    found = applied_files.compare(
+        filled,
+        kind,
+        applied_files.read(kind, 'currency: EUR\nrates: [{sku: a, match: {}, price_per_gpu_hour: "3.00"}]'),
     )
     assert found.changes == ["changed a (anything): from 2.00 to 3.00"]
     effect = {row["tenant"]: (row["gpu_hours"], row["difference"]) for row in found.effect}
     assert effect["vision"] == (Decimal(48), Decimal(48))
-    assert stated.in_force(filled, kind) is not None
-    assert len(stated.versions(filled, kind)) == 1
+    assert applied_files.in_force(filled, kind) is not None
+    assert len(applied_files.versions(filled, kind)) == 1
 
 
 def test_another_mapping_is_told_by_what_moves_in_the_closed_hours(filled: Store) -> None:
     kind = KINDS["tenants"]
-    found = stated.compare(filled, kind, stated.read(kind, "rules: [{match: {tenant: vision}, tenant: sight}]"))
-    assert [(row["told_tenant"], row["then"].split(" /")[0], row["gpu_hours"]) for row in found.effect] == [
+    found = applied_files.compare(
+        filled, kind, applied_files.read(kind, "rules: [{match: {tenant: vision}, tenant: sight}]")
+    )
+    assert [(row["reported_tenant"], row["then"].split(" /")[0], row["gpu_hours"]) for row in found.effect] == [
         ("vision", "sight", Decimal(48))
     ]

@@ -20,7 +20,7 @@ Span = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True)
-class Life:
+class Lifecycle:
     """claims: what it held; events: what happened, in order (claims.sql, events.sql).
 
     until: its last sign of life, or the end of what is closed.   window: the part of it in the page's period.
@@ -60,7 +60,7 @@ class Life:
         )
 
 
-def life_of(store: Store, filters: Filters, workload: str) -> Life | None:
+def lifecycle_of(store: Store, filters: Filters, workload: str) -> Lifecycle | None:
     """None where neither events nor books know the workload."""
     asked = {"workload": workload}
     claims = store.rows(read_sql(__file__, "claims"), asked)
@@ -71,7 +71,7 @@ def life_of(store: Store, filters: Filters, workload: str) -> Life | None:
     signs = [event["ts"] for event in events] + [claim["start_at"] for claim in claims]
     ends = [claim["end_at"] or closed for claim in claims]
     start, until = min(signs), max([*signs, *ends])
-    return Life(workload, claims, events, start, until, _window(filters, start, until))
+    return Lifecycle(workload, claims, events, start, until, _window(filters, start, until))
 
 
 def _window(filters: Filters, start: datetime, until: datetime) -> Span | None:
