@@ -48,6 +48,7 @@ def somebody() -> Iterator[None]:
 def jobs() -> list[dict[str, Any]]:
     """Drawn: some wait, some started or gave up, some were told again with a reason."""
     draw = random.Random(keep_seed())
+    ends = [None, *ENDS, *(draw.choice((None, None, *ENDS)) for _ in range(34))]
     return [
         {
             "name": f"d{number}",
@@ -55,10 +56,10 @@ def jobs() -> list[dict[str, Any]]:
             "tenant": draw.choice(("vision", "speech")),
             "priority": draw.choice((None, 0, 5, -3)),
             "since": AT - timedelta(minutes=draw.randint(1, 3000)),
-            "end": draw.choice((None, None, *ENDS)),
-            "again": draw.random() < 0.5,
+            "end": end,
+            "again": number == 0 or draw.random() < 0.5,
         }
-        for number in range(40)
+        for number, end in enumerate(ends)
     ]
 
 
@@ -175,7 +176,7 @@ def test_a_tenant_is_told_nothing_of_others_that_hold_what_it_waits_for(house: S
         (wait,) = waits_of(store, filters, "w2-vision", at)
         assert waits_of(store, filters, "w2-speech", at) == []
         text = str(wait_cards(wait, filters, EN))
-    assert {pool["free"] for pool in wait.pools} == {None}
+    assert {(pool["devices"], pool["free"]) for pool in wait.pools} == {(None, None)}
     assert "speech" not in text
     assert "w-vision" in text
 
