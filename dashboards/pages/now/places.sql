@@ -7,7 +7,7 @@
 SELECT
     h.cluster AS cluster, h.allocation_id AS allocation_id, h.workload_id AS workload_id, h.start_at AS start_at,
     h.queue AS queue, h.priority AS priority, ifNull(h.preemptible, false) AS preemptible, h.gpus AS gpus,
-    if(h.known, h.payer.1, toString(h.told_tenant)) AS tenant, if(h.known, h.payer.2, toString(h.told_project)) AS project,
+    if(h.known, h.payer.1, toString(h.reported_tenant)) AS tenant, if(h.known, h.payer.2, toString(h.reported_project)) AS project,
     h.payer.3 AS cost_center,
     h.place.1 AS node, h.place.2 AS device_id, h.place.3 AS partition_id,
     if(p.partition_profile = '', h.place.4, p.partition_profile) AS partition_profile,
@@ -18,7 +18,7 @@ FROM
     SELECT
         told.cluster AS cluster, told.allocation_id AS allocation_id, told.workload_id AS workload_id,
         told.start_at AS start_at, told.queue AS queue, told.priority AS priority, told.preemptible AS preemptible,
-        told.gpus AS gpus, told.tenant AS told_tenant, told.project AS told_project,
+        told.gpus AS gpus, told.tenant AS reported_tenant, told.project AS reported_project,
         books.allocation_id != '' AS known, books.payer AS payer,
         arrayJoin(if(told.device_id = '' AND notEmpty(books.places), books.places,
             [(toString(told.node), toString(told.device_id), toString(told.partition_id),

@@ -23,7 +23,7 @@ FROM
             maxIf(ts, event = 'submitted') AS told_at,
             argMaxIf((toString(e.workload_id), toString(e.tenant), toString(e.project), toString(e.queue), e.priority, e.gpus,
                 toString(e.reason), toString(e.message)), (ts, e.reason), event = 'submitted') AS newest
-        FROM told_events AS e
+        FROM visible_events AS e
         WHERE ts >= {start:DateTime64(3,'UTC')} - INTERVAL 62 DAY AND ts < {end:DateTime64(3,'UTC')}
             AND event IN ('submitted', 'started', 'finished', 'failed', 'cancelled', 'rejected')
         GROUP BY cluster, allocation_id
