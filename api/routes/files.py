@@ -1,4 +1,4 @@
-"""Files that people state: what another would change, and putting it in force (api.stated)."""
+"""Applied files: what another version would change, and applying it (api.stated)."""
 
 from __future__ import annotations
 
