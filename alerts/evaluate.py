@@ -267,12 +267,12 @@ class _Engine:
             rules=self.version,
             **counts,
         )
-        journal.write(self.store, run, self.changed, self.said_anew())
+        journal.write(self.store, run, self.changed, self.renewed())
         self.report.transitions += self.changed
         self.report.until = until
         self.changed, self.told = [], Counter(self.counts)
 
-    def said_anew(self) -> list[Transition]:
+    def renewed(self) -> list[Transition]:
         """What goes on firing and has other evidence now; a firing alert tells what is, not what was when it began."""
         found = []
         for (name, key), (seen, at) in self.going.items():

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from access.gate import problem
-from api.stated import FILE_CHARACTERS
+from api.applied_files import FILE_CHARACTERS
 from warehouse.errors import LedgerError
 
 PATH = "/_dash-update-component"
@@ -29,7 +29,7 @@ SEVERAL = 10_000
 
 _Text = Annotated[str, Field(max_length=URL_CHARACTERS)]
 _Count = Annotated[int, Field(ge=0, le=1 << 53, strict=True)]
-_Told = dict[Annotated[str, Field(max_length=100)], bool | Annotated[str, Field(max_length=1000)]]
+_Meta = dict[Annotated[str, Field(max_length=100)], bool | Annotated[str, Field(max_length=1000)]]
 _VALUES: Mapping[str, TypeAdapter[Any]] = {
     "pathname": TypeAdapter(Annotated[str, Field(max_length=2000)] | None),
     "search": TypeAdapter(_Text | None),
@@ -37,11 +37,11 @@ _VALUES: Mapping[str, TypeAdapter[Any]] = {
     "n_intervals": TypeAdapter(_Count | None),
     "value": TypeAdapter(Annotated[str, Field(max_length=10_000)] | None),
     "data": TypeAdapter(_Text | Annotated[list[_Text], Field(max_length=10)] | None),
-    "told.data": TypeAdapter(Annotated[_Told, Field(max_length=10)] | None),
-    "stated-yaml.value": TypeAdapter(Annotated[str, Field(max_length=FILE_CHARACTERS)] | None),
+    "meta.data": TypeAdapter(Annotated[_Meta, Field(max_length=10)] | None),
+    "applied-yaml.value": TypeAdapter(Annotated[str, Field(max_length=FILE_CHARACTERS)] | None),
 }
 """By property, or by element and property."""
-LARGE = "stated-yaml"
+LARGE = "applied-yaml"
 
 
 class CallbackError(LedgerError):

@@ -48,6 +48,13 @@ Reports = Annotated[
         dir_okay=False,
     ),
 ]  # fmt: skip
+Backups = Annotated[
+    Path | None,
+    typer.Option(
+        "--backups", envvar="GPULEDGER_BACKUPS", help="Folder of the store's backups (docs/storage.md).",
+        file_okay=False, resolve_path=True,
+    ),
+]  # fmt: skip
 SignIn = Annotated[
     Path | None,
     typer.Option(

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING
 
-from gpuledger.output import errors
+from gpuledger.output import console
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 def bar(unit: str) -> Progress:
     """To be entered; a task of it counts things of that unit, such as rows."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    drawn = console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -16,7 +29,7 @@ def bar(unit: str) -> Progress:
         TextColumn(unit),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=errors,
+        console=drawn,
         transient=True,
-        disable=not errors.is_terminal,
+        disable=not drawn.is_terminal,
     )

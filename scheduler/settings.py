@@ -48,7 +48,7 @@ from scheduler.model import (
     Request,
     Tenant,
 )
-from scheduler.placement.headroom import Kept
+from scheduler.placement.headroom import HeadroomRule
 from scheduler.quota.tree import QuotaTree
 from scheduler.serverless import Service, Use, Window
 from warehouse.errors import LedgerError
@@ -164,11 +164,11 @@ class PoolPart(Part):
             return [self._node(number, name, ids, True) for number, (name, ids) in enumerate(self.hosts.items())]
         return [self._made_up(number) for number in range(self.nodes or 0)]
 
-    def keeps(self) -> Kept:
+    def keeps(self) -> HeadroomRule:
         """What is kept free from those who are not in reserved_for."""
         if isinstance(self.reserved, str):
-            return Kept(part=Fraction(self.reserved.rstrip("%")) / 100)
-        return Kept(self.reserved)
+            return HeadroomRule(part=Fraction(self.reserved.rstrip("%")) / 100)
+        return HeadroomRule(self.reserved)
 
     def units_reserved(self) -> int:
         """Of all its devices, while they are usable."""

@@ -29,7 +29,7 @@ REFUSALS = (400, 401, 403, 404, 405, 410, 413, 422)
 
 
 class AlertLike(Protocol):
-    """What a transport needs to know of an alert; `alerts.routing.Told` is one."""
+    """What a transport needs to know of an alert; `alerts.routing.Notification` is one."""
 
     @property
     def rule(self) -> str: ...

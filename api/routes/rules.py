@@ -20,7 +20,7 @@ from billing.accounts.budget_file import current_budgets
 from billing.accounts.budgets import budget_states
 from billing.accounts.credits import (
     Credit,
-    KeptCredit,
+    StoredCredit,
     add_credit,
     card_in_force,
     list_credits,
@@ -224,6 +224,6 @@ def balances_(caller: See, tenant: Tenant = None) -> list[documents.Balance]:
     return [documents.Balance.model_validate(one) for one in found]
 
 
-def _credit(kept: KeptCredit) -> documents.Credit:
+def _credit(kept: StoredCredit) -> documents.Credit:
     told = {name: getattr(kept.credit, name) for name in documents.Credit.model_fields if hasattr(kept.credit, name)}
     return documents.Credit(**told, at=kept.at, invoice=kept.invoice)

@@ -74,7 +74,7 @@ class Engine:
             statement = await asyncio.to_thread(self._checked, principal, question)
             request = self._request(question, statement)
             async with (
-                workers.lent(
+                workers.leased(
                     principal.may(Action.see_audit), None if statement.of_schema else statement.tables
                 ) as worker,
                 contextlib.aclosing(worker.ask(request)) as frames,

@@ -90,7 +90,7 @@ class Credit:
 
 
 @dataclass(frozen=True)
-class KeptCredit:
+class StoredCredit:
     """A credit as it is in the store; `invoice` is the issued invoice that bears it, None while none does."""
 
     credit: Credit
@@ -115,11 +115,13 @@ def credit_lines(store: Store, period_month: str, tenant: str | None = None) -> 
     return [_line(kept.credit) for kept in list_credits(store, period_month, tenant)]
 
 
-def list_credits(store: Store, month: str = "", tenant: str | None = None, ids: Sequence[str] = ()) -> list[KeptCredit]:
+def list_credits(
+    store: Store, month: str = "", tenant: str | None = None, ids: Sequence[str] = ()
+) -> list[StoredCredit]:
     """The credits of a month ('' : all), of a tenant (None: all), in the order in which drafts show them."""
     params = {"month": month, "all_tenants": int(tenant is None), "tenant": tenant or "", "ids": list(ids)}
     return [
-        KeptCredit(
+        StoredCredit(
             Credit(
                 row["tenant"], row["month"], row["amount"], row["currency"], row["reason"], row["kind"],
                 row["project"], row["author"], json.loads(row["evidence"] or "{}"), row["id"],
@@ -254,7 +256,7 @@ def _is_new(credit: Credit, known: Mapping[str, Credit], card: RateCard, months:
     return True
 
 
-def _known(store: Store, ids: Sequence[str]) -> Iterable[KeptCredit]:
+def _known(store: Store, ids: Sequence[str]) -> Iterable[StoredCredit]:
     for first in range(0, len(ids), 500):
         yield from list_credits(store, ids=ids[first : first + 500])
 

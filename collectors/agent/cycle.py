@@ -156,7 +156,7 @@ class Cycle:
 
     def _kept(self) -> None:
         try:
-            self.source.kept()
+            self.source.acknowledge()
         except Exception:  # it will give the same again
             log.exception("agent: %s could not note that its rows are kept", self.name)
 

@@ -39,7 +39,7 @@ class Source(Protocol):
         Errors: LedgerError if the source is away and does not say so by findings.
         """
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         """What the last `collect` gave is on disk."""
 
     def close(self) -> None: ...
@@ -107,7 +107,7 @@ class NvmlSource:
         collected += self._attribution.collect(cycle.readings, now, cycle.interval_seconds, names)
         return collected
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         """The driver's buffers are read once, whatever becomes of what they said."""
 
     def close(self) -> None:
@@ -183,7 +183,7 @@ class ScrapedSource:
         collected += rows(scrape.observed, cluster=self._cluster, believe_labels=self._believe_labels)
         return collected
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         """What an exporter says is said once; what was learned of it outlives the process."""
         try:
             self._scraper.memory.save()

@@ -46,6 +46,8 @@ from warehouse.store import Store
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 5.0
+ASSEMBLING = "assembling"
+"""At what those take turns who make records of points."""
 SETTLE_SECONDS = 10.0
 """Prometheus sends what it scraped within five seconds (`batch_send_deadline`)."""
 SECOND_SECONDS = 120.0
@@ -125,7 +127,7 @@ class Assembler:
     def run(self, store: Store, stop: threading.Event) -> None:
         """One pass. What goes wrong is logged, and tried again with the next."""
         try:
-            with store.turn("assembling"):
+            with store.turn(ASSEMBLING):
                 self._pass(Reading(store, self._mine), stop)
         except LedgerError as error:
             self.forget()  # it is ahead of what is stored

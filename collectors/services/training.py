@@ -171,7 +171,7 @@ class ProgressReceiver:
         self._last = now
         return collected
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         """Nothing is asked again: the next interval begins where this one ended."""
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from gpuledger import __version__, options
-from gpuledger.output import Lines, console, print_json, print_rows
+from gpuledger.output import Lines, print_json, print_lines, print_rows
 from warehouse.records import RECORD_TYPES
 from warehouse.store import EmbeddedStore, Store, identifier, migrations, open_store, read_sql
 
@@ -86,8 +86,8 @@ def _print(findings: Mapping[str, Any]) -> None:
         *({"": name, "is": f"{count:,} rows"} for name, count in findings["rows"].items()),
         {"": "last close", "is": _last_close(last)},
     ]
-    print_rows(summary, ("", "is"), options.Format.table)
-    console.print()
+    print_rows([], ("", "is"), options.Format.table, totals=summary)
+    print_lines()
     if findings["quarantine"]:
         rows = [
             {**group, "newest": Lines(_example(example) for example in group["examples"])}
@@ -95,18 +95,18 @@ def _print(findings: Mapping[str, Any]) -> None:
         ]
         print_rows(rows, ("record_type", "reason", "rows", "newest"), options.Format.table, "Quarantine")
     else:
-        console.print("Quarantine: empty")
+        print_lines("Quarantine: empty")
     if findings["refused_claims"]:
-        console.print()
+        print_lines()
         columns = ("reason", "claims", "example")
         print_rows(findings["refused_claims"], columns, options.Format.table, "Claims that the books refuse")
     else:
-        console.print("Claims that the books refuse: none")
+        print_lines("Claims that the books refuse: none")
     if findings["senders"]:
-        console.print()
+        print_lines()
         print_rows(findings["senders"], SENDERS, options.Format.table, "Senders, last 7 days")
     if findings["held"]:
-        console.print()
+        print_lines()
         print_rows(findings["held"], HELD, options.Format.table, "Held for a person (gpuledger held list)")
 
 

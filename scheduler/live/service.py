@@ -20,6 +20,7 @@ from collectors.jobs.wire import read_report
 from collectors.readings import Row
 from scheduler.codec import plain, read
 from scheduler.cycle.expectations import CONFIDENCE
+from scheduler.cycle.reasons import EXPECTED
 from scheduler.exposition import Series, pools_series, series, services_series
 from scheduler.live.admission import misfit, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
@@ -505,8 +506,17 @@ class Service:
         codes = {job_id: tuple(reason.code for reason in reasons) for job_id, reasons in self.waiting.items()}
         changed = [job_id for job_id, found in codes.items() if self.restored.codes.get(job_id) != found]
         if changed:
-            body = {job_id: [plain(reason) for reason in self.waiting[job_id]] for job_id in changed}
+            body = {job_id: self._noted(job_id) for job_id in changed}
             self._happen("reasons", body=body, at=now, jobs=tuple(changed), changes=False)
+
+    def _noted(self, job_id: str) -> Sequence[dict[str, Any]]:
+        """The reasons as they are written down; the expected start with the interval that `explain` shows."""
+        found: Sequence[dict[str, Any]] = [plain(reason) for reason in self.waiting[job_id]]
+        interval = self._interval(job_id)
+        for one in found:
+            if interval is not None and one["code"] == EXPECTED:
+                one["interval"] = [interval["from"].isoformat(), interval["to"].isoformat()]
+        return found
 
     def _launch(self, among: Sequence[str] | None = None) -> None:
         """Starts what was decided, of these jobs or of all, once nothing that stops holds any of its devices."""
@@ -673,9 +683,11 @@ class Service:
         self.outbox.number = self.callbacks.number = entry.sequence
 
     def _tell(self, record: str, rows: Sequence[Row]) -> None:
+        """Warnings are for callbacks alone; why a job waits is for the books alone."""
         if record != "warnings":
-            self.outbox.tell(record, rows)
-        self.callbacks.tell(record, rows)
+            self.outbox.tell("events" if record == "waits" else record, rows)
+        if record != "waits":
+            self.callbacks.tell(record, rows)
 
     def _live(self, job_id: str) -> Live:
         live = self.book.jobs.get(job_id)

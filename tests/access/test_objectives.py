@@ -114,7 +114,7 @@ def test_what_a_tenant_pays_for_decides_and_not_in_whose_name_it_was_told(served
     """What is told as `lab` and paid by vision is vision's; told as speech's and paid by vision it is not speech's.
     Once speech pays for some of what is told as `lab`, its series is neither's to see."""
     store = served_site.store
-    columns = "cluster, allocation_id, workload_id, tenant, told_tenant, start_at"
+    columns = "cluster, allocation_id, workload_id, tenant, reported_tenant, start_at"
     paid = "('c9', 'p{0}', '{1}', '{2}', '{3}', '2026-10-01 00:00:00')"
     store.command(
         f"INSERT INTO allocations ({columns}) VALUES {paid.format(1, 'w-lab', 'vision', 'lab')}, "

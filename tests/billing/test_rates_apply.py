@@ -39,7 +39,10 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
         (HEAD + "price_per_gpu_hour: 2.50", r"rates\[0\]\.price_per_gpu_hour: found 2.5; write it in quotes"),
         (HEAD + "price_per_gpu_hour: 2", r"rates\[0\]\.price_per_gpu_hour: found 2; write it in quotes"),
         (HEAD + 'price_per_gpu_hour: "-2"', r"found '-2'; a price is a decimal such as \"2\.50\", not negative"),
-        (HEAD + 'price_per_gpu_hour: "2"\n    effective_from: soon', r"effective_from: found 'soon'; expected a date or time"),
+        (
+            HEAD + 'price_per_gpu_hour: "2"\n    effective_from: soon',
+            r"effective_from: found 'soon'; expected a date or time",
+        ),
         (
             HEAD + 'price_per_gpu_hour: "2"\n    match: {node: q}',
             r"rates\[0\]\.match\.node: unknown key.*known here: mo",

@@ -209,7 +209,7 @@ OTHERS = set(
 PUT_TOGETHER = (
     r"process_(vanished|pid_reused)|filter(Namespaces|Nodes|Clusters|Labels)|share(Namespaces|Cost)"
     r"|gpu_(utilization_ratio|sm_active_ratio|sm_clock_hertz)|(LOCAL_)?WORLD_SIZE|LOCAL_RANK|NODE_RANK|MASTER_(ADDR|PORT)"
-    r"|gpuledger_(tenants|reader_role)|equals_the_oracle|jobs_one|\w+_|_\w+"
+    r"|gpuledger_scheduler_\w+|gpuledger_(tenants|reader_role)|equals_the_oracle|jobs_one|\w+_|_\w+"
 )
 """Names that a program puts together from parts, and parts of names."""
 

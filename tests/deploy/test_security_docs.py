@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from access import doorkeeper
+from access import authenticator
 from gpuledger.http.limits import KIB, MIB, HttpLimits, limits_here
 from ingest import body, door, reviews
 from ingest.text_files import ROW_BYTES
@@ -35,12 +35,13 @@ def test_the_table_has_the_numbers_that_hold() -> None:
         ("64 KiB; nested", ROW_BYTES == 64 * KIB),
         (
             "| 2, with 30 waiting; 8 of one",
-            (doorkeeper.PASSWORDS_AT_ONCE, doorkeeper.PASSWORDS_WAITING, doorkeeper.PASSWORDS_PER_ADDRESS)
+            (authenticator.PASSWORDS_AT_ONCE, authenticator.PASSWORDS_WAITING, authenticator.PASSWORDS_PER_ADDRESS)
             == (2, 30, 8),
         ),
         (
             "| 8, with 24 waiting; 4 of one",
-            (doorkeeper.PROVIDER_AT_ONCE, doorkeeper.PROVIDER_WAITING, doorkeeper.PROVIDER_PER_ADDRESS) == (8, 24, 4),
+            (authenticator.PROVIDER_AT_ONCE, authenticator.PROVIDER_WAITING, authenticator.PROVIDER_PER_ADDRESS)
+            == (8, 24, 4),
         ),
         (
             "| 8 new ones, 2 of one address; 8 that",

@@ -60,7 +60,12 @@ def test_sql_answers_in_every_format(store: str, tmp_path: Path) -> None:
     assert run("sql", "-", "--store", store, "--format", "csv", typed=BY_TENANT).stdout == (
         '"tenant","gpu_hours"\n"speech",48\n"vision",48\n'
     )
-    assert "┌─tenant─┬─gpu_hours─┐" in run("sql", BY_TENANT, "--store", store).stdout
+    assert run("sql", BY_TENANT, "--store", store).stdout.splitlines()[0].split() == ["tenant", "gpu_hours"]
+    assert run("sql", f"{BY_TENANT} FORMAT TSV", "--store", store).stdout == "speech\t48\nvision\t48\n"
+    assert run("sql", "SELECT 1, 1, [1, NULL] AS b", "--store", store).stdout.split() == [
+        "1", "1", "(1)", "b", "1", "1", "[1,", "null]",
+    ]  # fmt: skip
+    assert run("sql", "SELECT 1 AS a WHERE 0", "--store", store).stdout.split() == ["a"]
     out = tmp_path / "charges.parquet"
     assert run("sql", BY_TENANT, "--store", store, "--as", "Parquet", "--out", str(out)).exit_code == 0
     assert pq.read_table(out).to_pydict() == rows

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from gpuledger.cli import app
-from gpuledger.commands import alerts as command
+from gpuledger.cli import build
 from tests.alerts.facts import device, put, sampled, started
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
@@ -31,9 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run(*arguments: str) -> Result:
-    if not any(group.name == "alerts" for group in app.registered_groups):
-        command.register(app)
-    return CliRunner().invoke(app, ["alerts", *arguments])
+    return CliRunner().invoke(build(), ["alerts", *arguments])
 
 
 def test_check_prints_what_fires_and_exits_1_and_list_and_history_show_it_after(store: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import stated
+from api import applied_files
 from tests.patience import slowness
 from warehouse.errors import LedgerError
 from warehouse.json_text import duplicate_key, parse_json, surely_once
@@ -35,10 +35,16 @@ def test_what_nobody_would_write_is_refused_at_once(text: str) -> None:
 
 
 def test_every_file_that_is_stated_over_http_refuses_it_in_a_line() -> None:
-    for kind in (stated.RATES, stated.TENANTS, stated.BUDGETS, stated.OBJECTIVES, stated.ENERGY):
+    for kind in (
+        applied_files.RATES,
+        applied_files.TENANTS,
+        applied_files.BUDGETS,
+        applied_files.OBJECTIVES,
+        applied_files.ENERGY,
+    ):
         for text in ("[" * 5000, LAUGHS, "a: &a [*a]"):
             with pytest.raises(LedgerError) as caught:
-                stated.read(kind, text)
+                applied_files.read(kind, text)
             assert len(str(caught.value)) < 1000
 
 
@@ -62,7 +68,8 @@ def test_a_key_may_stand_in_two_places_and_go_before_what_is_merged() -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [('{"a": 1,\n "b": 2,\n "a": 3}', "line 3: the key 'a' appears twice"), ('[{"a": [{"b": 1, "b": 1}]}]', "'b' appears"),
+    [('{"a": 1,\n "b": 2,\n "a": 3}', "line 3: the key 'a' appears twice"),
+     ('[{"a": [{"b": 1, "b": 1}]}]', "'b' appears"),
      ('\t{"a": 1,\n\t"a": 1}', "^the key 'a' appears twice$"), ("[" * 100_000, "nested too deep"),
      ('{"a": NaN}', "NaN is not a number"), ('{"a": -Infinity}', "-Infinity is not a number"), ("9" * 5000, "limit")],
 )  # fmt: skip

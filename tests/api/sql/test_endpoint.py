@@ -168,7 +168,7 @@ def workers_of(site: Site) -> Workers:
 
 
 def at_work(workers: Workers) -> list[Process]:
-    return [one for one in workers._lent if one._is_asked]
+    return [one for one in workers._leased if one._is_asked]
 
 
 @pytest.mark.parametrize("text", [ENDLESS, HEAVY])
@@ -177,7 +177,7 @@ def test_a_statement_ends_when_nobody_waits_for_it(served_site: Site, text: str)
     with begun(served_site, text):
         (one,) = until(lambda: at_work(workers))
         until(lambda: computes(one.pid))
-    until(lambda: not workers._lent and not workers._dead, within=ENDS_SECONDS)
+    until(lambda: not workers._leased and not workers._dead, within=ENDS_SECONDS)
     assert workers.turns._slots.next_turns() == []
     until(lambda: not computes(one.pid), within=ENDS_SECONDS)
     assert post(served_site, "analyst", "SELECT 1").text == "1\n"
@@ -208,11 +208,11 @@ def test_pages_do_not_wait_for_statements(served_site: Site) -> None:
             for _ in range(5):
                 assert client.get("/api/v1/views").status_code == 200
         assert len(at_work(workers)) == 3, "they go on"
-    until(lambda: not workers._lent, within=ENDS_SECONDS)
+    until(lambda: not workers._leased, within=ENDS_SECONDS)
 
 
 def test_a_reader_who_does_not_read_keeps_no_slot(served_site: Site) -> None:
     workers = workers_of(served_site)
     with begun(served_site, "SELECT number, repeat('x', 100) FROM numbers(4000000)", max_execution_time="3") as client:
         assert client.recv(100).startswith(b"HTTP/1.1 200")
-        until(lambda: not workers._lent, within=ENDS_SECONDS)
+        until(lambda: not workers._leased, within=ENDS_SECONDS)

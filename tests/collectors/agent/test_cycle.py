@@ -68,7 +68,7 @@ class Scripted:
             answer()
         return answer if isinstance(answer, Collected) else Collected()
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         self.kept_calls += 1
 
     def close(self) -> None:
