@@ -1,4 +1,4 @@
-"""Alerts: what fires and why, what was, who was told, and silences."""
+"""Alerts: firing ones with evidence, history, notifications, and silences."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def silence_alerts(caller: SilenceAlerts, new: NewSilence) -> documents.Silence:
 def end_silence_(caller: SilenceAlerts, id: str) -> documents.Silence:
     """Ends a silence now."""
     if id not in {one.id for one in silences(caller.store, caller.now)}:
-        raise NotFoundError(f"silence {id!r}", "none of that id is in force or to come", "See: /api/v1/alerts/silences")
+        raise NotFoundError(f"silence {id!r}", "is not active or scheduled", "See: /api/v1/alerts/silences")
     with caller.writing() as store:
         return _silence(end_silence(store, id, caller.principal.actor, caller.now))
 
@@ -113,7 +113,7 @@ def alert(caller: See, fingerprint: str) -> documents.AlertWithHistory:
     found = [row for row in _alerts(caller, every, "") if row["fingerprint"] == fingerprint]
     if not found:
         raise NotFoundError(
-            f"alert {fingerprint!r}", "there is none of that fingerprint for you", "See: /api/v1/alerts"
+            f"alert {fingerprint!r}", "does not exist, or you don't have access to it", "See: /api/v1/alerts"
         )
     return documents.AlertWithHistory.model_validate(
         {**found[0], "changes": reading.history(caller.store, "", fingerprint)}

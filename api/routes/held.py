@@ -1,4 +1,4 @@
-"""Held pushes: what waits for a person, what a yes would do, and the decision; and what each sender pushed."""
+"""Held pushes: list them, their effect if accepted, and decisions; and what each sender pushed."""
 
 from __future__ import annotations
 

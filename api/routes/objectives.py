@@ -1,4 +1,4 @@
-"""Objectives and interference: what was promised and kept, and who was slowed down beside others."""
+"""Objectives and interference: their state, and which workloads were slowed down by others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def objective(
     """The series of one objective."""
     found = [one for one in _status(caller, at, None) if one.objective == name]
     if not found:
-        raise NotFoundError(f"objective {name!r}", "there is none of that name for you", "See: /api/v1/objectives")
+        raise NotFoundError(
+            f"objective {name!r}", "does not exist, or you don't have access to it", "See: /api/v1/objectives"
+        )
     return _page(request, found, limit, offset)
 
 

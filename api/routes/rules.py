@@ -1,4 +1,4 @@
-"""What people state: rate cards, the tenants' mapping, budgets; and credits and prepaid balances."""
+"""Rate cards, the tenant mapping, budgets; and credits and prepaid balances."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def mapping(caller: SeeFleet) -> documents.Mapping:
     """The tenants' mapping in force: whose what is held is."""
     found = current_mapping(caller.store)
     if found is None:
-        raise NotFoundError("tenants' mapping", "none was applied: what is held is whose the source says")
+        raise NotFoundError("tenants' mapping", "none was applied: the reported tenants pay")
     rules = [
         documents.MappingRule(
             matches=rule.words, tenant=rule.tenant, project=rule.project, cost_center=rule.cost_center or None,
@@ -168,7 +168,7 @@ def add(caller: Issue, new: NewCredit) -> documents.Applied:
 def reverse(caller: Issue, id: str, why: Why) -> documents.Credit:
     """Takes a credit back: the opposite amount, in its month or the next open one; doing it again changes nothing."""
     if not list_credits(caller.store, ids=[id]):
-        raise NotFoundError(f"credit {id!r}", "there is none of that id", "See: /api/v1/credits")
+        raise NotFoundError(f"credit {id!r}", "does not exist", "See: /api/v1/credits")
     with caller.writing() as store:
         done = reverse_credit(store, id, caller.principal.actor, why.reason, caller.now)
         (kept,) = list_credits(store, ids=[done.id])
@@ -205,7 +205,7 @@ def revoke(
 ) -> documents.Grant:
     """Lets a grant expire now; what it has paid stays paid."""
     if id not in {one.id for one in grants_of(caller.store)}:
-        raise NotFoundError(f"grant {id!r}", "there is none of that id", "See: /api/v1/grants")
+        raise NotFoundError(f"grant {id!r}", "does not exist", "See: /api/v1/grants")
     with caller.writing() as store:
         done = revoke_grant(store, id, caller.principal.actor, reason, caller.now)
     return documents.Grant.model_validate(done)

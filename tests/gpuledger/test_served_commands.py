@@ -115,8 +115,8 @@ def test_invoices_are_credited_made_void_and_issued_by_the_server(url: str, tmp_
     assert run("export focus --no-check --period 2026-10", "--out", str(out), *where).exit_code == 0
     assert "vision" in out.read_text(encoding="utf-8")
     added = "credits add --tenant vision --amount 2.50 --month 2026-11 --reason again"
-    assert "is there already" not in run(added, *where).stderr
-    assert "is there already" in run(added, *where).stderr
+    assert "already exists" not in run(added, *where).stderr
+    assert "already exists" in run(added, *where).stderr
     (credit,) = [one["id"] for one in listed("credits list", url) if one["reason"] == "again"]
     assert "-2.500000000 EUR for vision" in run(f"credits reverse {credit} --reason mistaken", *where).stderr
     grant = run("credits grant --tenant vision --amount 5.00 --expires 2027-01-01 --reason prepaid --id g1", *where)
@@ -158,7 +158,7 @@ def test_a_report_is_made_by_the_server_and_mailed_by_nobody_else(url: str, tmp_
 
 
 def test_what_a_server_does_not_take_is_refused_in_one_line(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "takes no such thing from here" in refused("interference version x y", "--store", url)
+    assert "does not offer this" in refused("interference version x y", "--store", url)
     assert "evaluates its rules by itself" in refused("alerts check", "--store", url)
     assert "a server holds it already" in refused("up", "--store", url)
     for token, said in (("", "sign in, or send"), ("gpl_x", "unknown, expired or revoked")):
