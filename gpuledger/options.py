@@ -50,7 +50,9 @@ Rules = Annotated[
 Routing = Annotated[
     Path | None,
     typer.Option(
-        "--routing", envvar="GPULEDGER_ALERT_ROUTING", help="Who is told of which alerts (YAML); without it nobody is."
+        "--routing",
+        envvar="GPULEDGER_ALERT_ROUTING",
+        help="Who is notified of which alerts (YAML); default: nobody.",
     ),
 ]
 Reports = Annotated[
@@ -72,7 +74,7 @@ SignIn = Annotated[
     typer.Option(
         "--sign-in",
         envvar="GPULEDGER_SIGN_IN",
-        help="How people sign in (YAML, docs/access.md); without it they need not, on this machine alone.",
+        help="How people sign in (YAML, docs/access.md); without it no sign-in, on loopback only.",
         dir_okay=False,
     ),
 ]
@@ -86,18 +88,18 @@ AccessSignIn = Annotated[
     ),
 ]
 Issuer = Annotated[
-    str, typer.Option("--issuer", help="Where two are called the same: local, service or a provider's address.")
+    str, typer.Option("--issuer", help="If two have the same name: local, service or a provider's address.")
 ]
 TrustedProxies = Annotated[
     list[str] | None,
     typer.Option(
         "--trusted-proxy",
         envvar="GPULEDGER_TRUSTED_PROXIES",
-        help="An address or network whose X-Forwarded-For and -Proto are believed; several times for more.",
+        help="A proxy's address or network, whose X-Forwarded-For and -Proto are trusted; may be repeated.",
         show_default="none",
     ),
 ]
 NoSignIn = Annotated[
     bool,
-    typer.Option("--insecure-no-sign-in", help="Show the books on an address that others reach, to anybody."),
+    typer.Option("--insecure-no-sign-in", help="Show the books to anybody, on an address that others reach."),
 ]

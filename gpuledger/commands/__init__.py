@@ -29,7 +29,7 @@ _PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "allocation": ("Costs by namespace, pod or label, as OpenCost has them.", "opencost"),
         "alerts": ("What fires and why; rules, silences, history.",),
         "slo": ("Service level objectives: apply, status, credits.",),
-        "interference": ("Who disturbs whom on shared GPUs.",),
+        "interference": ("Interference on shared GPUs: victims and aggressors.",),
         "sql": ("Query the views and tables in SQL; read-only.",),
         "queries": ("Saved queries: list, show, save, delete.",),
     },

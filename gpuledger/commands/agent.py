@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def agent(
     config: Annotated[
-        Path | None, typer.Option("--config", help="Settings (docs/agent.md); flags go over it.", dir_okay=False)
+        Path | None, typer.Option("--config", help="Settings (docs/agent.md); flags override them.", dir_okay=False)
     ] = None,
     cluster: Annotated[str | None, typer.Option(envvar="GPULEDGER_CLUSTER", help="Name of the cluster.")] = None,
     node: Annotated[
@@ -38,26 +38,26 @@ def agent(
         Path | None, typer.Option("--token-file", envvar="GPULEDGER_TOKEN_FILE", help="File with the token for it.")
     ] = None,
     ca_file: Annotated[
-        Path | None, typer.Option("--ca-file", envvar="GPULEDGER_CA_FILE", help="Authority of its certificate, PEM.")
+        Path | None, typer.Option("--ca-file", envvar="GPULEDGER_CA_FILE", help="CA of its certificate, PEM.")
     ] = None,
     spool: Annotated[
-        Path | None, typer.Option(envvar="GPULEDGER_SPOOL", help="Folder where rows wait.", file_okay=False)
+        Path | None, typer.Option(envvar="GPULEDGER_SPOOL", help="Folder of the spool.", file_okay=False)
     ] = None,
     interval: Annotated[
-        float | None, typer.Option(envvar="GPULEDGER_INTERVAL_SECONDS", help="Seconds between looks at the GPUs.")
+        float | None, typer.Option(envvar="GPULEDGER_INTERVAL_SECONDS", help="Seconds between readings of the GPUs.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(envvar="GPULEDGER_METRICS_PORT", help="Of /metrics, on this machine alone.")
+        int | None, typer.Option(envvar="GPULEDGER_METRICS_PORT", help="Port of /metrics, on loopback only.")
     ] = None,
     once: Annotated[
         bool,
         typer.Option(
-            "--once", help="Look once, print the rows as JSON lines, deliver nothing; 2 if a source could not be asked."
+            "--once", help="Read once, print the rows as JSON lines, deliver nothing; exit 2 if a source failed."
         ),
     ] = False,
-    show: Annotated[bool, typer.Option("--print", help="Print all rows as they come, too.")] = False,
+    show: Annotated[bool, typer.Option("--print", help="Also print all rows.")] = False,
 ) -> None:
-    """Look at this node's GPUs every few seconds, keep what they say on disk, deliver it; until Ctrl-C."""
+    """Read this node's GPUs every few seconds, spool the rows on disk and deliver them, until Ctrl-C."""
     from collectors.agent.settings import read_settings
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")

@@ -42,15 +42,15 @@ class RuleFormat(StrEnum):
 
 
 At = Annotated[str, typer.Option("--at", help="As of this instant instead of now, like 2026-10-05T12:00Z.")]
-Author = Annotated[str, typer.Option(help="Who asks.", show_default="you")]
-RuleName = Annotated[str, typer.Option("--rule", help="Of this rule alone.")]
-Fingerprint = Annotated[str, typer.Option("--fingerprint", help="Of this alert alone.")]
-Most = Annotated[int, typer.Option("--limit", min=1, help="So many at most, the newest first.")]
+Author = Annotated[str, typer.Option(help="The author.", show_default="you")]
+RuleName = Annotated[str, typer.Option("--rule", help="Only this rule.")]
+Fingerprint = Annotated[str, typer.Option("--fingerprint", help="Only this alert.")]
+Most = Annotated[int, typer.Option("--limit", min=1, help="At most this many, newest first.")]
 
 
 def register(app: typer.Typer) -> None:
-    alerts.add_typer(silence, name="silence", help="Keep alerts quiet for a while, with author and end.")
-    app.add_typer(alerts, name="alerts", help="Evaluate the rules, see what fires and why, keep it quiet, look back.")
+    alerts.add_typer(silence, name="silence", help="Silence alerts for a time.")
+    app.add_typer(alerts, name="alerts", help="Evaluate rules, list firing alerts, silence them, show their history.")
 
 
 @alerts.command("check")
@@ -61,7 +61,7 @@ def check(
     at: At = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Evaluate what is due, tell whom the routing names, print what fires; exit 1 if anything does."""
+    """Evaluate due rules, send notifications, list firing alerts; exit 1 if there are any."""
     from alerts.deliver import deliver
     from alerts.evaluate import DELAY, evaluate
     from alerts.reading import alerts as current
@@ -87,7 +87,7 @@ def check(
         of_target = [one for one in outcomes if one.delivery.target == target]
         sent = sum(one.outcome == "sent" for one in of_target)
         why = next((one.detail for one in of_target if one.outcome != "sent"), "")
-        say(f"{target}: told of {sent} of {len(of_target)}" + (f"; {why}" if why else ""))
+        say(f"{target}: {sent} of {len(of_target)} sent" + (f"; {why}" if why else ""))
     if any(row["state"] == "firing" for row in found):
         raise typer.Exit(1)
 
@@ -96,11 +96,11 @@ def check(
 def list_(
     store: options.Store = "",
     rule: RuleName = "",
-    resolved: Annotated[bool, typer.Option("--resolved", help="Those that are over too.")] = False,
+    resolved: Annotated[bool, typer.Option("--resolved", help="Include those that are over.")] = False,
     routing: options.Routing = None,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """What fires or is pending, as of the last evaluation, the worst first."""
+    """Firing and pending alerts as of the last evaluation, most severe first."""
     from alerts.reading import CURRENT
     from alerts.reading import alerts as current
     from alerts.routing import load_routing
@@ -120,7 +120,7 @@ def rules_(
     rules: options.Rules = None,
     fmt: Annotated[RuleFormat, typer.Option("--format", help="How to print them.")] = RuleFormat.table,
 ) -> None:
-    """The rules in force; as Prometheus rules those that our exporters' metrics are enough for."""
+    """The active rules; with --format prometheus, those that Prometheus can evaluate."""
     from alerts.prometheus import rule_file
     from alerts.rule_files import load_rules
 
@@ -157,11 +157,11 @@ def history(
     store: options.Store = "",
     rule: RuleName = "",
     fingerprint: Fingerprint = "",
-    deliveries: Annotated[bool, typer.Option("--deliveries", help="Who was told, instead of what changed.")] = False,
+    deliveries: Annotated[bool, typer.Option("--deliveries", help="Notifications instead of state changes.")] = False,
     limit: Most = 50,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Changes of alerts' states, or attempts to tell of them, the newest first."""
+    """Changes of alerts' states, or notifications, newest first."""
     from alerts import reading
 
     with open_store(store) as opened:
@@ -179,16 +179,16 @@ def history(
 @silence.command("add")
 def silence_add(
     matchers: Annotated[
-        list[str], typer.Argument(help="LABEL=GLOB, all of which must fit, like alertname=long-queue.")
+        list[str], typer.Argument(help="LABEL=GLOB, all of which must match, like alertname=long-queue.")
     ],
-    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")],
+    reason: Annotated[str, typer.Option(help="The reason, for the audit.")],
     for_: Annotated[str, typer.Option("--for", help="How long from its start, like 2h.")] = "",
     until: Annotated[str, typer.Option("--until", help="Its end, like 2026-10-05T12:00Z.")] = "",
     start: Annotated[str, typer.Option("--from", help="Its start.", show_default="now")] = "",
     author: Author = "",
     store: options.Store = "",
 ) -> None:
-    """Keep alerts quiet whose labels fit; they go on firing, and nobody is told."""
+    """Silence alerts with matching labels; they keep firing without notifications."""
     from alerts.routing import Silence
     from alerts.silences import add_silence
     from billing.audit import whoever
@@ -219,10 +219,10 @@ def silence_add(
 @silence.command("list")
 def silence_list(
     store: options.Store = "",
-    past: Annotated[bool, typer.Option("--past", help="Those that are over too.")] = False,
+    past: Annotated[bool, typer.Option("--past", help="Include those that are over.")] = False,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Silences in force and to come."""
+    """Active and scheduled silences."""
     from alerts.silences import silences
 
     with open_store(store) as opened:
@@ -236,7 +236,7 @@ def silence_list(
 
 @silence.command("end")
 def silence_end(
-    identifier: Annotated[str, typer.Argument(metavar="ID", help="As the list shows it.")],
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="Its id, as listed.")],
     author: Author = "",
     store: options.Store = "",
 ) -> None:

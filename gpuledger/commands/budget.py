@@ -32,7 +32,7 @@ Month = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(budget, name="budget", help="Budgets: apply a file, list the one in force, see how a month stands.")
+    app.add_typer(budget, name="budget", help="Budgets: apply a file, list it, show the state of a month.")
 
 
 @budget.callback()
@@ -49,7 +49,7 @@ def _root(
 
 @budget.command("status")
 def status(period: Month = "", store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """Actual and forecast cost of a month against its budgets, and when thresholds were crossed."""
+    """Actual and forecast cost of a month compared with its budgets, and when thresholds were crossed."""
     from billing.accounts.budgets import METHOD, budget_states
 
     now = datetime.now(UTC)
@@ -71,10 +71,10 @@ def status(period: Month = "", store: options.Store = "", fmt: options.OutputFor
 def apply(
     file: Annotated[Path, typer.Argument(help="The budgets, YAML.")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="Who applies it.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
+    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
-    """Check a budgets file and put it in force; the same file again changes nothing."""
+    """Check and apply a budgets file; repeating it changes nothing."""
     if server := remote.address(store, author):
         remote.apply(server, file, "budgets", lambda client, text: client.apply_budgets(text, reason))
         return
@@ -94,7 +94,7 @@ def apply(
 
 @budget.command("list")
 def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """The budgets of the file in force."""
+    """The applied budgets."""
     from billing.accounts.budget_file import current_budgets
 
     with open_store(store) as opened:

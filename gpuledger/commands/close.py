@@ -93,7 +93,7 @@ def _asked(server: str) -> CloseReport:
 
 
 def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """Prove quantities, prices, documents and chains of the books; exit 1 and name what does not fit."""
+    """Verify quantities, prices, documents and chains of the books; exit 1 and list what is wrong."""
     proof = _proof(store)
     if fmt is options.Format.json:
         print_json(proof)
@@ -107,7 +107,7 @@ def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format
             f"{proof['documents']:,} documents fit their chain"
         )
         return
-    say(f"the books do not balance: {len(proof['failures']):,} things do not fit")
+    say(f"the books do not balance: {len(proof['failures']):,} checks failed")
     raise typer.Exit(1)
 
 

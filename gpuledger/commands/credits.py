@@ -27,12 +27,14 @@ BALANCE_COLUMNS = (
 )  # fmt: skip
 
 Tenant = Annotated[str, typer.Option(help="Whose.")]
-OneTenant = Annotated[str | None, typer.Option(help="This tenant alone.", show_default="all")]
+OneTenant = Annotated[str | None, typer.Option(help="Only this tenant.", show_default="all")]
 Amount = Annotated[str, typer.Option(help='A decimal, such as "25.00".')]
-Reason = Annotated[str, typer.Option(help="Why, for those who ask later.")]
-Author = Annotated[str, typer.Option(help="Who does it.", show_default="you")]
+Reason = Annotated[str, typer.Option(help="The reason, for the audit.")]
+Author = Annotated[str, typer.Option(help="The author.", show_default="you")]
 Currency = Annotated[str, typer.Option(help="Of the amount.", show_default="the rate card's")]
-Id = Annotated[str, typer.Option("--id", help="Its name; the same again changes nothing.", show_default="a hash")]
+Id = Annotated[
+    str, typer.Option("--id", help="An id of your own; repeating it changes nothing.", show_default="a hash")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +45,7 @@ def register(app: typer.Typer) -> None:
 def add(
     tenant: Tenant,
     amount: Amount,
-    month: Annotated[str, typer.Option(help="Whose draft shows it, like 2026-10.")],
+    month: Annotated[str, typer.Option(help="The month whose draft shows it, like 2026-10.")],
     reason: Reason,
     kind: Annotated[str, typer.Option(help="manual, slo or interference.")] = "manual",
     project: Annotated[str, typer.Option(help="On this project's account.", show_default="the tenant's")] = "",
@@ -82,7 +84,7 @@ def import_(
     author: Author = "",
     store: options.Store = "",
 ) -> None:
-    """Many credits from a table; a row that does not fit is one line on stderr and is kept in the quarantine."""
+    """Import credits from a table; an invalid row is one line on stderr and goes to the quarantine."""
     from billing.accounts.credit_files import import_credits
     from billing.audit import whoever
 
@@ -98,13 +100,13 @@ def import_(
 
 @credits_.command("list")
 def list_(
-    month: Annotated[str, typer.Option("--month", "--period", help="This month's.", show_default="all")] = "",
+    month: Annotated[str, typer.Option("--month", "--period", help="Only this month.", show_default="all")] = "",
     tenant: OneTenant = None,
-    grants: Annotated[bool, typer.Option("--grants", help="The grants instead.")] = False,
+    grants: Annotated[bool, typer.Option("--grants", help="List grants instead.")] = False,
     store: options.Store = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Credits and the issued invoice that bears each (a dash: none does yet); or the grants of prepaid balances."""
+    """Credits and the issued invoice that includes each (a dash: none yet); or grants of prepaid balances."""
     from billing.accounts.credits import list_credits
     from billing.accounts.prepaid import grants_of
 
@@ -134,7 +136,7 @@ def reverse(
     author: Author = "",
     store: options.Store = "",
 ) -> None:
-    """Take a credit back: the opposite amount, in its month; if that is issued, the next invoice corrects it."""
+    """Reverse a credit in its month; if that is issued, the next invoice corrects it."""
     from billing.accounts.credits import reverse_credit
     from billing.audit import whoever
 
@@ -153,15 +155,15 @@ def reverse(
 def grant(
     tenant: Tenant,
     amount: Amount,
-    expires: Annotated[str, typer.Option(help="Until just before, like 2027-01-01 (in the billing time zone).")],
+    expires: Annotated[str, typer.Option(help="The exclusive end, like 2027-01-01 (in the billing time zone).")],
     reason: Reason,
-    from_: Annotated[str, typer.Option("--from", help="Pays from then on.", show_default="this month's start")] = "",
+    from_: Annotated[str, typer.Option("--from", help="The start.", show_default="this month's start")] = "",
     author: Author = "",
     currency: Currency = "",
     id_: Id = "",
     store: options.Store = "",
 ) -> None:
-    """Money in advance: it pays for what accrues until it expires, the soonest to expire first."""
+    """Add a prepaid grant: it pays for what accrues until it expires, the soonest to expire first."""
     from dataclasses import replace
 
     from billing.accounts.credits import card_in_force, parse_amount
@@ -201,7 +203,7 @@ def revoke(
     author: Author = "",
     store: options.Store = "",
 ) -> None:
-    """Let a grant expire now; what it has paid stays paid."""
+    """Revoke a grant: it expires now, and what it paid stays paid."""
     from billing.accounts.prepaid import revoke_grant
     from billing.audit import whoever
 
@@ -220,7 +222,7 @@ def revoke(
 def balance(
     tenant: OneTenant = None, store: options.Store = "", fmt: options.OutputFormat = options.Format.table
 ) -> None:
-    """Prepaid balances: granted - drawn - expired; and what the months that are not issued have drawn so far."""
+    """Prepaid balances: granted - drawn - expired, and what unissued months have drawn so far."""
     from billing.accounts.budget_file import current_budgets
     from billing.accounts.prepaid import balances
 

@@ -112,10 +112,10 @@ def _closed(told: ClosedSpan) -> Closed | None:
 def apply(
     file: Annotated[Path, typer.Argument(help="Intensity, PUE and idle power, YAML (docs/energy.md).")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="Who applies it.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
+    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
-    """Check a file and put it in force; the same file again changes nothing."""
+    """Check and apply a file; repeating it changes nothing."""
     if server := remote.address(store, author):
         remote.apply(server, file, "energy settings", lambda client, text: client.apply_energy_settings(text, reason))
         return
@@ -138,7 +138,7 @@ def apply(
 
 @intensity.command("list")
 def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """The rules in force, in their order (UTC; a dash is open or not stated)."""
+    """The applied rules, in order (UTC; a dash is open or not set)."""
     from billing.energy.settings import current_energy_settings
 
     with open_store(store) as opened:

@@ -45,7 +45,7 @@ def focus(
     period: Annotated[str, typer.Option("--period", help="A month in the billing time zone, like 2026-10.")],
     out: Annotated[Path, typer.Option("--out", help="A file that ends in .csv, .csv.gz or .parquet.", dir_okay=False)],
     store: options.Store = "",
-    tenant: Annotated[str | None, typer.Option(help="This tenant alone.", show_default="all")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant.", show_default="all")] = None,
     which: Annotated[
         Which,
         typer.Option("--which", help="Issued invoices, drafts, or issued where there is one and drafts for the rest."),
@@ -94,7 +94,7 @@ def focus(
 def check_file(
     file: Annotated[Path, typer.Argument(help="A FOCUS file: .csv, .csv.gz or .parquet.", exists=True, dir_okay=False)],
 ) -> None:
-    """Whether a FOCUS file keeps the rules of the specification, row by row. Exit 1: it does not."""
+    """Check a FOCUS file against the specification, row by row; exit 1 if a rule is violated."""
     _check(file, None)
 
 

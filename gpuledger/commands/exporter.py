@@ -24,14 +24,15 @@ def exporter(
         str | None, typer.Option(help="A profile or its file.", show_default="by the names of its metrics")
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=0, max=600, help="Between two looks: an exporter asks its driver only now and then.")
+        float,
+        typer.Option(min=0, max=600, help="Seconds between the readings."),
     ] = 5.0,
     token_file: Annotated[Path | None, typer.Option("--token-file", help="File with the token for it.")] = None,
-    ca_file: Annotated[Path | None, typer.Option("--ca-file", help="Authority of its certificate, PEM.")] = None,
+    ca_file: Annotated[Path | None, typer.Option("--ca-file", help="CA of its certificate, PEM.")] = None,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Look twice at an exporter: of each metric, how many devices have a value, in which unit it comes, and why others
-    have none. Exit 1: what a device must have is lost."""
+    """Read an exporter twice and show for each metric how many devices have a value, in which unit, and why others
+    have none. Exit 1: an expected metric is missing."""
     from collectors.exporters.fetching import Access
     from collectors.exporters.scorecard import look
 

@@ -25,22 +25,22 @@ ALL_CHANGES = (*CHANGES, "payable_difference", "payable_currency")
 SHOWN = 20
 """Rows that the table shows; JSON has all."""
 
-Id = Annotated[str, typer.Argument(help="Of a held push (see: held list). It names exactly its rows.")]
-Why = Annotated[str, typer.Option(help="Why; it stands in the audit.")]
+Id = Annotated[str, typer.Argument(help="Id of a held push (see: held list); it identifies exactly its rows.")]
+Why = Annotated[str, typer.Option(help="The reason, for the audit.")]
 Author = Annotated[str, typer.Option(help="Who decides.", show_default="you")]
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(held, name="held", help="Pushed rows that wait for a person: list, show, accept, refuse.")
+    app.add_typer(held, name="held", help="Held pushes, which await approval: list, show, accept, refuse.")
 
 
 @held.command("list")
 def list_(
-    all: Annotated[bool, typer.Option("--all", help="Also what was decided.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Include decided ones.")] = False,
     store: options.Store = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """What waits for a person, the oldest first."""
+    """Held pushes, oldest first."""
     found: Sequence[HeldPush | HeldPushDocument]
     if server := remote.address(store):
         with remote.client(server) as client:
@@ -60,7 +60,7 @@ def list_(
 
 @held.command("show")
 def show(id: Id, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """The rows, and what a yes would change in the closed books; computed on a copy, changes nothing."""
+    """The rows, and what accepting them would change in the closed books; computed on a copy, changes nothing."""
     push, changes, known, rows, closed_until = (
         _from_server(server, id) if (server := remote.address(store)) else _here(store, id)
     )
@@ -81,9 +81,9 @@ def show(id: Id, store: options.Store = "", fmt: options.OutputFormat = options.
         columns = ALL_CHANGES if any(change["payable_currency"] for change in changes) else CHANGES
         print_rows(shown, columns, fmt, "A yes would change")
     elif not known:
-        say("what a yes would change is not known: computing it takes too long here. Close, then compare the drafts")
+        say("the effect of accepting is unknown: computing it takes too long here. Close, then compare the drafts")
     elif push["state"] == "held":
-        say(f"a yes would change nothing that is closed (until {closed_until:%Y-%m-%d %H:%M}Z)")
+        say(f"accepting would change nothing that is closed (until {closed_until:%Y-%m-%d %H:%M}Z)")
 
 
 @held.command("accept")
@@ -94,7 +94,7 @@ def accept(id: Id, why: Why = "", author: Author = "", store: options.Store = ""
 
 @held.command("refuse")
 def refuse(id: Id, why: Why = "", author: Author = "", store: options.Store = "") -> None:
-    """Leave these rows out for good; sent again they are counted, and nothing else."""
+    """Discard these rows; if they are sent again, they are only counted."""
     _decide(id, why, author, store, yes=False)
 
 

@@ -36,12 +36,12 @@ def register(app: typer.Typer) -> None:
 def ingest(
     records: Annotated[Records, typer.Argument(help="What the files hold.", show_default=False)],
     files: Annotated[
-        list[Path], typer.Argument(help="Parquet, CSV or JSON lines; the last two also .gz.", show_default=False)
+        list[Path], typer.Argument(help="Parquet, CSV or JSON lines; CSV and JSON lines also .gz.", show_default=False)
     ],
     store: options.Store = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Read files into the store; bad rows go to quarantine, a row sent again changes nothing."""
+    """Read files into the store; bad rows go to quarantine, duplicates change nothing."""
     from billing.audit import whoever
     from ingest import IngestReport, ingest_file
     from ingest.files import estimated_rows, suffix

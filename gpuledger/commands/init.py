@@ -36,7 +36,7 @@ def init(
     ] = None,
     tenant: Annotated[
         list[str] | None,
-        typer.Option(metavar="USER=TENANT", help="A user who sees the rows of a tenant alone; may be repeated."),
+        typer.Option(metavar="USER=TENANT", help="A user who sees only a tenant's rows; may be repeated."),
     ] = None,
     cluster: Annotated[str, typer.Option(help="Make the accounts on all servers of this ClickHouse cluster.")] = "",
 ) -> None:  # fmt: skip

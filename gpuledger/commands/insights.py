@@ -43,7 +43,7 @@ def efficiency(
     ] = "tenant",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """How well what was held was used, and what idle and unmetered time cost, by tenant or any other dimension."""
+    """How well allocated time was used, and the cost of idle and unmetered time, by tenant or any other dimension."""
     from billing.insights.efficiency import efficiency as compute
 
     with open_store(store) as opened:
@@ -61,12 +61,12 @@ def savings(
     store: options.Store = "",
     period: PeriodText = "",
     min_coverage: Annotated[
-        str, typer.Option(help="Least metered part (0-1) of the time held; below it nothing is judged.")
+        str, typer.Option(help="Minimum metered share (0-1) of allocated time; below it nothing is judged.")
     ] = "0.9",
-    idle_hours: Annotated[int, typer.Option(min=1, help="Least consecutive idle hours to reclaim a device.")] = 6,
+    idle_hours: Annotated[int, typer.Option(min=1, help="Minimum consecutive idle hours to reclaim a device.")] = 6,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """What could be held cheaper, with the evidence and the amount, beside what idle time cost."""
+    """Recommendations to reduce cost, with evidence and amounts, and the cost of idle time."""
     from billing.insights.holders import Rules
     from billing.insights.savings import ROW_COLUMNS, summary
     from billing.insights.savings import savings as compute
@@ -89,12 +89,12 @@ def anomalies(
     store: options.Store = "",
     period: PeriodText = "",
     score: Annotated[
-        str, typer.Option(help="Robust standard deviations from what is expected, to flag a day.")
+        str, typer.Option(help="Robust standard deviations from the expected cost to flag a day.")
     ] = "3.5",
     check: Annotated[bool, typer.Option("--check", help="Exit 1 if a day is flagged.")] = False,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Days on which a tenant, or the unallocated capacity, cost more or less than its own past lets expect."""
+    """Days on which a tenant, or unallocated capacity, cost more or less than expected from its past."""
     from billing.insights.anomalies import ANOMALY_COLUMNS
     from billing.insights.anomalies import anomalies as compute
 

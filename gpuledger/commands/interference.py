@@ -37,7 +37,7 @@ Days = Annotated[float, typer.Option(min=0.01, help="How far back from it.")]
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(interference, name="interference", help="Who disturbs whom on shared GPUs.")
+    app.add_typer(interference, name="interference", help="Interference on shared GPUs: victims and aggressors.")
 
 
 @interference.command("status")
@@ -45,10 +45,10 @@ def status(
     store: options.Store = "",
     at: At = "",
     days: Days = 1,
-    check: Annotated[bool, typer.Option("--check", help="Exit 1 if an episode lasts.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit 1 if an episode is ongoing.")] = False,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Measure, and list the episodes: those that last first."""
+    """Measure interference and list episodes, ongoing ones first."""
     from alerts.interference.episodes import episodes
 
     moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
@@ -64,7 +64,7 @@ def status(
 def victims(
     store: options.Store = "", at: At = "", days: Days = 7, fmt: options.OutputFormat = options.Format.table
 ) -> None:
-    """Who was disturbed: how much slower, through which channels, and how much GPU time that cost."""
+    """Victims: how much slower they ran, through which channels, and the GPU time lost."""
     from alerts.interference.ranking import victims as ranked
 
     moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
@@ -78,7 +78,7 @@ def victims(
 def aggressors(
     store: options.Store = "", at: At = "", days: Days = 7, fmt: options.OutputFormat = options.Format.table
 ) -> None:
-    """Whose coming slows whom down; named only where it did so three times or more."""
+    """Aggressors: workloads whose start slowed others down at least three times."""
     from alerts.interference.ranking import aggressors as ranked
 
     moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
@@ -96,7 +96,7 @@ def speeds(
     model: Annotated[str, typer.Option(help="Glob of device models.")] = "*",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """How fast one runs beside another (1: as alone): what the scheduler's anti-interference score takes."""
+    """Speed of each class beside another (1: as alone), as input of the scheduler's anti-interference score."""
     from alerts.interference.factors import colocation_factors
 
     moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
@@ -119,7 +119,7 @@ def speeds(
 
 @interference.command("baselines")
 def baselines(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """What everything does alone, as last measured."""
+    """Baselines of everything running alone, as last measured."""
     from alerts.interference.measure import newest_baselines
 
     with open_store(store) as opened:
@@ -132,12 +132,12 @@ def baselines(store: options.Store = "", fmt: options.OutputFormat = options.For
 def version(
     identity: Annotated[str, typer.Argument(help='A service or a workload; "" for everything (a driver).')],
     name: Annotated[str, typer.Argument(help="What it runs: an image's tag, a model, a driver.")],
-    since: Annotated[str, typer.Option(help="From when on, like 2026-10-06T12:00Z.", show_default="now")] = "",
+    since: Annotated[str, typer.Option(help="The start, like 2026-10-06T12:00Z.", show_default="now")] = "",
     cluster: Annotated[str, typer.Option(help="In this cluster.", show_default="all")] = "",
-    author: Annotated[str, typer.Option(help="Who says so.", show_default="you")] = "",
+    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
     store: options.Store = "",
 ) -> None:
-    """Say that something runs another version from a moment on: its baselines start anew."""
+    """Report a new version of something: its baselines start over."""
     from alerts.interference.versions import declare_version
     from billing.audit import whoever
 

@@ -33,7 +33,7 @@ class InvoiceFormat(StrEnum):
 
 
 Month = Annotated[str, typer.Option("--period", help="A month in the billing time zone, like 2026-10.")]
-Tenant = Annotated[str | None, typer.Option(help="This tenant alone.", show_default="all")]
+Tenant = Annotated[str | None, typer.Option(help="Only this tenant.", show_default="all")]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -55,14 +55,14 @@ def draft(
     fmt: Fmt = InvoiceFormat.table,
     out: Out = None,
 ) -> None:
-    """What the ledger says now; changes nothing."""
+    """Drafts from the ledger as it stands now; changes nothing."""
     from billing.invoicing.drafts import draft_all
 
     with open_store(store) as opened:
         migrate(opened)
         drafts = draft_all(opened, month_of(opened, period), tenant)
     if not drafts:
-        say(f"nobody held anything in the closed hours of {period}")
+        say(f"no allocations in the closed hours of {period}")
     _answer(drafts, fmt, out)
 
 
@@ -70,12 +70,12 @@ def draft(
 def issue(
     period: Month,
     tenant: Tenant = None,
-    author: Annotated[str, typer.Option(help="Who issues them.", show_default="you")] = "",
+    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
     store: options.Store = "",
     fmt: Fmt = InvoiceFormat.table,
     out: Out = None,
 ) -> None:
-    """Number a closed month's invoices and store them for good; those that were issued already stay as they are."""
+    """Number a closed month's invoices and store them permanently; issued ones do not change."""
     if server := remote.address(store, author):
         with remote.client(server) as client:
             numbers = {head.number for head in client.issue(period, tenant)}
@@ -101,7 +101,7 @@ def issue(
 
 @invoice.command("show")
 def show(
-    number: Annotated[str, typer.Argument(help="An invoice's number; or say --period and --tenant.")] = "",
+    number: Annotated[str, typer.Argument(help="An invoice's number; or use --period and --tenant.")] = "",
     period: Month = "",
     tenant: Tenant = None,
     store: options.Store = "",
@@ -149,7 +149,7 @@ def list_(
 @invoice.command("statement")
 def statement(
     period: Month,
-    tenant: Annotated[str | None, typer.Option(help="This tenant alone.", show_default="all, and the platform")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant.", show_default="all, and the platform")] = None,
     store: options.Store = "",
     fmt: Fmt = InvoiceFormat.table,
     out: Annotated[
@@ -157,7 +157,7 @@ def statement(
         typer.Option("--out", help="A folder to write to: html, json and pdf, or the --format.", file_okay=False),
     ] = None,
 ) -> None:
-    """A month day by day and by workload, and the platform's own time by pool; issued or not, and changes nothing."""
+    """A month by day and workload, and the platform's own time by pool; changes nothing."""
     from billing.documents.invoice_files import RENDER_STATEMENT, STATEMENT_FORMATS, write_statement
     from billing.documents.statement import platform_statement, tenant_statements
 

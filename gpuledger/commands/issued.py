@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from billing.invoicing.explain import Explanation
 
 Number = Annotated[str, typer.Argument(help="An invoice's number (see: invoice list).")]
-Author = Annotated[str, typer.Option(help="Who does it.", show_default="you")]
-Reason = Annotated[str, typer.Option(help="Why; it stands on the document and in the audit.")]
+Author = Annotated[str, typer.Option(help="The author.", show_default="you")]
+Reason = Annotated[str, typer.Option(help="The reason, for the document and the audit.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def void(number: Number, reason: Reason = "", author: Author = "", store: options.Store = "") -> None:
-    """Make an issued invoice void; its number stays taken, and the month can be issued again."""
+    """Void an issued invoice; its number stays assigned, and the month can be issued again."""
     from billing.audit import whoever
     from billing.invoicing import invoices
     from billing.invoicing.documents import Invoice
@@ -60,7 +60,7 @@ def credit(
     author: Author = "",
     store: options.Store = "",
 ) -> None:
-    """Issue a credit note on an issued invoice, with the taxes that were asked on the amount."""
+    """Issue a credit note on an issued invoice, with the taxes on the amount."""
     from billing.accounts.credits import parse_amount
     from billing.audit import whoever
     from billing.invoicing import invoices
@@ -79,14 +79,14 @@ def credit(
 
 def explain(
     line: Annotated[int, typer.Argument(help="The number of a line, from 1.")],
-    number: Annotated[str, typer.Option(help="An issued invoice's number; or say --period and --tenant.")] = "",
+    number: Annotated[str, typer.Option(help="An issued invoice's number; or use --period and --tenant.")] = "",
     period: Month = "",
     tenant: Tenant = None,
-    by_hour: Annotated[bool, typer.Option("--by-hour", help="Down to hours and devices.")] = False,
+    by_hour: Annotated[bool, typer.Option("--by-hour", help="Include hours and devices.")] = False,
     store: options.Store = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Which rule made a line, and from which allocations and hours."""
+    """Explain a line: its rule, and the allocations and hours behind it."""
     from billing.invoicing.explain import explain as explained
 
     with open_store(store) as opened:
@@ -147,7 +147,7 @@ def _answer_verified(
         shown = [{name: _short(value) for name, value in row.items()} for row in rows]
         print_rows(shown, ("where", "stored", "computed"), fmt, f"{number} differs from the facts")
     for failure in failures[:1]:
-        say(f"{failure} ({len(failures)} do not fit)")
+        say(f"{failure} ({len(failures)} checks failed)")
     if rows:
         say("the facts say otherwise: issue a correction with the next month, or void it and issue it again")
     elif is_credit_note:
@@ -160,7 +160,7 @@ def _answer_verified(
 
 
 def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """What the month's unallocated time cost, by pool, and who bears it."""
+    """The cost of a month's unallocated time, by pool, and who pays it."""
     from billing.invoicing.drafts import platform_costs
 
     with open_store(store) as opened:
@@ -189,7 +189,7 @@ def platform(period: Month, store: options.Store = "", fmt: options.OutputFormat
 
 
 def months(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """Where each month stands: open, closing, closed or issued."""
+    """The state of each month: open, closing, closed or issued."""
     from billing.invoicing.month_states import month_states
 
     with open_store(store) as opened:
@@ -206,8 +206,12 @@ def months(store: options.Store = "", fmt: options.OutputFormat = options.Format
 
 
 def audit(
-    action: Annotated[str, typer.Option(help="Of one kind, such as rates or invoice.void.", show_default="all")] = "",
-    what: Annotated[str, typer.Option("--object", help="On one thing: a number, a version.", show_default="all")] = "",
+    action: Annotated[
+        str, typer.Option(help="Only this kind, such as rates or invoice.void.", show_default="all")
+    ] = "",
+    what: Annotated[
+        str, typer.Option("--object", help="Only this object: a number, a version.", show_default="all")
+    ] = "",
     store: options.Store = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:

@@ -50,19 +50,21 @@ def allocation(
             show_default="every pod on every node",
         ),
     ] = "",
-    step: Annotated[str, typer.Option(help="Cut the window in sets of 1h, 1d, 1w, ...", show_default="one set")] = "",
+    step: Annotated[
+        str, typer.Option(help="Divide the window into sets of 1h, 1d, 1w, ...", show_default="one set")
+    ] = "",
     accumulate: Annotated[bool, typer.Option("--accumulate", help="One set, whatever the step.")] = False,
     include_idle: Annotated[
-        bool, typer.Option("--include-idle", help="Show what nobody held, and what was unavailable.")
+        bool, typer.Option("--include-idle", help="Show unallocated and unavailable time.")
     ] = False,
-    idle_by_node: Annotated[bool, typer.Option("--idle-by-node", help="Idle time of each node by itself.")] = False,
+    idle_by_node: Annotated[bool, typer.Option("--idle-by-node", help="Show idle time by node.")] = False,
     share_idle: Annotated[
-        bool, typer.Option("--share-idle", help="Add idle time's cost to those who held something beside it.")
+        bool, typer.Option("--share-idle", help="Share the cost of idle time among the allocations beside it.")
     ] = False,
     filters: Annotated[str, typer.Option("--filter", help='Like namespace:"a","b"+label[tenant]:"x".')] = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """GPU-hours, cost and efficiency by namespace, pod or label, in OpenCost's words and JSON."""
+    """GPU-hours, cost and efficiency by namespace, pod or label, in OpenCost's terms and JSON."""
     from billing.ledger_report import billing_timezone
     from billing.opencost.allocation import allocations
     from billing.opencost.document import response

@@ -27,10 +27,10 @@ def register(app: typer.Typer) -> None:
 def apply(
     file: Annotated[Path, typer.Argument(help="Seller and buyers, YAML (docs/billing.md).")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="Who applies it.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
+    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
-    """Check a file and put it in force; issued documents stay as they are, the same file again changes nothing."""
+    """Check and apply a file; issued documents do not change, and repeating it changes nothing."""
     if server := remote.address(store, author):
         remote.apply(server, file, "parties", lambda client, text: client.apply_parties(text, reason))
         return
@@ -53,7 +53,7 @@ def apply(
 
 @parties.command("list")
 def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """The seller and the buyers in force, and on which days (a dash is open)."""
+    """The applied seller and buyers, with their days (a dash is open)."""
     from billing.parties.applied import current_parties
     from billing.parties.details import rows_of
 

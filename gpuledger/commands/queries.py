@@ -31,7 +31,7 @@ def list_(
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
-    """Yours and those that are shared; of a store that is opened, all."""
+    """Your queries and shared ones; with a local store, all."""
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             found = [vars(one) for one in client.saved_queries()]
@@ -57,7 +57,7 @@ def show(
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
-    """A query's text, or with --format json all that is known of it."""
+    """A query's text; with --format json, all its details."""
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             found = vars(client.saved_query(name, owner, issuer))
@@ -79,7 +79,7 @@ def save(
     name: Name,
     statement: Annotated[str, typer.Argument(help="The statement; - reads it from standard input.")],
     description: Annotated[str, typer.Option(help="What it answers.")] = "",
-    shared: Annotated[bool, typer.Option("--shared/--private", help="Whether others see it.")] = False,
+    shared: Annotated[bool, typer.Option("--shared/--private", help="Whether others may see it.")] = False,
     owner: Owner = "",
     issuer: options.Issuer = "",
     author: Author = "",
@@ -88,7 +88,7 @@ def save(
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
-    """Save a query, or its next version; the same again changes nothing."""
+    """Save a query, or replace it; repeating it changes nothing."""
     text = sys.stdin.read() if statement == "-" else statement
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:

@@ -31,17 +31,17 @@ EFFECT = (
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(rates, name="rates", help="Prices: apply a rate card, list the one in force, compare and look back.")
+    app.add_typer(rates, name="rates", help="Prices: apply a rate card, list and compare cards, show their history.")
 
 
 @rates.command("apply")
 def apply(
     file: Annotated[Path, typer.Argument(help="The rate card, YAML.")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="Who applies it.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
+    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
-    """Check a rate card and put it in force; the same card again changes nothing."""
+    """Check and apply a rate card; repeating it changes nothing."""
     if server := remote.address(store, author):
         remote.apply(server, file, "rate card", lambda client, text: client.apply_rate_card(text, reason))
         return
@@ -62,7 +62,7 @@ def apply(
 
 @rates.command("list")
 def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """The rates of the card in force: their patterns, price and time (UTC; a dash is open)."""
+    """The rates in force: their patterns, price and time (UTC; a dash is open)."""
     from billing.rates import list_rates
 
     with open_store(store) as opened:
@@ -84,7 +84,7 @@ def show(
     version: Annotated[str, typer.Argument(help="Which card.", show_default="the one in force")] = "",
     store: options.Store = "",
 ) -> None:
-    """A card as YAML, as it can be applied again; the one in force, or an earlier one by its version."""
+    """The card in force as YAML, or an earlier one by its version."""
     import json
 
     import yaml
@@ -105,7 +105,7 @@ def show(
 
 @rates.command("history")
 def history_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """Every card that was applied: which, when, by whom and why."""
+    """All applied cards: version, time, author and reason."""
     from billing.rates import history
 
     with open_store(store) as opened:
@@ -119,20 +119,20 @@ def history_(store: options.Store = "", fmt: options.OutputFormat = options.Form
 
 @rates.command("diff")
 def diff(
-    one: Annotated[str, typer.Argument(metavar="CARD", help="A file, or the version of a card that was applied.")],
+    one: Annotated[str, typer.Argument(metavar="CARD", help="A file, or the version of an applied card.")],
     other: Annotated[
         str, typer.Argument(metavar="[CARD]", help="Another; alone, the first is compared with the card in force.")
     ] = "",
     period: Annotated[
         str,
         typer.Option(
-            help="Whose hours the effect is of: a month, a day, START..END.", show_default="all that is closed"
+            help="The hours to compute the effect on: a month, a day, START..END.", show_default="all that is closed"
         ),
     ] = "",
     store: options.Store = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """What a card would change: its rules in words, and the cost of what the closed hours hold. Changes nothing."""
+    """What a card would change: its rules, and the cost of the closed hours. Changes nothing."""
     from billing.periods import parse_period
     from billing.rates import card_changes, current_rate_card, price_effect
     from billing.rates.changes import ALWAYS

@@ -22,7 +22,12 @@ PeriodText = Annotated[str, typer.Option("--period", help="A month (2026-10), a 
 Code = Annotated[str, typer.Option("--language", help="en or zh.", show_default="as the file says, else en")]
 Settings = Annotated[
     Path,
-    typer.Option("--reports", envvar="GPULEDGER_REPORTS", help="How mail is sent, and who gets what.", dir_okay=False),
+    typer.Option(
+        "--reports",
+        envvar="GPULEDGER_REPORTS",
+        help="Mail server and recipients, YAML (docs/reports.md).",
+        dir_okay=False,
+    ),
 ]
 
 
@@ -41,7 +46,7 @@ def preview(
     code: Code = "",
     store: options.Store = "",
 ) -> None:
-    """Show a report, and send it to nobody."""
+    """Show a report without sending it."""
     from dashboards.languages import NAMES
     from dashboards.reports.report import ReportError
 
@@ -83,7 +88,7 @@ def send(
     reports: Settings,
     tenant: Annotated[str, typer.Option("--tenant", help="Whose; without it what is due.")] = "",
     period: Annotated[str, typer.Option("--period", help="A month (2026-10), a day or START..END.")] = "",
-    to: Annotated[list[str] | None, typer.Option("--to", help="Instead of whom the file names.")] = None,
+    to: Annotated[list[str] | None, typer.Option("--to", help="Recipient, instead of those in the file.")] = None,
     code: Code = "",
     store: options.Store = "",
 ) -> None:

@@ -38,7 +38,7 @@ PORT = 8070
 LEVELS_SECONDS = 60.0
 """Between two writings of the metrics for SQL."""
 
-group = typer.Typer(help="The reference scheduler: run it, or speak with one that runs.")
+group = typer.Typer(help="The reference scheduler: run it, or control a running one.")
 
 
 class ExecutorKind(StrEnum):
@@ -83,16 +83,16 @@ def serve(
         ExecutorKind,
         typer.Option(
             "--executor",
-            help="none: others run the jobs and tell; local: commands on this machine; agents: on their nodes.",
+            help="none: something else runs the jobs; local: commands on this machine; agents: on their nodes.",
         ),
     ] = ExecutorKind.none,
     agent_tokens: Annotated[
         Path | None,
-        typer.Option("--agent-tokens", help="Which agent speaks for which node (YAML), for agents.", dir_okay=False),
+        typer.Option("--agent-tokens", help="Tokens of the nodes' agents (YAML), for agents.", dir_okay=False),
     ] = None,
     lease: Annotated[
         float,
-        typer.Option("--lease", min=2, max=86_400, help="Seconds after which an agent's silence means a lost node."),
+        typer.Option("--lease", min=2, max=86_400, help="Seconds without contact after which a node counts as lost."),
     ] = 60.0,
     node_name: Annotated[
         str,
@@ -105,11 +105,11 @@ def serve(
     ] = "",
     run_as: Annotated[
         str | None,
-        typer.Option("--run-as", help="User whose processes they are, for local; root must be said."),
+        typer.Option("--run-as", help="User that runs them, for local; root must be explicit."),
     ] = None,
     beside: Annotated[
         list[str] | None,
-        typer.Option("--beside", help="kubernetes or slurm: is here too, and leaves these devices alone; for local."),
+        typer.Option("--beside", help="kubernetes or slurm: runs here too, but not on these devices; for local."),
     ] = None,
     events: Annotated[
         str,
@@ -122,7 +122,7 @@ def serve(
     events_token_file: Annotated[
         Path | None, typer.Option("--events-token-file", help="Token for a server in --events.", dir_okay=False)
     ] = None,
-    interval: Annotated[float, typer.Option("--interval", min=0.01, help="Most seconds between rounds.")] = 1.0,
+    interval: Annotated[float, typer.Option("--interval", min=0.01, help="Maximum seconds between cycles.")] = 1.0,
     store: options.Store = "",
 ) -> None:
     """Run the scheduler until Ctrl-C: a loop over a log that survives kill -9, HTTP to submit, explain and cancel."""
@@ -302,7 +302,9 @@ def submit(
     replicas: Annotated[int | None, typer.Option("--replicas", min=1)] = None,
     priority: Annotated[int | None, typer.Option("--priority")] = None,
     time_limit: Annotated[float | None, typer.Option("--time-limit", min=1, help="Seconds.")] = None,
-    job_id: Annotated[str, typer.Option("--job-id", help="A name of your own; the same job again is the same.")] = "",
+    job_id: Annotated[
+        str, typer.Option("--job-id", help="An id of your own; submitting the same job again changes nothing.")
+    ] = "",
     command: Annotated[
         list[str] | None, typer.Option("--command", help="A word each, for --executor local and agents.")
     ] = None,
@@ -344,7 +346,7 @@ def list_jobs(
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Jobs that are not over, in the order of submission; as JSON also their ranks, devices and payloads."""
+    """Pending and running jobs, in order of submission; as JSON with ranks, devices and payloads."""
     columns = ("job_id", "status", "reason", "tenant", "queue", "priority", "submitted_at", "since", "attempt", "nodes")
     rows = _client(url, token_file).jobs(status, queue)
     if output is options.Format.json:
@@ -359,7 +361,7 @@ def explain(
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Why a job waits, runs or was preempted: every reason with its numbers, and all that was decided about it."""
+    """Why a job waits, runs or was preempted: every reason with its numbers, and all decisions about it."""
     found = _client(url, token_file).explain(job_id)
     if output is options.Format.json:
         print_json(found)
@@ -417,7 +419,7 @@ def finish(
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Say that a running job is over, where others than the scheduler run it."""
+    """Report that a running job has ended, with --executor none."""
     _print_one(_client(url, token_file).tell(job_id, "finish", {"succeeded": ending is End.finished}), output)
 
 
@@ -428,7 +430,7 @@ def room(
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """What to move so that a pending job fits: a proposal; nothing is moved. Exit 1 if none was found."""
+    """Propose moves that make room for a pending job; moves nothing. Exit 1 if none was found."""
     found = _client(url, token_file).room(job_id, most_moves)
     if output is options.Format.json:
         print_json(found)
@@ -445,7 +447,7 @@ def pools(
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """What each pool has and where it is, by model, in device units; the parts make up the total."""
+    """Capacity of each pool by state and model, in device units; the parts add up to the total."""
     print_rows(_client(url, token_file).pools(), POOL_COLUMNS, output)
 
 
@@ -461,15 +463,15 @@ def services(
 def demand(
     service: Annotated[str, typer.Argument(help="As in the settings.")],
     waiting: Annotated[int | None, typer.Option(min=0, help="Requests in its queue.")] = None,
-    working: Annotated[int | None, typer.Option(min=0, help="Requests in work.")] = None,
+    working: Annotated[int | None, typer.Option(min=0, help="Requests being processed.")] = None,
     utilization: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Mean of its replicas that are ready, 0 to 1.")
+        float | None, typer.Option(min=0, max=1, help="Mean utilization of its ready replicas, 0 to 1.")
     ] = None,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Say how long a service's queue is, or how used its replicas are; they follow."""
+    """Report a service's queue length or utilization; its replicas follow."""
     if waiting is None and utilization is None:
         raise LedgerError("demand", "says nothing", "Give --waiting, --utilization or both")
     _print_one(_client(url, token_file).demand(service, waiting, working, utilization), output)
@@ -482,12 +484,12 @@ def node(
     token_file: TokenFile = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Set a node's state: nothing starts on one that is not available; what runs there goes on."""
+    """Set a node's state: nothing starts on an unavailable one; what runs there continues."""
     _print_one(_client(url, token_file).set_node(name, state), output)
 
 
 def snapshot(out: Annotated[Path, typer.Argument(help="File to write, JSON lines.")], data: Data = None) -> None:
-    """Write the log to a file from which anybody can replay the decisions, also while the scheduler runs."""
+    """Write the log to a file for replay, also while the scheduler runs."""
     from scheduler.records.restore import write_snapshot
 
     with _log(data) as journal:
@@ -501,7 +503,7 @@ def replay(
     data: Data = None,
     output: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Make recorded plans again, from the state before them, and compare; exit 1 if one comes out differently."""
+    """Repeat recorded plans from the state before them, and compare; exit 1 if one differs."""
     from scheduler.records import restore
 
     path = Path(what)

@@ -43,7 +43,9 @@ def server(
         list[str] | None,
         typer.Option("--profile", help="A profile of your own for pushed metrics; may be repeated."),
     ] = None,
-    no_dashboard: Annotated[bool, typer.Option("--no-dashboard", help="Take in records, show nothing.")] = False,
+    no_dashboard: Annotated[
+        bool, typer.Option("--no-dashboard", help="Ingest records only, without the dashboard.")
+    ] = False,
     sign_in: options.SignIn = None,
     trusted_proxy: options.TrustedProxies = None,
     rules: options.Rules = None,
@@ -52,10 +54,10 @@ def server(
     backups: options.Backups = None,
     insecure_no_sign_in: options.NoSignIn = False,
     insecure_plain_http: Annotated[
-        bool, typer.Option("--insecure-plain-http", help="Take tokens without TLS on an address that others reach.")
+        bool, typer.Option("--insecure-plain-http", help="Accept tokens without TLS on an address that others reach.")
     ] = False,
 ) -> None:
-    """Hold the store, take in what agents push, close the books every hour, watch for alerts, serve the dashboard."""
+    """Open the store, ingest what agents push, close the books every hour, evaluate alerts, serve the dashboard."""
     from alerts.periodic import AlertSettings
     from gpuledger.serve import access_settings, dashboard, listen, serve, url_of
     from ingest.senders import Senders

@@ -51,7 +51,7 @@ def fragmentation(
         typer.Option("--metric", help="allocated: % of all GPUs; frag_ratio: % of the idle that is fragmented."),
     ] = FragmentationMetric.allocated,
     consolidate: Annotated[
-        bool, typer.Option("--consolidate", help="Propose and make moves where it does not fit.")
+        bool, typer.Option("--consolidate", help="Make room by moves if an arrival does not fit.")
     ] = False,
     most_moves: Annotated[int, typer.Option("--most-moves", help="With --consolidate: for each arrival.", min=1)] = 2,
     output: options.OutputFormat = options.Format.table,

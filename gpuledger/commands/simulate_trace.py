@@ -39,9 +39,9 @@ Machines = Annotated[
 ]
 LimitFactor = Annotated[
     float,
-    typer.Option("--limit-factor", min=1.0, help="Time limit of a job that names none, as a multiple of its run time."),
+    typer.Option("--limit-factor", min=1.0, help="Time limit of a job without one, as a multiple of its run time."),
 ]
-First = Annotated[int, typer.Option("--first", min=0, help="Only so many jobs; 0 = all.")]
+First = Annotated[int, typer.Option("--first", min=0, help="At most this many jobs; 0 = all.")]
 
 
 class TraceGroup(TyperGroup):
@@ -57,18 +57,18 @@ def trace(
     path: TracePath,
     config: Annotated[
         list[Path] | None,
-        typer.Option("--config", help="Configuration of the scheduler; several are put side by side.", dir_okay=False),
+        typer.Option("--config", help="Configuration of the scheduler; several are compared.", dir_okay=False),
     ] = None,
     machines: Machines = "",
     limit_factor: LimitFactor = 2.0,
     first: First = 0,
     spacing: Annotated[
-        float, typer.Option("--cycle-seconds", min=0.0, help="Least virtual seconds between cycles; 0 = none.")
+        float, typer.Option("--cycle-seconds", min=0.0, help="Minimum virtual seconds between cycles; 0 = none.")
     ] = 0.0,
     rates: Annotated[
         Path | None, typer.Option("--rates", help="Rate card for costs (YAML), at list prices.", dir_okay=False)
     ] = None,
-    price_at: Annotated[str, typer.Option("--price-at", help="When the prices are of.", show_default="now")] = "",
+    price_at: Annotated[str, typer.Option("--price-at", help="The time of the prices.", show_default="now")] = "",
     plot: Annotated[Path | None, typer.Option("--plot", help="Write curves (HTML).", dir_okay=False)] = None,
     out: Annotated[
         Path | None,

@@ -24,17 +24,17 @@ At = Annotated[str, typer.Option(help="The instant, like 2026-10-06T12:00Z.", sh
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(slo, name="slo", help="Service level objectives: promised, kept, burning.")
+    app.add_typer(slo, name="slo", help="Service level objectives: their state and error budgets.")
 
 
 @slo.command("apply")
 def apply(
     file: Annotated[Path, typer.Argument(help="The objectives, YAML.")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="Who applies it.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
+    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
-    """Check a file of objectives and put it in force; the same file again changes nothing."""
+    """Check and apply a file of objectives; repeating it changes nothing."""
     if server := remote.address(store, author):
         remote.apply(server, file, "objectives", lambda client, text: client.apply_objectives(text, reason))
         return
@@ -55,7 +55,7 @@ def apply(
 
 @slo.command("list")
 def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """The objectives of the file in force."""
+    """The applied objectives."""
     from alerts.slo.applied import current_objectives
 
     with open_store(store) as opened:
@@ -82,14 +82,14 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
 @slo.command("status")
 def status(
     store: options.Store = "",
-    tenant: Annotated[str | None, typer.Option(help="This tenant alone.", show_default="all")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant.", show_default="all")] = None,
     at: At = "",
     check: Annotated[
         bool, typer.Option("--check", help="Exit 1 if an objective is missed or its budget burns.")
     ] = False,
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Measure the objectives and say how they stand: what was kept, the error budget left, and how fast it burns."""
+    """Measure the objectives: their state, the error budget left, and how fast it burns."""
     from alerts.slo.measure import measure
     from alerts.slo.status import COLUMNS, by_tenant, slo_status
 
@@ -119,7 +119,7 @@ def credits(
     author: Annotated[str, typer.Option(help="Whose name the credits bear.", show_default="you")] = "",
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
-    """Credits that a month's missed objectives give a right to; as CSV what `gpuledger credits import` takes."""
+    """Credits for a month's missed objectives; as CSV for `gpuledger credits import`."""
     from alerts.slo.credits import COLUMNS, slo_credits
     from alerts.slo.measure import measure
     from billing.audit import whoever

@@ -48,7 +48,7 @@ def sql(
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
-    """Ask the views and tables in SQL; reads only."""
+    """Query the views and tables in SQL, read-only."""
     if (statement is None) != bool(saved):
         raise LedgerError("sql", "wants a statement, or --saved NAME instead", "See: gpuledger queries list")
     text = sys.stdin.read().removeprefix("\ufeff") if statement == "-" else statement or ""

@@ -25,19 +25,17 @@ UNMAPPED = (
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(
-        tenants, name="tenants", help="Who pays: apply a mapping of tenants, list it, see what it leaves open."
-    )
+    app.add_typer(tenants, name="tenants", help="Who pays: apply a tenant mapping, list it, show what it leaves open.")
 
 
 @tenants.command("apply")
 def apply(
-    file: Annotated[Path, typer.Argument(help="The tenants' mapping, YAML.")],
+    file: Annotated[Path, typer.Argument(help="The tenant mapping, YAML.")],
     store: options.Store = "",
-    author: Annotated[str, typer.Option(help="Who applies it.", show_default="you")] = "",
-    reason: Annotated[str, typer.Option(help="Why, for those who ask later.")] = "",
+    author: Annotated[str, typer.Option(help="The author.", show_default="you")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
 ) -> None:
-    """Check a mapping and put it in force; the same mapping again changes nothing."""
+    """Check and apply a mapping; repeating it changes nothing."""
     if server := remote.address(store, author):
         remote.apply(server, file, "tenants' mapping", lambda client, text: client.apply_tenants(text, reason))
         return
@@ -61,7 +59,7 @@ def apply(
 
 @tenants.command("list")
 def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.table) -> None:
-    """The rules of the mapping in force: what they match, who pays, and their time (UTC; a dash is open)."""
+    """The applied rules: what they match, who pays, and their time (UTC; a dash is open)."""
     from billing.tenants import current_mapping
 
     with open_store(store) as opened:
@@ -84,7 +82,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
     if fmt is not options.Format.table:
         print_rows(rows, COLUMNS, fmt)
     elif current is None:
-        say("no tenants' mapping: what is held is whose the source says. Next: gpuledger tenants apply FILE")
+        say("no tenant mapping: the reported tenants pay. Next: gpuledger tenants apply FILE")
     else:
         rest = f"the rest: the told tenant, or {current.mapping.unmapped_owner or 'nobody'} where none was told"
         title = f"tenants' mapping {current.version}; {rest}"
@@ -94,7 +92,7 @@ def list_(store: options.Store = "", fmt: options.OutputFormat = options.Format.
 
 @tenants.command("check")
 def check(
-    file: Annotated[Path, typer.Argument(help="The tenants' mapping, YAML.")],
+    file: Annotated[Path, typer.Argument(help="The tenant mapping, YAML.")],
     store: options.Store = "",
 ) -> None:
     """Check a mapping and show what it would change in the closed books. Changes nothing; exit 1 if no rule fits
@@ -110,7 +108,7 @@ def check(
     if found.moves:
         print_rows([_rounded(row) for row in found.moves], (*told, "now", "then", "gpu_hours"), table, "would change")
     for rule in found.idle:
-        say(f"{rule} fits nothing that was ever held")
+        say(f"{rule} matches no allocation")
     if found.unmapped:
         print_rows([_rounded(row) for row in found.unmapped], (*told, "owner", "gpu_hours"), table, "no rule fits")
         raise typer.Exit(1)
@@ -128,7 +126,7 @@ def unmapped_(store: options.Store = "", fmt: options.OutputFormat = options.For
     if fmt is not options.Format.table:
         print_rows(rows, UNMAPPED, fmt)
     elif current is None:
-        say("no tenants' mapping: what is held is whose the source says. Next: gpuledger tenants apply FILE")
+        say("no tenant mapping: the reported tenants pay. Next: gpuledger tenants apply FILE")
     elif not rows:
         say("everything in the closed books has a rule")
     else:

@@ -25,13 +25,13 @@ COLUMNS = ("id", "name", "owner", "issuer", "roles", "tenants", "scopes", "creat
 
 Roles = Annotated[list[str] | None, typer.Option("--role", help="admin, finance, operator, analyst or tenant.")]
 Tenants = Annotated[
-    list[str] | None, typer.Option("--tenant", help="What the role tenant sees; several times for more.")
+    list[str] | None, typer.Option("--tenant", help="Tenants that the role tenant sees; may be repeated.")
 ]
-Author = Annotated[str, typer.Option(help="Who does it.", show_default="you")]
+Author = Annotated[str, typer.Option(help="The author.", show_default="you")]
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(tokens, name="tokens", help="API tokens: make, list and revoke them.")
+    app.add_typer(tokens, name="tokens", help="API tokens: create, list and revoke them.")
 
 
 @tokens.command("create")
@@ -39,7 +39,7 @@ def create(
     name: Annotated[str, typer.Argument(help="What it is for.")],
     role: Roles = None,
     tenant: Tenants = None,
-    scope: Annotated[list[str] | None, typer.Option(help="read, write or sql; several times for more.")] = None,
+    scope: Annotated[list[str] | None, typer.Option(help="read, write or sql; may be repeated.")] = None,
     days: Annotated[int, typer.Option(min=1, max=366, help="How long it works.")] = 90,
     owner: Annotated[
         str,
@@ -55,7 +55,7 @@ def create(
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
-    """Make an API token; it is printed this once, on standard output. It may no more than its owner may."""
+    """Create an API token, printed only this once, on standard output. It never has more rights than its owner."""
     scopes = scope or ["read"]
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
@@ -86,7 +86,7 @@ def list_(
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
-    """All tokens, but not their texts, which nobody knows."""
+    """All tokens, without their secrets."""
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             found = [vars(one) for one in client.tokens()]
@@ -104,14 +104,14 @@ def list_(
 @tokens.command("revoke")
 def revoke(
     id: Annotated[str, typer.Argument(metavar="ID", help="See: gpuledger tokens list")],
-    reason: Annotated[str, typer.Option(help="Why; it stands in the audit.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, for the audit.")] = "",
     author: Author = "",
     store: options.Store = "",
     sign_in: options.AccessSignIn = None,
     url: remote.Url = "",
     token_file: remote.TokenFile = None,
 ) -> None:
-    """End a token now."""
+    """Revoke a token now."""
     if url := url or remote.address(store):
         with remote.client(url, token_file) as client:
             client.revoke_token(id, reason)

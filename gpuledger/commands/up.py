@@ -47,7 +47,7 @@ def up(
     backups: options.Backups = None,
     insecure_no_sign_in: options.NoSignIn = False,
 ) -> None:
-    """Hold the store, close its books every hour, watch for alerts and serve the dashboard, until Ctrl-C."""
+    """Open the store, close the books every hour, evaluate alerts and serve the dashboard, until Ctrl-C."""
     from alerts.periodic import AlertSettings
     from gpuledger.serve import access_settings, dashboard, listen, serve, url_of
 

@@ -24,7 +24,7 @@ PasswordFile = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(users, name="users", help="Who may ask: local users, people of single sign-on, service accounts.")
+    app.add_typer(users, name="users", help="Users: local ones, those of single sign-on, service accounts.")
 
 
 @users.command("add")
@@ -64,7 +64,7 @@ def set_(
     new_password: Annotated[bool, typer.Option("--password", help="Ask for a new password.")] = False,
     password_file: PasswordFile = None,
     disabled: Annotated[
-        bool | None, typer.Option("--disable/--enable", help="Whether they, and their tokens, may anything.")
+        bool | None, typer.Option("--disable/--enable", help="Whether they and their tokens have access.")
     ] = None,
     issuer: options.Issuer = "",
     author: Author = "",

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from collectors.slurm.jobs import Site, Word
     from collectors.slurm.sources import Source
 
-group = typer.Typer(no_args_is_help=True, help="Follow a scheduler: who was given which GPUs, and how that ended.")
+group = typer.Typer(no_args_is_help=True, help="Follow a scheduler: allocations of GPUs and how they ended.")
 
 Cluster = Annotated[
     str, typer.Option("--cluster", envvar="GPULEDGER_CLUSTER", help="Its name, as the agents on its nodes say it.")
 ]
-Once = Annotated[bool, typer.Option("--once", help="Tell what is new since the last time, and end.")]
+Once = Annotated[bool, typer.Option("--once", help="Report what is new since the last run, and exit.")]
 Out = Annotated[
     str,
     typer.Option("--out", help="Append JSON lines to this file instead (`-`: print them); `record` names the type."),
@@ -51,12 +51,15 @@ TokenFile = Annotated[
     typer.Option("--token-file", envvar="GPULEDGER_TOKEN_FILE", help="File with the token for --url.", dir_okay=False),
 ]
 CaFile = Annotated[
-    Path | None, typer.Option("--ca-file", envvar="GPULEDGER_CA_FILE", help="Authority of its certificate, PEM.")
+    Path | None, typer.Option("--ca-file", envvar="GPULEDGER_CA_FILE", help="CA of its certificate, PEM.")
 ]
 State = Annotated[
     Path | None,
     typer.Option(
-        "--state", help="Where it is kept how far we are.", dir_okay=False, show_default="in ~/.local/state/gpuledger"
+        "--state",
+        help="File with the position for restarts.",
+        dir_okay=False,
+        show_default="in ~/.local/state/gpuledger",
     ),
 ]
 
@@ -85,7 +88,7 @@ def kubernetes(
     once: Once = False,
     tenant_label: Annotated[
         list[str] | None,
-        typer.Option("--tenant-label", help="Label or annotation of pods that names who pays; may be given again.",
+        typer.Option("--tenant-label", help="Label or annotation of pods that names who pays; may be repeated.",
                      show_default="the namespace"),
     ] = None,
     project_label: Annotated[
@@ -162,7 +165,7 @@ def slurm(
     squeue: Annotated[str, typer.Option("--squeue", help="And this one.")] = "squeue",
     scontrol: Annotated[str, typer.Option("--scontrol", help="And this one.")] = "scontrol",
     rest: Annotated[
-        str, typer.Option("--rest", help="Ask slurmrestd instead of the commands: https://host:6820, unix:/its/socket.")
+        str, typer.Option("--rest", help="Use slurmrestd instead of the commands: https://host:6820, unix:/its/socket.")
     ] = "",
     rest_token_file: Annotated[
         Path | None,
@@ -171,14 +174,14 @@ def slurm(
     rest_version: Annotated[
         str, typer.Option("--rest-version", help="Of its data parser.", show_default="the newest that it offers")
     ] = "",
-    zone: Annotated[str, typer.Option("--zone", help="Time zone in which a --file's times are.")] = "UTC",
+    zone: Annotated[str, typer.Option("--zone", help="Time zone of a --file's times.")] = "UTC",
     tenant: Annotated[str, typer.Option("--tenant", help="Slurm's word for who pays.")] = "account",
     project: Annotated[str, typer.Option("--project", help="And for the project.")] = "account",
     inventory: Annotated[
         Path | None,
         typer.Option("--inventory", help="CSV: which device a node's gres index is (docs/slurm.md).", dir_okay=False),
     ] = None,
-    every: Annotated[float, typer.Option("--every", help="Seconds between two looks.", min=1.0)] = 60.0,
+    every: Annotated[float, typer.Option("--every", help="Seconds between two reads.", min=1.0)] = 60.0,
     once: Once = False,
     state: State = None,
     out: Out = "",
