@@ -1,4 +1,4 @@
-"""Whose a request is, by its token or its session."""
+"""Authenticates a request, by its token or its session."""
 
 from __future__ import annotations
 

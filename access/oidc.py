@@ -128,7 +128,7 @@ class Provider:
             )
             registry.validate(found.claims)
         except (JoseError, ValueError) as error:
-            raise self._error(f"gave an ID token of no use ({type(error).__name__}: {error})"[:300]) from error
+            raise self._error(f"gave an unusable ID token ({type(error).__name__}: {error})"[:300]) from error
         claims: dict[str, Any] = found.claims
         audience = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
         if str(claims["iss"]).rstrip("/") != self._settings.issuer:

@@ -1,4 +1,4 @@
-"""Behind a proxy: whose address and scheme a request has."""
+"""Behind a proxy: the client's address and scheme of a request."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def network(text: str) -> str:
     try:
         ip_network(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no address and no network, such as 10.0.0.7 or 10.0.0.0/8") from None
+        raise ValueError(f"{text!r} is neither an address nor a network, such as 10.0.0.7 or 10.0.0.0/8") from None
     return text
 
 

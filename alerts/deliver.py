@@ -1,4 +1,4 @@
-"""Delivery: what is due is sent, a thread for each target, and every attempt is written down.
+"""Delivery: due notifications are sent, one thread per target, and every attempt is recorded.
 
 What is to be sent follows from the alerts' states and the log of attempts, so there is no queue to lose. A kill between
 sending and writing sends the same again, under the same fingerprint.

@@ -1,4 +1,4 @@
-"""Evaluation of rules at instants of data time, from the watermark on: what a missed run missed, the next one sees.
+"""Evaluates rules at instants of data time, from the watermark on: a later run catches up on missed ones.
 
 A rule is due at the multiples of its interval. A run evaluates every instant in (watermark, until], where `until` is
 the newest fact or now less a delay, whichever is earlier; the first run looks back by each rule's `for`. Instants are

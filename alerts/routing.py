@@ -1,4 +1,4 @@
-"""The routing file: who is told of which alerts.
+"""The routing file: who is notified of which alerts.
 
 address: https://gpuledger.example.org
 receivers:
@@ -143,7 +143,7 @@ class Routing(Part):
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
         if self.receivers and not self.routes:
-            raise ValueError("receivers without routes: nobody would be told")
+            raise ValueError("receivers without routes: nobody would be notified")
         for number, route in enumerate(self.routes):
             for name in (*route.receivers, *route.fallback):
                 if name not in self.receivers:

@@ -1,4 +1,4 @@
-"""Files that people state (YAML): each is read, compared with the one in force, and put in force in the same way.
+"""Applied files (YAML): each is read, compared with the version in force, and applied in the same way.
 
 file = read(RATES, text)                       refused with the key that does not fit
 compare(store, RATES, file)                    what it would change; refused where an issued invoice would change

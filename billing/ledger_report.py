@@ -70,7 +70,7 @@ def check_dimensions(by: Iterable[str]) -> tuple[str, ...]:
     asked = tuple(dict.fromkeys(by))
     for name in asked:
         if name not in DIMENSIONS:
-            raise LedgerError("--by", f"{name!r} is no dimension", f"Choose from {', '.join(DIMENSIONS)}")
+            raise LedgerError("--by", f"{name!r} is not a dimension", f"Choose from {', '.join(DIMENSIONS)}")
     return asked
 
 

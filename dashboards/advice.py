@@ -1,4 +1,4 @@
-"""What could be held cheaper, as pages show it: of one workload, or of a tenant (billing/insights/savings.py)."""
+"""Recommendations, as pages show them: for one workload or a tenant (billing/insights/savings.py)."""
 
 from __future__ import annotations
 

@@ -91,17 +91,17 @@ async def _read(request: Request) -> Any:
     try:
         return from_json(body)
     except ValueError as error:
-        raise CallbackError("callback", "is no JSON") from error
+        raise CallbackError("callback", "is not JSON") from error
 
 
 def checked(asked: Any, registered: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The request of one of our own callbacks. Errors: CallbackError for what is none."""
     if not isinstance(asked, dict):
-        raise CallbackError("callback", "is no object")
+        raise CallbackError("callback", "is not an object")
     name = asked.get("output")
     callback = registered.get(name) if isinstance(name, str) else None
     if callback is None or "callback" not in callback:
-        raise CallbackError("callback", "is not one of ours")
+        raise CallbackError("callback", "is not a registered one")
     inputs, states = (
         [_argument(one, given) for one, given in zip(callback[kind], _list(asked, kind, callback[kind]), strict=True)]
         for kind in ("inputs", "state")
@@ -113,7 +113,7 @@ def checked(asked: Any, registered: Mapping[str, Mapping[str, Any]]) -> dict[str
     known = {_prop_id(one) for value in inputs for one in (value if isinstance(value, list) else [value])}
     changed = asked.get("changedPropIds", [])
     if not isinstance(changed, list) or len(changed) > SEVERAL:
-        raise CallbackError("callback", "changedPropIds is no list")
+        raise CallbackError("callback", "changedPropIds is not a list")
     return {
         "output": name,
         "outputs": written if several else written[0],

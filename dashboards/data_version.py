@@ -1,4 +1,4 @@
-"""Recent answers of the store, cached. An answer holds while the tables that it was read from hold the same rows."""
+"""Caches the store's answers: each is valid while the tables it was read from have the same rows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Memory:
             if "ACCESS_DENIED" not in str(error):
                 raise
             self._sees_parts = False
-            log.warning("pages ask everything anew, GRANT SELECT ON system.parts makes them fast: %s", error)
+            log.warning("pages cannot cache answers; GRANT SELECT ON system.parts makes them fast: %s", error)
             return None
 
     def tables(self, store: Store, sql: str) -> frozenset[str]:

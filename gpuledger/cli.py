@@ -154,7 +154,7 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
         complain(f"{error.filename}: no such file. Check the path from {Path.cwd()}")
         sys.exit(2)
     except ModuleNotFoundError as error:
-        complain(f"this installation has no {error.name}: it is an agent's. Next: pip install 'gpuledger[server]'")
+        complain(f"this installation has no {error.name}: it is for agents only. Next: pip install 'gpuledger[server]'")
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()
@@ -164,9 +164,9 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
         if error.filename:
             complain(f"{error.filename}: {error.strerror}")
         else:
-            complain(f"output: {error.strerror or error}. What is there is not whole")
+            complain(f"output: {error.strerror or error}. The output is incomplete")
             _forget_output()
         sys.exit(2)
     except KeyboardInterrupt:
-        complain("interrupted; running the same command again carries on")
+        complain("interrupted; run the same command again to continue")
         sys.exit(130)

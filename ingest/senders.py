@@ -52,7 +52,7 @@ def _span(value: Any) -> Any:
         return value
     match = re.fullmatch(r"([1-9][0-9]{0,4})([hd])", str(value))
     if match is None:
-        raise ValueError(f"found {str(value)[:40]!r}; 12h, 2d or all fits")
+        raise ValueError(f"found {str(value)[:40]!r}; expected 12h, 2d or all")
     return int(match[1]) * _UNITS[match[2]]
 
 
@@ -211,7 +211,7 @@ class Senders:
             self._take(_read(self._path))
             log.info("receive: %s read again: %d senders", self._path, len(self._tokens) + len(self._accounts))
         except IngestError as error:
-            log.error("receive: %s; the senders of before stay in force", error)
+            log.error("receive: %s; the previous senders stay in force", error)
 
     def _take(self, file: _File) -> None:
         reviews = None

@@ -1,4 +1,4 @@
-"""What scheduling did for whom, kept up to date with every change in time that does not grow with the past.
+"""Scheduling metrics, updated with every change in time that does not grow with the history.
 
 Words:
     entitled         at an instant: what a tenant is guaranteed, but no more than it holds and asks for

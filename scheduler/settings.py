@@ -1,4 +1,4 @@
-"""What a site says of its pools, tenants, queues and policies, in YAML; checked whole, and read again while running.
+"""A site's settings of pools, tenants, queues and policies, in YAML: validated whole, reloaded while running.
 
     pools:                             # the nodes, where no inventory tells them
       - {name: a100, nodes: 97, devices: 8, model: A100, cpu_milli: 96000, nodes_in_domain: [16]}
@@ -73,11 +73,11 @@ def _duration(value: object) -> object:
     if isinstance(value, str):
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", value.strip())
         if match is None:
-            raise ValueError("seconds, or text such as 90s, 15m, 12h or 7d fits")
+            raise ValueError("expected seconds, or text such as 90s, 15m, 12h or 7d")
         return float(match[1]) * _SECONDS[match[2]]
     if isinstance(value, int) and not isinstance(value, bool):
         if abs(value) > CENTURY:
-            raise ValueError("seconds of less than a century fit")
+            raise ValueError("expected less than a century")
         return float(value)
     return value
 
@@ -87,9 +87,9 @@ def _instant(value: object) -> object:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError("a time with its offset fits, such as 2026-12-01T08:00Z") from None
+            raise ValueError("expected a time with its offset, such as 2026-12-01T08:00Z") from None
     if isinstance(value, datetime) and value.tzinfo is None:
-        raise ValueError("say the offset, such as 2026-12-01T08:00Z")
+        raise ValueError("add the offset, such as 2026-12-01T08:00Z")
     return value
 
 

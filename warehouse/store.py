@@ -136,7 +136,7 @@ class Store:
             with self._lock, _store_errors(self.url):
                 return self._client.query_arrow(sql, parameters=_encode(params), settings=dict(settings or {}))
         except ArrowInvalid as error:
-            raise StoreError(self.url, f"the answer is not whole ({error})", "Try again") from error
+            raise StoreError(self.url, f"the answer is incomplete ({error})", "Try again") from error
 
     def command(self, sql: str, params: Params | None = None, settings: Params | None = None) -> None:
         """Runs one statement that answers nothing (DDL, INSERT ... SELECT)."""
@@ -432,13 +432,13 @@ class ServedStore(ServerStore):
         """Errors: StoreError if the server's gpuledger is of another version."""
         theirs = {row["number"] for row in self.rows("SELECT number FROM schema_migrations")}
         if theirs != {number for number, _, _ in migrations()}:
-            raise StoreError(self.url, "its gpuledger is of another version", "Use the same on both sides")
+            raise StoreError(self.url, "it runs another version of gpuledger", "Use the same on both sides")
 
     def _refused(self) -> StoreError:
         return StoreError(
             self.url,
-            "a server holds this store, and it takes no such thing from here",
-            "Stop the server and give its --store chdb:///..., or see docs/api.md for what it does itself",
+            "a server has this store open, and does not offer this",
+            "Stop the server and give its --store chdb:///..., or see docs/api.md for what it offers",
         )
 
 
@@ -578,8 +578,8 @@ def _served_errors(url: str) -> Iterator[None]:
         if told:
             what, step = told[1] or told[2], "GPULEDGER_TOKEN is the API token to ask with (docs/access.md)"
         else:
-            what = "cannot be reached, or is no gpuledger server"
-            step = "Is it running? A certificate authority of your own stands in SSL_CERT_FILE"
+            what = "cannot be reached, or is not a gpuledger server"
+            step = "Is it running? SSL_CERT_FILE names a certificate authority of your own"
         raise StoreError(url, what, step) from error
 
 

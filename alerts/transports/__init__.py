@@ -1,4 +1,4 @@
-"""Ways to tell of alerts, one file each.
+"""Transports for notifications, one file each.
 
 A transport is what the routing file says of it, and `send`: many alerts, one call. What it cannot do is raised as a
 SendError that says whether trying again is of use, and never holds a secret.

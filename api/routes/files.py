@@ -1,4 +1,4 @@
-"""Files that people apply: what another would change, and putting it in force (api.applied_files)."""
+"""Applied files: what another version would change, and applying it (api.applied_files)."""
 
 from __future__ import annotations
 

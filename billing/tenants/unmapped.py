@@ -1,4 +1,4 @@
-"""What a mapping leaves open: what no rule fits in the books, and what another mapping would make of them."""
+"""What a mapping leaves open: time in the books without a matching rule, and the effect of another mapping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources as the loop knows them, and those that the settings name. Each is imported only where it is used."""
+"""Sources as the loop sees them, and those that the settings configure. Each is imported only if it is used."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class ScrapedSource:
         try:
             self._scraper.memory.save()
         except OSError as error:
-            log.warning("agent: what was learned of exporters is not kept: %s", error)
+            log.warning("agent: what was learned of exporters cannot be saved: %s", error)
 
     def close(self) -> None:
         self._scraper.close()
@@ -207,7 +207,7 @@ def _memory(settings: AgentSettings, name: str, own: ExporterSettings | Promethe
         inventory = ExporterInventory(settings.cluster, own.pool, without=("nvidia",) if better else ())
     memory = Memory(settings.spool.folder / f"{name}.json", inventory)
     if memory.damaged:
-        log.warning("agent: %s is learned anew: %s", name, memory.damaged)
+        log.warning("agent: %s must be learned again: %s", name, memory.damaged)
     return memory
 
 

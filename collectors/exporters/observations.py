@@ -1,4 +1,4 @@
-"""Series of one instant -> what they say of each device, each partition and each workload, counted once.
+"""Series of one instant -> observations of each device, partition and workload, each counted once.
 
 Pure: a profile and the series decide, and what is known of the units of the targets (units.py); nothing else is
 remembered from one scrape to the next (that is tracker.py).

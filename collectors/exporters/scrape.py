@@ -159,7 +159,9 @@ def take_notes(tracker: Tracker, collected: Collected, cluster: str) -> None:
 def checked_url(url: str) -> str:
     """Errors: CollectorError unless it is an http or https URL."""
     if not url.startswith(("http://", "https://")):
-        raise CollectorError(f"exporter {url!r}", "not an http or https URL", "http://localhost:9400/metrics fits")
+        raise CollectorError(
+            f"exporter {url!r}", "not an http or https URL", "Write it like http://localhost:9400/metrics"
+        )
     return url
 
 

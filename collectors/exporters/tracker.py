@@ -1,4 +1,4 @@
-"""What has been seen of each device: counters become what was gained in the interval, and nothing counts twice."""
+"""The last observation of each device: counters become increases within the interval, and nothing counts twice."""
 
 from __future__ import annotations
 

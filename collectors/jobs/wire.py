@@ -1,4 +1,4 @@
-"""What a node's agent and its scheduler say to each other, once for both.
+"""The protocol between a node's agent and its scheduler, in one place for both.
 
 The agent tells what it has (a report), the scheduler what it wants (an answer), again and again, each whole: nothing
 hangs on a message that was lost, doubled or late. An attempt that an answer neither wants to run nor to stop is over

@@ -1,4 +1,4 @@
-"""What is known of a cluster, and the rows that each thing that happens adds. Does no I/O; `now` is passed in."""
+"""The known state of a cluster, and the rows that each change adds. Does no I/O; `now` is passed in."""
 
 from __future__ import annotations
 

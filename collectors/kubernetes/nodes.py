@@ -1,4 +1,4 @@
-"""Nodes as device rows: pure functions of what was told of a node's devices, and of the node as it is seen now.
+"""Nodes as device rows: pure functions of the devices reported so far, and of the node's current object.
 
 Which devices a node has is the node agent's knowledge (or a ResourceSlice's, or HAMi's register): the API's own node
 has counts without identities, and none are made up. What the API adds is when they cannot be used:

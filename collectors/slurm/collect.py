@@ -1,4 +1,4 @@
-"""Asks Slurm again and again, so that nothing is lost: windows that overlap, and a place that is kept.
+"""Polls Slurm without gaps: overlapping time windows, and a stored position.
 
 Accounting can be late: slurmctld keeps records while slurmdbd is away. So each cycle asks from an hour before the
 last, and once an hour from two days before. What was handed on already, letter for letter, is not handed on again;
@@ -40,10 +40,10 @@ from warehouse.json_text import parse_json
 
 Told = TypeVar("Told", Job, Node)
 PROFILE_UNKNOWN = (
-    "nobody told of which MIG profile its GPUs are, the smallest of the node was taken: name the types in"
+    "the MIG profile of its GPUs is unknown, the node's smallest was assumed: name the types in"
     " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
 )
-RECORD_MISSING = "accounting has no record of it: what the controller says of its start and end is billed"
+RECORD_MISSING = "accounting has no record of it: start and end are billed as the controller reported them"
 REQUEUED_AT_ONCE = timedelta(seconds=10)
 """How long a start may wait for the controller's lock behind a requeue that was asked for before it."""
 BEGUN_LATELY = timedelta(hours=2)
@@ -431,7 +431,7 @@ def _read_state(path: Path) -> ReadState:
     except FileNotFoundError:
         return ReadState()
     except (OSError, ValueError, AttributeError, TypeError) as mistake:
-        raise CollectorError(str(path), f"cannot be read: {mistake}", "Remove it to ask from a week ago") from mistake
+        raise CollectorError(str(path), f"cannot be read: {mistake}", "Remove it to read from a week ago") from mistake
 
 
 def _time(told: Mapping[str, object], name: str) -> datetime | None:
@@ -460,4 +460,6 @@ def _write_state(path: Path, kept: ReadState) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as mistake:
-        raise CollectorError(str(path), f"cannot be written: {mistake}", "Give a folder that can") from mistake
+        raise CollectorError(
+            str(path), f"cannot be written: {mistake}", "Give a folder that can be written"
+        ) from mistake

@@ -1,4 +1,4 @@
-"""When jobs start against what they were told: intervals that hold as often as they say.
+"""Actual against estimated starts of jobs: prediction intervals that hold as often as they claim.
 
 A promise says by when a job starts if running jobs end at their limits; most end earlier, and who comes first may go
 before. So of each job that was told a time it is kept which part of the told wait it really waited, and the next one is

@@ -1,4 +1,4 @@
-"""How a site wants decisions made: read from its settings (scheduler.settings), in force for a whole cycle."""
+"""A site's scheduling policies, from its settings (scheduler.settings), fixed for a whole cycle."""
 
 from __future__ import annotations
 

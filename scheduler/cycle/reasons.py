@@ -1,4 +1,4 @@
-"""Why a job waits, in codes (docs/scheduler.md) and in words: the arithmetic of quotas, counts by node, who blocks it.
+"""Why a job waits: codes (docs/scheduler.md) and text with quota arithmetic, node counts and blockers.
 
 All that hold are told, the decisive one first. What is alike for all jobs of a class is computed once, in the cycle.
 """

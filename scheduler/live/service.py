@@ -1,4 +1,4 @@
-"""The loop: what was asked and what ended goes into the log, a plan is made, logged, applied and carried out.
+"""The loop: requests and ends go into the log; a plan is made, logged, applied and carried out.
 
 An entry is on disk before anything follows from it. After a crash the same entries make the same state; a start or
 stop that was logged and perhaps not carried out is told to the executor again, which does it once.
@@ -121,7 +121,7 @@ class Service:
         try:
             json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise RefusedError("job", f"cannot be written down ({str(error)[:100]})") from None
+            raise RefusedError("job", f"cannot be stored ({str(error)[:100]})") from None
         with self._lock:
             now = self._now()
             fields = {key: value for key, value in document.items() if key != "payload"}
@@ -234,7 +234,7 @@ class Service:
             self._expect(job_id, "running")
             if not isinstance(self.executor, Recorder):
                 raise RefusedError(
-                    f"job {job_id}", "is run by this scheduler, which sees its end by itself", "`cancel` ends it", 409
+                    f"job {job_id}", "is run by this scheduler, which notices its end itself", "`cancel` ends it", 409
                 )
             ending: Ending = "finished" if succeeded else "failed"
             self._happen("end", job_id, {"ending": ending, "cause": records.cause_body(Cause("", "", actor))})
@@ -260,7 +260,7 @@ class Service:
             if min(waiting, working) < 0 or max(waiting, working) > MOST_ASKED:
                 raise RefusedError(f"service {service}", "has less than no requests, or more than can be counted")
             if utilization is not None and not 0 <= utilization <= 1:
-                raise RefusedError(f"service {service}", f"has a utilization of {utilization}", "0 to 1 fits")
+                raise RefusedError(f"service {service}", f"has a utilization of {utilization}", "Expected 0 to 1")
             now, use = self._now(), state.service.use
             fades = now - state.busy_at >= min(state.service.idle_seconds / 4, DEMAND_SECONDS)
             news = (waiting, working) != (state.waiting, state.working) or ((waiting or working) and fades)
@@ -309,7 +309,7 @@ class Service:
             self._expect(job_id, "running")
             state = self.restored.services.states.get(self.book.jobs[job_id].job.service)
             if state is None:
-                raise RefusedError(f"job {job_id}", "is no replica of a service", status=409)
+                raise RefusedError(f"job {job_id}", "is not a replica of a service", status=409)
             if state.replicas[job_id].ready_at is None:
                 self._happen("ready", job_id, changes=False)
             return self.show(job_id) | {"cold_seconds": state.replicas[job_id].cold_seconds(self._now())}
@@ -324,7 +324,7 @@ class Service:
     def hear_agent(self, node: str, document: Any) -> dict[str, Any]:
         """What a node's agent says, and what is wanted of it then (see collectors.jobs.wire).
 
-        Errors: RefusedError if it says nothing that can be read, no such node is there, or another agent speaks for it.
+        Errors: RefusedError if it says nothing that can be read, no such node is there, or another reports for it.
         """
         with self._lock:
             if not isinstance(self.executor, Agents):
@@ -625,7 +625,7 @@ class Service:
             text = f"nothing of {', '.join(sorted(one.tenants))} ran there for {one.idle_seconds:.0f} s"
             body = {"reservation": one.name, "start": one.start, "text": text}
             self._happen("given_back", body=body)
-            log_to.warning("reservation %s is given back: %s", one.name, text)
+            log_to.warning("reservation %s is given up: %s", one.name, text)
 
     def _scale(self) -> None:
         """Replicas of services come and go with their queues."""
@@ -692,7 +692,7 @@ class Service:
     def _live(self, job_id: str) -> Live:
         live = self.book.jobs.get(job_id)
         if live is None:
-            raise RefusedError(f"job {job_id}", "does not wait or run", "`list` shows those that do", 404)
+            raise RefusedError(f"job {job_id}", "is neither pending nor running", "`list` shows those that do", 404)
         return live
 
     def _expect(self, job_id: str, status: Status) -> None:
@@ -707,7 +707,9 @@ class Service:
     def _known(self, entry: Entry, job: Job) -> dict[str, Any]:
         same = {**entry.body["job"], "submitted_at": 0} == {**plain(job), "submitted_at": 0}
         if entry.kind == "reject" or not same:
-            raise RefusedError(f"job {job.job_id}", "another of that name was submitted", "Choose another job_id", 409)
+            raise RefusedError(
+                f"job {job.job_id}", "another job with that id was submitted", "Choose another job_id", 409
+            )
         if job.job_id in self.book.jobs:
             return self.show(job.job_id)
         return {"job_id": job.job_id, "status": ended(self.log.of_job(job.job_id))}

@@ -1,4 +1,4 @@
-"""What happens to jobs, applied to everybody who must know: the deciding state, the metrics, the events for billing.
+"""Applies what happens to jobs everywhere: the deciding state, the metrics, the events for billing.
 
 Simulator and live loop use it alike, so that they mean the same by a start and a preemption. It decides nothing.
 A decided job passes `starting` until it is launched, one that must end `stopping` until its devices are free; the

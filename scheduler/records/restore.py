@@ -1,4 +1,4 @@
-"""What the entries of a log come to: the state again, exactly as it was; and a plan again, from the state before it.
+"""Restores the state from a log's entries, exactly as it was; and a plan from the state before it.
 
 All that decisions depend on went through the log, so the same entries make the same state, and the same state at the
 same instant the same plan. Nodes are numbered in the order of the configuration: a later one may add nodes after the

@@ -122,7 +122,7 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
             kind = Kind.service if service else Kind.local
             access, password = self.servers[at].access, "" if service else "correct horse battery"
             if (str(kind), name) in self.people:
-                with pytest.raises(AccessError, match="is there already"):
+                with pytest.raises(AccessError, match="already exists"):
                     add_person(access, "test", self.now, name, password, roles, tenants, kind)
             else:
                 add_person(access, "test", self.now, name, password, roles, tenants, kind)

@@ -53,7 +53,7 @@ def test_a_tenant_sees_the_objectives_that_are_about_it_and_its_own_series_of_th
 def test_an_objective_that_is_not_a_tenants_is_not_there_for_it(served_site: Site, name: str) -> None:
     with served_site.client("vision") as client:
         answer = client.get(f"{PREFIX}/objectives/{name}?{AT}")
-        assert (answer.status_code, "there is none of that name for you" in answer.text) == (404, True)
+        assert (answer.status_code, "does not exist, or you don't have access to it" in answer.text) == (404, True)
         assert "K-4711" not in answer.text
         mine = asked(client, f"/objectives/main-wait?{AT}")
         assert [(row["tenant"], row["subject"]) for row in mine] == [("vision", "main")]

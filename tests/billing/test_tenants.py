@@ -104,12 +104,12 @@ def test_dates_are_local_to_the_mapping_and_their_end_is_exclusive() -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"rules": 1}, "rules: found 1; a list fits"),
+        ({"rules": 1}, "rules: found 1; expected a list"),
         ({"rules": [{"match": {"label": "x"}, "tenant": "a"}]}, r"match\.label: unknown key.*known here: tenant, proj"),
         ({"rules": [{"match": {}}]}, "a rule names a tenant, a project, a cost_center"),
         ({"rules": [{"match": {"namespace": "a", "project": "b"}, "tenant": "t"}]}, "are the same thing"),
-        ({"rules": [], "timezone": "Mars"}, "timezone: found 'Mars'; an IANA time zone"),
-        ({"rules": [{"match": {"queue": 1}, "tenant": "t"}]}, r"rules\[0\]\.match\.queue: found 1; text fits"),
+        ({"rules": [], "timezone": "Mars"}, "timezone: found 'Mars'; expected an IANA time zone"),
+        ({"rules": [{"match": {"queue": 1}, "tenant": "t"}]}, r"rules\[0\]\.match\.queue: found 1; expected text"),
         (
             {"rules": [{"match": {"queue": "a*"}, "tenant": "x"}, {"match": {"queue": "*b"}, "tenant": "y"}]},
             r"rules\[0\] \(queue a\*\) and rules\[1\] \(queue \*b\) are equally specific",
@@ -369,7 +369,7 @@ def test_a_mapping_that_an_issued_invoice_used_is_only_ended_and_followed(store:
     apply_mapping(store, mapping(chem), "", "", NOW)
     close(store, until=datetime(2026, 11, 1, tzinfo=UTC), now=NOW)
     apply_mapping(store, mapping({**chem, "tenant": "bio"}), "", "", NOW)
-    with pytest.raises(InvoiceError, match="the tenants' mapping changed after the last close"):
+    with pytest.raises(InvoiceError, match="the tenant mapping changed after the last close"):
         issue_all(store, parse_period("2026-10", "UTC"), NOW)
     apply_mapping(store, mapping(chem), "", "", NOW)
     assert [invoice.tenant for invoice in issue_all(store, parse_period("2026-10", "UTC"), NOW)] == ["chem"]

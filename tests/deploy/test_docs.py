@@ -146,6 +146,22 @@ def test_what_a_document_names_is_there(path: Path) -> None:
     assert missing + [one for one in named if not any(REPO.glob(one))] == []
 
 
+def test_every_heading_that_a_program_names_is_in_its_document() -> None:
+    """As in `Next: docs/exporters.md, Known gaps of exporters`."""
+    named, missing = 0, []
+    for name in TRACKED:
+        if name.endswith((".py", ".sql", ".yaml", ".toml")) and REPO / name != Path(__file__):
+            text = (REPO / name).read_text(encoding="utf-8")
+            for document, place in re.findall(r"docs/([\w-]+\.md), \"?([A-Z][^\n]*)", text):
+                titles = re.findall(
+                    r"^(?:#+ |\d\. \*\*)(.*?)\.?(?:\*\*.*)?$", (REPO / "docs" / document).read_text(), re.M
+                )
+                named += 1
+                missing += [f"{name}: {document}, {place}"] * (not any(place.startswith(title) for title in titles))
+    assert named > 0
+    assert missing == []
+
+
 def test_the_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", tmp_path / "site"]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

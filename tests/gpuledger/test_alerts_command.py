@@ -84,11 +84,11 @@ def test_rules_are_printed_without_a_store(fmt: str) -> None:
     ("arguments", "says"),
     [
         (["check", "--at", "noon"], "'noon' is not an instant"),
-        (["check", "--rules", "/nowhere"], "no folder of rules"),
+        (["check", "--rules", "/nowhere"], "not a folder of rules"),
         (["silence", "add", "tenant", "--for", "2h", "--reason", "x"], "not a matcher"),
         (["silence", "add", "tenant=x", "--for", "soon", "--reason", "x"], "not a duration"),
         (["silence", "add", "tenant=x", "--reason", "x"], "A silence has an end"),
-        (["silence", "end", "nothing"], "none of that id"),
+        (["silence", "end", "nothing"], "is not active"),
     ],
 )
 def test_a_mistake_is_one_line(arguments: list[str], says: str, store: str) -> None:

@@ -36,7 +36,7 @@ def test_an_answer_that_cannot_be_written_is_no_no(tmp_path: Path, arguments: li
         asked = [sys.executable, "-m", "gpuledger", *arguments, *store]
         done = subprocess.run(asked, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == 2
-    assert done.stderr == "gpuledger: output: No space left on device. What is there is not whole\n"
+    assert done.stderr == "gpuledger: output: No space left on device. The output is incomplete\n"
 
 
 def test_help_shows_every_command_of_every_module_once_and_each_on_one_line() -> None:

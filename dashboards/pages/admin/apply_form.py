@@ -1,4 +1,4 @@
-"""The next version of a file that people state: written or opened, compared with the one in force, applied.
+"""The next version of an applied file: written or opened, compared with the one in force, applied.
 
 What is applied is what was compared: the form that applies it carries that text, whatever the editor holds since.
 """

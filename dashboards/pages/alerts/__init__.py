@@ -1,4 +1,4 @@
-"""Alerts: what fires and why, who is to act, what fired before, what is kept quiet, and who was told."""
+"""Alerts: firing ones with their cause and owner, history, silences, and notifications."""
 
 from __future__ import annotations
 

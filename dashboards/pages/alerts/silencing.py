@@ -1,4 +1,4 @@
-"""Silences: which are in force, by whom and why; a form to add one, for those who may."""
+"""Silences: active ones, by whom and why; a form to add one, for those who may."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes on beside the money: who waits, and what fires."""
+"""Activity besides the money: waiting jobs and firing alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workload's life as the store tells it: what it held, what happened to it, and the part of it that a page shows."""
+"""A workload's lifecycle as stored: its allocations, its events, and the part that a page shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a workload held, what happened to it and what was measured of it, on one axis of time."""
+"""A workload's allocations, events and measurements on one time axis."""
 
 from __future__ import annotations
 

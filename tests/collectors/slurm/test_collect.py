@@ -339,7 +339,7 @@ def test_a_broken_state_file_and_a_cluster_without_a_name_are_refused(tmp_path: 
     path = tmp_path / "slurm.json"
     for content in ("{", "[]", '{"until": "yesterday"}', '{"until": "2026-10-05T12:00:00"}'):
         path.write_text(content, encoding="utf-8")
-        with pytest.raises(CollectorError, match="Remove it to ask from a week ago"):
+        with pytest.raises(CollectorError, match="Remove it to read from a week ago"):
             SlurmCollector(Told(), PLAIN, INVENTORY, path)
     with pytest.raises(CollectorError, match="no name"):
         SlurmCollector(Told(), Site(), INVENTORY, path)

@@ -60,7 +60,7 @@ def test_a_file_is_compared_in_words_and_lines_or_refused_in_one_line(house: Sto
         assert why in refused
         assert "POST /rates/cards" not in refused
     for who in (ANALYST, VISION):
-        assert "it takes a role of admin, finance" in compared(house, who, "rates", B200)
+        assert "it requires the role admin, finance" in compared(house, who, "rates", B200)
 
 
 @pytest.mark.parametrize("part", ["rates", "tenants", "budgets", "objectives", "energy"])
@@ -111,7 +111,7 @@ class TestInABrowser:
             editor = page.get_by_label("YAML file").locator("visible=true").last
             editor.fill("currency: EUR\nrates: 3\n")
             page.get_by_role("button", name="Compare").click()
-            expect(page.locator("#applied-compared .gl-refused")).to_contain_text("a list fits")
+            expect(page.locator("#applied-compared .gl-refused")).to_contain_text("expected a list")
             page.locator("#applied-file input").set_input_files(card)
             expect(editor).to_have_value(B200 + "# Größe\n")
             expect(page.locator("#applied-compared")).to_be_empty()

@@ -50,7 +50,7 @@ def test_a_job_starts_runs_and_ends(tmp_path: Path) -> None:
     living.settle()
     assert living.events() == [("a", "submitted"), ("a", "started"), ("a", "finished")]
     assert [record for record, _ in living.rows[:8]] == ["devices"] * 8
-    with pytest.raises(RefusedError, match="does not wait or run"):
+    with pytest.raises(RefusedError, match="is neither pending nor running"):
         living.service.show("a")
     assert living.service.explain("a")["status"] == "finished"
 
