@@ -6,22 +6,23 @@
     back     `available` once more: meanwhile another source may have removed it with its node
     gone     other devices of its node are seen for an hour, and it is not: `removed`, from when it was seen last
 
-What changes must stay so for CONFIRMED sightings, so that two exporters that call a node by two names write no row each
-time. Who stands nearer to the device tells better (the driver on its node, a scheduler that divides it): such a site
-asks for no inventory here.
+What changes must stay so for CONFIRMED observations, so that two exporters that call a node by two names write no row
+each time. Who stands nearer to the device knows better (the driver on its node, a scheduler that divides it): such a
+site asks for no inventory here.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
 from collectors.exporters.profile import Profile
-from collectors.exporters.tracker import Observed
+from collectors.exporters.tracker import Measurement
 from collectors.readings import Row
 
 GONE_SECONDS = 3600.0
@@ -32,6 +33,11 @@ MOST_DEVICES = 100_000
 CONFIRMED = 3
 BACK_SECONDS = 120.0
 """A device that was unseen for as long, and at more than CONFIRMED looks, is told again when it is back."""
+UNDIVIDED_SECONDS = 600.0
+"""A device that was divided is so until it was seen without parts for so long: pushed series of its parts may be behind
+those of the whole. The row is from when that was first seen."""
+MOST_TOLD = 100
+"""Rows of a device that are remembered, for what comes late."""
 SAME_MEMORY = 0.01
 """Sizes that differ by no more of themselves are one: versions of a driver reserve more or less."""
 
@@ -54,21 +60,35 @@ class Facts:
             return other.memory_bytes is None
         return abs(self.memory_bytes - other.memory_bytes) <= SAME_MEMORY * self.memory_bytes
 
+    def less_divided(self, other: Facts) -> bool:
+        """Whether only fewer units tell it from the other."""
+        return self.units < other.units and replace(self, units=other.units).same(other)
+
 
 @dataclass(slots=True)
 class _Device:
-    """told: what its last row said; None after it was removed.   seen_at: None before its first sighting in this life.
-    missed: seconds for which others of its node were seen without it.   looks: since its last sighting.   other: what
-    it seems to be instead, since when, and how often in a row.   first_at: of the first row of this life.   before: as
-    other, of the time before."""
+    """told: what its last row said; None after it was removed. seen_at: None before its first observation in this
+    life. missed: seconds for which others of its node were seen without it. looks: since its last observation. other:
+    what it seems to be instead, since when, and how often in a row. rows: of this life, from when they are. before:
+    as other, of the time before that. parts: as other, what came late of parts of which nothing was told."""
 
     told: Facts | None
     seen_at: float | None = None
     missed: float = 0.0
     looks: int = 0
     other: tuple[Facts, float, int] | None = None
-    first_at: float = -math.inf
+    rows: list[tuple[float, Facts]] = field(default_factory=list)
     before: tuple[Facts, float, int] | None = None
+    parts: tuple[Facts, float, int] | None = None
+
+    def told_at(self, at: float) -> Facts | None:
+        """What was told of it for this time."""
+        place = bisect_right(self.rows, at, key=lambda row: row[0])
+        return self.rows[place - 1][1] if place else None
+
+    def told_from(self, at: float, facts: Facts) -> None:
+        insort(self.rows, (at, facts), key=lambda row: row[0])
+        del self.rows[:-MOST_TOLD]
 
 
 class ExporterInventory:
@@ -82,17 +102,17 @@ class ExporterInventory:
         self._nodes: dict[str, float] = {}
         self.changed = False
 
-    def take(self, observed: Iterable[Observed], profile: Profile) -> list[Row]:
-        """The rows that these observations, oldest first, add. Those of a device that no series is of now say nothing,
+    def take(self, observed: Iterable[Measurement], profile: Profile) -> list[Row]:
+        """The rows that these measurements, oldest first, add. Those of a device that no series is of now say nothing,
         nor does one without a model."""
         return [row for one in self._whole(observed, profile) for row in self._see(*one)]
 
-    def take_late(self, observed: Iterable[Observed], profile: Profile) -> list[Row]:
-        """The rows of observations, oldest first, that came after later ones: the device was there before. Of what it
+    def take_late(self, observed: Iterable[Measurement], profile: Profile) -> list[Row]:
+        """The rows of measurements, oldest first, that came after later ones: the device was there before. Of what it
         is now they say nothing."""
         return [row for one in self._whole(observed, profile) for row in self._see_late(*one)]
 
-    def _whole(self, observed: Iterable[Observed], profile: Profile) -> Iterator[tuple[str, Facts, float]]:
+    def _whole(self, observed: Iterable[Measurement], profile: Profile) -> Iterator[tuple[str, Facts, float]]:
         if not profile.inventory.told:
             return
         some = list(observed)
@@ -144,7 +164,8 @@ class ExporterInventory:
     def _see(self, device_id: str, facts: Facts, at: float) -> list[Row]:
         device = self._devices.setdefault(device_id, _Device(None))
         if device.told is None or device.seen_at is None:  # also again by each process: the last row may be lost
-            return self._tell(device_id, device, facts, at)
+            parts = device.told is not None and facts.less_divided(device.told)
+            return self._tell(device_id, device, device.told if parts and device.told else facts, at)
         is_back = device.looks > CONFIRMED and at - device.seen_at >= BACK_SECONDS
         if device.told.node == facts.node:
             device.seen_at, device.looks = at, 0
@@ -158,9 +179,10 @@ class ExporterInventory:
             device.other = before, since, times + 1
         else:
             device.other = facts, at, 1
-        if device.other[2] < CONFIRMED:
+        since, times = device.other[1:]
+        if times < CONFIRMED or (facts.less_divided(device.told) and at - since < UNDIVIDED_SECONDS):
             return []
-        return self._tell(device_id, device, facts, device.other[1])
+        return self._tell(device_id, device, facts, since)
 
     def _see_late(self, device_id: str, facts: Facts, at: float) -> list[Row]:
         device = self._devices.get(device_id)
@@ -168,8 +190,11 @@ class ExporterInventory:
             if device is not None:
                 device.missed = 0.0
             return self._see(device_id, facts, at)  # later than others, and the newest of this one
-        if device.told is None or device.seen_at is None or at >= device.first_at:
-            return []  # removed since, not yet seen in this life, or known
+        if device.told is None or device.seen_at is None:
+            return []  # removed since, or not yet seen in this life
+        told = device.told_at(at)
+        if told is not None:
+            return self._see_parts(device_id, device, facts, told, at)
         since = at
         if not device.told.same(facts):
             before, since, times = device.before or (facts, at, 0)
@@ -178,14 +203,34 @@ class ExporterInventory:
             device.before = facts, since, times + 1
             if times + 1 < CONFIRMED:
                 return []
-        device.first_at, device.before = since, None
+        device.before = None
+        device.told_from(since, facts)
+        return [self._row(device_id, facts, since, "available")]
+
+    def _see_parts(self, device_id: str, device: _Device, facts: Facts, told: Facts, at: float) -> list[Row]:
+        """What came late of a time that was told of: it says something new where it shows parts."""
+        if device.told is None or not told.less_divided(facts):
+            if device.other is not None and at >= device.other[1] and told.same(facts):
+                device.other = None  # it is not something else since then
+            return []
+        before, since, times = device.parts or (facts, at, 0)
+        if not before.same(facts):
+            since, times = at, 0
+        device.parts = facts, min(since, at), times + 1
+        if times + 1 < CONFIRMED:
+            return []
+        since, device.parts = device.parts[1], None
+        if device.told.less_divided(facts) and device.rows[-1][0] <= since:
+            device.told, device.other, self.changed = facts, None, True
+        device.told_from(since, facts)
         return [self._row(device_id, facts, since, "available")]
 
     def _tell(self, device_id: str, device: _Device, facts: Facts, at: float) -> list[Row]:
         memory = facts.memory_bytes or (device.told.memory_bytes if device.told else None)
         if device.told is None or device.seen_at is None:
-            device.first_at = at
+            device.rows.clear()
         device.told = Facts(facts.node, facts.vendor, facts.model, memory, facts.units)
+        device.told_from(at, device.told)
         device.seen_at, device.looks, device.other, self.changed = at, 0, None, True
         return [self._row(device_id, device.told, at, "available")]
 
@@ -197,7 +242,7 @@ class ExporterInventory:
         return row | self._same
 
 
-def _facts(one: Observed, profile: Profile, partition_profile: str) -> Facts:
+def _facts(one: Measurement, profile: Profile, partition_profile: str) -> Facts:
     memory = one.reading.readings.get("memory_total_bytes")
     total = int(memory.value) if memory is not None and memory.usable and memory.value else None
     units = next(

@@ -17,17 +17,17 @@ from functools import lru_cache
 from itertools import pairwise
 
 from collectors.exporters.exposition import Series
+from collectors.exporters.observations import OwnPod, Reader
 from collectors.exporters.profile import FILES, Profile
 from collectors.exporters.prometheus import Result, TargetPods
 from collectors.exporters.rows import rows
 from collectors.exporters.scrape import take_notes
-from collectors.exporters.sightings import OwnPod, Reader
-from collectors.exporters.tracker import FLIP_SECONDS, Key, Observed, Tracker
+from collectors.exporters.tracker import FLIP_SECONDS, Key, Measurement, Tracker
 from collectors.exporters.units import SourceUnits
 from collectors.readings import Collected, Row, Severity
 from collectors.receivers.points import NAME, Target
 
-TellDevices = Callable[[Iterable[Observed], Profile], list[Row]]
+TellDevices = Callable[[Iterable[Measurement], Profile], list[Row]]
 """What is seen of devices -> their rows."""
 UP = "up"
 """Prometheus's own word on a target: its labels are the target's, and no exporter's."""
@@ -42,6 +42,8 @@ PERIOD_SECONDS = 30.0
 """How often a target is asked, as long as nothing says otherwise."""
 GAPS = 9
 """By the middle one of so many gaps between instants it is told how often a target is asked."""
+ROUND_SECONDS, NEAR = (60.0, 10.0, 5.0, 1.0, 0.5, 0.1), 0.01
+"""What is configured are multiples of these; looks jitter by a hundredth of their period."""
 AWAY_PERIODS = 1.5
 """A target of whose devices nothing came for longer was away, and may be of another version since."""
 LOOKBACK_SECONDS = FLIP_SECONDS + 300.0
@@ -105,7 +107,7 @@ class Memory:
     @property
     def period_seconds(self) -> float:
         """Of two in the middle the shorter one: what is missed makes gaps longer."""
-        return statistics.median_low(self.gaps) if self.gaps else PERIOD_SECONDS
+        return _as_configured(statistics.median_low(self.gaps)) if self.gaps else PERIOD_SECONDS
 
     def saw(self, at: float) -> None:
         """An instant came."""
@@ -132,6 +134,16 @@ class Memory:
             if count and profile.name not in self.sources:
                 tracker = Tracker(profile.vendor, self.period_seconds, units=self.units)
                 self.sources[profile.name] = _Source(Reader(profile, prefix), tracker)
+
+
+def _as_configured(seconds: float) -> float:
+    """The round number that a measured period is near to: nobody configures 29.98 s. So a period is the same whichever
+    of its gaps came, and that of whoever scrapes."""
+    for step in ROUND_SECONDS:
+        near = round(seconds / step) * step
+        if abs(near - seconds) <= NEAR * seconds:
+            return near
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -207,7 +219,7 @@ def rows_of(target: Target, memory: Memory, instant: Instant, devices: TellDevic
     own_pod = TargetPods(Result({instant.at: memory.up})) if memory.up else None
     # `job` and `instance` are the target's own, of which the exporter says nothing.
     collected = Collected()
-    observed: list[Observed] = []
+    observed: list[Measurement] = []
     present = False
     for source in memory.sources.values():
         source.tracker.period_seconds = memory.period_seconds
@@ -217,10 +229,11 @@ def rows_of(target: Target, memory: Memory, instant: Instant, devices: TellDevic
             own_pod=own_pod,
             honor_labels=None if target.way == "prometheus" else True,
             units=memory.units,
+            divided=source.tracker.divided(instant.at),
         )
         collected.dropped += seen.dropped
         present |= bool(seen.devices)
-        now = source.tracker.advance(seen.devices)
+        now = source.tracker.advance(seen)
         for row in devices(now, source.reader.profile) if devices is not None else ():
             collected.add("devices", row)
         observed += now
@@ -238,7 +251,7 @@ def rows_of(target: Target, memory: Memory, instant: Instant, devices: TellDevic
     return collected
 
 
-def _ended(source: _Source, instant: Instant, present: set[Key], own_pod: OwnPod | None) -> list[Observed]:
+def _ended(source: _Source, instant: Instant, present: set[Key], own_pod: OwnPod | None) -> list[Measurement]:
     """Devices whose series end here. Where others of the target go on, these are gone; else the target does not answer,
     and nobody knows what became of them."""
     if not instant.ended:
@@ -253,7 +266,7 @@ def _ended(source: _Source, instant: Instant, present: set[Key], own_pod: OwnPod
     return tracker.stale(instant.at, sorted(ended))
 
 
-def _unhealthy(target: Target, memory: Memory, instant: Instant, observed: Iterable[Observed]) -> Iterator[Row]:
+def _unhealthy(target: Target, memory: Memory, instant: Instant, observed: Iterable[Measurement]) -> Iterator[Row]:
     """What the health of its devices has become since the last instant, where it is not well."""
     nodes = {one.reading.device_id: one.node for one in observed}
     found: dict[str, set[str]] = defaultdict(set)
@@ -268,7 +281,7 @@ def _unhealthy(target: Target, memory: Memory, instant: Instant, observed: Itera
         memory.health[device] = frozenset(states)
 
 
-def _stopped(target: Target, one: Observed, at: float) -> Row:
+def _stopped(target: Target, one: Measurement, at: float) -> Row:
     return _finding(target, one.node, at, "source_unreachable", f"{target.words}: its series have ended")
 
 

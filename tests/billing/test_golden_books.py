@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import importlib
 import json
 import re
 import shlex
@@ -42,6 +43,7 @@ from billing.invoicing.month_states import month_states
 from billing.opencost.suggestions import suggestions
 from billing.opencost.words import QueryError
 from billing.rates import parse_rate_card
+from gpuledger import commands
 from tests.billing.golden import FOLDER, compare, digest
 from tests.billing.test_golden_life import DRAWN as DRAWN_IN_DOCUMENTS
 from tests.billing.test_golden_life import without_drawn
@@ -221,7 +223,7 @@ class Then(datetime):
 def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
     """The store's address; and the closes' numbers, which are drawn, as names."""
     folder = tmp_path_factory.mktemp("whole") / "store"
-    app()
+    import_commands()
     with engine_that_stays(), pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):
             if name.startswith("gpuledger.commands.") and hasattr(module, "datetime"):
@@ -261,6 +263,12 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name, content in files.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     return {**{name: str(folder / f"{name}.yaml") for name in files}, "out": str(folder)}
+
+
+def import_commands() -> None:
+    """All of them, for whoever puts something into their modules."""
+    for module in {name for entry in commands.COMMANDS.values() for name in entry.modules}:
+        importlib.import_module(f"gpuledger.commands.{module}")
 
 
 @cache

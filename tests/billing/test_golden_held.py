@@ -63,7 +63,7 @@ def test_what_a_close_lets_wait_is_what_the_golden_file_says(store: Store) -> No
     ):
         let_through(store, "samples", rows, sender)
     let_through(store, "events", SHORT, "short")
-    with pytest.raises(InvoiceError, match="facts of 1 of its hours came after the last close"):
+    with pytest.raises(InvoiceError, match="facts of 1 of its hours arrived after the last close"):
         issue_all(store, MARCH, NOW)
     report = close(store, CLOSED, NOW)
     waits = sorted((one.sender, one.reason, one.detail, one.rows) for one in held_pushes(store))

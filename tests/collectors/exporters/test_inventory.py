@@ -12,9 +12,9 @@ from pathlib import Path
 from collectors.exporters.exposition import parse
 from collectors.exporters.inventory import CONFIRMED, GONE_SECONDS, ExporterInventory
 from collectors.exporters.memory import Memory
+from collectors.exporters.observations import Reader
 from collectors.exporters.profile import Profile, profile_of
 from collectors.exporters.scrape import ExporterCollector
-from collectors.exporters.sightings import Reader
 from collectors.exporters.tracker import Tracker
 from collectors.readings import Row
 from tests.collectors.exporters.serving import Exporter
@@ -36,7 +36,7 @@ class Site:
     def rows(self, body: str, seconds: float = 60) -> list[Row]:
         self.at += seconds
         seen = Reader(self.profile).read(parse(body).series, self.at)
-        observed = self.tracker.advance(seen.devices)
+        observed = self.tracker.advance(seen)
         observed += self.tracker.gone(((one.device_id, one.partition) for one in seen.devices), self.at)
         return [*self.inventory.take(observed, self.profile), *self.inventory.missing(self.at)]
 
@@ -89,7 +89,7 @@ def test_numbers_of_long_ago_show_no_device() -> None:
     old = gpu("GPU-a").replace(" 5\n", f" 5 {(START.timestamp() - 7200) * 1000:.0f}\n")
     found = Reader(site.profile).read(parse(old).series, site.at, max_age=120)
     assert [one.device_id for one in found.devices] == ["GPU-a"]
-    assert site.inventory.take(site.tracker.advance(found.devices), site.profile) == []
+    assert site.inventory.take(site.tracker.advance(found), site.profile) == []
 
 
 def test_what_changes_is_told_when_it_has_stayed_so_from_when_it_began() -> None:

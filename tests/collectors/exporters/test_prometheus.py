@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from collectors.errors import CollectorError
 from collectors.exporters.inventory import ExporterInventory
 from collectors.exporters.memory import Memory
+from collectors.exporters.observations import Holder, Reader
 from collectors.exporters.profile import profile_of
 from collectors.exporters.prometheus import PrometheusCollector, read_result
 from collectors.exporters.rows import rows
 from collectors.exporters.scrape import AGAIN_SECONDS, Scrape
-from collectors.exporters.sightings import Holder, Reader
 from collectors.exporters.tracker import Tracker
 from tests.collectors.exporters.serving import Exporter, serving
 from tests.patience import PATIENCE_SECONDS, until
@@ -46,7 +46,7 @@ def test_fifteen_of_the_sixteen_recorded_gpus_are_nobodys(
     at = NOW.timestamp()
     seen = Reader(profile_of("dcgm")).read(series, at, honor_labels=honor_labels)
     assert (len(series), seen.used, sum(seen.dropped.values())) == (64, 64, 0)
-    observed = Tracker("NVIDIA", 30).advance(seen.devices)
+    observed = Tracker("NVIDIA", 30).advance(seen)
     assert len(observed) == 16
     (held,) = [one for one in observed if one.holders]
     assert held.sole_holder == VLLM

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from collectors.exporters.exposition import names, parse
+from collectors.exporters.observations import Reader
 from collectors.exporters.profile import profile_of, recognise
 from collectors.exporters.rows import rows
-from collectors.exporters.sightings import Reader
-from collectors.exporters.tracker import Observed, Tracker
+from collectors.exporters.tracker import Measurement, Tracker
 from collectors.readings import Collected
 from warehouse.records import RECORD_TYPES
 
@@ -19,11 +19,11 @@ UIDS = {("ml", "train-0"): "uid-train-0", ("default", "hami-0"): "uid-hami-0"}
 GPU = 'gpu="0",UUID="GPU-a",modelName="NVIDIA A100"'
 
 
-def observed(body: str) -> list[Observed]:
+def observed(body: str) -> list[Measurement]:
     found = recognise(names(body))
     assert found is not None
     seen = Reader(*found).read(parse(body).series, NOW.timestamp(), node="n1")
-    return Tracker(found[0].vendor, 15).advance(seen.devices)
+    return Tracker(found[0].vendor, 15).advance(seen)
 
 
 def made(body: str, **options: Any) -> Collected:
@@ -117,7 +117,7 @@ def test_devices_that_went_silent_have_stale_rows_and_no_holder() -> None:
     found = observed(f'DCGM_FI_DEV_GPU_UTIL{{{GPU},pod="train-0",namespace="ml"}} 60\n')
     tracker = Tracker("NVIDIA", 15)
     seen = Reader(profile_of("dcgm")).read(parse(f"DCGM_FI_DEV_GPU_UTIL{{{GPU}}} 60\n").series, NOW.timestamp())
-    tracker.advance(seen.devices)
+    tracker.advance(seen)
     collected = rows(tracker.stale(NOW.timestamp() + 15))
     assert [(row["state"], row.get("utilization")) for row in collected.rows["samples"]] == [("stale", None)]
     assert len(rows(found, believe_labels=False).rows["samples"]) == 1

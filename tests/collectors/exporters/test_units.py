@@ -15,8 +15,8 @@ import pytest
 
 from collectors.exporters.exposition import Series, parse
 from collectors.exporters.memory import Memory
+from collectors.exporters.observations import Observation, Reader
 from collectors.exporters.profile import profile_of
-from collectors.exporters.sightings import Reader, Sighting
 from collectors.exporters.tracker import Tracker
 from collectors.exporters.units import VOTES, SourceUnits
 from collectors.readings import Reading
@@ -252,7 +252,7 @@ def test_energy_by_how_fast_it_rises(name: str, scale: int, watts: float | None)
         fields = [(name, str(joules * scale))] + ([("DCGM_FI_DEV_POWER_USAGE", str(watts))] if watts else [])
         source.at += 15
         seen = Reader(profile_of("dcgm")).read(source.series({"GPU-a": fields}), source.at, units=source.units)
-        (one,) = tracker.advance(seen.devices)
+        (one,) = tracker.advance(seen)
         return dict(one.reading.readings)
 
     first = energy(5_000_000)
@@ -278,7 +278,7 @@ def test_the_power_tells_the_unit_of_an_energy_that_may_be_either(watts: str | N
         fields += [("DCGM_FI_DEV_POWER_USAGE", watts)] if watts else []
         source.at += 15
         seen = Reader(profile_of("dcgm")).read(source.series({"GPU-a": fields}), source.at, units=source.units)
-        (found,) = tracker.advance(seen.devices)
+        (found,) = tracker.advance(seen)
     assert found is not None and found.reading.readings["energy_joules"].value == gained
 
 
@@ -291,7 +291,7 @@ def test_an_energy_that_changes_its_unit_is_blank_and_then_right() -> None:
         fields = [("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", str(joules * 1000 if n < 10 else joules))]
         source.at += 15
         seen = Reader(profile_of("dcgm")).read(source.series({"GPU-a": fields}), source.at, units=source.units)
-        found += [one.reading.readings["energy_joules"].value for one in tracker.advance(seen.devices)]
+        found += [one.reading.readings["energy_joules"].value for one in tracker.advance(seen)]
     assert found == [None, *[4500.0] * 9, *[None] * VOTES, *[4500.0] * (10 - VOTES)]
     assert [finding for finding, _ in source.told()] == ["unit_undecided", "unit_changed"]
 
@@ -404,7 +404,7 @@ def try_fleet(rng: random.Random) -> tuple[int, int]:
                 gpu.step(rng)
                 if tick >= 118:
                     gpu.percent = 57  # at the end the numbers tell, so that every finding is due
-        pages: dict[str, Sighting] = {}
+        pages: dict[str, Observation] = {}
         series: list[Series] = []
         for exporter in fleet:
             driver = OLD if exporter.version == "4.5" else f'{NEW}="{exporter.version}",x'
@@ -412,9 +412,7 @@ def try_fleet(rng: random.Random) -> tuple[int, int]:
             series += source.series({gpu.name: exporter.fields(gpu, rng) for gpu in exporter.gpus})
         seen = Reader(profile_of("dcgm")).read(series, at, units=units)
         pages = {one.device_id: one for one in seen.devices}
-        energies = {
-            one.reading.device_id: one.reading.readings["energy_joules"] for one in tracker.advance(seen.devices)
-        }
+        energies = {one.reading.device_id: one.reading.readings["energy_joules"] for one in tracker.advance(seen)}
         findings += units.notes(at)
         for exporter in fleet:
             for gpu in exporter.gpus:
@@ -457,7 +455,7 @@ def jumped(
         source.driver = driver if n >= 10 else OLD
         source.at += 15
         series = source.series({f"GPU-{m}": fields for m in range(devices)})
-        tracker.advance(Reader(profile_of("dcgm")).read(series, source.at).devices)
+        tracker.advance(Reader(profile_of("dcgm")).read(series, source.at))
     return [row["message"] for row in tracker.findings if row["finding"] == "metric_jumped"]
 
 

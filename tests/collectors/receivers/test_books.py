@@ -18,9 +18,9 @@ import pyarrow as pa
 from billing.close import close
 from collectors.exporters.exposition import parse
 from collectors.exporters.inventory import ExporterInventory
+from collectors.exporters.observations import Reader
 from collectors.exporters.profile import profile_of
 from collectors.exporters.rows import rows
-from collectors.exporters.sightings import Reader
 from collectors.exporters.tracker import Tracker
 from collectors.exporters.units import SourceUnits
 from ingest import ingest_tables
@@ -68,7 +68,7 @@ def scrape(store: Store, some: list[tuple[int, str]]) -> None:
             units.doubt()
         before = seconds
         seen = reader.read(parse(page).series, DAY.timestamp() + seconds, units=units)
-        observed = tracker.advance(seen.devices)
+        observed = tracker.advance(seen)
         told["devices"] += inventory.take(observed, reader.profile)
         for record, found in rows(observed, cluster="scraped").rows.items():
             told[record] += found

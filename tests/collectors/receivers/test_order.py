@@ -32,6 +32,10 @@ BASE = (datetime.now(UTC) - timedelta(hours=3)).replace(minute=0, second=0, micr
 PERIOD, LAST = 5.0, 300.0
 SCENES = int(os.environ.get("GPULEDGER_SCENES", "1"))
 SEED = int(os.environ.get("GPULEDGER_SEED") or random.Random(keep_seed()).randrange(10**6))
+DIVIDED = "2"
+INSTANCES = {"1": "3g.40gb", "5": "2g.20gb"}
+PARTS = ("0", "1", DIVIDED, *(f"{DIVIDED}/{number}" for number in INSTANCES))
+HELD = ("0", "1", f"{DIVIDED}/1", f"{DIVIDED}/5")
 Point = tuple[dict[str, str], tuple[int, float]]
 
 
@@ -48,11 +52,11 @@ def scene(chance: random.Random) -> Iterator[tuple[float, dict[str, float], bool
     while at < LAST:
         what = chance.random()
         if what < 0.04:
-            yield at, {"0": STALE_NAN, "1": STALE_NAN}, False
+            yield at, dict.fromkeys(PARTS, STALE_NAN), False
         else:
             if what < 0.07:  # another Prometheus, which asks at another phase
                 at += chance.uniform(0.5, 25)
-            yield at, {device: chance.choice([1.0, 0.5, 0.0]) for device in "01"}, True
+            yield at, {part: chance.choice([1.0, 0.5, 0.0]) for part in PARTS}, True
         at += PERIOD + chance.choice([0, 0, 0, 0.001, -0.001, 0.004])
 
 
@@ -61,10 +65,16 @@ def points(some: list[tuple[float, dict[str, float], bool]], cluster: str) -> It
     for seconds, devices, up in some:
         at = round((BASE.timestamp() + seconds) * 1000)
         yield {"__name__": "up", **target}, (at, float(up))
-        for device, value in devices.items():
+        for part, value in devices.items():
+            device, _, instance = part.partition("/")
             of = {"UUID": f"GPU-{cluster}-{device}", "gpu": device, "Hostname": "n1", "modelName": "H100"}
+            if instance:
+                of |= {"GPU_I_ID": instance, "GPU_I_PROFILE": INSTANCES[instance]}
             for name in ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"):
-                yield {"__name__": name, **target, **of}, (at, value)
+                if part != DIVIDED or name != "DCGM_FI_PROF_GR_ENGINE_ACTIVE":
+                    yield {"__name__": name, **target, **of}, (at, value)
+            if part == DIVIDED:  # nothing of the whole is measured
+                yield {"__name__": "DCGM_FI_DEV_GPU_UTIL", **target, **of}, (at, 0.0 if up else STALE_NAN)
 
 
 def push(to: Pushed, some: list[Point]) -> None:
@@ -91,12 +101,15 @@ def books(to: Pushed, seed: int) -> dict[str, list[dict[str, Any]]]:
     """Who held what, used and unmetered, where all came at once, and where it came in pieces."""
     chance = random.Random(seed)
     some = list(scene(chance))
-    held = [(chance.uniform(0, 150), chance.uniform(170, LAST + 20)) for _ in range(2)]
+    held = [(chance.uniform(0, 150), chance.uniform(170, LAST + 20)) for _ in HELD]
     for cluster in ("whole", "pieces"):
         events = []
         for n, (begun, over) in enumerate(held):
             about = {"cluster": cluster, "allocation_id": f"{cluster}-{n}", "workload_id": f"w{n}", "tenant": "t"}
-            begins = {"ts": BASE + timedelta(seconds=begun), "event": "started", "device_id": f"GPU-{cluster}-{n}"}
+            device, _, instance = HELD[n].partition("/")
+            begins = {"ts": BASE + timedelta(seconds=begun), "event": "started", "device_id": f"GPU-{cluster}-{device}"}
+            if instance:
+                begins |= {"partition_id": f"GPU-{cluster}-{HELD[n]}", "units": int(INSTANCES[instance][0])}
             events.append(about | begins)
             events.append({**about, "ts": BASE + timedelta(seconds=over), "event": "finished", "device_id": ""})
         ingest_tables(to.store, EVENTS, "test", [pa.Table.from_pylist(events)])
@@ -152,3 +165,54 @@ def test_a_device_whose_shard_comes_last_is_there_from_its_first_instant(pushed:
     first = BASE + timedelta(seconds=60)
     told = pushed.store.rows("SELECT device_id, min(ts) AS at FROM devices GROUP BY device_id ORDER BY device_id")
     assert told == [{"device_id": f"GPU-c1-{n}", "at": first} for n in range(2)]
+
+
+def divided(first: int, last: int, every: float = PERIOD) -> list[tuple[float, dict[str, float], bool]]:
+    return [(60 + n * every, dict.fromkeys((DIVIDED, *PARTS[3:]), 0.5), True) for n in range(first, last)]
+
+
+def units(store: Store) -> list[tuple[float, int]]:
+    """The seconds from which a device has so many units: of rows of one instant the larger number counts."""
+    rows = store.rows("SELECT ts, max(units) AS many FROM devices GROUP BY ts ORDER BY ts")
+    return [((row["ts"] - BASE).total_seconds(), row["many"]) for row in rows]
+
+
+def test_parts_whose_shards_come_last_divide_their_device_from_their_first_instant(pushed: Pushed) -> None:
+    """As found: a device was divided from when its shards were level, and what parts held before was in no book."""
+    every = list(points(divided(0, 30), "c1"))
+    parts = [one for one in every if "GPU_I_ID" in one[0]]
+    push(pushed, [one for one in every if one not in parts])
+    pushed.assemble()
+    assert units(pushed.store) == [(60, 1)]
+    for n in range(0, len(parts), 40):
+        push(pushed, parts[n : n + 40])
+        pushed.assemble()
+        if n == 80:
+            restart(pushed)
+    told = units(pushed.store)
+    assert told[0] == (60, 7) and {many for _, many in told} == {7}
+
+
+def test_a_device_is_undivided_once_no_part_was_seen_for_ten_minutes_from_when_that_began(pushed: Pushed) -> None:
+    some = divided(0, 40, every=60)
+    whole = [(at, {DIVIDED: 0.5}, up) for at, _, up in some]
+    push(pushed, list(points([*some[:10], *whole[10:19], *some[19:22]], "c1")))  # a shard that was behind for good
+    pushed.assemble()
+    assert units(pushed.store) == [(60, 7)]
+    push(pushed, list(points(whole[22:32], "c1")))
+    pushed.assemble()
+    assert units(pushed.store) == [(60, 7)]
+    push(pushed, list(points(whole[32:], "c1")))
+    pushed.assemble()
+    assert units(pushed.store) == [(60, 7), (60 + 22 * 60, 1)]
+
+
+def test_a_zero_of_a_divided_device_measures_nothing_although_its_parts_come_later(pushed: Pushed) -> None:
+    every = list(points(divided(0, 12), "c1"))
+    late = [one for one in every if "GPU_I_ID" in one[0] and one[1][0] > (BASE.timestamp() + 85) * 1000]
+    push(pushed, [one for one in every if one not in late])
+    pushed.assemble()
+    push(pushed, late)
+    pushed.assemble()
+    sql = "SELECT toString(state) AS state, count() AS many FROM samples WHERE partition_id = '' GROUP BY state"
+    assert {row["state"] for row in pushed.store.rows(sql)} == {"unsupported"}
