@@ -119,6 +119,8 @@ COMMANDS = (
     "export focus --period 2026-09 --grain day --out {out}/new/september.csv",
     "export focus --period 2026-09 --grain month --version 1.2 --check --out {out}/september.csv.gz",
     "export focus --period 2026-09 --grain month --tenant chem --check --out {out}/chem.parquet",
+    "export focus --period 2026-10 --grain month --draft --skip-unpriced --out {out}/by-device.csv",
+    "export focus --period 2026-10 --grain month --draft --skip-unpriced --version 1.2 --out {out}/of-all-devices.csv",
 )  # fmt: skip
 REFUSED = (
     "invoice issue --period 2026-10",
