@@ -33,7 +33,8 @@ coverage: $(VENV)/.dev  ## the tests, and which lines they reach; it takes half 
 mutants: $(VENV)/.dev  ## deliberate faults, and whether the tests notice: N=60 SEED=1 PATHS=billing
 	$(RUN)/python -m tests.mutants $(if $(N),-n $(N)) $(if $(SEED),--seed $(SEED)) $(MUTANTS) $(PATHS)
 
-docs: $(VENV)/.dev  ## the documents as a site that needs no network, in build/site
+docs: $(VENV)/.dev  ## the reference from the code, and the documents as a site that needs no network, in build/site
+	$(RUN)/python -m docs.reference
 	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --quiet
 
 lint: $(VENV)/.dev  ## ruff, mypy --strict, import-linter

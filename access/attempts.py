@@ -1,4 +1,4 @@
-"""How often somebody may try to sign in.
+"""Limits failed sign-ins by name and address.
 
     (name, address)   5 failures in 5 minutes: a guesser stops itself, and nobody at another address
     address           30 failures: who tries many names

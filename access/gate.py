@@ -25,8 +25,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from access.authenticator import Authenticator, brought
 from access.current import set_current
-from access.doorkeeper import Doorkeeper, brought
 from access.principal import ANYBODY, ForbiddenError, Principal
 from access.roles import AccessError, Action
 from access.settings import AccessSettings
@@ -60,15 +60,17 @@ Doors = Callable[[Scope], Action | None]
 class Gate:
     """ASGI middleware. page_policy: the Content-Security-Policy of pages, asked for when one is answered."""
 
-    def __init__(self, app: ASGIApp, doorkeeper: Doorkeeper, page_policy: Callable[[], str], doors: Doors) -> None:
-        self._app, self._doorkeeper, self._page_policy, self._doors = app, doorkeeper, page_policy, doors
+    def __init__(
+        self, app: ASGIApp, authenticator: Authenticator, page_policy: Callable[[], str], doors: Doors
+    ) -> None:
+        self._app, self._authenticator, self._page_policy, self._doors = app, authenticator, page_policy, doors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        tls = is_tls(scope, self._doorkeeper.settings)
+        tls = is_tls(scope, self._authenticator.settings)
         begun: list[str] = []
 
         async def send_with_headers(message: Message) -> None:
@@ -95,9 +97,9 @@ class Gate:
             await self._refuse(scope, headers, refusal)(scope, receive, send_with_headers)
             return
         scope.setdefault("state", {})["principal"] = principal
-        scope["state"]["doorkeeper"] = self._doorkeeper
+        scope["state"]["authenticator"] = self._authenticator
         scope["state"]["tls"] = tls
-        set_current(principal, self._doorkeeper.access)
+        set_current(principal, self._authenticator.access)
         answering = asyncio.ensure_future(self._app(scope, receive, send_with_headers))
         if await self._until_over(answering, scope, headers, principal):
             return
@@ -141,10 +143,10 @@ class Gate:
     async def _principal(self, scope: Scope, headers: Headers) -> Principal | None:
         now = datetime.now(UTC)
         if brought(headers):
-            return await asyncio.to_thread(self._doorkeeper.by_token, headers, now)
-        cookie = session_cookie(headers, is_tls(scope, self._doorkeeper.settings))
-        found = await asyncio.to_thread(self._doorkeeper.by_session, cookie, now) if cookie else None
-        return found or self._doorkeeper.nobody_in_particular()
+            return await asyncio.to_thread(self._authenticator.by_token, headers, now)
+        cookie = session_cookie(headers, is_tls(scope, self._authenticator.settings))
+        found = await asyncio.to_thread(self._authenticator.by_session, cookie, now) if cookie else None
+        return found or self._authenticator.nobody_in_particular()
 
     def _foreign(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         """Whether a page of somebody else's made the browser ask for something that changes, or listens."""
@@ -155,10 +157,10 @@ class Gate:
             return None
         if site is None and origin is None:
             # No browser. Without sign-in there is nothing that it could have been lent.
-            settings = self._doorkeeper.settings
+            settings = self._authenticator.settings
             needs = settings.sign_in and session_cookie(headers, is_tls(scope, settings))
             return (403, "a request with a session comes from our own pages alone") if needs else None
-        ours = {headers.get("host"), urlsplit(self._doorkeeper.settings.url).netloc or None}
+        ours = {headers.get("host"), urlsplit(self._authenticator.settings.url).netloc or None}
         if origin is not None and site is None and urlsplit(origin).netloc in ours:
             return None
         return 403, "another site's page may not ask this"

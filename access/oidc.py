@@ -43,7 +43,7 @@ class OidcError(AccessError):
 
 
 @dataclass(frozen=True)
-class Told:
+class Identity:
     """Who the provider says it is. subject: by which the provider knows them, for good; name: as they are shown; roles:
     none where no group of theirs means one."""
 
@@ -81,7 +81,7 @@ class Provider:
         endpoint = self._endpoint("authorization_endpoint")
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}", note
 
-    def finish(self, query: Mapping[str, str], note: Mapping[str, str], now: datetime) -> Told:
+    def finish(self, query: Mapping[str, str], note: Mapping[str, str], now: datetime) -> Identity:
         """Who came back. Errors: OidcError in one line if anything does not fit."""
         if "error" in query:
             raise self._error(f"says {query['error'][:100]} {query.get('error_description', '')[:300]}".strip())
@@ -92,7 +92,7 @@ class Provider:
         if not query.get("code"):
             raise self._error("sent back no code")
         claims = self._claims(self._id_token(query["code"], note["verifier"]), note["nonce"], now)
-        return self._told(claims)
+        return self._identity(claims)
 
     def _id_token(self, code: str, verifier: str) -> str:
         form = {
@@ -128,7 +128,7 @@ class Provider:
             )
             registry.validate(found.claims)
         except (JoseError, ValueError) as error:
-            raise self._error(f"gave an ID token of no use ({type(error).__name__}: {error})"[:300]) from error
+            raise self._error(f"gave an unusable ID token ({type(error).__name__}: {error})"[:300]) from error
         claims: dict[str, Any] = found.claims
         audience = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
         if str(claims["iss"]).rstrip("/") != self._settings.issuer:
@@ -139,7 +139,7 @@ class Provider:
             raise self._error("gave an ID token that is for another client")
         return claims
 
-    def _told(self, claims: Mapping[str, Any]) -> Told:
+    def _identity(self, claims: Mapping[str, Any]) -> Identity:
         subject = claims["sub"]
         if not isinstance(subject, str) or not 0 < len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
             raise self._error("tells no sub that names anybody")
@@ -148,10 +148,10 @@ class Provider:
             raise self._error(f"tells no {self._settings.name_claim} (name_claim)")
         if self._settings.name_claim == "email" and claims.get("email_verified") is False:
             raise self._error(f"has not verified {name[:200]}")
-        told = claims.get(self._settings.groups_claim, [])
-        groups = [group for group in (told if isinstance(told, list) else [told]) if isinstance(group, str)]
+        named = claims.get(self._settings.groups_claim, [])
+        groups = [group for group in (named if isinstance(named, list) else [named]) if isinstance(group, str)]
         roles, tenants = self._settings.roles_of(groups), self._settings.tenants_of(groups)
-        return Told(self._settings.issuer, subject, name[:200], roles, tenants)
+        return Identity(self._settings.issuer, subject, name[:200], roles, tenants)
 
     def _endpoint(self, name: str) -> str:
         document = self._discovered()

@@ -89,8 +89,8 @@ def made(actor: str, now: datetime, name: str, roles: frozenset[Role], tenants: 
     """A local user or service account that is not written yet. Errors: AccessError for a name or roles of no use."""
     usable = name.strip() and len(name) <= LONGEST_NAME and name.isprintable() and not name.endswith(")")
     if not usable:
-        what = f"Up to {LONGEST_NAME} printable characters fit, and no bracket at the end"
-        raise AccessError(f"user {name[:50]!r}", "that is no name", what)
+        what = f"Up to {LONGEST_NAME} printable characters are allowed, without a bracket at the end"
+        raise AccessError(f"user {name[:50]!r}", "is not a valid name", what)
     plain = unicodedata.normalize("NFKC", name).strip()
     if name != plain:
         what = "looks like another one: it has spaces around it, or characters that Unicode writes otherwise (NFKC)"
@@ -103,7 +103,7 @@ def write_new(connection: Connection, person: Person, hashed: str = "") -> None:
     """Errors: AccessError if they are there already."""
     if _row(connection, person.id) is not None:
         where = "user" if person.kind is Kind.local else "service account"
-        raise AccessError(f"{where} {person.name!r}", "is there already", "Change it with: gpuledger users set")
+        raise AccessError(f"{where} {person.name!r}", "already exists", "Change it with: gpuledger users set")
     connection.execute(_people.insert().values(**_values(person), password=hashed))
 
 
@@ -277,6 +277,6 @@ def _checked(person: Person) -> Person:
 def _hashed(password: str) -> str:
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
         raise AccessError(
-            "password", f"has {len(password)} characters", f"{SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters fit"
+            "password", f"has {len(password)} characters", f"Use {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters"
         )
     return hash_password(password)

@@ -1,4 +1,4 @@
-"""Who asks, and the one place that answers what they may see and do."""
+"""Who sends a request, and the one place that decides what they may see and do."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Principal:
         if SCOPE_OF[action] not in self.scopes:
             raise ForbiddenError(self.name, f"this token has no scope {SCOPE_OF[action]}", "Ask for one that has it")
         able = ", ".join(role for role in Role if action in MAY[role])
-        raise ForbiddenError(self.name, f"may not do this; it takes a role of {able}", "Ask an admin")
+        raise ForbiddenError(self.name, f"may not do this; it requires the role {able}", "Ask an admin")
 
     def params(self) -> dict[str, Any]:
         """Typed parameters of SQL that keeps the scope itself: WHERE {all_tenants:Bool} OR has({tenants:Array(String)},

@@ -1,4 +1,4 @@
-"""Behind a proxy: whose address and scheme a request has."""
+"""Behind a proxy: the client's address and scheme of a request."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Proxies:
 
     async def _believed(self, scope: Scope, receive: Receive, send: Send) -> None:
         peer = scope.pop(_PEER, None)
-        told = scope.get("client")
-        if told is not None and not _is_address(told[0]):
+        client = scope.get("client")
+        if client is not None and not _is_address(client[0]):
             scope["client"] = peer
         await self._app(scope, receive, send)
 

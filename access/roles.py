@@ -39,6 +39,7 @@ class Action(StrEnum):
     set_prices = "set_prices"
     set_budgets = "set_budgets"
     close = "close"
+    back_up = "back_up"
     silence = "silence"
     see_audit = "see_audit"
     see_held = "see_held"
@@ -60,7 +61,7 @@ _SEES = _OWN | {Action.see_fleet, Action.see_held, Action.sql, Action.save_queri
 MAY: dict[Role, frozenset[Action]] = {
     Role.admin: frozenset(Action),
     Role.finance: _SEES | {Action.issue, Action.set_prices, Action.set_budgets, Action.see_audit, Action.decide_held},
-    Role.operator: _SEES | {Action.close, Action.silence},
+    Role.operator: _SEES | {Action.close, Action.back_up, Action.silence},
     Role.analyst: _SEES,
     Role.tenant: _OWN,
 }
@@ -77,6 +78,7 @@ SCOPE_OF: dict[Action, Scope] = {
     Action.set_prices: Scope.write,
     Action.set_budgets: Scope.write,
     Action.close: Scope.write,
+    Action.back_up: Scope.write,
     Action.decide_held: Scope.write,
     Action.silence: Scope.write,
     Action.manage_access: Scope.write,

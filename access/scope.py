@@ -42,7 +42,7 @@ _OTHERS = f"SELECT cluster, allocation_id FROM {_ALL} WHERE NOT ({_MINE})"
 _RUN = f"SELECT cluster, workload_id FROM allocations WHERE {_MINE}"
 _NOT_OTHERS = f"(workload_id = '' OR (cluster, workload_id) IN ({_RUN}))"
 _RUN_BY_OTHERS = f"SELECT cluster, workload_id FROM {_ALL} WHERE NOT ({_MINE})"
-_TOLD_AS = "if(told_tenant = '', tenant, told_tenant)"
+_TOLD_AS = "if(reported_tenant = '', tenant, reported_tenant)"
 _TOLD_AS_MINE = f"({_MINE} OR tenant IN (SELECT {_TOLD_AS} FROM allocations WHERE {_MINE}))"
 _NAMED = "JSONExtractString(labels, 'tenant') IN ({tenants})"
 FILTERS: Mapping[str, str] = {
@@ -132,17 +132,17 @@ class Stores:
     @contextlib.contextmanager
     def lend(self, principal: Principal) -> Iterator[Store]:
         """A connection of their own for as long as they need it, which sees what they may."""
-        with self._lent(None if principal.sees_all else principal.tenants) as store:
+        with self._leased(None if principal.sees_all else principal.tenants) as store:
             yield store
 
     @contextlib.contextmanager
     def lend_whole(self) -> Iterator[Store]:
         """One that sees everything, for what is computed from all of it; the asker gives out a principal's part."""
-        with self._lent(None) as store:
+        with self._leased(None) as store:
             yield store
 
     @contextlib.contextmanager
-    def _lent(self, scope: frozenset[str] | None) -> Iterator[Store]:
+    def _leased(self, scope: frozenset[str] | None) -> Iterator[Store]:
         store = self._taken(scope)
         sound = False
         try:

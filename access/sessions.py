@@ -61,12 +61,12 @@ class Signer:
         if not dot or len(sealed) > LONGEST_NOTE:
             return None
         try:
-            told, given = _bytes(content), _bytes(mark)
+            sealed_text, given = _bytes(content), _bytes(mark)
         except ValueError:
             return None
-        if not hmac.compare_digest(self._mark(purpose, told), given):
+        if not hmac.compare_digest(self._mark(purpose, sealed_text), given):
             return None
-        note: dict[str, Any] = json.loads(told)
+        note: dict[str, Any] = json.loads(sealed_text)
         return note if now.timestamp() < note["until"] else None
 
     def _mark(self, purpose: str, content: bytes) -> bytes:
@@ -104,7 +104,7 @@ class Sessions:
         now: datetime,
         address: str,
     ) -> tuple[Person, str]:
-        """Somebody of single sign-on, as their provider told them, and the cookie of their new session.
+        """Somebody of single sign-on, as their provider sealed_text them, and the cookie of their new session.
 
         Errors: AccessError if they are disabled, or may nothing here; what they may is renewed all the same, for their
         tokens and sessions of before.

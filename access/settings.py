@@ -45,7 +45,7 @@ def network(text: str) -> str:
     try:
         ip_network(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no address and no network, such as 10.0.0.7 or 10.0.0.0/8") from None
+        raise ValueError(f"{text!r} is neither an address nor a network, such as 10.0.0.7 or 10.0.0.0/8") from None
     return text
 
 
@@ -77,10 +77,10 @@ class Oidc(BaseModel):
 
     def tenants_of(self, groups: Iterable[str]) -> frozenset[str]:
         groups = list(groups)
-        told = {tenant for group in groups for tenant in self.tenants.get(group, ())}
+        read = {tenant for group in groups for tenant in self.tenants.get(group, ())}
         prefix = self.tenant_prefix
         named = {group.removeprefix(prefix) for group in groups if prefix and group.startswith(prefix)}
-        return frozenset((told | named) - {""})
+        return frozenset((read | named) - {""})
 
 
 class _File(BaseModel):
@@ -132,25 +132,25 @@ def load_access(path: Path) -> AccessSettings:
     """The settings of a file. Errors: AccessError naming the key and what fits."""
     document = read_yaml(path, "sign-in settings", HINT, AccessError)
     try:
-        told = _File.model_validate(document)
+        read = _File.model_validate(document)
     except ValidationError as error:
         raise first_error(str(path), error, _File, AccessError, HINT, secret=True) from None
-    key = _secret(told.session_key_file, path)
+    key = _secret(read.session_key_file, path)
     if key is not None and len(key) < SHORTEST_KEY:
-        raise AccessError(str(told.session_key_file), f"has {len(key)} bytes", f"A key has {SHORTEST_KEY} or more")
-    secret = _secret(told.oidc.client_secret_file, path) if told.oidc else None
+        raise AccessError(str(read.session_key_file), f"has {len(key)} bytes", f"A key has {SHORTEST_KEY} or more")
+    secret = _secret(read.oidc.client_secret_file, path) if read.oidc else None
     return AccessSettings(
         sign_in=True,
-        url=told.url.rstrip("/"),
-        session=timedelta(hours=told.session_hours),
+        url=read.url.rstrip("/"),
+        session=timedelta(hours=read.session_hours),
         key=key,
-        local_users=told.local_users,
-        oidc=told.oidc,
+        local_users=read.local_users,
+        oidc=read.oidc,
         client_secret=(secret or b"").decode().strip(),
-        owner_seen=timedelta(days=told.owner_seen_days),
-        trusted_proxies=told.trusted_proxies,
-        access_store=told.access_store,
-        access_store_password_file=path.parent / password if (password := told.access_store_password_file) else None,
+        owner_seen=timedelta(days=read.owner_seen_days),
+        trusted_proxies=read.trusted_proxies,
+        access_store=read.access_store,
+        access_store_password_file=path.parent / password if (password := read.access_store_password_file) else None,
     )
 
 

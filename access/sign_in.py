@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from access.doorkeeper import CALLBACK, Doorkeeper
+from access.authenticator import CALLBACK, Authenticator
 from access.gate import COOKIE, cookie_name, cookie_of, session_cookie
 from access.oidc import OidcError
 from access.people import LONGEST_NAME
@@ -53,30 +53,30 @@ async def show(request: Request) -> Response:
 
 
 async def sign_in(request: Request) -> Response:
-    keeper = _keeper(request)
-    if not keeper.settings.local_users:
+    authenticator = _authenticator(request)
+    if not authenticator.settings.local_users:
         return _page(request, "/", "refused", 403)
     form, now = await _form(request), datetime.now(UTC)
     name, password, then = form.get("name", "")[:LONGEST], form.get("password", ""), local_path(form.get("next", ""))
     address, device = _address(request), _device(request, name, now)
-    wait = keeper.attempts.wait_seconds(name, address, device, time.monotonic())
+    wait = authenticator.attempts.wait_seconds(name, address, device, time.monotonic())
     if wait > 0:
         answer = _page(request, then, "wait", 429, name)
         answer.headers["Retry-After"] = str(int(wait) + 1)
         return answer
-    if keeper.passwords.is_full(address):
+    if authenticator.passwords.is_full(address):
         return _busy(request, then, name)
     # Counted before it is looked at: many at once are as many.
-    keeper.attempts.failed(name, address, device, time.monotonic())
-    found = await keeper.passwords.run(address, keeper.sessions.by_password, name, password, now, address)
+    authenticator.attempts.failed(name, address, device, time.monotonic())
+    found = await authenticator.passwords.run(address, authenticator.sessions.by_password, name, password, now, address)
     if found is None:
-        await _refused(keeper, now, name, {"address": address, "how": "password"})
+        await _refused(authenticator, now, name, {"address": address, "how": "password"})
         return _page(request, then, "refused", 401, name)
     _, cookie = found
     await _end_the_old_one(request, now)
-    keeper.attempts.succeeded(name, address, device)
+    authenticator.attempts.succeeded(name, address, device)
     answer = _signed_in(request, cookie, then)
-    sealed = keeper.signer.seal(f"device of {name}", {"id": device or secrets.token_hex(8)}, now + DEVICE)
+    sealed = authenticator.signer.seal(f"device of {name}", {"id": device or secrets.token_hex(8)}, now + DEVICE)
     _set_cookie(request, answer, cookie_name(DEVICE_COOKIE, _tls(request)), sealed, DEVICE)
     return answer
 
@@ -92,41 +92,45 @@ async def sign_out(request: Request) -> Response:
 async def _end_the_old_one(request: Request, now: datetime) -> None:
     """The session that this browser had: it is about to forget its cookie."""
     if before := session_cookie(request.headers, _tls(request)):
-        await asyncio.to_thread(_keeper(request).sessions.end, before, now)
+        await asyncio.to_thread(_authenticator(request).sessions.end, before, now)
 
 
 async def to_provider(request: Request) -> Response:
-    keeper = _keeper(request)
-    if keeper.provider is None:
+    authenticator = _authenticator(request)
+    if authenticator.provider is None:
         return _page(request, "/", "refused", 404)
     try:
-        address, note = await keeper.asking.run(_address(request), keeper.provider.begin)
+        address, note = await authenticator.asking.run(_address(request), authenticator.provider.begin)
     except LaneFullError:
         return _busy(request, "/")
     except OidcError as error:
         log.error("sign-in: %s", error)
         return _page(request, "/", "provider", 502)
     then = local_path(request.query_params.get("next", ""))[:1000]
-    sealed = keeper.signer.seal("oidc", {**note, "next": then}, datetime.now(UTC) + FLOW)
+    sealed = authenticator.signer.seal("oidc", {**note, "next": then}, datetime.now(UTC) + FLOW)
     answer = RedirectResponse(address, 303)
     _set_cookie(request, answer, FLOW_COOKIE, sealed, FLOW, "/sign-in")
     return answer
 
 
 async def from_provider(request: Request) -> Response:
-    keeper, now = _keeper(request), datetime.now(UTC)
-    note = keeper.signer.open("oidc", request.cookies.get(FLOW_COOKIE, ""), now)
-    if keeper.provider is None or note is None:
+    authenticator, now = _authenticator(request), datetime.now(UTC)
+    note = authenticator.signer.open("oidc", request.cookies.get(FLOW_COOKIE, ""), now)
+    if authenticator.provider is None or note is None:
         return _page(request, "/", "again", 400)
     address = _address(request)
     try:
-        told = await keeper.asking.run(address, keeper.provider.finish, dict(request.query_params), note, now)
-        _, cookie = await asyncio.to_thread(keeper.sessions.by_provider, **vars(told), now=now, address=address)
+        identity = await authenticator.asking.run(
+            address, authenticator.provider.finish, dict(request.query_params), note, now
+        )
+        _, cookie = await asyncio.to_thread(
+            authenticator.sessions.by_provider, **vars(identity), now=now, address=address
+        )
     except LaneFullError:
         return _busy(request, "/")
     except AccessError as error:
         log.error("sign-in: %s", error)
-        await _refused(keeper, now, error.where, {"address": address, "how": "oidc"})
+        await _refused(authenticator, now, error.where, {"address": address, "how": "oidc"})
         answer: Response = _page(request, "/", "provider", 403)
     else:
         await _end_the_old_one(request, now)
@@ -141,14 +145,14 @@ def local_path(text: str) -> str:
     return text if local else "/"
 
 
-def _keeper(request: Request) -> Doorkeeper:
-    keeper: Doorkeeper = request.state.doorkeeper
-    return keeper
+def _authenticator(request: Request) -> Authenticator:
+    authenticator: Authenticator = request.state.authenticator
+    return authenticator
 
 
 def _signed_in(request: Request, session: str, then: str) -> Response:
     answer = RedirectResponse(then, 303)
-    lasts = _keeper(request).settings.session
+    lasts = _authenticator(request).settings.session
     _set_cookie(request, answer, cookie_name(COOKIE, _tls(request)), session, lasts)
     return answer
 
@@ -162,7 +166,7 @@ def _set_cookie(request: Request, answer: Response, name: str, value: str, lasts
 def _device(request: Request, name: str, now: datetime) -> str:
     """Of a browser with which that user has signed in before: its id; else empty."""
     sealed = cookie_of(request.headers, cookie_name(DEVICE_COOKIE, _tls(request)))
-    note = _keeper(request).signer.open(f"device of {name}", sealed, now) if sealed else None
+    note = _authenticator(request).signer.open(f"device of {name}", sealed, now) if sealed else None
     return note["id"] if note else ""
 
 
@@ -191,20 +195,22 @@ def _busy(request: Request, then: str, name: str = "") -> Response:
     return answer
 
 
-async def _refused(keeper: Doorkeeper, now: datetime, who: str, inputs: Mapping[str, Any]) -> None:
+async def _refused(authenticator: Authenticator, now: datetime, who: str, inputs: Mapping[str, Any]) -> None:
     """Nothing was changed by it: it goes to the audit by itself."""
-    await asyncio.to_thread(audit.record, keeper.access.warehouse, now, "nobody", "access.refused", who, "", inputs)
+    await asyncio.to_thread(
+        audit.record, authenticator.access.warehouse, now, "nobody", "access.refused", who, "", inputs
+    )
 
 
 def _page(request: Request, then: str, said: str = "", status: int = 200, name: str = "") -> Response:
-    keeper, say = _keeper(request), words(request.headers.get("accept-language", ""))
-    told = f'<p role="alert" class="gl-sign-in-said">{escape(say[said])}</p>' if said else ""
+    authenticator, say = _authenticator(request), words(request.headers.get("accept-language", ""))
+    message = f'<p role="alert" class="gl-sign-in-said">{escape(say[said])}</p>' if said else ""
     local = _FORM.format(
         next=escape(then), name=escape(name), **{key: escape(say[key]) for key in ("user", "password", "enter")}
     )
     other = f'<p><a href="/sign-in/oidc?next={escape(then)}">{escape(say["single"])}</a></p>'
-    ways = (local if keeper.settings.local_users else "") + (other if keeper.provider is not None else "")
-    page = _PAGE.format(language=say["language"], title=escape(say["title"]), told=told, ways=ways)
+    ways = (local if authenticator.settings.local_users else "") + (other if authenticator.provider is not None else "")
+    page = _PAGE.format(language=say["language"], title=escape(say["title"]), message=message, ways=ways)
     return HTMLResponse(page, status)
 
 
@@ -223,5 +229,5 @@ label {{ display: block; margin: 1rem 0; }}
 input:not([type=hidden]), button {{ display: block; width: 100%; font: inherit; padding: .5rem; }}
 input, button {{ box-sizing: border-box; }}
 .gl-sign-in-said {{ color: #c92a2a; }}
-</style></head><body><main><h1>{title}</h1>{told}{ways}</main></body></html>
+</style></head><body><main><h1>{title}</h1>{message}{ways}</main></body></html>
 """

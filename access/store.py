@@ -232,11 +232,11 @@ class AccessStore:
         try:
             yield
         except (DataError, UnicodeEncodeError) as error:
-            raise AccessError("access store", "takes no such text", "Leave out what cannot be printed") from error
+            raise AccessError("access store", "cannot store this text", "Leave out what cannot be printed") from error
         except SQLAlchemyError as error:
             lines = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
             what = f"cannot be asked ({lines[0][:300]})"
-            raise AccessStoreError(self.url, what, "Is it there, and this server's to write?") from error
+            raise AccessStoreError(self.url, what, "Does it exist, and may this server write to it?") from error
 
 
 def connect(address: str, password_file: Path | None, warehouse: Store) -> AccessStore:
@@ -259,7 +259,7 @@ def _at(address: str, password_file: Path | None, warehouse: Store) -> AccessSto
         return AccessStore(str(url), _sqlite(url), warehouse)
     if url.drivername == "postgresql":
         return AccessStore(url.render_as_string(), _postgresql(url, password_file), warehouse)
-    raise AccessStoreError("access store", f"{url.drivername}:// is none", FITS)
+    raise AccessStoreError("access store", f"{url.drivername}:// is not supported", FITS)
 
 
 def _sqlite(url: URL) -> Engine:
@@ -270,7 +270,7 @@ def _sqlite(url: URL) -> Engine:
     else:
         path = Path(url.database)
         if not path.is_absolute() or url.query:
-            raise AccessStoreError(str(url), "is no absolute path", FITS)
+            raise AccessStoreError(str(url), "is not an absolute path", FITS)
         _make_private(path)
         engine = create_engine(url, connect_args={"timeout": WAIT_SECONDS}, hide_parameters=True)
 

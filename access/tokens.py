@@ -97,7 +97,7 @@ def create_token(
         whose, is_new = _owner(connection, maker, now, name, owner, issuer, wanted, seen)
         if not covers(whose.roles, wanted) or not all(whose.principal().sees(tenant) for tenant in seen):
             may = f"may {', '.join(sorted(whose.roles))} {' '.join(sorted(whose.tenants))}".strip()
-            raise AccessError(f"token for {whose.label}", f"would see or do more than its owner, who {may}",
+            raise AccessError(f"token for {whose.label}", f"would have more rights than its owner, who {may}",
                               "Leave out what is too much, or: gpuledger users set")  # fmt: skip
         token = Token(public, name, whose, wanted, seen, asked, now, maker.actor, now + lasts, False)
         kept = {name: value for name, value in vars(token).items() if name != "owner"}
@@ -127,7 +127,7 @@ def revoke_token(access: AccessStore, who: Principal, now: datetime, token_id: s
         row = connection.execute(_BY_ID, {"public": token_id}).mappings().first()
         token = _token(row) if row is not None else None
         if token is None or not token.is_of(who):
-            raise AccessError(f"token {token_id!r}", "there is none of yours", "See: gpuledger tokens list")
+            raise AccessError(f"token {token_id!r}", "is not one of yours", "See: gpuledger tokens list")
         if token.revoked:
             return token
         connection.execute(_tokens.update().where(_tokens.c.id == token_id).values(revoked=True))
@@ -189,15 +189,17 @@ def _check(
     if not name.strip() or len(name) > 200:
         raise AccessError("token", "has no name, or a very long one", "Say what it is for, in up to 200 characters")
     if not timedelta(0) < lasts <= LONGEST:
-        raise AccessError("token", f"would last {lasts}", f"Up to {LONGEST.days} days fit")
+        raise AccessError("token", f"would last {lasts}", f"At most {LONGEST.days} days are allowed")
     if not roles or not scopes:
         raise AccessError("token", "may do nothing", "Give it a role and a scope")
     if Role.tenant in roles and not tenants:
         raise AccessError("token", "has the role tenant and no tenant", "Name the tenants it is for")
     if not covers(maker.roles, roles) or not all(maker.sees(tenant) for tenant in tenants):
-        raise AccessError("token", "would see or do more than who makes it", "Leave out roles and tenants not yours")
+        raise AccessError("token", "would have more rights than you", "Leave out roles and tenants that you don't have")
     if scopes - maker.scopes:
-        raise AccessError("token", f"its maker has no scope {', '.join(sorted(scopes - maker.scopes))}", "Leave it out")
+        raise AccessError(
+            "token", f"you don't have the scope {', '.join(sorted(scopes - maker.scopes))}", "Leave it out"
+        )
 
 
 def _with_owner() -> Select[Any]:

@@ -15,11 +15,13 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from access.principal import ANYBODY, LOCAL, SERVICE
-from access.store import AccessStore, AccessStoreError, copied, people, saved_queries, tokens
-from warehouse.store import MOVED_OUT, identifier, read_sql
+from access.store import AccessStore, AccessStoreError, copied, migrations, people, saved_queries, tokens
+from warehouse.store import MOVED_OUT, identifier, read_sql, split_statements
 
 log = logging.getLogger(__name__)
 ACTOR = "upgrade"
+RENAMED_COLUMNS = "0003_renamed_columns"
+"""The migration that brings saved queries to the names that columns have now; for those that are copied, too."""
 
 
 def take_over(access: AccessStore, now: datetime) -> None:
@@ -74,6 +76,8 @@ def _copy(connection: Connection, access: AccessStore, rows: Mapping[str, list[d
         issuer, subject = ANYBODY.id if row["owner"] == ANYBODY.name else _owner(known, row["owner"])
         values = {**row, "shared": bool(row["shared"]), "issuer": issuer, "subject": subject}
         connection.execute(saved_queries.insert().values(**values))
+    for statement in split_statements(next(text for _, name, text in migrations() if name == RENAMED_COLUMNS)):
+        connection.exec_driver_sql(statement)
 
 
 def _owner(known: set[str], name: str) -> tuple[str, str]:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 _ENGLISH = {
     "language": "en",
     "title": "Sign in",
-    "user": "Name",
+    "user": "User name",
     "password": "Password",
     "enter": "Sign in",
     "single": "Sign in with your organisation's account",
-    "refused": "That name and password do not fit.",
+    "refused": "Wrong user name or password.",
     "wait": "Too many attempts. Try again in a few minutes.",
-    "busy": "Too many people sign in right now. Try again in a few seconds.",
-    "provider": "Your organisation's sign-in did not work. The server's log says why.",
+    "busy": "Too many people are signing in right now. Try again in a few seconds.",
+    "provider": "Signing in with your organisation failed. The server's log says why.",
     "again": "That took too long, or cookies are off. Start again.",
 }
 _CHINESE = {

@@ -1,4 +1,4 @@
-"""Rules over the warehouse, their state, and their way to on-call.
+"""Rules over the warehouse, the states of alerts, and their notifications.
 
     rules/*.yaml + *.sql ─▶ evaluate ─▶ transitions (the state of every instance, as rows) ─▶ routing ─▶ transports
                               ▲ watermark                                                       ▲ silences, hours

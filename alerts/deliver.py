@@ -1,4 +1,4 @@
-"""Delivery: what is due is sent, a thread for each target, and every attempt is written down.
+"""Delivery: due notifications are sent, one thread per target, and every attempt is recorded.
 
 What is to be sent follows from the alerts' states and the log of attempts, so there is no queue to lose. A kill between
 sending and writing sends the same again, under the same fingerprint.
@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from alerts.refusals import report_refused
-from alerts.routing import Attempt, Delivery, Log, Routing, Told, deliveries, linked, next_attempt
+from alerts.routing import Attempt, Delivery, Log, Notification, Routing, deliveries, linked, next_attempt
 from alerts.silences import silences
 from alerts.state import State
 from alerts.transports import SendError
@@ -44,10 +44,10 @@ class Memory:
     sent: dict[tuple[str, str], Attempt] = field(default_factory=dict)
 
 
-def told_alerts(store: Store, now: datetime) -> list[Told]:
+def notified_alerts(store: Store, now: datetime) -> list[Notification]:
     """Alerts that fire, and those that were resolved lately; the worst first."""
     return [
-        Told(
+        Notification(
             rule=row["rule"],
             fingerprint=row["fingerprint"],
             state=State(row["state"]),
@@ -58,7 +58,7 @@ def told_alerts(store: Store, now: datetime) -> list[Told]:
             annotations=json.loads(row["annotations"]),
             run_at=row["run_at"],
         )
-        for row in store.rows(read_sql(__file__, "told_alerts"), {"now": now, "hours": RESOLVED_HOURS})
+        for row in store.rows(read_sql(__file__, "notified_alerts"), {"now": now, "hours": RESOLVED_HOURS})
     ]
 
 
@@ -71,7 +71,7 @@ def deliver(store: Store, routing: Routing, now: datetime, memory: Memory | None
     if not routing.routes:
         return []
     clock = _Clock(now)
-    alerts = told_alerts(store, now)
+    alerts = notified_alerts(store, now)
     if not alerts:
         return []
     memory = memory or Memory()

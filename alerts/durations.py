@@ -17,7 +17,7 @@ def parse_duration(value: object) -> object:
     """Seconds of a text like `1h30m`; a number is seconds already. Errors: ValueError saying what fits."""
     if isinstance(value, str):
         if not _WHOLE.fullmatch(value):
-            raise ValueError("a duration like 90s, 15m, 1h30m or 2d fits")
+            raise ValueError("expected a duration like 90s, 15m, 1h30m or 2d")
         return sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(value))
     return value
 

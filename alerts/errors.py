@@ -1,4 +1,4 @@
-"""What the alerting cannot use."""
+"""The error of this package."""
 
 from __future__ import annotations
 

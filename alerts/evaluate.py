@@ -1,4 +1,4 @@
-"""Evaluation of rules at instants of data time, from the watermark on: what a missed run missed, the next one sees.
+"""Evaluates rules at instants of data time, from the watermark on: a later run catches up on missed ones.
 
 A rule is due at the multiples of its interval. A run evaluates every instant in (watermark, until], where `until` is
 the newest fact or now less a delay, whichever is earlier; the first run looks back by each rule's `for`. Instants are
@@ -267,12 +267,12 @@ class _Engine:
             rules=self.version,
             **counts,
         )
-        journal.write(self.store, run, self.changed, self.said_anew())
+        journal.write(self.store, run, self.changed, self.renewed())
         self.report.transitions += self.changed
         self.report.until = until
         self.changed, self.told = [], Counter(self.counts)
 
-    def said_anew(self) -> list[Transition]:
+    def renewed(self) -> list[Transition]:
         """What goes on firing and has other evidence now; a firing alert tells what is, not what was when it began."""
         found = []
         for (name, key), (seen, at) in self.going.items():

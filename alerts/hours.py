@@ -1,4 +1,4 @@
-"""Business hours: when a route is used."""
+"""Business hours: when a route applies."""
 
 from __future__ import annotations
 

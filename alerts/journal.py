@@ -79,7 +79,7 @@ def alert_of(row: Mapping[str, Any]) -> Alert:
         value=row["value"],
         evidence=json.loads(row["evidence"]),
         fired_at=row["fired_at"],
-        quiet_since=row["quiet_since"],
+        keep_firing_since=row["keep_firing_since"],
         resolved_at=row["resolved_at"],
     )
 
@@ -116,7 +116,7 @@ def _table(run: int, transitions: Sequence[Transition]) -> pa.Table:
             "severity": [one.severity for one in transitions],
             "active_at": pa.array([alert.active_at for alert in alerts], times),
             "fired_at": pa.array([alert.fired_at for alert in alerts], times),
-            "quiet_since": pa.array([alert.quiet_since for alert in alerts], times),
+            "keep_firing_since": pa.array([alert.keep_firing_since for alert in alerts], times),
             "resolved_at": pa.array([alert.resolved_at for alert in alerts], times),
             "value": pa.array([alert.value for alert in alerts], pa.float64()),
             "labels": [_json(one.labels) for one in transitions],

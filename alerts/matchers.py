@@ -1,4 +1,4 @@
-"""Which labels something is about: keys with a glob, or a list of globs of which one must fit.
+"""Label matchers: keys with a glob, or a list of globs of which one must match.
 
 A label that an alert does not have is the empty text, so `{tenant: ""}` is about alerts without a tenant and
 `{tenant: "?*"}` about those with one. A leading `!` turns a glob round.
@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 
 def _globs(value: object) -> object:
     if not isinstance(value, Mapping):
-        raise ValueError("labels with globs fit, like {tenant: physics, queue: [train, 'batch-*']}")
+        raise ValueError("expected labels with globs, like {tenant: physics, queue: [train, 'batch-*']}")
     return {str(label): _texts(globs) for label, globs in value.items()}
 
 

@@ -1,4 +1,4 @@
-"""What the server's /metrics says of its alerting, in Prometheus's text format."""
+"""The server's metrics about its alerting, in Prometheus's text format."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Alerting:
             if one.outcome != "sent":
                 told = one.delivery.alert
                 log.warning(
-                    "%s was not told of %s %s: %s", one.delivery.target, told.rule, told.fingerprint, one.detail
+                    "%s was not notified of %s %s: %s", one.delivery.target, told.rule, told.fingerprint, one.detail
                 )
         return outcomes
 
@@ -106,7 +106,7 @@ class Alerting:
             routing = load_routing(self._settings.routing) if self._settings.routing else Routing()
         except LedgerError as error:
             self._broken = str(error)
-            log.error("the alert rules or their routing are of no use, those before stay in force: %s", error)
+            log.error("the alert rules or their routing are invalid; the previous ones stay in force: %s", error)
         else:
             self._rules, self._routing = rules, routing
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from alerts.deliver import told_alerts
+from alerts.deliver import notified_alerts
 from alerts.routing import Routing, held_back
 from alerts.silences import silences
 from warehouse.store import Store, read_sql
@@ -19,7 +19,7 @@ def alerts(
     store: Store, now: datetime, routing: Routing | None = None, states: Sequence[str] = CURRENT, rule: str = ""
 ) -> list[dict[str, Any]]:
     """Alerts as they are; labels, evidence and annotations are dicts. `held_back`: why one is not told, or empty."""
-    quiet = held_back(told_alerts(store, now), routing or Routing(), silences(store, now), now)
+    quiet = held_back(notified_alerts(store, now), routing or Routing(), silences(store, now), now)
     rows = store.rows(read_sql(__file__, "alert_rows"), {"states": list(states), "rule": rule})
     return [{**_opened(row), "held_back": quiet.get(row["fingerprint"], "")} for row in rows]
 

@@ -1,4 +1,4 @@
-"""What was given up because it was refused for good is a finding, like a collector's."""
+"""A permanently refused notification is a finding, like a collector's."""
 
 from __future__ import annotations
 

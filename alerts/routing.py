@@ -1,4 +1,4 @@
-"""The routing file: who is told of which alerts.
+"""The routing file: who is notified of which alerts.
 
 address: https://gpuledger.example.org
 receivers:
@@ -143,7 +143,7 @@ class Routing(Part):
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
         if self.receivers and not self.routes:
-            raise ValueError("receivers without routes: nobody would be told")
+            raise ValueError("receivers without routes: nobody would be notified")
         for number, route in enumerate(self.routes):
             for name in (*route.receivers, *route.fallback):
                 if name not in self.receivers:
@@ -166,7 +166,7 @@ def load_routing(path: Path) -> Routing:
 
 
 @dataclass(frozen=True)
-class Told:
+class Notification:
     """An alert as receivers see it: firing, or resolved. run_at: when the evaluation that said so began.   link: where
     to read on; empty: nobody said where gpuledger is."""
 
@@ -221,7 +221,7 @@ class Delivery:
 
     target: str
     transport: Transport
-    alert: Told
+    alert: Notification
     attempt: int
     again: bool = False
 
@@ -230,7 +230,7 @@ Log = Mapping[tuple[str, str], Attempt]
 """By target and fingerprint."""
 
 
-def linked(alerts: Iterable[Told], address: str) -> list[Told]:
+def linked(alerts: Iterable[Notification], address: str) -> list[Notification]:
     """The alerts with links that open: the page that shows them with their runbook, if that is no URL of its own."""
     base = address.rstrip("/")
     found = []
@@ -242,7 +242,9 @@ def linked(alerts: Iterable[Told], address: str) -> list[Told]:
     return found
 
 
-def held_back(alerts: Iterable[Told], routing: Routing, silences: Sequence[Silence], now: datetime) -> dict[str, str]:
+def held_back(
+    alerts: Iterable[Notification], routing: Routing, silences: Sequence[Silence], now: datetime
+) -> dict[str, str]:
     """Why alerts are not told, by fingerprint: `silenced by ...` or `inhibited by ...`."""
     alerts = list(alerts)
     found: dict[str, str] = {}
@@ -253,7 +255,7 @@ def held_back(alerts: Iterable[Told], routing: Routing, silences: Sequence[Silen
                 break
     firing = [alert for alert in alerts if alert.state is State.firing]
     for rule in routing.inhibit:
-        sources: dict[tuple[str, ...], list[Told]] = {}
+        sources: dict[tuple[str, ...], list[Notification]] = {}
         for alert in firing:
             if fits(rule.source, alert.labels):
                 sources.setdefault(_equal(rule, alert), []).append(alert)
@@ -269,7 +271,7 @@ def held_back(alerts: Iterable[Told], routing: Routing, silences: Sequence[Silen
 
 
 def deliveries(
-    alerts: Sequence[Told], routing: Routing, silences: Sequence[Silence], log: Log, now: datetime
+    alerts: Sequence[Notification], routing: Routing, silences: Sequence[Silence], log: Log, now: datetime
 ) -> list[Delivery]:
     """What is to be sent now: what is new to a target, what failed and is due again, reminders, and ends.
 
@@ -302,7 +304,7 @@ def next_attempt(now: datetime, attempt: int, refused: bool, luck: float | None 
     return now + wait * (0.9 + 0.2 * (random.random() if luck is None else luck))  # noqa: S311 (spreads retries)
 
 
-def _routes(alert: Told, routing: Routing, now: datetime) -> Iterable[tuple[Route, bool]]:
+def _routes(alert: Notification, routing: Routing, now: datetime) -> Iterable[tuple[Route, bool]]:
     """The alert's routes, and whether their hours are open."""
     for route in routing.routes:
         if fits(route.match, alert.labels):
@@ -330,7 +332,7 @@ def _due(fresh: Delivery, last: Attempt | None, quiet: bool, resend: timedelta, 
     return replace(fresh, again=True) if alert.kind == "firing" and now - last.at >= resend else None
 
 
-def _unreachable(name: str, routing: Routing, alert: Told, log: Log) -> bool:
+def _unreachable(name: str, routing: Routing, alert: Notification, log: Log) -> bool:
     """Whether every way to a receiver has failed for this alert often enough to tell somebody else."""
     lasts = [log.get((f"{name}/{way}", alert.fingerprint)) for way in routing.receivers[name].transports()]
     return all(
@@ -341,5 +343,5 @@ def _unreachable(name: str, routing: Routing, alert: Told, log: Log) -> bool:
     )
 
 
-def _equal(rule: Inhibition, alert: Told) -> tuple[str, ...]:
+def _equal(rule: Inhibition, alert: Notification) -> tuple[str, ...]:
     return tuple(alert.labels.get(label, "") for label in rule.equal)

@@ -66,7 +66,7 @@ def _condition(value: object) -> object:
         return value
     found = _CONDITION.fullmatch(value.strip())
     if found is None:
-        raise ValueError('a comparison fits, like ">= 1h", "< 0.5" or "> limit" (a parameter)')
+        raise ValueError('expected a comparison, like ">= 1h", "< 0.5" or "> limit" (a parameter)')
     return {"compare": found[1], "threshold": _threshold(found[2])}
 
 
@@ -168,7 +168,7 @@ class Rule(Part):
         if unused:
             raise ValueError(f"{self.query} asks for no {', '.join(sorted(unused))}; it knows {_listed(asked)}")
         if len(texts := self._texts_for_arrays()) > 1:
-            raise ValueError(f"{self.query} takes several of {', '.join(texts)}: one text fits, and lists")
+            raise ValueError(f"{self.query} takes several of {', '.join(texts)}: use one text, or lists")
 
     def _texts_for_arrays(self) -> list[str]:
         types = _placeholders(self.sql)
@@ -225,7 +225,7 @@ def parse_duration_if_one(value: object) -> object:
 def _number_of(parameters: Mapping[str, ParameterValue], name: str) -> float:
     value = parse_duration_if_one(parameters.get(name))
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"condition: {name!r} is no number, no duration and no parameter that is one")
+        raise ValueError(f"condition: {name!r} is not a number, a duration or a parameter with one")
     return float(value)
 
 

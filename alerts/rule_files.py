@@ -35,7 +35,7 @@ def load_rules(folder: Path | None = None) -> list[Rule]:
     contents = dict(_shipped())
     if folder is not None:
         if not folder.is_dir():
-            raise AlertError(str(folder), "no folder of rules", "Give one with a .yaml file for each rule")
+            raise AlertError(str(folder), "not a folder of rules", "Give one with a .yaml file for each rule")
         for path, name, content in _read(folder):
             shipped = contents.get(name)
             if content.pop("extends", False):
@@ -85,7 +85,7 @@ def _rule(path: Path, content: dict[str, Any]) -> Rule:
     if query := content.get("query"):
         file = path.parent / str(query)
         if not file.is_file():
-            raise AlertError(f"{path}: query", f"{file} is no file", "Put the query beside the rule")
+            raise AlertError(f"{path}: query", f"{file} does not exist", "Put the query beside the rule")
         content["sql"] = file.read_text(encoding="utf-8")
         content["query"] = file.name
     try:

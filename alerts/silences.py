@@ -1,4 +1,4 @@
-"""Silences: who asked for quiet about what, until when. Rows; the newest revision of an id counts."""
+"""Silences: by whom, for which alerts, until when. Rows; the newest revision of an id counts."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def add_silence(
     starts_at = starts_at or now
     if not match:
         raise AlertError(
-            "silence: matchers", "nothing named would silence everything", "Name labels, like rule=long-queue"
+            "silence: matchers", "an empty matcher would silence everything", "Name labels, like rule=long-queue"
         )
     if not author.strip():
-        raise AlertError("silence: author", "nobody named", "Say who asks for quiet")
+        raise AlertError("silence: author", "is missing", "Say who silences the alerts")
     if ends_at <= max(starts_at, now):
         raise AlertError("silence: end", f"{ends_at:%F %T}Z is not after its start and now", "Give a later end")
     if ends_at > now + LONGEST:
         raise AlertError(
             "silence: end",
             f"{ends_at:%F}, more than {LONGEST.days} days from now",
-            "What never matters, a rule excludes",
+            "To exclude something permanently, use a rule's exclude",
         )
     silence = Silence(uuid.uuid4().hex[:12], match, starts_at, ends_at, author, reason)
     _write(store, silence, 1, now)
@@ -58,7 +58,7 @@ def add_silence(
 
 
 def end_silence(store: Store, identifier: str, author: str, now: datetime) -> Silence:
-    """Ends a silence now. Errors: AlertError if none of that id is in force or to come."""
+    """Ends a silence now. Errors: AlertError if is not active or scheduled."""
     for row in _rows(store, now):
         if row["id"] == identifier:
             silence = _silence(row)
@@ -68,7 +68,7 @@ def end_silence(store: Store, identifier: str, author: str, now: datetime) -> Si
             _write(store, ended, row["revision"] + 1, now)
             audit.record(store, now, author, "silence.end", identifier)
             return ended
-    raise AlertError(f"silence {identifier}", "none of that id is in force", "gpuledger alerts silence list")
+    raise AlertError(f"silence {identifier}", "is not active", "gpuledger alerts silence list")
 
 
 def silences(store: Store, now: datetime, past: bool = False) -> list[Silence]:

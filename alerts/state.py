@@ -45,7 +45,7 @@ class Alert:
 
     active_at:    since when the condition has held, in this occurrence.
     fired_at:     when it began to fire; None: it has not.
-    quiet_since:  it fires only because of keep_firing_for, since then.
+    keep_firing_since:  it fires only because of keep_firing_for, since then.
     resolved_at:  None but in `resolved`.
     labels:       as of the start of the occurrence.
     value, evidence: as of the transition; of an alert that fires, of the last evaluation.
@@ -60,7 +60,7 @@ class Alert:
     value: float | None
     evidence: Mapping[str, Any]
     fired_at: datetime | None = None
-    quiet_since: datetime | None = None
+    keep_firing_since: datetime | None = None
     resolved_at: datetime | None = None
 
 
@@ -86,7 +86,7 @@ def step(before: Alert | None, seen: Instance, rule: str, at: datetime, wait: in
         return Alert(rule, seen.fingerprint, state, at, at, seen.labels, seen.value, seen.evidence, fired_at)
     if before.state is State.pending:
         return _fired(before, seen, at) if at - before.active_at >= span(wait) else before
-    return replace(before, at=at, quiet_since=None) if before.quiet_since is not None else before
+    return replace(before, at=at, keep_firing_since=None) if before.keep_firing_since is not None else before
 
 
 def _fired(alert: Alert, seen: Instance, at: datetime) -> Alert:
@@ -96,18 +96,18 @@ def _fired(alert: Alert, seen: Instance, at: datetime) -> Alert:
 def _over(alert: Alert, at: datetime, keep: int) -> Alert:
     if alert.state is State.pending:
         return replace(alert, state=State.inactive, at=at)
-    if keep and alert.quiet_since is None:
-        return replace(alert, at=at, quiet_since=at)
-    if alert.quiet_since is not None and at - alert.quiet_since < span(keep):
+    if keep and alert.keep_firing_since is None:
+        return replace(alert, at=at, keep_firing_since=at)
+    if alert.keep_firing_since is not None and at - alert.keep_firing_since < span(keep):
         return alert
-    return replace(alert, state=State.resolved, at=at, quiet_since=None, resolved_at=at)
+    return replace(alert, state=State.resolved, at=at, keep_firing_since=None, resolved_at=at)
 
 
 def goes_on(before: Alert | None, holds: bool | None) -> bool:
     """Whether `step` would certainly change nothing, so that nobody need look closer."""
     if before is None:
         return not holds
-    return holds is None or (holds and before.state is State.firing and before.quiet_since is None)
+    return holds is None or (holds and before.state is State.firing and before.keep_firing_since is None)
 
 
 def gone(alert: Alert) -> Instance:

@@ -1,7 +1,7 @@
 """What programs ask over HTTP: the JSON API at `/api/v1`, SQL, OpenCost's format and `/metrics`.
 
 Owns:      putting the API together (`app`), who calls (`caller`), pages of rows (`paging`), errors (`problems`), files
-           that people apply (`stated`), OpenCost's format (`opencost`), Prometheus's (`metrics`).
+           that people apply (`applied_files`), OpenCost's format (`opencost`), Prometheus's (`metrics`).
 Owns not:  any figure: billing computes them; who may ask (access); pages (dashboards); the documents that routes answer
            with: the client imports those without a server (gpuledger.documents).
 

@@ -15,6 +15,7 @@ from api.problems import RESPONSES, add_handlers
 from api.routes import access as people
 from api.routes import (
     alerts,
+    backups,
     books,
     files,
     held,
@@ -29,7 +30,7 @@ from gpuledger.documents import PREFIX
 
 ROUTERS = tuple(
     module.router
-    for module in (ledger, invoices, rules, files, views, queries, books, held, alerts, objectives, people)
+    for module in (ledger, invoices, rules, files, views, queries, books, backups, held, alerts, objectives, people)
 )
 DESCRIPTION = """The books of a shared GPU fleet. Decimals are strings, instants UTC with milliseconds, unknown is null.
 Send `Authorization: Bearer TOKEN` (docs/access.md). Errors are application/problem+json (RFC 9457)."""

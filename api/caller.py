@@ -1,4 +1,4 @@
-"""Who calls a route, with the store as they may see it."""
+"""The caller of a route, with the store as they may see it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Caller:
     def check_tenant(self, tenant: str | None) -> str | None:
         """The tenant asked for; None (all that they see) stays None. Errors: ForbiddenError for somebody else's."""
         if tenant is not None and not self.principal.sees(tenant):
-            raise ForbiddenError(f"tenant {tenant!r}", "is not yours to see", "Leave ?tenant out for what is")
+            raise ForbiddenError(
+                f"tenant {tenant!r}", "is not one that you have access to", "Leave ?tenant out for your own tenants"
+            )
         return tenant
 
     @contextlib.contextmanager
@@ -92,6 +94,7 @@ Issue = Annotated[Caller, asks(Action.issue)]
 SetPrices = Annotated[Caller, asks(Action.set_prices)]
 SetBudgets = Annotated[Caller, asks(Action.set_budgets)]
 Close = Annotated[Caller, asks(Action.close)]
+BackUp = Annotated[Caller, asks(Action.back_up)]
 SeeHeld = Annotated[Caller, asks(Action.see_held)]
 DecideHeld = Annotated[Caller, asks(Action.decide_held)]
 SilenceAlerts = Annotated[Caller, asks(Action.silence)]

@@ -80,7 +80,7 @@ def add_routes(server: FastAPI, stores: Stores) -> None:
 
     async def unknown() -> JSONResponse:
         known = ", ".join(PREFIX + one for one in ANSWERS)
-        return JSONResponse(error(404, f"the ledger has no answer here. There are {known}"), status_code=404)
+        return JSONResponse(error(404, f"not available here. Available: {known}"), status_code=404)
 
     for path in REST:
         server.add_api_route(path, unknown, methods=["GET"])
@@ -96,5 +96,5 @@ def answer(ask: Answer, store: Store, params: dict[str, str], now: datetime) -> 
         return 500, error(500, str(trouble))
     except Exception:  # a tool gets a document, the log has the details
         log.exception("an allocation query failed: %s", params)
-        return 500, error(500, "an error of gpuledger's own; its log has the details")
+        return 500, error(500, "an internal error; its log has the details")
     return 200, document

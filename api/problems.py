@@ -76,7 +76,7 @@ def add_handlers(api: FastAPI, routes: Sequence[Route]) -> None:
     @api.exception_handler(Exception)
     async def our_own(request: Request, error: Exception) -> Response:
         log.exception("api: %s %s failed", request.method, request.url.path, exc_info=error)
-        return problem(500, "an error of gpuledger's own; its log has the details")
+        return problem(500, "an internal error; its log has the details")
 
 
 def _problem(request: Request, error: LedgerError) -> Response:

@@ -1,4 +1,4 @@
-"""Requests: what is there twice, or is no field or parameter of ours, is refused, not passed over."""
+"""Requests: repeated or unknown fields and parameters are refused, not ignored."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class StrictRoute(APIRoute):
 
 
 def refuse_unknown(request: Request) -> None:
-    """A parameter that the route does not describe, or one that is no list and is there twice: the answer would be to
+    """A parameter that the route does not describe, or one that is no list and appears twice: the answer would be to
     another question. To be asked once it is known that they may ask at all."""
     route = request.scope["route"]
     assert isinstance(route, StrictRoute)

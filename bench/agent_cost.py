@@ -320,8 +320,8 @@ class _OnWallClock:
         beside.write_text(json.dumps(document), encoding="utf-8")
         beside.replace(self._folder / "own.json")
 
-    def kept(self) -> None:
-        self._source.kept()
+    def acknowledge(self) -> None:
+        self._source.acknowledge()
 
     def close(self) -> None:
         self._source.close()

@@ -13,7 +13,6 @@ from typing import Any
 from billing.closed import Closed, closed_part, if_closed, period_document
 from billing.exact import Scale
 from billing.periods import Period
-from billing.rates import current_rate_card
 from billing.sums import KINDS, LedgerSum, one_currency
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
@@ -62,8 +61,8 @@ class LedgerReport:
 
 def billing_timezone(store: Store) -> str:
     """The zone in which days and months are cut: the rate card's, UTC before there is one."""
-    current = current_rate_card(store)
-    return current.card.timezone if current else "UTC"
+    found = store.rows(read_sql(__file__, "billing_timezone"))
+    return str(found[0]["timezone"]) if found and found[0]["timezone"] else "UTC"
 
 
 def check_dimensions(by: Iterable[str]) -> tuple[str, ...]:
@@ -71,7 +70,7 @@ def check_dimensions(by: Iterable[str]) -> tuple[str, ...]:
     asked = tuple(dict.fromkeys(by))
     for name in asked:
         if name not in DIMENSIONS:
-            raise LedgerError("--by", f"{name!r} is no dimension", f"Choose from {', '.join(DIMENSIONS)}")
+            raise LedgerError("--by", f"{name!r} is not a dimension", f"Choose from {', '.join(DIMENSIONS)}")
     return asked
 
 

@@ -36,7 +36,7 @@ def known_currency(code: str) -> str:
     """Errors: ValueError, saying what fits."""
     if code not in CURRENCIES:
         meant = f" (did you mean {code.upper()}?)" if code.upper() in CURRENCIES else ""
-        raise ValueError(f"no currency of ISO 4217{meant}; a code such as EUR fits")
+        raise ValueError(f"not an ISO 4217 currency{meant}; expected a code such as EUR")
     return code
 
 

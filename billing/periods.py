@@ -46,7 +46,7 @@ def parse_period(text: str, timezone: str) -> Period:
     if period.end <= period.start:
         raise PeriodError(f"period {text!r}", "ends before it starts", "The end is not part of the period")
     if period.start < EARLIEST or period.end > LATEST:
-        raise PeriodError(f"period {text!r}", "is out of what a store can tell", "From 1900 to 2299 fits")
+        raise PeriodError(f"period {text!r}", "is out of range", "Use years from 1900 to 2299")
     return period
 
 

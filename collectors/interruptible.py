@@ -1,4 +1,4 @@
-"""A source may hang for as long as its own limits allow; whoever asks it is told to stop before that."""
+"""A source may hang as long as its own limits allow; its caller is asked to stop before that."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ def answered(ask: Callable[[], Answer], stop: threading.Event, name: str) -> Ans
             break
     if outcome.done():
         return outcome.result()
-    raise InterruptedAskError(name, "had not answered when it was told to stop", "Run it again")
+    raise InterruptedAskError(name, "had not answered when it was asked to stop", "Run it again")

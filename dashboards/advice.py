@@ -1,4 +1,4 @@
-"""What could be held cheaper, as pages show it: of one workload, or of a tenant (billing/insights/savings.py)."""
+"""Recommendations, as pages show them: for one workload or a tenant (billing/insights/savings.py)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
-from billing.insights.said import Said
 from billing.insights.savings import Recommendation, SavingsReport, savings
+from billing.insights.sentences import Sentence
 from billing.periods import Period
 from dashboards import grids, states
 from dashboards.filters import Filters
@@ -31,7 +31,7 @@ def of_workload(store: Store, filters: Filters, words: Language, workload: str) 
     if report.recommendations:
         items = [html.Li(_item(one, words)) for one in report.recommendations]
         return html.Div([html.Ul(items, className="gl-quality"), waste, _note(span, filters, words)])
-    why = next((one.said for one in report.not_judged), None)
+    why = next((one.sentence for one in report.not_judged), None)
     text = words("workload.not_judged", why=sentence(why, words)) if why else words("workload.no_advice")
     return html.Div([states.nothing_here(text), waste, _note(span, filters, words)])
 
@@ -69,10 +69,10 @@ def looked_at(filters: Filters) -> Period:
     return Period(max(filters.period.start, end - LOOKED), end)
 
 
-def sentence(said: Said, words: Language) -> str:
+def sentence(one: Sentence, words: Language) -> str:
     """Why something is recommended, or is not judged."""
-    inner = {"what": sentence(said.what, words)} if said.what else {}
-    return words(f"advised.{said.key}", **said.values, **inner)
+    inner = {"what": sentence(one.what, words)} if one.what else {}
+    return words(f"advised.{one.key}", **one.values, **inner)
 
 
 def waste_told(report: SavingsReport, words: Language, shown: Callable[[Decimal | None, str], str]) -> str:
@@ -111,7 +111,7 @@ def _item(one: Recommendation, words: Language) -> list[Component]:
         confidence=words.of(f"confidence.{one.confidence}", one.confidence),
     )
     title = html.Strong(words.of(f"advice.{one.kind}", one.kind))
-    why = html.Small(sentence(one.said, words))
+    why = html.Small(sentence(one.sentence, words))
     return [html.Span(className="gl-dot gl-warn"), html.Span([title, why, html.Small(saves)])]
 
 
@@ -132,7 +132,7 @@ def _row(one: Recommendation, filters: Filters, words: Language) -> dict[str, An
         "name": f"{first} +{len(more)}" if more else first,
         "href": filters.href("/workload", workload=first),
         "kind": words.of(f"advice.{one.kind}", one.kind),
-        "why": sentence(one.said, words),
+        "why": sentence(one.sentence, words),
         "confidence": words.of(f"confidence.{one.confidence}", one.confidence),
         "saves": one.monthly_amount,
     }

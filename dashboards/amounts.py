@@ -1,4 +1,4 @@
-"""GPU-hours of each kind and what they cost: what most figures of the pages are made of."""
+"""GPU-hours of each kind and their cost: the basis of most figures on the pages."""
 
 from __future__ import annotations
 

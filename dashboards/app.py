@@ -21,7 +21,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from access import sign_in
-from access.doorkeeper import Doorkeeper
+from access.authenticator import Authenticator
 from access.gate import Gate, problem
 from access.opening import open_access
 from access.proxies import Proxies
@@ -83,7 +83,7 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
         return {"status": "ok", "version": settings.version}
 
     access = open_access(store, settings.access)
-    doorkeeper = Doorkeeper(access, settings.access)
+    authenticator = Authenticator(access, settings.access)
     server.router.routes.extend(sign_in.routes())
     opencost.add_routes(server, stores)
     metrics.add_routes(server, stores)
@@ -107,7 +107,9 @@ def build_app(store: Store, settings: DashboardSettings = DashboardSettings()) -
     )
     server.add_middleware(CallbackDoor, pages=app)
     server.add_middleware(SqlDoor, engine=Engine(store, Limits()))
-    server.add_middleware(Gate, doorkeeper=doorkeeper, page_policy=functools.partial(page_policy, app), doors=action_of)
+    server.add_middleware(
+        Gate, authenticator=authenticator, page_policy=functools.partial(page_policy, app), doors=action_of
+    )
     server.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))
     if settings.access.trusted_proxies:
         server.add_middleware(Proxies, trusted=settings.access.trusted_proxies)

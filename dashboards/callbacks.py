@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from access.gate import problem
-from api.stated import FILE_CHARACTERS
+from api.applied_files import FILE_CHARACTERS
 from warehouse.errors import LedgerError
 
 PATH = "/_dash-update-component"
@@ -29,7 +29,7 @@ SEVERAL = 10_000
 
 _Text = Annotated[str, Field(max_length=URL_CHARACTERS)]
 _Count = Annotated[int, Field(ge=0, le=1 << 53, strict=True)]
-_Told = dict[Annotated[str, Field(max_length=100)], bool | Annotated[str, Field(max_length=1000)]]
+_Meta = dict[Annotated[str, Field(max_length=100)], bool | Annotated[str, Field(max_length=1000)]]
 _VALUES: Mapping[str, TypeAdapter[Any]] = {
     "pathname": TypeAdapter(Annotated[str, Field(max_length=2000)] | None),
     "search": TypeAdapter(_Text | None),
@@ -37,11 +37,11 @@ _VALUES: Mapping[str, TypeAdapter[Any]] = {
     "n_intervals": TypeAdapter(_Count | None),
     "value": TypeAdapter(Annotated[str, Field(max_length=10_000)] | None),
     "data": TypeAdapter(_Text | Annotated[list[_Text], Field(max_length=10)] | None),
-    "told.data": TypeAdapter(Annotated[_Told, Field(max_length=10)] | None),
-    "stated-yaml.value": TypeAdapter(Annotated[str, Field(max_length=FILE_CHARACTERS)] | None),
+    "meta.data": TypeAdapter(Annotated[_Meta, Field(max_length=10)] | None),
+    "applied-yaml.value": TypeAdapter(Annotated[str, Field(max_length=FILE_CHARACTERS)] | None),
 }
 """By property, or by element and property."""
-LARGE = "stated-yaml"
+LARGE = "applied-yaml"
 
 
 class CallbackError(LedgerError):
@@ -91,17 +91,17 @@ async def _read(request: Request) -> Any:
     try:
         return from_json(body)
     except ValueError as error:
-        raise CallbackError("callback", "is no JSON") from error
+        raise CallbackError("callback", "is not JSON") from error
 
 
 def checked(asked: Any, registered: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The request of one of our own callbacks. Errors: CallbackError for what is none."""
     if not isinstance(asked, dict):
-        raise CallbackError("callback", "is no object")
+        raise CallbackError("callback", "is not an object")
     name = asked.get("output")
     callback = registered.get(name) if isinstance(name, str) else None
     if callback is None or "callback" not in callback:
-        raise CallbackError("callback", "is not one of ours")
+        raise CallbackError("callback", "is not a registered one")
     inputs, states = (
         [_argument(one, given) for one, given in zip(callback[kind], _list(asked, kind, callback[kind]), strict=True)]
         for kind in ("inputs", "state")
@@ -113,7 +113,7 @@ def checked(asked: Any, registered: Mapping[str, Mapping[str, Any]]) -> dict[str
     known = {_prop_id(one) for value in inputs for one in (value if isinstance(value, list) else [value])}
     changed = asked.get("changedPropIds", [])
     if not isinstance(changed, list) or len(changed) > SEVERAL:
-        raise CallbackError("callback", "changedPropIds is no list")
+        raise CallbackError("callback", "changedPropIds is not a list")
     return {
         "output": name,
         "outputs": written if several else written[0],

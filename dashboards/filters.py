@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,8 +17,8 @@ from urllib.parse import parse_qs, urlencode
 from zoneinfo import ZoneInfo
 
 from billing.ledger_report import billing_timezone
+from dashboards.data_version import UNCACHED, DataVersion
 from dashboards.days import Sums, days_sql, sums_of
-from dashboards.edition import UNKEPT, Edition
 from dashboards.periods import ClosedMonth, Period, choose, closed_months, span_key
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
@@ -26,6 +27,7 @@ NAMES = ("tenant", "project", "queue", "pool", "model", "cluster")
 """Of the filters, as in the URL; the parameters of SQL have an s behind."""
 PERIOD, LANGUAGE = "period", "lang"
 CHOSEN_CHARACTERS = 4096
+_OTHER = re.compile(r"FROM \(\{(\w+)\}\)")
 PERIODS_READ = "closed_hours, rate_cards, summed_days"
 
 
@@ -62,11 +64,11 @@ class Address:
     def href(self, path: str, **changes: str | Sequence[str] | None) -> str:
         """A link to a page that keeps period, language and filters, but for the changes (None: without it).
 
-        The page's own values (`more`) are not kept: pass those that the link means.
+        The page's own values (`more`) are not cached: pass those that the link means.
         """
-        kept: dict[str, Any] = {PERIOD: self.period, LANGUAGE: self.language, **self.chosen}
-        kept = {name: value for name, value in kept.items() if value} | changes
-        pairs = [(name, value) for name, value in kept.items() if value is not None]
+        cached: dict[str, Any] = {PERIOD: self.period, LANGUAGE: self.language, **self.chosen}
+        cached = {name: value for name, value in cached.items() if value} | changes
+        pairs = [(name, value) for name, value in cached.items() if value is not None]
         return path + ("?" + urlencode(pairs, doseq=True) if pairs else "")
 
 
@@ -89,7 +91,7 @@ class Filters:
     period: Period | None
     choices: Choices = Choices()
     sums: Sums = field(default_factory=Sums)
-    edition: Edition = UNKEPT
+    data_version: DataVersion = UNCACHED
 
     @property
     def more(self) -> Mapping[str, str]:
@@ -130,7 +132,7 @@ class Filters:
         return LedgerError("period", f"nothing of {self.address.period[:100] or 'this store'!r} is closed")
 
     def at_step(self, path: str, step: datetime, grain: str) -> str:
-        """A link to a page that shows one day or hour; its own values (`more`) are kept."""
+        """A link to a page that shows one day or hour; its own values (`more`) are cached."""
         start = self.local(step).replace(tzinfo=None)
         length = timedelta(days=1) if grain == "day" else timedelta(hours=1)
         return self.href(path, period=span_key(start, start + length), **self.more)
@@ -138,17 +140,18 @@ class Filters:
     def closed_steps(self, store: Store, grain: str) -> dict[datetime, float]:
         """The period's days or hours of which something is closed, in order, and how many hours of each are."""
         asked = {**self.params(), "grain": grain}
-        rows = self._kept(store, read_sql(__file__, "closed_steps"), asked, until=None)
+        rows = self._cached(store, read_sql(__file__, "closed_steps"), asked, until=None)
         return {row["step"]: row["hours_closed"] for row in rows}
 
     def rows(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
         """The rows of `name`.sql beside a module's file. It may use the parameters of `params()` and those given.
 
         `FROM ({ledger})` in it reads the ledger of these filters (dashboards/ledger.sql); `FROM ({days})` the same, but
-        whole days as one row where their sums are kept (dashboards/days), unless `grain` asks for hours or
+        whole days as one row where their sums are cached (dashboards/days), unless `grain` asks for hours or
         `start` or `end` for another span.
         `FROM ({jobs})` reads the jobs of these filters (dashboards/jobs.sql).
-        Answers are kept while what they were read from is the same (dashboards/edition.py): leave the rows as they are.
+        Answers are cached while what they were read from is the same (dashboards/data_version.py): leave the rows as
+        they are.
         """
         sql, asked = read_sql(beside, name), {**self.params(), **params}
         if "({ledger})" in sql or "({days})" in sql:
@@ -158,18 +161,20 @@ class Filters:
         days = hours if by_hours else days_sql()
         for which, source in (("ledger", _ledger(hours)), ("days", _ledger(days)), ("jobs", self._jobs())):
             sql = sql.replace(f"FROM ({{{which}}})", f"FROM (\n{source})")
-        return self._kept(store, sql, asked, until=max(one for one in asked.values() if isinstance(one, datetime)))
+        return self._cached(store, sql, asked, until=max(one for one in asked.values() if isinstance(one, datetime)))
 
-    def rows_now(self, store: Store, beside: str, name: str) -> list[dict[str, Any]]:
-        """As `rows`, of SQL that asks for what is now, whatever the period; its parameters are the filters' arrays."""
-        return self._kept(store, read_sql(beside, name), self._arrays(), until=None)
+    def rows_now(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
+        """As `rows`, of SQL that asks for what is now, whatever the period; its parameters are the filters' arrays and
+        those given. `FROM ({other})` in it reads what `other`.sql beside it does."""
+        sql = _OTHER.sub(lambda found: f"FROM (\n{read_sql(beside, found[1])})", read_sql(beside, name))
+        return self._cached(store, sql, {**self._arrays(), **params}, until=None)
 
     def _arrays(self) -> dict[str, list[str]]:
         return {f"{name}s": list(self.address.chosen.get(name, ())) for name in NAMES}
 
-    def _kept(self, store: Store, sql: str, asked: Mapping[str, Any], until: datetime | None) -> list[dict[str, Any]]:
+    def _cached(self, store: Store, sql: str, asked: Mapping[str, Any], until: datetime | None) -> list[dict[str, Any]]:
         key = sql, tuple(sorted((name, str(value)) for name, value in asked.items()))
-        rows: list[dict[str, Any]] = self.edition.kept(store, key, sql, lambda: store.rows(sql, asked), until)
+        rows: list[dict[str, Any]] = self.data_version.cached(store, key, sql, lambda: store.rows(sql, asked), until)
         return rows
 
     def _jobs(self) -> str:
@@ -179,24 +184,26 @@ class Filters:
         )
 
 
-def filters_of(store: Store, search: str | None, edition: Edition = UNKEPT) -> Filters:
+def filters_of(store: Store, search: str | None, data_version: DataVersion = UNCACHED) -> Filters:
     """What a URL asks for, in this store.
 
     Errors: LedgerError where a period has two currencies, or more is chosen than links can carry.
     """
     address = Address.of(search)
     address.check()
-    zone, months = edition.kept(store, "months", PERIODS_READ, lambda: _zone_and_months(store))
-    period = edition.kept(
+    zone, months = data_version.cached(store, "months", PERIODS_READ, lambda: _zone_and_months(store))
+    period = data_version.cached(
         store, ("period", address.period), PERIODS_READ, lambda: choose(store, address.period, months, zone)
     )
     if period is None:
-        return Filters(address, zone, months, None, edition=edition)
-    sums = edition.kept(store, ("sums", period), PERIODS_READ, lambda: sums_of(store, period.start, period.end, zone))
-    choices = edition.kept(
+        return Filters(address, zone, months, None, data_version=data_version)
+    sums = data_version.cached(
+        store, ("sums", period), PERIODS_READ, lambda: sums_of(store, period.start, period.end, zone)
+    )
+    choices = data_version.cached(
         store, ("choices", period), days_sql(), lambda: _choices(store, period, sums), until=period.end
     )
-    return Filters(address, zone, months, period, choices, sums, edition)
+    return Filters(address, zone, months, period, choices, sums, data_version)
 
 
 def _zone_and_months(store: Store) -> tuple[str, list[ClosedMonth]]:

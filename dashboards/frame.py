@@ -17,7 +17,7 @@ from access.principal import Principal
 from access.roles import Action
 from access.scope import Stores
 from dashboards import shell, states
-from dashboards.edition import UNKEPT, Edition, Memory
+from dashboards.data_version import UNCACHED, DataVersion, Memory
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.languages import Language, language
 from dashboards.registry import Ask, Page, all_pages
@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Shown:
-    """A page in its frame. told: what the browser has to know of it: title, language, and the news it was drawn at."""
+    """A page in its frame. meta: what the browser has to know of it: title, language, and the books it was drawn at."""
 
     page: Any
     navigation: Any
     bar: Any
     skip: Any
     foot: Any
-    told: dict[str, Any]
+    meta: dict[str, Any]
 
 
 def show(
@@ -49,10 +49,10 @@ def show(
     pages = [page for page in all_pages() if principal.may(page.action)]
     page = next((page for page in all_pages() if page.path == path), None)
     filters: Filters | None = None
-    edition = UNKEPT
+    data_version = UNCACHED
     try:
-        edition = Edition.of(store, _scope(principal), memory)
-        filters = filters_of(store, search, edition)
+        data_version = DataVersion.of(store, _scope(principal), memory)
+        filters = filters_of(store, search, data_version)
         content = _content(store, page, page in pages, filters, path, words)
     except LedgerError as error:
         content = states.error(str(error), words)
@@ -61,9 +61,14 @@ def show(
         content = states.error(words("state.own_error"), words, "state.failed")
     bar = shell.bar(page, filters, path, words) if filters else shell.tools(None, path, words)
     title = f"{words(page.title)} · gpuledger" if page else "gpuledger"
-    told = {"title": title, "lang": words.code, "news": str(edition.news), "refreshes": bool(page and page.refreshes)}
+    meta = {
+        "title": title,
+        "lang": words.code,
+        "books": str(data_version.books),
+        "refreshes": bool(page and page.refreshes),
+    }
     navigation = shell.navigation(pages, path, address.href, words, principal)
-    return Shown(content, navigation, bar, shell.skip_link(words), shell.footer(words, filters), told)
+    return Shown(content, navigation, bar, shell.skip_link(words), shell.footer(words, filters), meta)
 
 
 def _content(
@@ -81,8 +86,8 @@ def _content(
 
 def failed(error: Exception) -> None:
     """What a callback shows that went wrong: a note above the page, which stays as it is. The next page has none."""
-    told = {**dash.ctx.inputs, **dash.ctx.states}
-    words = language(Address.of(told.get("url.search")).language)
+    meta = {**dash.ctx.inputs, **dash.ctx.states}
+    words = language(Address.of(meta.get("url.search")).language)
     if isinstance(error, LedgerError):
         message = str(error)
     else:
@@ -99,7 +104,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
     """The frame's and the pages' own. Dash runs plain callbacks on the event loop, so ours are coroutines that ask the
     store on worker threads, as whoever looks at the page may see it."""
 
-    def lent(action: Action, answer: Callable[..., Any], *arguments: Any) -> Any:
+    def with_store(action: Action, answer: Callable[..., Any], *arguments: Any) -> Any:
         current().require(action)
         with stores.lend(current()) as store:
             return answer(store, *arguments)
@@ -107,32 +112,33 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
     memory = Memory()
 
     def filtered(store: Store, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
-        filters = filters_of(store, search, Edition.of(store, _scope(current()), memory))
+        filters = filters_of(store, search, DataVersion.of(store, _scope(current()), memory))
         return answer(store, filters, language(filters.address.language), *arguments)
 
     def asking(page: Page) -> Ask:
         """For the callbacks of a page, which take what the page takes, and whatever they ask for themselves."""
 
         async def ask(answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
-            return await asyncio.to_thread(lent, page.action, filtered, answer, search, *arguments)
+            return await asyncio.to_thread(with_store, page.action, filtered, answer, search, *arguments)
 
         return ask
 
     async def show_page(path: str, search: str) -> tuple[Any, ...]:
-        shown: Shown = await asyncio.to_thread(lent, Action.see, show, current(), path, search, memory)
+        shown: Shown = await asyncio.to_thread(with_store, Action.see, show, current(), path, search, memory)
         dash.set_props("failed", {"children": None})
-        return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.told
+        return shown.page, shown.navigation, shown.bar, shown.skip, shown.foot, shown.meta
 
-    def newer(store: Store, path: str, search: str, told: dict[str, Any]) -> tuple[Any, Any]:
-        if str(Edition.of(store, _scope(current()), memory).news) == told["news"]:
+    def newer(store: Store, path: str, search: str, meta: dict[str, Any]) -> tuple[Any, Any]:
+        is_live = any(page.live for page in all_pages() if page.path == path)
+        if not is_live and str(DataVersion.of(store, _scope(current()), memory).books) == meta["books"]:
             return dash.no_update, dash.no_update
         shown = show(store, current(), path, search, memory)
-        return shown.page, shown.told
+        return shown.page, shown.meta
 
-    async def refresh(_: int, path: str, search: str, told: dict[str, Any] | None) -> tuple[Any, Any]:
-        if not told or not told["refreshes"]:
+    async def refresh(_: int, path: str, search: str, meta: dict[str, Any] | None) -> tuple[Any, Any]:
+        if not meta or not meta["refreshes"]:
             return dash.no_update, dash.no_update
-        found: tuple[Any, Any] = await asyncio.to_thread(lent, Action.see, newer, path, search, told)
+        found: tuple[Any, Any] = await asyncio.to_thread(with_store, Action.see, newer, path, search, meta)
         return found
 
     app.callback(
@@ -141,18 +147,18 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         Output("bar", "children"),
         Output("skip", "children"),
         Output("foot", "children"),
-        Output("told", "data"),
+        Output("meta", "data"),
         Input("url", "pathname"),
         Input("url", "search"),
         running=[(Output("page", "className"), "gl-busy", "")],
     )(show_page)
     app.callback(
         Output("page", "children", allow_duplicate=True),
-        Output("told", "data", allow_duplicate=True),
+        Output("meta", "data", allow_duplicate=True),
         Input("tick", "n_intervals"),
         State("url", "pathname"),
         State("url", "search"),
-        State("told", "data"),
+        State("meta", "data"),
         prevent_initial_call=True,
     )(refresh)
     app.clientside_callback(
@@ -170,7 +176,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         State("url", "search"),
         prevent_initial_call=True,
     )
-    app.clientside_callback(ClientsideFunction("gl", "told"), Output("live", "children"), Input("told", "data"))
+    app.clientside_callback(ClientsideFunction("gl", "meta"), Output("live", "children"), Input("meta", "data"))
     for page in all_pages():
         if page.callbacks:
             page.callbacks(app, asking(page))

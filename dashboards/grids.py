@@ -38,9 +38,12 @@ def grid(
     id: str,
     totals: Mapping[str, Any] | None = None,
     empty: str = "",
+    key: str = "",
 ) -> Component:
-    """totals: a last row that stays.   empty: what to say where there are no rows."""
+    """totals: a last row that stays.   empty: what to say where there are no rows.   key: the field that tells rows
+    apart, so that a table drawn anew keeps what has not changed, and where the reader is in it."""
     long = len(rows) > LONG
+    keyed = {"getRowId": f"params.data.{key}"} if key else {}
     return dag.AgGrid(
         id=id,
         columnDefs=list(columns),
@@ -65,6 +68,7 @@ def grid(
         },
         style={"height": "600px"} if long else {"height": None},
         className="gl-grid",
+        **keyed,
     )
 
 
@@ -72,9 +76,10 @@ def text(field: str, header: str, tip: str = "", minimum: int = 120, flex: float
     return {"field": field, "headerName": header, "headerTooltip": tip or header, "minWidth": minimum, "flex": flex}
 
 
-def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float = 1.6) -> Column:
-    """A name that leads to the row's `href`, where it has one."""
-    return {**text(field, header, tip, minimum, flex), "cellRenderer": "Go", "cellClass": "gl-cell-name"}
+def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float = 1.6, to: str = "href") -> Column:
+    """A name that leads to the row's `href`, or to what another field of it says, where it has one."""
+    column = {**text(field, header, tip, minimum, flex), "cellRenderer": "Go", "cellClass": "gl-cell-name"}
+    return column if to == "href" else {**column, "cellRendererParams": {"to": to}}
 
 
 def use_bar(header: str, tip: str) -> Column:

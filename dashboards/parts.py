@@ -1,4 +1,4 @@
-"""What pages are put together from: titles, cards, headline figures, bars, legends, plain tables, charts."""
+"""Building blocks of pages: titles, cards, headline figures, bars, legends, plain tables, charts."""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ class Page:
     filters: those of the bar that mean something to it.   has_period: whether the period does.
     needs_books: shown only where something of the period is closed; else the frame says why not.
     refreshes: drawn again, while it is open, when hours were closed or alerts changed.
+    live: drawn again at every look whether something has changed, for it shows what is now.
     action: what who looks at it must be allowed to do.
     """
 
@@ -49,6 +50,7 @@ class Page:
     has_period: bool = True
     needs_books: bool = True
     refreshes: bool = True
+    live: bool = False
     action: Action = Action.see
 
 

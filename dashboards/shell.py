@@ -32,7 +32,7 @@ def layout() -> Component:
     return dmc.MantineProvider(
         [
             dcc.Location(id="url", refresh="callback-nav"),
-            dcc.Store(id="told"),
+            dcc.Store(id="meta"),
             dcc.Interval(id="tick", interval=REFRESH_SECONDS * 1000),
             html.Div(id="skip"),
             html.Div(

@@ -1,4 +1,4 @@
-"""What a page shows when it has no numbers yet, never will have, or cannot get them: designed, not blank."""
+"""What a page shows if it has no numbers yet, never will have, or cannot read them."""
 
 from __future__ import annotations
 

@@ -2,37 +2,109 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from gpuledger import __version__
-from gpuledger.commands import COMMANDS, PANELS
-from gpuledger.output import complain
+from gpuledger.commands import COMMANDS
+from gpuledger.output import ROWS, complain, limit_rows
 from warehouse.errors import LedgerError
 from warehouse.private_files import keep_private
 
 
-class _InPanels(TyperGroup):
+class _Commands(TyperGroup):
+    """Imports a command's modules when it is asked for; a list of all imports none."""
+
+    _lists = False
+
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for names in PANELS.values() for name in names]
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        return _listed(cmd_name) if self._lists else _imported(COMMANDS[cmd_name].modules)[cmd_name]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        with self._listing():
+            super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        with self._listing():
+            return super().shell_complete(ctx, incomplete)
+
+    @contextlib.contextmanager
+    def _listing(self) -> Iterator[None]:
+        self._lists = True
+        try:
+            yield
+        finally:
+            self._lists = False
 
 
+def _listed(name: str) -> TyperCommand:
+    """A command's line in `--help`."""
+    entry = COMMANDS[name]
+    return TyperCommand(name, help=entry.help, short_help=entry.help, rich_help_panel=entry.panel)
+
+
+@functools.cache
+def _imported(modules: tuple[str, ...]) -> dict[str, Any]:
+    """The commands of these modules, by name."""
+    of_modules = typer.Typer(pretty_exceptions_enable=False)
+    for module in modules:
+        importlib.import_module(f"gpuledger.commands.{module}").register(of_modules)
+    found = dict(typer.main.get_group(of_modules).commands)
+    for command in found.values():
+        _limited(command)
+    return found
+
+
+def _limited(command: Any) -> None:
+    """Gives `--limit` to whatever has `--format`, unless it has one of its own."""
+    options = {name for one in command.params for name in one.opts}
+    if "--format" in options and "--limit" not in options:
+        command.params.append(_limit())
+    for below in getattr(command, "commands", {}).values():
+        _limited(below)
+
+
+@functools.cache
+def _limit() -> Any:
+    alone = typer.Typer()
+
+    @alone.command()
+    def rows(
+        limit: Annotated[
+            int,
+            typer.Option(
+                min=0, expose_value=False, callback=limit_rows,
+                help="Rows of a table; 0 shows all. JSON and CSV always have all.",
+            ),
+        ] = ROWS,
+    ) -> None: ...  # fmt: skip
+
+    return next(one for one in typer.main.get_command(alone).params if one.name == "limit")
+
+
+CONTEXT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="gpuledger",
-    cls=_InPanels,
+    cls=_Commands,
     help="Who held the GPUs, who used them, what it cost, and what went wrong.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
 )
 
 
@@ -50,16 +122,8 @@ def _root(
 ) -> None: ...
 
 
-@functools.cache
 def build() -> typer.Typer:
-    """The app with every command that can be imported here; a node with the agent alone has only the agent's."""
-    for module in COMMANDS:
-        importlib.import_module(f"gpuledger.commands.{module}").register(app)
-    panel_of = {name: panel for panel, names in PANELS.items() for name in names}
-    for command in app.registered_commands:
-        command.rich_help_panel = panel_of[command.name or ""]
-    for group in app.registered_groups:
-        group.rich_help_panel = panel_of[group.name or ""]
+    """The app. A node with the agent alone has all commands, and says of those that it cannot run what they lack."""
     return app
 
 
@@ -90,7 +154,7 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
         complain(f"{error.filename}: no such file. Check the path from {Path.cwd()}")
         sys.exit(2)
     except ModuleNotFoundError as error:
-        complain(f"this installation has no {error.name}: it is an agent's. Next: pip install 'gpuledger[server]'")
+        complain(f"this installation has no {error.name}: it is for agents only. Next: pip install 'gpuledger[server]'")
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()
@@ -100,9 +164,9 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
         if error.filename:
             complain(f"{error.filename}: {error.strerror}")
         else:
-            complain(f"output: {error.strerror or error}. What is there is not whole")
+            complain(f"output: {error.strerror or error}. The output is incomplete")
             _forget_output()
         sys.exit(2)
     except KeyboardInterrupt:
-        complain("interrupted; running the same command again carries on")
+        complain("interrupted; run the same command again to continue")
         sys.exit(130)

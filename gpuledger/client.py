@@ -264,6 +264,14 @@ class Client:
         """Closes what can be closed now."""
         return self._post(documents.Closed, "/close", {}, LONG_SECONDS)
 
+    def backups(self) -> list[documents.Backup]:
+        """The backups in the server's folder, the oldest first."""
+        return self._get(list[documents.Backup], "/backups")
+
+    def back_up(self, whole: bool = False) -> documents.Backup:
+        """Makes a backup now, in the server's folder."""
+        return self._post(documents.Backup, "/backups", {"whole": whole}, LONG_SECONDS)
+
     def held(self, state: str = "") -> Iterator[documents.HeldPushDocument]:
         """Pushed rows that wait for a person; or with a state (accepted, refused, all) what was decided."""
         return self._pages(documents.HeldPushDocument, "/held", state=state)

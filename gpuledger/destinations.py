@@ -1,4 +1,4 @@
-"""Where a command that goes on and on puts its rows: a file, a server by way of a spool, or the store."""
+"""Where a continuous command puts its rows: a file, a server through a spool, or the store."""
 
 from __future__ import annotations
 
@@ -131,7 +131,9 @@ def _delivering(cluster: str, source: str, url: str, token_file: Path | None, ca
 
         def put(collected: Collected) -> None:
             if not outbox.put(source, collected, datetime.now(UTC)):
-                raise LedgerError(str(spool.folder), f"the disk takes nothing: {spool.disk_error}", "Next: make room")
+                raise LedgerError(
+                    str(spool.folder), f"the disk cannot be written: {spool.disk_error}", "Next: make room"
+                )
 
         try:
             yield put
@@ -170,7 +172,7 @@ class _ServedDevices:
             trouble = str(error)
         if trouble and trouble != self._said:
             log.warning(
-                "the devices of %s cannot be asked for, so nodes that fail go untold: %s", self._cluster, trouble
+                "the devices of %s cannot be read, so failed nodes are not reported: %s", self._cluster, trouble
             )
         self._said = trouble
         return self._known

@@ -487,7 +487,7 @@ class AlertChange(Document):
     at: Instant
     active_at: Instant
     fired_at: Instant | None
-    quiet_since: Instant | None
+    keep_firing_since: Instant | None
     resolved_at: Instant | None
     value: float | None
     labels: dict[str, str]
@@ -631,6 +631,25 @@ class Closed(Document):
     refused: int
     rate_card: str
     held: int = 0
+
+
+class BackupAsked(Document):
+    """whole: a whole copy, also where what changed since the last one is little."""
+
+    whole: bool = False
+
+
+class Backup(Document):
+    """whole: the whole copy that it rests on.   bytes: of its own; whole_bytes: of that.   migration: of its schema."""
+
+    name: str
+    made_at: Instant
+    whole: str
+    bytes: int
+    whole_bytes: int
+    tables: int
+    migration: int
+    software: str
 
 
 class ProofFailure(Document):

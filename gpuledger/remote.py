@@ -16,7 +16,6 @@ import typer
 
 from gpuledger.output import say
 from warehouse.errors import LedgerError
-from warehouse.written_files import read_written
 
 if TYPE_CHECKING:
     from gpuledger.client import Client
@@ -47,7 +46,9 @@ def refuse_served(store: str) -> None:
 
 
 def apply(server: str, file: Path, what: str, put: Callable[[Client, str], Applied]) -> None:
-    """Sends a file that is stated to the server and says what became of it. put: the client's method for it."""
+    """Sends a file that is applied to the server and says what became of it. put: the client's method for it."""
+    from warehouse.written_files import read_written
+
     text = read_written(file, what, f"It holds the {what}, YAML", LedgerError)
     with client(server) as opened:
         done = put(opened, text)

@@ -113,7 +113,7 @@ def serve(
         server = Server(app, limits_here([ipaddress.ip_network(one) for one in trusted_proxies]), certificate, key)
     except OSError as error:  # ssl.SSLError is one
         raise LedgerError(
-            f"--tls-cert {certificate}", f"of no use ({error})", "Give a certificate and its key as PEM files"
+            f"--tls-cert {certificate}", f"cannot be used ({error})", "Give a certificate and its key as PEM files"
         ) from error
     with contextlib.ExitStack() as stack:
         stack.enter_context(_signals(server))

@@ -1,4 +1,4 @@
-"""A limit for the whole of an answer: clients have one for each read, and a peer may send a letter at a time."""
+"""A time limit for a whole answer: clients have one for each read, and a peer may send one byte at a time."""
 
 from __future__ import annotations
 

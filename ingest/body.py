@@ -59,7 +59,7 @@ def decompressed(body: bytes, encoding: str, limit: int) -> bytes:
             if not inside:
                 member = zlib.decompressobj(wbits=31)
     if inside:
-        raise IngestError("body", "its gzip breaks off", "Send it whole")
+        raise IngestError("body", "its gzip data is truncated", "Send it whole")
     return b"".join(parts)
 
 

@@ -166,7 +166,7 @@ class Coalescer:
         except Exception as error:  # whatever it is, those who wait must hear of it
             log.log(logging.WARNING if quiet else logging.ERROR, "receive: %s of %s: %s", record.name, source, error)
             if not isinstance(error, LedgerError):
-                log.exception("receive: an error of gpuledger's own")
+                log.exception("receive: an internal error")
             if not quiet:
                 for arrived in part:
                     arrived.done.set_exception(error)

@@ -28,7 +28,7 @@ def csv_pieces(record: RecordType, path: Path, found: set[str], block_bytes: int
     tail = tail_of_whole(path)
     header, has_rows = _header(path)
     if any(len(name) > NAME_CHARACTERS for name in header):
-        raise IngestError(str(path), "its first line is none of column names", "Give a CSV file with a header")
+        raise IngestError(str(path), "its first line has no column names", "Give a CSV file with a header")
     names = [name.strip() for name in header]
     if not names:
         return
@@ -52,9 +52,7 @@ def _header(path: Path) -> tuple[list[str], bool]:
         try:
             header = next(rows, [])
         except csv.Error as error:
-            raise IngestError(
-                str(path), f"its first line is none of column names ({error})", "Give a header"
-            ) from error
+            raise IngestError(str(path), f"its first line has no column names ({error})", "Give a header") from error
         try:
             return header, next(rows, None) is not None
         except csv.Error:

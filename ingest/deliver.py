@@ -91,7 +91,7 @@ class Deliverer:
         try:
             return self.step(time.monotonic(), now)
         except Exception as error:
-            log.exception("deliver: an error of gpuledger's own")
+            log.exception("deliver: an internal error")
             self.state.problem = f"{type(error).__name__}: {error}"
             self.state.failing_since = self.state.failing_since or now
             self._failures += 1

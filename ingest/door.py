@@ -66,7 +66,7 @@ class Door:
         name, token = _credentials(scheme.lower(), given.strip())
         sender = await self._known(request, token) if token else None
         if sender is None or name not in (None, sender.name):
-            raise HTTPException(401, "no token of ours (docs/receivers.md): send Authorization: Bearer TOKEN", WHO)
+            raise HTTPException(401, "unknown token (docs/receivers.md): send Authorization: Bearer TOKEN", WHO)
         request.state.sender = sender.name
         return sender
 

@@ -1,4 +1,4 @@
-"""The one error of this floor."""
+"""The error of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of records into the store: which reader, and what to say when none can read it."""
+"""A file of records into the store: picks the reader, and says what to do if none can read it."""
 
 from __future__ import annotations
 

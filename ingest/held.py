@@ -1,4 +1,4 @@
-"""Pushed rows that wait for a person, and what was decided.
+"""Held pushes: rows that await approval, and the decisions on them.
 
 A *held push* is what waits together: the rows of one sender, record type, reason and subject (a device, an
 allocation, a service). Its id changes with each row that joins it, so that nobody agrees to what they have not seen.
@@ -119,7 +119,7 @@ def held_push(store: Store, id: str) -> HeldPush:
     for push in found:
         if push.state == HELD and key and push.id.startswith(f"{key}-"):
             raise IngestError(f"held push {id}", f"has other rows now, as {push.id}", f"gpuledger held show {push.id}")
-    raise IngestError(f"held push {id!r}", "there is none", "See: gpuledger held list")
+    raise IngestError(f"held push {id!r}", "does not exist", "See: gpuledger held list")
 
 
 def rows_of(store: Store, push: HeldPush) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""POST over one kept connection, with the standard library alone: what an agent sends with."""
+"""POST over one persistent connection, with the standard library only: how an agent sends."""
 
 from __future__ import annotations
 

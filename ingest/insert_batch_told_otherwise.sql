@@ -1,3 +1,3 @@
--- Writes the good rows of a batch beside those that have the same key (warehouse/migrations/0027_told_otherwise.sql).
+-- Writes the good rows of a batch beside those that have the same key (warehouse/migrations/0101_facts.sql).
 -- $$table, $$columns, $$staged (the batch).   Parameter: batch UInt64.
 INSERT INTO $table ($columns, batch, told_otherwise) SELECT $columns, {batch:UInt64}, {batch:UInt64} FROM $staged

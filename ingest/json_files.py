@@ -1,4 +1,4 @@
-"""JSON lines, plain or compressed: one object a line; a line that is none is rejected."""
+"""JSON lines, plain or compressed: one object per line; other lines are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers hand on: rows as they came, with their numbers and their raw text."""
+"""What readers return: rows as they were read, with their numbers and their raw text."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def check_columns(record: RecordType, source: str, names: Sequence[str], utiliza
         )
     for column in record.columns:
         if list(names).count(column.name) > 1:
-            raise IngestError(source, f"column {column.name} is there twice", "Remove or rename one of them")
+            raise IngestError(source, f"column {column.name} appears twice", "Remove or rename one of them")
 
 
 def check_time_type(source: str, kind: pa.DataType) -> None:

@@ -1,4 +1,4 @@
-"""A sender's place: of what it may tell, and how far back. Pure: what is known of devices is given.
+"""A sender's rights: which nodes, services and times its rows may be about.
 
 A row out of its place goes to quarantine. A row in its place may still have to wait for a person: it is older than the
 sender's window, or says of a device what the inventory does not (`Doubt`).

@@ -65,7 +65,7 @@ CONTENT_TYPES = frozenset(
         *("", "application/x-www-form-urlencoded"),  # curl --data-binary, where none is said
     }
 )
-"""What a body of JSON is called. Any other is no JSON, and read as such it would be rows for the quarantine."""
+"""What a body of JSON is called. Any other is not JSON, and read as such it would be rows for the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Receiver:
         if kind not in CONTENT_TYPES:
             raise HTTPException(415, f"Content-Type {kind[:80]!r}: send application/x-ndjson or application/json")
         if self._coalescer.full or self._bytes >= WAITING_BYTES:
-            raise HTTPException(429, "more waits than is taken in at once", RETRY)
+            raise HTTPException(429, "too many rows are waiting", RETRY)
         return sender, record
 
     async def _stored(
@@ -297,7 +297,7 @@ class Receiver:
         self._under_way.pop(batch, None)
         # Looked at here, or asyncio complains where the sender hung up meanwhile.
         if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, HTTPException):
-            log.error("receive: an error of gpuledger's own", exc_info=error)
+            log.error("receive: an internal error", exc_info=error)
 
     def _remember(self, batch: Batch, report: Report) -> None:
         self._known[batch] = replace(report, known=True)
@@ -320,7 +320,7 @@ def _clean(record: RecordType, lines: Sequence[bytes], first: int, now: datetime
 def _many(rejects: Sequence[Reject], rows: int) -> str:
     reasons = Counter(reject.reason for reject in rejects).most_common(5)
     named = ", ".join(f"{reason}: {count:,}" for reason, count in reasons)
-    return f"{len(rejects):,} of {rows:,} rows do not fit ({named}), more than {BODY_REJECTS:,}: none was taken"
+    return f"{len(rejects):,} of {rows:,} rows are invalid ({named}), more than {BODY_REJECTS:,}: nothing was stored"
 
 
 def _report(name: str, read: int, parts: Sequence[Judged]) -> Report:
@@ -332,7 +332,9 @@ def _report(name: str, read: int, parts: Sequence[Judged]) -> Report:
 def _refuse_other_clusters(sender: Sender, clean: Clean) -> None:
     others = other_clusters(sender.place, clean.table)
     if others:
-        raise HTTPException(403, f"{sender.name} may not send of cluster {others[0]!r}; nothing of the batch was taken")
+        raise HTTPException(
+            403, f"{sender.name} may not send rows of cluster {others[0]!r}; the whole batch was refused"
+        )
 
 
 def _source(sender: Sender, request: Request) -> str:

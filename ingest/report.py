@@ -1,4 +1,4 @@
-"""What became of the rows."""
+"""The outcome of an ingest: rows stored, rejected, known already."""
 
 from __future__ import annotations
 

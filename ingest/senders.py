@@ -52,7 +52,7 @@ def _span(value: Any) -> Any:
         return value
     match = re.fullmatch(r"([1-9][0-9]{0,4})([hd])", str(value))
     if match is None:
-        raise ValueError(f"found {str(value)[:40]!r}; 12h, 2d or all fits")
+        raise ValueError(f"found {str(value)[:40]!r}; expected 12h, 2d or all")
     return int(match[1]) * _UNITS[match[2]]
 
 
@@ -61,7 +61,7 @@ OneOrMore = Annotated[Some, Field(min_length=1)]
 """An empty list would let a sender say nothing, and refuse all of it."""
 
 
-class Told(BaseModel):
+class Rights(BaseModel):
     """Of what a sender may tell. Nothing is allowed that is not said."""
 
     model_config = MODE
@@ -76,14 +76,14 @@ class Told(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _said(cls, given: Any) -> Any:
+    def _named(cls, given: Any) -> Any:
         for name, before in (("records", "all"), ("clusters", "all"), ("nodes", "all")):
             if isinstance(given, dict) and name not in given:
                 raise ValueError(f"{name} is not said; until now that meant {name}: {before}. Name them, or say all")
         return given
 
     @model_validator(mode="after")
-    def _known(self) -> Told:
+    def _known(self) -> Rights:
         unknown = sorted(set(self.records) - set(RECORD_TYPES)) if self.records != ALL else []
         if unknown:
             raise ValueError(f"no record type {', '.join(unknown)}; there are {', '.join(RECORD_TYPES)}")
@@ -95,7 +95,7 @@ class Told(BaseModel):
         return Place(self.records, self.clusters, nodes, self.services, self.back, self.past, self.inventory)
 
 
-class _Entry(Tokened, Told):
+class _Entry(Tokened, Rights):
     name: Annotated[str, Field(min_length=1, max_length=100)]
 
     @model_validator(mode="after")
@@ -107,7 +107,7 @@ class _Entry(Tokened, Told):
         return self
 
 
-class _Account(Told):
+class _Account(Rights):
     account: Annotated[str, Field(pattern=r"^[a-z0-9.-]{1,63}/[a-z0-9.-]{1,253}$")]
 
 
@@ -211,7 +211,7 @@ class Senders:
             self._take(_read(self._path))
             log.info("receive: %s read again: %d senders", self._path, len(self._tokens) + len(self._accounts))
         except IngestError as error:
-            log.error("receive: %s; the senders of before stay in force", error)
+            log.error("receive: %s; the previous senders stay in force", error)
 
     def _take(self, file: _File) -> None:
         reviews = None

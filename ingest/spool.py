@@ -159,7 +159,7 @@ class Spool:
             aside = self.state().set_aside
             if not aside or not self._changed(work):
                 return 0
-        log.info("spool: %d batches that the store refused are sent once more", aside)
+        log.info("spool: resending %d batches that the store had refused", aside)
         return aside
 
     def unsaid(self) -> list[Loss]:
@@ -221,11 +221,11 @@ class Spool:
             self._file.change(whole, synced)
         except DiskError as error:
             if str(error) != self.disk_error:
-                log.error("spool: the disk of %s takes nothing (%s): batches stay in memory", self.folder, error)
+                log.error("spool: the disk of %s cannot be written (%s): batches stay in memory", self.folder, error)
             self.disk_error = str(error)
             return False
         if self.disk_error:
-            log.warning("spool: the disk of %s takes batches again", self.folder)
+            log.warning("spool: the disk of %s can be written again", self.folder)
         self.disk_error = ""
         self._gone.clear()
         self._losses.clear()

@@ -141,7 +141,7 @@ class SpoolFile:
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 path.with_name(NAME + suffix).rename(f"{aside}{suffix}")
-        log.error("spool: %s is damaged (%s): set aside as %s, and a new one begun", path, error, aside.name)
+        log.error("spool: %s is damaged (%s): set aside as %s, and a new one started", path, error, aside.name)
         self.change(lambda connection: note(connection, Loss("damaged", "", 1, 0, now, now)))
 
 

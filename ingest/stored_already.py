@@ -1,4 +1,4 @@
-"""Rows that the store has already, in every column: sent again they change nothing, and need not wait for anybody."""
+"""Rows that the store already has, in every column: resending them changes nothing, so they are never held."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Tally:
         try:
             self._store.insert("sender_days", table)
         except LedgerError as error:
-            log.error("receive: the counts of senders are not written: %s", error)
+            log.error("receive: the counts of senders cannot be written: %s", error)
             with self._lock:
                 self._pushes += pushes
                 self._rows += rows

@@ -233,7 +233,7 @@ def judged_insert(response: Response, quarantined: int = 0) -> Answer:
     if response.status == 200 and "x-clickhouse-exception-code" not in response.headers and not late:
         if "x-clickhouse-summary" in response.headers or "x-clickhouse-query-id" in response.headers:
             return Answer(Outcome.TAKEN, quarantined=quarantined)
-        return Answer(Outcome.WAIT, "status 200, but not of a ClickHouse server; is the address right?")
+        return Answer(Outcome.WAIT, "status 200, but not from a ClickHouse server; is the address right?")
     said = f"status {response.status}: {' '.join(response.text.split())[:300]}"
     code = response.headers.get("x-clickhouse-exception-code", "") or (late[1] if late else "")
     if code.isdigit() and int(code) in _BAD_DATA:

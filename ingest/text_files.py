@@ -1,4 +1,4 @@
-"""What CSV and JSON lines share: a stream of bytes, decompressed if it must be, and proof that it is whole."""
+"""What CSV and JSON lines share: a stream of bytes, decompressed if necessary, and a check that it is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs, grants, plans and nodes as plain JSON values and back: what the log, a snapshot and HTTP write down.
+"""Jobs, grants, plans and nodes to and from plain JSON values, for the log, snapshots and HTTP.
 
 A value that equals its default is left out, so that a field added later reads old logs.
 """
@@ -52,7 +52,7 @@ def read(kind: type[T], document: Any, where: str) -> T:
     hints, fields = _hints(model), {field.name: field for field in dataclasses.fields(model)}
     unknown = sorted(set(document) - set(fields))
     if unknown:
-        raise LedgerError(f"{where}.{unknown[0]}", "no such field", f"These fit: {', '.join(fields)}")
+        raise LedgerError(f"{where}.{unknown[0]}", "no such field", f"Known fields: {', '.join(fields)}")
     values = {name: _value(hints[name], item, f"{where}.{name}") for name, item in document.items()}
     missing = [name for name, field in fields.items() if name not in values and _default(field) is dataclasses.MISSING]
     if missing:
@@ -77,7 +77,7 @@ def read_reasons(documents: Any, where: str) -> tuple[Reason, ...]:
 def _action(document: Mapping[str, Any], where: str) -> Action:
     kind = ACTIONS.get(str(document.get("do")))
     if kind is None:
-        raise LedgerError(where, f"does {document.get('do')!r}", f"One of {', '.join(ACTIONS)} fits")
+        raise LedgerError(where, f"does {document.get('do')!r}", f"Expected one of {', '.join(ACTIONS)}")
     return read(kind, {key: value for key, value in document.items() if key != "do"}, where)
 
 
@@ -106,7 +106,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return {key: _value(inner[1], item, f"{where}.{key}") for key, item in _of(dict, value, where).items()}
     if origin is typing.Literal:
         if value not in inner:
-            raise LedgerError(where, f"is {_shown(value)}", f"One of {', '.join(map(str, inner))} fits")
+            raise LedgerError(where, f"is {_shown(value)}", f"Expected one of {', '.join(map(str, inner))}")
         return value
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return read(hint, value, where)

@@ -1,4 +1,4 @@
-"""What scheduling did for whom, kept up to date with every change in time that does not grow with the past.
+"""Scheduling metrics, updated with every change in time that does not grow with the history.
 
 Words:
     entitled         at an instant: what a tenant is guaranteed, but no more than it holds and asks for
@@ -255,10 +255,14 @@ class Meter:
         return sum(count for (_, found), count in self.outcomes.items() if found == outcome)
 
     @property
+    def over(self) -> int:
+        """Jobs that are over; who was preempted or suspended is not."""
+        return sum(count for (_, outcome), count in self.outcomes.items() if outcome not in COMES_BACK)
+
+    @property
     def completion(self) -> float | None:
-        """Jobs that completed, of those that ended; who was preempted or suspended has not."""
-        ended = sum(count for (_, outcome), count in self.outcomes.items() if outcome not in COMES_BACK)
-        return self.ended_as("completed") / ended if ended else None
+        """Jobs that completed, of those that ended."""
+        return self.ended_as("completed") / self.over if self.over else None
 
     @property
     def utilization(self) -> float | None:

@@ -1,4 +1,4 @@
-"""What the scheduler knows and decides: nodes, requests, jobs, tenants, queues; placements, plans, reasons.
+"""The scheduler's data model: nodes, requests, jobs, tenants, queues; placements, plans, reasons.
 
 Everything here is plain data. Decisions are functions of (state, now) that answer a `Plan`; one thin loop applies it.
 Capacity is counted in whole units of a device, so that shares are exact: 1 for a device that is given away whole, its

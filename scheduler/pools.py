@@ -1,4 +1,4 @@
-"""What each pool has and where it is: allocated, available, reserved, unavailable; the parts make up the whole.
+"""The capacity of each pool by state: allocated, available, reserved, unavailable; the parts sum to the total.
 
 A line is for a model of a pool, in device units; `units_per_gpu` says how many a whole device is.
 """

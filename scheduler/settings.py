@@ -1,4 +1,4 @@
-"""What a site says of its pools, tenants, queues and policies, in YAML; checked whole, and read again while running.
+"""A site's settings of pools, tenants, queues and policies, in YAML: validated whole, reloaded while running.
 
     pools:                             # the nodes, where no inventory tells them
       - {name: a100, nodes: 97, devices: 8, model: A100, cpu_milli: 96000, nodes_in_domain: [16]}
@@ -48,7 +48,7 @@ from scheduler.model import (
     Request,
     Tenant,
 )
-from scheduler.placement.headroom import Kept
+from scheduler.placement.headroom import HeadroomRule
 from scheduler.quota.tree import QuotaTree
 from scheduler.serverless import Service, Use, Window
 from warehouse.errors import LedgerError
@@ -73,11 +73,11 @@ def _duration(value: object) -> object:
     if isinstance(value, str):
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", value.strip())
         if match is None:
-            raise ValueError("seconds, or text such as 90s, 15m, 12h or 7d fits")
+            raise ValueError("expected seconds, or text such as 90s, 15m, 12h or 7d")
         return float(match[1]) * _SECONDS[match[2]]
     if isinstance(value, int) and not isinstance(value, bool):
         if abs(value) > CENTURY:
-            raise ValueError("seconds of less than a century fit")
+            raise ValueError("expected less than a century")
         return float(value)
     return value
 
@@ -87,9 +87,9 @@ def _instant(value: object) -> object:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError("a time with its offset fits, such as 2026-12-01T08:00Z") from None
+            raise ValueError("expected a time with its offset, such as 2026-12-01T08:00Z") from None
     if isinstance(value, datetime) and value.tzinfo is None:
-        raise ValueError("say the offset, such as 2026-12-01T08:00Z")
+        raise ValueError("add the offset, such as 2026-12-01T08:00Z")
     return value
 
 
@@ -164,11 +164,11 @@ class PoolPart(Part):
             return [self._node(number, name, ids, True) for number, (name, ids) in enumerate(self.hosts.items())]
         return [self._made_up(number) for number in range(self.nodes or 0)]
 
-    def keeps(self) -> Kept:
+    def keeps(self) -> HeadroomRule:
         """What is kept free from those who are not in reserved_for."""
         if isinstance(self.reserved, str):
-            return Kept(part=Fraction(self.reserved.rstrip("%")) / 100)
-        return Kept(self.reserved)
+            return HeadroomRule(part=Fraction(self.reserved.rstrip("%")) / 100)
+        return HeadroomRule(self.reserved)
 
     def units_reserved(self) -> int:
         """Of all its devices, while they are usable."""

@@ -1,4 +1,4 @@
-"""Settings made into what runs: the state of decisions, its placement, and when cycles are due.
+"""Turns settings into the running parts: the deciding state, its placement, and when cycles are due.
 
 The simulator and the live loop both begin here, so that one configuration means the same to both.
 """
@@ -79,7 +79,7 @@ def setup_of(name: str, settings: Settings, nodes: Sequence[Node] = (), seed: in
     """nodes: instead of those that the settings name.   Errors: LedgerError if nobody names any."""
     there = nodes or settings.nodes()
     if not there:
-        raise LedgerError(name, "names no pools, and there are no other machines", "Add pools: or give --machines")
+        raise LedgerError(name, "names no pools, and no machines were given", "Add pools: or give --machines")
     return Setup(
         name,
         there,

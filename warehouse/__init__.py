@@ -5,7 +5,8 @@ Owns not:  where records come from (collectors), whether they are good (ingest),
 Words:     *store* = one database, embedded (`chdb:///path`, `chdb://memory`) or served (`clickhouse://…`);
            *fact* = one of the four append-only record types; everything else can be derived again from facts.
 
-    migrations   the numbered schema
+    migrations   the numbered schema, a file for each subject
+    upgrades     what older schemas need first, to become it
     chained      SQL of the chains that show whether a sealed row was changed (`chain`)
     accounts     accounts of a ClickHouse server: roles, quotas, row policies
 """

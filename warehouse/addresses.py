@@ -1,4 +1,4 @@
-"""What an address is counted as, wherever one client must not have more than its share."""
+"""How a client's address is counted, wherever one client may have only its share."""
 
 from __future__ import annotations
 

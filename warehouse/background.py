@@ -1,4 +1,4 @@
-"""Work that a server does beside what it serves, again and again."""
+"""Periodic background work of a server."""
 
 from __future__ import annotations
 

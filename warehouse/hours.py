@@ -15,7 +15,7 @@ DAYS: tuple[Day, ...] = get_args(Day)
 def clock(text: str) -> str:
     """Errors: ValueError saying what fits."""
     if not re.fullmatch(r"(?:[01]\d|2[0-3]):[0-5]\d|24:00", text):
-        raise ValueError('a time of day fits, in quotes, like "09:00"')
+        raise ValueError('expected a time of day in quotes, like "09:00"')
     return text
 
 
@@ -24,7 +24,7 @@ def zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise ValueError("a time zone fits, like Europe/Berlin") from error
+        raise ValueError("expected a time zone, like Europe/Berlin") from error
     return name
 
 

@@ -1,4 +1,4 @@
-"""JSON that people write: no key twice, no number that is none, and no deeper than somebody could have written."""
+"""JSON that people write: no duplicate keys, no NaN or infinity, limited depth."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warehouse.yaml_text import DuplicateKeyError, YamlError, parse_yaml
 
 
 def parse_json(text: str | bytes, parse_float: Callable[[str], Any] | None = None) -> Any:
-    """Errors: ValueError, in words; also for a key that is there twice, for NaN and Infinity, and for what is nested
+    """Errors: ValueError, in words; also for a key that appears twice, for NaN and Infinity, and for what is nested
     deeper than the interpreter's stack."""
     try:
         return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=parse_float)
@@ -31,7 +31,7 @@ _SPACE_AFTER_TEXT = re.compile(rb'"\s')
 
 
 def duplicate_key(text: bytes) -> str | None:
-    """Which key an object of JSON has twice, in words; None: none, or it is no JSON."""
+    """Which key an object of JSON has twice, in words; None: none, or it is not JSON."""
     try:
         json.loads(text, object_pairs_hook=_once)
     except _TwiceError as twice:
@@ -50,12 +50,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for number, name in enumerate(names) if name in names[:number])
-        raise _TwiceError(f"the key {twice!r} is there twice")
+        raise _TwiceError(f"the key {twice!r} appears twice")
     return found
 
 
 def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _with_line(text: str | bytes, what: str) -> str:

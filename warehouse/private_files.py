@@ -1,4 +1,4 @@
-"""What we keep is nobody else's to read: stores, spools, logs and state. What somebody asked for (`--out`) is theirs,
+"""Files that only their user may read: stores, spools, logs and state. What somebody asked for (`--out`) is theirs,
 with the permissions that their own umask gives.
 """
 

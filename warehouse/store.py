@@ -20,8 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
+from xml.sax.saxutils import escape
 
 from warehouse.chain import adopt
+from warehouse.engine import import_engine
 from warehouse.errors import StoreError, StoreHeldError
 from warehouse.leftovers import drop_leftovers
 from warehouse.private_files import HeldError, hold
@@ -49,8 +51,11 @@ NOT_COMPILED = "compile_expressions = 0, compile_aggregate_expressions = 0, comp
 nothing in a large one. A server, which keeps what it compiled, is left alone."""
 NOT_SYNCED = "fsync_metadata = 0"
 """Of a store that need not outlive a power cut: to wait for the disk is most of the time that its tables take."""
+BEFORE = frozenset(range(1, 31))
+"""Numbers of the migrations of before the first release."""
+UPGRADE = "upgrades/0030"
 MOVED_OUT = ("access_users", "access_tokens", "saved_queries")
-"""Tables of old migrations whose rows live in the access store now (migration access_moves_out)."""
+"""Tables of before the first release whose rows live in the access store now, which copies them (access/upgrade.py)."""
 UNKNOWN_EXCEPTION = 1002
 SERVER_LOG = "The server does not say why: its log does"
 NOT_THE_SERVER = "That is what stands before the server, such as a proxy: look there, and try again"
@@ -59,9 +64,19 @@ logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
 Params = Mapping[str, Any]
 
 
-def open_store(url: str = "") -> Store:
+def embedded_path(url: str) -> Path:
+    """The folder of an embedded store.   Errors: StoreError if the URL names another kind of store."""
+    url = url or os.environ.get("GPULEDGER_STORE", "") or DEFAULT_STORE
+    parts = urlsplit(url)
+    if parts.scheme != "chdb" or parts.netloc or not parts.path.startswith("/"):
+        raise StoreError(url, "not an embedded store with a folder", "Use chdb:///absolute/path")
+    return Path(parts.path)
+
+
+def open_store(url: str = "", backups: Path | None = None) -> Store:
     """Opens a store, creating an embedded one that does not exist yet; the schema is `migrate`'s business.
 
+    backups: the one folder into which, and from which, the engine of an embedded store may copy tables.
     Errors: StoreHeldError if another process holds the embedded store (it says who), StoreError if the URL or
     the server is of no use.
     """
@@ -74,7 +89,7 @@ def open_store(url: str = "") -> Store:
             raise StoreError(
                 url, "an embedded store needs an absolute path", "Use chdb:///absolute/path or chdb://memory"
             )
-        return EmbeddedStore(url, Path(parts.path))
+        return EmbeddedStore(url, Path(parts.path), backups=backups)
     if parts.scheme in ("clickhouse", "clickhouses"):
         return ServerStore(url)
     if parts.scheme in ("http", "https"):
@@ -121,7 +136,7 @@ class Store:
             with self._lock, _store_errors(self.url):
                 return self._client.query_arrow(sql, parameters=_encode(params), settings=dict(settings or {}))
         except ArrowInvalid as error:
-            raise StoreError(self.url, f"the answer is not whole ({error})", "Try again") from error
+            raise StoreError(self.url, f"the answer is incomplete ({error})", "Try again") from error
 
     def command(self, sql: str, params: Params | None = None, settings: Params | None = None) -> None:
         """Runs one statement that answers nothing (DDL, INSERT ... SELECT)."""
@@ -237,18 +252,18 @@ class EmbeddedStore(Store):
         database: str = DATABASE,
         beside: Beside | None = None,
         turns: Turns | None = None,
+        backups: Path | None = None,
     ) -> None:
+        import_engine()
         import clickhouse_connect
 
-        self.path = path
+        self.path, self.backups = path, backups
         self._beside = Beside() if beside is None else beside
         self._is_first = beside is None
         self._lock_file = _hold(path) if path is not None and hold else None
         try:
             with _store_errors(url):
-                client = clickhouse_connect.get_client(
-                    interface="chdb", path=":memory:" if path is None else str(path / "engine")
-                )
+                client = clickhouse_connect.get_client(interface="chdb", path=_engine(path, backups))
                 client.command(f"CREATE DATABASE IF NOT EXISTS {identifier(database)}")
                 client.command(f"USE {identifier(database)}")
                 client.database = database
@@ -262,7 +277,8 @@ class EmbeddedStore(Store):
         self.command(f"SET {NOT_SYNCED}")
 
     def another(self, database: str = "") -> EmbeddedStore:
-        return EmbeddedStore(self.url, self.path, False, database or self.database, self._beside, self._turns)
+        name = database or self.database
+        return EmbeddedStore(self.url, self.path, False, name, self._beside, self._turns, self.backups)
 
     def beside(self, kind: type[T], make: Callable[[], T]) -> T:
         """The one of its kind for this store, whichever connection asks: made now if there is none, and closed before
@@ -286,6 +302,18 @@ class EmbeddedStore(Store):
         super().close()
         _release(self._lock_file)
         self._lock_file = None
+
+
+def _engine(path: Path | None, backups: Path | None) -> str:
+    """What the engine is told to open: a folder, and where there is one, a configuration that lets it make backups."""
+    if path is None:
+        return ":memory:"
+    if backups is None:
+        return str(path / "engine")
+    config = path / "backups.xml"
+    allowed = f"<allowed_path>{escape(str(backups))}</allowed_path>"
+    config.write_text(f"<clickhouse><backups>{allowed}</backups></clickhouse>\n", encoding="utf-8")
+    return f"{path / 'engine'}?config-file={config}"
 
 
 def _password() -> str:
@@ -404,13 +432,13 @@ class ServedStore(ServerStore):
         """Errors: StoreError if the server's gpuledger is of another version."""
         theirs = {row["number"] for row in self.rows("SELECT number FROM schema_migrations")}
         if theirs != {number for number, _, _ in migrations()}:
-            raise StoreError(self.url, "its gpuledger is of another version", "Use the same on both sides")
+            raise StoreError(self.url, "it runs another version of gpuledger", "Use the same on both sides")
 
     def _refused(self) -> StoreError:
         return StoreError(
             self.url,
-            "a server holds this store, and it takes no such thing from here",
-            "Stop the server and give its --store chdb:///..., or see docs/api.md for what it does itself",
+            "a server has this store open, and does not offer this",
+            "Stop the server and give its --store chdb:///..., or see docs/api.md for what it offers",
         )
 
 
@@ -423,6 +451,9 @@ def migrations() -> Sequence[tuple[int, str, str]]:
 def migrate(store: Store) -> list[str]:
     """Creates or upgrades the schema. Answers the names of the migrations it applied; running it again applies none.
 
+    Tables that are there already stay as they are, and views are made anew: so a store of before the first release,
+    whose tables `_upgrade` changes, goes through the same migrations.
+
     A migration's statements are all IF NOT EXISTS or otherwise repeatable, so one that a kill cut short is run again.
     """
     if isinstance(store, ServedStore):
@@ -434,22 +465,22 @@ def migrate(store: Store) -> list[str]:
     )
     done = {row["number"] for row in store.rows("SELECT number FROM schema_migrations")}
     known = {number for number, _, _ in migrations()}
-    if done - known:
+    if done - known - BEFORE:
         raise StoreError(
             store.url,
             f"its schema (migration {max(done):04d}) is newer than this gpuledger",
             "Upgrade gpuledger",
         )
+    if done & BEFORE and not done & known:
+        _upgrade(store, done)
     applied: dict[int, str] = {}
     try:
         for number, name, text in migrations():
             if number not in done:
                 store.script(text)
-                if name.endswith("_access_moves_out"):
-                    _drop_empty(store, MOVED_OUT)
-                if name.endswith("_chain"):
-                    adopt(store)
                 applied[number] = name
+        if applied:
+            adopt(store)
     finally:
         if applied:
             store.command(
@@ -461,6 +492,18 @@ def migrate(store: Store) -> list[str]:
     if len(applied) < len(known):  # not of a new store
         drop_leftovers(store)
     return [*applied.values()]
+
+
+def _upgrade(store: Store, done: set[int]) -> None:
+    """Brings the tables of a store of before the first release to what its migrations make; those do the rest."""
+    if BEFORE - done:
+        raise StoreError(
+            store.url,
+            f"its schema (migration {max(done):04d}) is older than any that can be upgraded",
+            f"Open it once with a gpuledger whose schema is {max(BEFORE):04d}",
+        )
+    store.script(read_sql(__file__, UPGRADE))
+    _drop_empty(store, MOVED_OUT)
 
 
 def _drop_empty(store: Store, tables: Sequence[str]) -> None:
@@ -535,8 +578,8 @@ def _served_errors(url: str) -> Iterator[None]:
         if told:
             what, step = told[1] or told[2], "GPULEDGER_TOKEN is the API token to ask with (docs/access.md)"
         else:
-            what = "cannot be reached, or is no gpuledger server"
-            step = "Is it running? A certificate authority of your own stands in SSL_CERT_FILE"
+            what = "cannot be reached, or is not a gpuledger server"
+            step = "Is it running? SSL_CERT_FILE names a certificate authority of your own"
         raise StoreError(url, what, step) from error
 
 

@@ -143,11 +143,11 @@ class _Mark:
     def end(self) -> None:
         late = time.monotonic() - self._said_at
         if late > self._lease:
-            log.error("%s: nothing was said of it for %.0f s, others may have begun meanwhile", self._at, late)
+            log.error("%s: no sign of life for %.0f s, others may have started meanwhile", self._at, late)
         try:
             self._say("over")
         except LedgerError as error:
-            log.warning("%s: its end cannot be said, others wait up to %.0f s: %s", self._at, self._lease, error)
+            log.warning("%s: its turn cannot be released, others wait up to %.0f s: %s", self._at, self._lease, error)
 
     def _wait(self) -> None:
         """For those that asked before us, and for those that have it."""
@@ -169,7 +169,7 @@ class _Mark:
             try:
                 self._say("has")
             except LedgerError as error:
-                log.warning("%s: no sign of life can be given: %s", self._at, error)
+                log.warning("%s: its turn cannot be renewed: %s", self._at, error)
 
     def _others(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Those in our way: who asked before us, and who asked after. Whose signs of life came too late is after all

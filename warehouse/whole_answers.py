@@ -30,7 +30,7 @@ class WholeAnswers:
             return answer
         if not any(name.lower().startswith("x-clickhouse-") for name in answer.headers):
             answer.close()
-            raise OperationalError(f"HTTP status {answer.status}, but not of a ClickHouse server")
+            raise OperationalError(f"HTTP status {answer.status}, but not from a ClickHouse server")
         waited = "1" in parse_qs(urlsplit(url).query).get("wait_end_of_query", ())
         if not how["preload_content"] or waited:
             return answer  # rows: the server began to answer when it had them all, and their format has an end

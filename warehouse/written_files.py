@@ -119,11 +119,11 @@ def _most_telling(mistake: ValidationError) -> Any:
 _SHAPES = ("constrained-int", "tuple[", "literal[")
 """What a location says of the shape that was tried, where several fit."""
 _SAY: Mapping[str, str] = {
-    "tuple_type": "a list fits",
-    "model_type": "keys fit",
-    "string_type": "text fits, in quotes if it looks like something else",
+    "tuple_type": "expected a list",
+    "model_type": "expected keys and values",
+    "string_type": "expected text; quote it if it looks like something else",
     "missing": "missing",
-    "too_short": "an empty list; at least one entry fits",
+    "too_short": "an empty list; expected at least one entry",
 }
 
 

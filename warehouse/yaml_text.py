@@ -59,7 +59,7 @@ class _Loader(yaml.SafeLoader):
                 line = key.start_mark.line + 1
                 if value in lines:
                     raise DuplicateKeyError(
-                        f"the key {key.value!r} is there twice; its first line is {lines[value]}", line
+                        f"the key {key.value!r} appears twice; its first line is {lines[value]}", line
                     )
                 lines[value] = line
         return node
@@ -70,7 +70,7 @@ class _Loader(yaml.SafeLoader):
         except YamlError:
             raise
         except (ValueError, LookupError, AttributeError) as mistake:  # 2026-02-30, five thousand digits, !!bool x
-            raise YamlError(f"not a value that can be read ({mistake})", node.start_mark.line + 1) from mistake
+            raise YamlError(f"not a valid value ({mistake})", node.start_mark.line + 1) from mistake
 
     def get_single_node(self) -> Any:
         node = super().get_single_node()

@@ -1,4 +1,4 @@
-"""Runs that nobody measured: from a seed, so that the suite's logic can be seen to work where there is no GPU.
+"""Simulated runs from a seed, which show that the suite's logic works where there is no GPU.
 
 They say nothing about any platform, and no verdict on them counts.
 """

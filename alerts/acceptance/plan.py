@@ -1,4 +1,4 @@
-"""What is run and what is wanted, as a file says it."""
+"""The plan file: what to run and which thresholds apply."""
 
 from __future__ import annotations
 

@@ -107,5 +107,5 @@ def earlier_throughputs(path: Path) -> Mapping[str, float]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise AlertError(str(path), "not a report of the acceptance suite", "Give its report.json") from error
     if not measured:
-        raise AlertError(str(path), "its numbers are made up", "Compare with a report that was measured")
+        raise AlertError(str(path), "its numbers are simulated", "Compare with a measured report")
     return found

@@ -1,4 +1,4 @@
-"""Runs of loads: started, read and ended here; or kept in a folder, one file a run, and read from it."""
+"""Runs of loads: started, read and stopped here; or stored in a folder, one file each, and read from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who disturbs whom on a shared GPU: workloads against what they do alone, at the same load.
+"""Interference on shared GPUs: workloads compared with what they do alone, at the same load.
 
     samples, metrics, service_levels, allocations ─▶ windows ─▶ baselines (windows alone)
                                                         └──────────┴─▶ interference_samples ─▶ episodes, ranking, speeds

@@ -1,4 +1,4 @@
-"""What a scheduler's anti-interference score takes: how fast a class of workloads runs beside another."""
+"""Input of a scheduler's anti-interference score: how fast a class of workloads runs beside another."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ def measure(
     if found:
         last = found[0]
         params = {"facts_until": last["facts_until"], "books_run": last["books_run"]}
-        (news,) = store.rows(read_sql(__file__, "oldest_news"), params)
-        start = max(earliest, min(last["until"], news["facts_since"], news["books_since"]))
+        (newest,) = store.rows(read_sql(__file__, "oldest_change"), params)
+        start = max(earliest, min(last["until"], newest["facts_since"], newest["books_since"]))
         run = max(run, last["run"] + 1)
     if since is not None:
         start = max(there["since"], min(start, since))

@@ -1,4 +1,4 @@
-"""Who was disturbed, and by whom: victims by what they lost, aggressors only where it happened again and again."""
+"""Victims by what they lost, and aggressors, only if it happened repeatedly."""
 
 from __future__ import annotations
 

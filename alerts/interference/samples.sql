@@ -6,7 +6,7 @@ INSERT INTO interference_samples
 (
     run, hour, at, window_seconds, cluster, workload_id, service, tenant, identity, version, device_ids, gpus, model,
     partition_profile, state, neighbours, neighbour_identities, metric, load, value, p99_to_p50, utilization, has_demand,
-    busy, together, dram_active, context_switch_active, context_switch_requests_per_second, sm_clock_hertz,
+    busy, utilization_sum, dram_active, context_switch_active, context_switch_requests_per_second, sm_clock_hertz,
     throttle_seconds, pcie_bytes_per_second, baseline_value, baseline_windows, slowdown, coefficient, jitter, channels,
     grade, disturbed
 )
@@ -36,7 +36,7 @@ SELECT
     w.hour, w.at, {window_seconds:UInt32} AS window_seconds, w.cluster, w.workload_id, w.service, w.tenant, w.identity,
     w.version, w.device_ids, w.gpus, w.model, w.partition_profile, w.state AS state, w.neighbours,
     s.neighbour_identities AS neighbour_identities, w.metric, w.load, w.value, w.p99_to_p50, w.utilization, w.has_demand,
-    w.busy, w.together, w.dram_active, w.context_switch_active, w.context_switch_requests_per_second, w.sm_clock_hertz,
+    w.busy, w.utilization_sum, w.dram_active, w.context_switch_active, w.context_switch_requests_per_second, w.sm_clock_hertz,
     w.throttle_seconds, w.pcie_bytes_per_second,
     b.value AS baseline_value,
     b.windows AS baseline_windows,
@@ -47,7 +47,7 @@ SELECT
     arrayFilter(name -> name != '', [
         if(ifNull(w.context_switch_active > {switches:Float64} * b.context_switch_active + 0.01, false)
             OR ifNull(w.context_switch_requests_per_second > {switches:Float64} * b.context_switch_requests_per_second + 1, false)
-            OR (notEmpty(w.neighbours) AND (ifNull(w.busy >= {busy:Float64}, false) OR ifNull(w.together >= {together:Float64}, false))),
+            OR (notEmpty(w.neighbours) AND (ifNull(w.busy >= {busy:Float64}, false) OR ifNull(w.utilization_sum >= {together:Float64}, false))),
             'scheduler', ''),
         if(ifNull(w.dram_active >= {dram:Float64}, false), 'memory', ''),
         if(ifNull(w.sm_clock_hertz <= {clock:Float64} * b.sm_clock_hertz, false)

@@ -1,4 +1,4 @@
-"""Versions: what a baseline is about. A new image, model or driver starts it anew."""
+"""Versions of workloads: a new image, model or driver starts a new baseline."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ WITH
                     toUInt32(greatest(before_first + 1, intDiv(toUnixTimestamp64Milli(a.start_at), window_ms) + 1)),
                     toUInt32(least(last_window, if(a.end_at IS NULL, last_window,
                         intDiv(toUnixTimestamp64Milli(assumeNotNull(a.end_at)) - 1, window_ms) + 1))) + 1)),
-                NULL, a.partition_profile, if(a.told_tenant != '', a.told_tenant, a.tenant), NULL,
+                NULL, a.partition_profile, if(a.reported_tenant != '', a.reported_tenant, a.tenant), NULL,
                 toNullable(a.units / greatest(1, d.units))
             FROM allocations AS a
             ASOF LEFT JOIN (SELECT cluster, device_id, ts, units FROM devices) AS d
@@ -93,14 +93,14 @@ WITH
             arrayJoin(c.members) AS self,
             arrayFilter(other -> other.1 != self.1 AND other.2 = 1, c.members).1 AS others,
             arrayExists(other -> other.1 != self.1 AND other.2 IS NULL, c.members) AS others_unsure,
-            c.together AS together,
+            c.utilization_sum AS utilization_sum,
             s.*
         FROM
         (
             SELECT
                 cluster, device_id, window,
                 groupArray((workload_id, has_processes, profile, tenant, utilization, held)) AS members,
-                sum(utilization) AS together
+                sum(utilization) AS utilization_sum
             FROM found
             GROUP BY cluster, device_id, window
         ) AS c
@@ -123,7 +123,7 @@ WITH
             arraySort(groupUniqArrayArray(p.others)) AS neighbours,
             max(p.others_unsure OR ifNull(p.unattributed > {stranger:Float64}, false)) AS is_unsure,
             avg(p.self.5) AS utilization,
-            max(p.busy) AS busy, max(p.together) AS together, max(p.dram_active) AS dram_active, max(p.context_switch_active) AS context_switch_active,
+            max(p.busy) AS busy, max(p.utilization_sum) AS utilization_sum, max(p.dram_active) AS dram_active, max(p.context_switch_active) AS context_switch_active,
             max(p.context_switch_requests_per_second) AS context_switch_requests_per_second,
             min(p.sm_clock_hertz) AS sm_clock_hertz, max(p.throttle_seconds) AS throttle_seconds,
             max(p.pcie_bytes_per_second) AS pcie_bytes_per_second
@@ -196,7 +196,7 @@ SELECT
     if(p.p99.1 = p.metric_told AND p.p50.1 = p.metric_told AND p.p50.2 > 0, p.p99.2 / p.p50.2, NULL) AS p99_to_p50,
     t.utilization AS utilization,
     ifNull(p.running > 0, false) OR ifNull(p.waiting > 0, false) OR p.metric_told != '' AS has_demand,
-    t.busy AS busy, t.together AS together, t.dram_active AS dram_active, t.context_switch_active AS context_switch_active,
+    t.busy AS busy, t.utilization_sum AS utilization_sum, t.dram_active AS dram_active, t.context_switch_active AS context_switch_active,
     t.context_switch_requests_per_second AS context_switch_requests_per_second, t.sm_clock_hertz AS sm_clock_hertz,
     t.throttle_seconds AS throttle_seconds, t.pcie_bytes_per_second AS pcie_bytes_per_second
 FROM there AS t

@@ -1,4 +1,4 @@
-"""Service level objectives: what was promised, how well it is kept, and how fast the error budget burns.
+"""Service level objectives: targets, how well they are met, and how fast the error budget burns.
 
     objectives (YAML) ─▶ slo_definitions ─┐
     events, service_levels, ledger ───────┴─▶ measure ─▶ slo_points ─▶ views slo_status, slo_burn ─▶ rules, pages

@@ -1,4 +1,4 @@
-"""Files of objectives in force: applied with an author and a reason, never edited."""
+"""Applied files of objectives: with an author and a reason, never edited."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ WITH
         SELECT cluster, tenant, queue, ending.1 AS moment, ending.2 AS event, ending.3 AS reason
         FROM told
         UNION ALL
-        SELECT cluster, any(if(told_tenant != '', told_tenant, tenant)), any(queue), max(assumeNotNull(end_at)), 'lost', ''
+        SELECT cluster, any(if(reported_tenant != '', reported_tenant, tenant)), any(queue), max(assumeNotNull(end_at)), 'lost', ''
         FROM allocations
         WHERE startsWith(estimated, 'end lost') AND end_at IS NOT NULL
         GROUP BY cluster, allocation_id

@@ -48,15 +48,15 @@ def measure(store: Store, at: datetime, now: datetime | None = None, since: date
     """
     (there,) = store.rows(read_sql(__file__, "what_is_there"))
     states = store.rows(read_sql(__file__, "last_measured"))
-    news: dict[tuple[Any, Any], Mapping[str, Any]] = {}
+    newest: dict[tuple[Any, Any], Mapping[str, Any]] = {}
     todo: dict[tuple[datetime, datetime], list[Due]] = defaultdict(list)
     for state in states:
         seen = (state["facts_until"], state["books_run"])
-        if state["asked_until"] is not None and seen not in news:
-            (news[seen],) = store.rows(
-                read_sql(__file__, "oldest_news"), {"facts_until": seen[0], "books_run": seen[1]}
+        if state["asked_until"] is not None and seen not in newest:
+            (newest[seen],) = store.rows(
+                read_sql(__file__, "oldest_change"), {"facts_until": seen[0], "books_run": seen[1]}
             )
-        one = due(state, news.get(seen, {}), there, at, since)
+        one = due(state, newest.get(seen, {}), there, at, since)
         if one is not None:
             todo[one.since, one.until].append(one)
     run = max([int((now or at).timestamp() * 1e6), *(row["run"] + 1 for row in store.rows(_NEWEST_RUN))])
@@ -84,14 +84,14 @@ _NEWEST_RUN = "SELECT max(run) AS run FROM slo_measured"
 
 def due(
     state: Mapping[str, Any],
-    news: Mapping[str, Any],
+    newest: Mapping[str, Any],
     there: Mapping[str, Any],
     at: datetime,
     again_since: datetime | None = None,
 ) -> Due | None:
     """What of an objective is to be measured; None: nothing.
 
-    state, news, there: a row of last_measured.sql, of oldest_news.sql, of what_is_there.sql.
+    state, newest, there: a row of last_measured.sql, of oldest_change.sql, of what_is_there.sql.
     """
     until = at
     if state["books"]:
@@ -102,8 +102,8 @@ def due(
     if state["asked_until"] is None:
         since = earliest
     else:
-        told = [news["facts_since"]] + (
-            [news["books_since"]] if state["books"] or state["kind"] == "job_success" else []
+        told = [newest["facts_since"]] + (
+            [newest["books_since"]] if state["books"] or state["kind"] == "job_success" else []
         )
         since = max(earliest, min(state["asked_until"], *told))
     if again_since is not None:

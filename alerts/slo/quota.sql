@@ -16,7 +16,7 @@ WITH
     held AS
     (
         SELECT
-            a.cluster AS cluster, if(a.told_tenant != '', a.told_tenant, a.tenant) AS tenant, a.queue AS queue,
+            a.cluster AS cluster, if(a.reported_tenant != '', a.reported_tenant, a.tenant) AS tenant, a.queue AS queue,
             a.units / greatest(1, d.units) AS gpus,
             toUnixTimestamp64Milli(a.start_at) AS start_ms,
             if(a.end_at IS NULL, until_ms, toUnixTimestamp64Milli(assumeNotNull(a.end_at))) AS end_ms

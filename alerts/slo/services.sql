@@ -13,7 +13,7 @@ FROM
 ) AS r
 LEFT JOIN
 (
-    SELECT workload_id, max(if(told_tenant != '', told_tenant, tenant)) AS tenant
+    SELECT workload_id, max(if(reported_tenant != '', reported_tenant, tenant)) AS tenant
     FROM allocations
     WHERE start_at < {until:DateTime64(3, 'UTC')} AND workload_id != ''
         AND (end_at IS NULL OR end_at > {since:DateTime64(3, 'UTC')} - INTERVAL 1 DAY)

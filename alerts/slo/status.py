@@ -15,7 +15,7 @@ BURNING = ("", "slow", "medium", "fast")
 
 @dataclass(frozen=True)
 class SeriesStatus:
-    """A series at an instant; see the view slo_status (warehouse/migrations/0012_slo_interference.sql) for units.
+    """A series at an instant; see the view slo_status (warehouse/migrations/0108_objectives.sql) for units.
 
     None: not known. An objective of which nothing is known has one row with an empty tenant.
     """

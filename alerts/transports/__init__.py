@@ -1,4 +1,4 @@
-"""Ways to tell of alerts, one file each.
+"""Transports for notifications, one file each.
 
 A transport is what the routing file says of it, and `send`: many alerts, one call. What it cannot do is raised as a
 SendError that says whether trying again is of use, and never holds a secret.
@@ -29,7 +29,7 @@ REFUSALS = (400, 401, 403, 404, 405, 410, 413, 422)
 
 
 class AlertLike(Protocol):
-    """What a transport needs to know of an alert; `alerts.routing.Told` is one."""
+    """What a transport needs to know of an alert; `alerts.routing.Notification` is one."""
 
     @property
     def rule(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Alerts: what fires and why, what was, who was told, and silences."""
+"""Alerts: firing ones with evidence, history, notifications, and silences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alerts import reading
 from alerts.routing import Silence
 from alerts.silences import add_silence, end_silence, silences
 from api.caller import Caller, See, SeeFleet, SilenceAlerts
-from api.paging import Limit, Offset, Page, next_page, part
+from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.strict import Body, StrictRoute
 from api.values import aware
@@ -49,8 +49,7 @@ def alerts_(
 ) -> Page[documents.Alert]:
     """Alerts as they are, the worst first, each with its evidence; a tenant sees those of its own workloads."""
     found = _alerts(caller, state, rule)
-    rows = [documents.Alert.model_validate(row) for row in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.Alert.model_validate, limit, offset)
 
 
 @router.get("/alerts/history")
@@ -64,8 +63,7 @@ def alert_history(
 ) -> Page[documents.AlertChange]:
     """Changes of state, the newest first, at most ten thousand."""
     found = reading.history(caller.store, rule, fingerprint, MOST_CHANGES)
-    rows = [documents.AlertChange.model_validate(row) for row in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.AlertChange.model_validate, limit, offset)
 
 
 @router.get("/alerts/deliveries")
@@ -79,8 +77,7 @@ def alert_deliveries(
 ) -> Page[documents.AlertDelivery]:
     """Attempts to tell a target, the newest first, at most ten thousand."""
     found = reading.attempts(caller.store, rule, fingerprint, MOST_CHANGES)
-    rows = [documents.AlertDelivery.model_validate(row) for row in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.AlertDelivery.model_validate, limit, offset)
 
 
 @router.get("/alerts/silences")
@@ -104,7 +101,7 @@ def silence_alerts(caller: SilenceAlerts, new: NewSilence) -> documents.Silence:
 def end_silence_(caller: SilenceAlerts, id: str) -> documents.Silence:
     """Ends a silence now."""
     if id not in {one.id for one in silences(caller.store, caller.now)}:
-        raise NotFoundError(f"silence {id!r}", "none of that id is in force or to come", "See: /api/v1/alerts/silences")
+        raise NotFoundError(f"silence {id!r}", "is not active or scheduled", "See: /api/v1/alerts/silences")
     with caller.writing() as store:
         return _silence(end_silence(store, id, caller.principal.actor, caller.now))
 
@@ -116,7 +113,7 @@ def alert(caller: See, fingerprint: str) -> documents.AlertWithHistory:
     found = [row for row in _alerts(caller, every, "") if row["fingerprint"] == fingerprint]
     if not found:
         raise NotFoundError(
-            f"alert {fingerprint!r}", "there is none of that fingerprint for you", "See: /api/v1/alerts"
+            f"alert {fingerprint!r}", "does not exist, or you don't have access to it", "See: /api/v1/alerts"
         )
     return documents.AlertWithHistory.model_validate(
         {**found[0], "changes": reading.history(caller.store, "", fingerprint)}

@@ -1,4 +1,4 @@
-"""Objectives and interference: what was promised and kept, and who was slowed down beside others."""
+"""Objectives and interference: their state, and which workloads were slowed down by others."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from alerts.interference.episodes import episodes
+from alerts.interference.episodes import Episode, episodes
 from alerts.slo.status import SeriesStatus, slo_status
 from api.caller import Caller, PeriodText, See, Tenant
-from api.paging import Limit, Offset, Page, next_page, part
+from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.strict import StrictRoute
 from billing.periods import PeriodError
@@ -38,7 +38,9 @@ def objective(
     """The series of one objective."""
     found = [one for one in _status(caller, at, None) if one.objective == name]
     if not found:
-        raise NotFoundError(f"objective {name!r}", "there is none of that name for you", "See: /api/v1/objectives")
+        raise NotFoundError(
+            f"objective {name!r}", "does not exist, or you don't have access to it", "See: /api/v1/objectives"
+        )
     return _page(request, found, limit, offset)
 
 
@@ -57,11 +59,7 @@ def interference(
     asked = caller.period(period)
     since, until = (asked.start, asked.end) if asked else (caller.now - LOOKED, caller.now)
     found = [one for one in episodes(caller.store, since, until) if tenant in (None, one.tenant)]
-    rows = [
-        documents.Episode.model_validate({**vars(one), "neighbours": [name or None for name in one.neighbours]})
-        for one in part(found, limit, offset)
-    ]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, _episode, limit, offset)
 
 
 def _status(caller: Caller, at: datetime | None, tenant: str | None) -> list[SeriesStatus]:
@@ -74,5 +72,9 @@ def _status(caller: Caller, at: datetime | None, tenant: str | None) -> list[Ser
 
 
 def _page(request: Request, found: list[SeriesStatus], limit: int, offset: int) -> Page[documents.ObjectiveStatus]:
-    rows = [documents.ObjectiveStatus.model_validate(one) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.ObjectiveStatus.model_validate, limit, offset)
+
+
+def _episode(one: Episode) -> documents.Episode:
+    """A neighbour that is not theirs to know is null."""
+    return documents.Episode.model_validate({**vars(one), "neighbours": [name or None for name in one.neighbours]})

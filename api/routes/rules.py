@@ -1,4 +1,4 @@
-"""What people state: rate cards, the tenants' mapping, budgets; and credits and prepaid balances."""
+"""Rate cards, the tenant mapping, budgets; and credits and prepaid balances."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from api.caller import Issue, See, SeeFleet, Tenant
-from api.paging import Limit, Offset, Page, next_page, part
+from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.strict import Body, StrictRoute
 from api.values import aware
@@ -20,7 +20,7 @@ from billing.accounts.budget_file import current_budgets
 from billing.accounts.budgets import budget_states
 from billing.accounts.credits import (
     Credit,
-    KeptCredit,
+    StoredCredit,
     add_credit,
     card_in_force,
     list_credits,
@@ -83,8 +83,7 @@ def rates(caller: See) -> list[documents.Rate]:
 def cards(request: Request, caller: SeeFleet, limit: Limit = 100, offset: Offset = 0) -> Page[documents.AppliedVersion]:
     """Every rate card that was applied."""
     found = history(caller.store)
-    rows = [documents.AppliedVersion(**row) for row in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.AppliedVersion.model_validate, limit, offset)
 
 
 @router.get("/rates/cards/{version}", tags=["rates"])
@@ -103,8 +102,7 @@ def card(caller: SeeFleet, version: str) -> documents.RateCardDocument:
 def tenants(request: Request, caller: See, limit: Limit = 1000, offset: Offset = 0) -> Page[documents.TenantDocument]:
     """The tenants that held something in the closed hours."""
     found = caller.store.rows(read_sql(__file__, "tenants"))
-    rows = [documents.TenantDocument(**row) for row in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.TenantDocument.model_validate, limit, offset)
 
 
 @router.get("/tenants/mapping", tags=["tenants"])
@@ -112,7 +110,7 @@ def mapping(caller: SeeFleet) -> documents.Mapping:
     """The tenants' mapping in force: whose what is held is."""
     found = current_mapping(caller.store)
     if found is None:
-        raise NotFoundError("tenants' mapping", "none was applied: what is held is whose the source says")
+        raise NotFoundError("tenants' mapping", "none was applied: the reported tenants pay")
     rules = [
         documents.MappingRule(
             matches=rule.words, tenant=rule.tenant, project=rule.project, cost_center=rule.cost_center or None,
@@ -145,8 +143,7 @@ def credits_(
 ) -> Page[documents.Credit]:
     """Amounts in tenants' favour on drafts: by hand, or for a broken promise."""
     found = list_credits(caller.store, month, caller.check_tenant(tenant))
-    rows = [_credit(one) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, _credit, limit, offset)
 
 
 @router.post("/credits", tags=["credits"], status_code=201)
@@ -171,7 +168,7 @@ def add(caller: Issue, new: NewCredit) -> documents.Applied:
 def reverse(caller: Issue, id: str, why: Why) -> documents.Credit:
     """Takes a credit back: the opposite amount, in its month or the next open one; doing it again changes nothing."""
     if not list_credits(caller.store, ids=[id]):
-        raise NotFoundError(f"credit {id!r}", "there is none of that id", "See: /api/v1/credits")
+        raise NotFoundError(f"credit {id!r}", "does not exist", "See: /api/v1/credits")
     with caller.writing() as store:
         done = reverse_credit(store, id, caller.principal.actor, why.reason, caller.now)
         (kept,) = list_credits(store, ids=[done.id])
@@ -184,8 +181,7 @@ def grants(
 ) -> Page[documents.Grant]:
     """What was paid, or given, in advance."""
     found = grants_of(caller.store, caller.check_tenant(tenant))
-    rows = [documents.Grant.model_validate(one) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.Grant.model_validate, limit, offset)
 
 
 @router.post("/grants", tags=["credits"], status_code=201)
@@ -209,7 +205,7 @@ def revoke(
 ) -> documents.Grant:
     """Lets a grant expire now; what it has paid stays paid."""
     if id not in {one.id for one in grants_of(caller.store)}:
-        raise NotFoundError(f"grant {id!r}", "there is none of that id", "See: /api/v1/grants")
+        raise NotFoundError(f"grant {id!r}", "does not exist", "See: /api/v1/grants")
     with caller.writing() as store:
         done = revoke_grant(store, id, caller.principal.actor, reason, caller.now)
     return documents.Grant.model_validate(done)
@@ -224,6 +220,6 @@ def balances_(caller: See, tenant: Tenant = None) -> list[documents.Balance]:
     return [documents.Balance.model_validate(one) for one in found]
 
 
-def _credit(kept: KeptCredit) -> documents.Credit:
+def _credit(kept: StoredCredit) -> documents.Credit:
     told = {name: getattr(kept.credit, name) for name in documents.Credit.model_fields if hasattr(kept.credit, name)}
     return documents.Credit(**told, at=kept.at, invoice=kept.invoice)

@@ -61,18 +61,18 @@ def rows(
     it."""
     times = _readable(caller)
     if view not in times:
-        raise NotFoundError(f"view {view!r}", "there is none of that name for you", "See: /api/v1/views")
+        raise NotFoundError(f"view {view!r}", "does not exist, or you don't have access to it", "See: /api/v1/views")
     caller.check_tenant(tenant)
     known = [row["name"] for row in caller.store.rows(read_sql(__file__, "views"), {"views": [view]})]
     wanted = [name.strip() for name in columns.split(",") if name.strip()] or known
     for name in wanted:
         if name not in known:
-            raise NotFoundError(f"column {name!r}", f"{view} has none of that name", f"It has {', '.join(known)}")
+            raise NotFoundError(f"column {name!r}", f"{view} has no such column", f"It has {', '.join(known)}")
     asked = caller.period(period)
     where, params = _where(caller, view, times[view], tenant)
     if asked is not None:
         if not times[view]:
-            raise PeriodError(view, "has no time that a period could cut", "Leave the period out")
+            raise PeriodError(view, "has no time column for a period", "Leave the period out")
         time = _MONTH_BEGINS if times[view] == "month" else times[view]
         where.append(f"{time} >= {{start:DateTime64(3, 'UTC')}} AND {time} < {{end:DateTime64(3, 'UTC')}}")
         params |= {"start": asked.start, "end": asked.end, "zone": billing_timezone(caller.store)}

@@ -67,14 +67,14 @@ def decompressed(body: bytes, encoding: str, limit: int) -> str:
     if name == "deflate":
         return _text(_inflated(body, limit))
     if name not in CODECS:
-        raise SqlError(BAD_ARGUMENTS, f"Content-Encoding {name[:40]!r} is not spoken here", "Send it plain")
+        raise SqlError(BAD_ARGUMENTS, f"Content-Encoding {name[:40]!r} is not supported", "Send it plain")
     import pyarrow as pa
 
     try:
         with pa.CompressedInputStream(pa.BufferReader(body), CODECS[name]) as stream:
             text = stream.read(limit + 1)
     except (OSError, pa.ArrowException) as error:
-        raise SqlError(BAD_ARGUMENTS, f"the body is not whole {name}") from error
+        raise SqlError(BAD_ARGUMENTS, f"the body is truncated {name}") from error
     if len(text) > limit:
         raise SqlError(BAD_ARGUMENTS, "the body is longer than a statement may be")
     return _text(text)
@@ -85,9 +85,9 @@ def _inflated(body: bytes, limit: int) -> bytes:
         stream = zlib.decompressobj()
         text = stream.decompress(body, limit + 1)
     except zlib.error as error:
-        raise SqlError(BAD_ARGUMENTS, "the body is not whole deflate") from error
+        raise SqlError(BAD_ARGUMENTS, "the body is truncated deflate") from error
     if len(text) > limit or not stream.eof:
-        raise SqlError(BAD_ARGUMENTS, "the body is not whole deflate, or longer than a statement may be")
+        raise SqlError(BAD_ARGUMENTS, "the body is truncated deflate, or longer than a statement may be")
     return text
 
 
@@ -95,4 +95,4 @@ def _text(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        raise SqlError(BAD_ARGUMENTS, "the body is not UTF-8 text; this endpoint takes statements alone") from error
+        raise SqlError(BAD_ARGUMENTS, "the body is not UTF-8 text; this endpoint accepts only statements") from error

@@ -94,7 +94,7 @@ class Endpoint:
         if kind.lower().startswith("multipart/form-data"):
             asked, body = {**asked, **_form(kind, body)}, b""
         if asked.get("compress") == "1" or asked.get("decompress") == "1":
-            what = "compress= and decompress= (ClickHouse's own blocks) are not spoken here"
+            what = "compress= and decompress= (ClickHouse's own blocks) are not supported"
             raise SqlError(BAD_ARGUMENTS, what, "Use Accept-Encoding: zstd, lz4, gzip or br")
         named = asked.get("database") or request.headers.get("x-clickhouse-database", "")
         if named not in ("", "default", "__default__", self._engine.database):
@@ -128,7 +128,7 @@ class Endpoint:
             error = SqlError(ENDED, "the store does not answer; the log says why")
         except Exception:  # whoever asks gets a code, the log has the details
             log.exception("sql: a statement failed")
-            error = SqlError(ENDED, "an error of gpuledger's own; its log has the details")
+            error = SqlError(ENDED, "an internal error; its log has the details")
         if begun:
             # No last chunk: whoever reads notices that the answer is not whole.
             log.warning("sql: an answer broke off: %s", error.text()[:500])
@@ -146,11 +146,11 @@ def _form(kind: str, body: bytes) -> dict[str, str]:
             continue
         name, content = part.get_param("name", header="content-disposition"), part.get_payload(decode=True)
         if not isinstance(name, str) or not isinstance(content, bytes) or part.get_filename():
-            raise SqlError(BAD_ARGUMENTS, "such a form is not taken", "Its fields are query and param_...")
+            raise SqlError(BAD_ARGUMENTS, "this form is not accepted", "Its fields are query and param_...")
         try:
             fields[name] = content.decode()
         except UnicodeDecodeError as error:
-            raise SqlError(BAD_ARGUMENTS, f"the field {name[:100]} is no UTF-8") from error
+            raise SqlError(BAD_ARGUMENTS, f"the field {name[:100]} is not UTF-8") from error
     return fields
 
 

@@ -74,7 +74,7 @@ class Engine:
             statement = await asyncio.to_thread(self._checked, principal, question)
             request = self._request(question, statement)
             async with (
-                workers.lent(
+                workers.leased(
                     principal.may(Action.see_audit), None if statement.of_schema else statement.tables
                 ) as worker,
                 contextlib.aclosing(worker.ask(request)) as frames,
@@ -156,5 +156,5 @@ def _protocol(asked: Mapping[str, str]) -> int:
     """The version of ClickHouse's protocol that whoever asks speaks; 0: none."""
     version = asked.get("client_protocol_version", "") or "0"
     if not re.fullmatch(r"\d{1,9}", version):
-        raise SqlError(BAD_ARGUMENTS, f"client_protocol_version wants a number, found {version[:40]!r}")
+        raise SqlError(BAD_ARGUMENTS, f"client_protocol_version must be a number, found {version[:40]!r}")
     return int(version)

@@ -1,4 +1,4 @@
-"""What a worker and the server say to each other over two pipes: a kind, a length, and so many bytes.
+"""Messages between a worker and the server over two pipes: a kind, a length, and that many bytes.
 
 server -> worker   ATTACH [tables that went, statements that make the new ones]     STATEMENT {...}     STOP
 worker -> server   READY {...}     ATTACHED     FORMAT name, PIECE bytes ..., END     ERROR {code, what, next_step}

@@ -1,4 +1,4 @@
-"""How much a statement may take, and which settings whoever asks may choose."""
+"""How much a statement may use, and which settings the caller may choose."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def settings_of(asked: Mapping[str, str], limits: Limits, whole: bool) -> dict[s
         if name in OURS or name.startswith("param_"):
             continue
         if not VALUE.fullmatch(value):
-            raise SqlError(BAD_ARGUMENTS, f"setting {name[:100]!r} has a value of no use")
+            raise SqlError(BAD_ARGUMENTS, f"setting {name[:100]!r} has an invalid value")
         if name in LOWERED:
             settings[name] = _lowered(name, value, int(settings[name]))
         elif CHOSEN.fullmatch(name):
             settings[name] = value
         elif name not in settings or str(settings[name]) != value:
-            raise SqlError(READONLY, f"setting {name[:100]!r} is not yours to change here", "Leave it out")
+            raise SqlError(READONLY, f"setting {name[:100]!r} cannot be changed here", "Leave it out")
     return settings
 
 
@@ -97,7 +97,7 @@ def _lowered(name: str, value: str, limit: int) -> int:
     try:
         wanted = int(float(value))
     except (ValueError, OverflowError):
-        raise SqlError(BAD_ARGUMENTS, f"setting {name!r} wants a number, found {value!r}") from None
+        raise SqlError(BAD_ARGUMENTS, f"setting {name!r} must be a number, found {value!r}") from None
     return min(wanted, limit) if wanted > 0 else limit
 
 

@@ -1,4 +1,4 @@
-"""Judges a tree, and prints it: each kind of node has a rule here, and what has none is refused.
+"""Checks a tree and prints it: each kind of node has a rule here, and nodes without one are refused.
 
 Printed is only what a rule has looked at, so that nothing of the text that came reaches the engine by itself. Names and
 texts are in quotes and escaped, words come from a closed list, comments are gone.
@@ -79,7 +79,7 @@ class Printer:
         if node.args["is_string"]:
             return text_literal(node.this)
         if not NUMBER.fullmatch(node.this):
-            raise SqlError(ACCESS_DENIED, "a number that is not understood")
+            raise SqlError(ACCESS_DENIED, "a number that cannot be read")
         return str(node.this)
 
     def _identifier(self, node: exp.Expression) -> str:
@@ -147,13 +147,13 @@ class Printer:
         elif self._allowed.names_database(names[0]):
             self._check_table(names[1], names[0])
             if self._cut(names[1], names[0]):
-                raise SqlError(ACCESS_DENIED, f"{names[0]}.{names[1]} is read in FROM alone", "SELECT from it")
+                raise SqlError(ACCESS_DENIED, f"{names[0]}.{names[1]} can only be read in FROM", "SELECT from it")
         return ".".join(self.print(one) for one in node.expressions)
 
     def _check_name(self, name: str) -> None:
         """A name that stands alone may be a column, a table (after IN) or a function (where one is an argument)."""
         if name in self._allowed.closed:
-            raise SqlError(ACCESS_DENIED, f"the table {name} is not for you to read", READ_VIEWS)
+            raise SqlError(ACCESS_DENIED, f"the table {name} is not one that you may read", READ_VIEWS)
         if name.lower() in REFUSED:
             raise SqlError(ACCESS_DENIED, f"the function {name} is not allowed here", "Give a column another name")
 
@@ -170,7 +170,7 @@ class Printer:
     def _check_table(self, name: str, database: str) -> None:
         if not self._allowed.table(name, database):
             full = f"{database}.{name}" if database else name
-            raise SqlError(ACCESS_DENIED, f"the table {full[:100]} is not for you to read", READ_VIEWS)
+            raise SqlError(ACCESS_DENIED, f"the table {full[:100]} is not one that you may read", READ_VIEWS)
 
     def _table(self, node: exp.Expression) -> str:
         name, database = node.this.this, node.args["db"].this if node.args.get("db") else ""

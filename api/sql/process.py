@@ -1,4 +1,4 @@
-"""A worker process as the server has it: starts it, talks to it, ends it."""
+"""A worker process, as seen by the server: starts it, talks to it, ends it."""
 
 from __future__ import annotations
 

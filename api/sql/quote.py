@@ -1,4 +1,4 @@
-"""Names and texts as they stand in what is printed: in quotes, with every byte escaped that is not plain."""
+"""Quotes names and texts for printed statements: every byte that is not plain is escaped."""
 
 from __future__ import annotations
 

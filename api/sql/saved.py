@@ -84,7 +84,7 @@ def saved_query(access: AccessStore, who: Principal, name: str, owner: str = "",
             return nearest[0]
     whose = f" of {owner}" if owner else ""
     raise UnknownQueryError(
-        f"query {name!r}{whose}", "there is none of that name for you", "See: gpuledger queries list"
+        f"query {name!r}{whose}", "does not exist, or you don't have access to it", "See: gpuledger queries list"
     )
 
 
@@ -172,11 +172,11 @@ def _ambiguous(name: str, found: list[SavedQuery]) -> SavedQueryError:
 
 def _check(name: str, text: str, description: str) -> None:
     if len(name) > LONGEST_NAME or not _NAME.fullmatch(name) or not name.isprintable() or not name.strip("."):
-        fits = f"Up to {LONGEST_NAME} printable characters fit, without slashes or spaces around them"
-        raise SavedQueryError(f"query {name[:LONGEST_NAME]!r}", "that is no name", fits)
+        fits = f"Up to {LONGEST_NAME} printable characters are allowed, without slashes or surrounding spaces"
+        raise SavedQueryError(f"query {name[:LONGEST_NAME]!r}", "is not a valid name", fits)
     longest = Limits().text_bytes
     if not text.strip() or len(text.encode()) > longest:
-        raise SavedQueryError(f"query {name!r}", "has no text, or too much", f"1 to {longest:,} bytes of SQL fit")
+        raise SavedQueryError(f"query {name!r}", "is empty or too long", f"Use 1 to {longest:,} bytes of SQL")
     if len(description) > LONGEST_DESCRIPTION:
         raise SavedQueryError(f"query {name!r}", f"its description has over {LONGEST_DESCRIPTION:,} characters")
 

@@ -1,4 +1,4 @@
-"""What statements are told about the schema: the tables that they may read, and nothing of the others.
+"""The schema as statements see it: only the tables they may read.
 
 `system.tables` and its like become subqueries with the columns that clients ask for, cut to the allowed tables; SHOW is
 answered from them.

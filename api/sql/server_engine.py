@@ -180,7 +180,7 @@ class ServerEngine:
                 why = f"sees {', '.join(seen)}" if seen else "may write"
                 log.error("sql: the account %s %s: nothing is asked as it", account.user, why)
                 what = f"the account for SQL, {account.user}, may do more than analysts"
-                raise SqlError(ACCESS_DENIED, what, "Make it by: gpuledger init --accounts (docs/sql.md)")
+                raise SqlError(ACCESS_DENIED, what, "Create it with: gpuledger init --accounts (docs/sql.md)")
             self._bounds[account.user] = {name: int(most) for name, most in bounds}
         return self._bounds[account.user]
 

@@ -1,4 +1,4 @@
-"""Whether a statement may be run, and what runs: printed from the checked tree, never the text that came.
+"""Whether a statement may run, and what runs: printed from the checked tree, never the submitted text.
 
 Pure, without an engine. `agreement_sql` is the second guard, which the engine answers: that its own reading of the text
 that came is the same as of what was printed, so that a statement never runs as something else than was meant.
@@ -46,7 +46,7 @@ def checked(text: str, allowed: Allowed) -> Statement:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise SqlError(SYNTAX_ERROR, "the text is no UTF-8") from error
+        raise SqlError(SYNTAX_ERROR, "the text is not UTF-8") from error
     if size > LONGEST:
         raise SqlError(SYNTAX_ERROR, f"a statement of more than {LONGEST:,} bytes")
     if "\0" in text:

@@ -27,7 +27,7 @@ class Turns:
         with self._lock:
             turn = self._slots.ask(who)
             if turn is None:
-                raise SqlError(TOO_MANY, "too many statements wait already", "Try again in a while")
+                raise SqlError(TOO_MANY, "too many statements are waiting", "Try again in a while")
             begins = self._begins[turn] = concurrent.futures.Future()
             self._begin()
         try:
@@ -36,7 +36,7 @@ class Turns:
         except TimeoutError:
             if turn.runs:
                 raise
-            raise SqlError(TOO_MANY, "more statements than are run at once", "Try again in a while") from None
+            raise SqlError(TOO_MANY, "too many statements are running", "Try again in a while") from None
         finally:
             with self._lock:
                 self._begins.pop(turn, None)

@@ -53,7 +53,7 @@ class Workers:
         self.turns = Turns(at_once, waiting_seconds)
         self._lock = threading.Lock()
         self._idle: list[Process] = []
-        self._lent: set[Process] = set()
+        self._leased: set[Process] = set()
         self._dead: list[Process] = []
         self._starting = 0
         self._jobs: queue.SimpleQueue[tuple[bool, Started] | None] = queue.SimpleQueue()
@@ -62,7 +62,7 @@ class Workers:
         self._thread.start()
 
     @contextlib.asynccontextmanager
-    async def lent(self, audit: bool, tables: Collection[str] | None) -> AsyncIterator[Process]:
+    async def leased(self, audit: bool, tables: Collection[str] | None) -> AsyncIterator[Process]:
         """A worker for one statement, which has the tables as they are now; whoever asks has a turn.
 
         audit: whether it has those that only some may see.   tables: that the statement reads; None: perhaps any.
@@ -97,7 +97,7 @@ class Workers:
                 if self._closed:
                     raise _ending()
                 if (found := self._idle_one(audit)) is not None:
-                    self._lent.add(found)
+                    self._leased.add(found)
                     return found
                 while self._idle and self._count() >= self.turns.at_once:
                     self._end(self._idle.pop(0))
@@ -115,7 +115,7 @@ class Workers:
 
     def _take_back(self, worker: Process) -> None:
         with self._lock:
-            self._lent.discard(worker)
+            self._leased.discard(worker)
             if worker.is_sound and worker.is_alive and not self._closed:
                 worker.rest()
                 self._idle.append(worker)
@@ -125,7 +125,7 @@ class Workers:
                 self._start(worker.audit)  # so that the next statement need not wait for it
 
     def _count(self) -> int:
-        return len(self._idle) + len(self._lent) + self._starting
+        return len(self._idle) + len(self._leased) + self._starting
 
     def _start(self, audit: bool) -> Started:
         started: Started = concurrent.futures.Future()
@@ -140,7 +140,7 @@ class Workers:
     def _watch(self) -> None:
         """In its thread: starts workers, looks after them, and buries them."""
         while True:
-            there = self._idle or self._lent or self._dead
+            there = self._idle or self._leased or self._dead
             try:
                 job = self._jobs.get(timeout=LOOK_SECONDS if there else None)
             except queue.Empty:
@@ -150,9 +150,9 @@ class Workers:
                 break
             self._begin(*job)
         with self._lock:
-            for worker in (*self._idle, *self._lent):
+            for worker in (*self._idle, *self._leased):
                 worker.kill(_ending())
-            dead = [*self._dead, *self._idle, *self._lent]
+            dead = [*self._dead, *self._idle, *self._leased]
             self._idle, self._dead = [], []
         for worker in dead:
             self._bury(worker)
@@ -177,7 +177,7 @@ class Workers:
     def _look(self) -> None:
         now = time.monotonic()
         with self._lock:
-            for worker in self._lent:
+            for worker in self._leased:
                 worker.look(now)
             for worker in [one for one in self._idle if now - one.idle_since > IDLE_SECONDS or not one.is_alive]:
                 self._idle.remove(worker)

@@ -177,7 +177,7 @@ def check_budgets(store: Store, file: BudgetFile) -> None:
         raise BudgetError(
             "budgets: currency",
             f"found {file.currency}, but the rate card is in {card.card.currency}",
-            f"Say the amounts in {card.card.currency}",
+            f"State the amounts in {card.card.currency}",
         )
 
 

@@ -1,4 +1,4 @@
-"""What tenants' charges come to in spans of time, day by day, and when they reached a level.
+"""Tenants' charges by spans of time and day, and when they reached a level.
 
 Charges are the ledger's: allocated time at the contracted price, before minimums, commitments, discounts, taxes and
 credits. Within an entry they accrue evenly, so that at any millisecond it is known how much has accrued. Sums are
@@ -193,7 +193,7 @@ def _add(cost: Cost, row: Mapping[str, Any]) -> None:
         return
     if cost.currency not in ("", row["billing_currency"]):
         both = " and ".join(sorted({cost.currency, row["billing_currency"]}))
-        raise LedgerError("ledger", f"holds prices in {both}, which do not add up", "Run: gpuledger close")
+        raise LedgerError("ledger", f"has prices in several currencies: {both}", "Run: gpuledger close")
     cost.currency = row["billing_currency"]
     cost.known += _priced(row) * part
 

@@ -57,7 +57,7 @@ def import_credits(store: Store, path: Path, author: str, now: datetime) -> Impo
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise CreditError(str(path), f"cannot be read ({error.strerror})", "A file of credits fits") from error
+        raise CreditError(str(path), f"cannot be read ({error.strerror})", "Give a file of credits") from error
     currency = card_in_force(store).currency
     rows: list[tuple[int, str]] = []
     credits: list[Credit] = []
@@ -119,7 +119,7 @@ def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str, Mapping[str, A
             content, name = gzip.decompress(content), name[:-3]
         text = content.decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise CreditError(str(path), f"cannot be read ({error})", "UTF-8 text, or that with gzip, fits") from error
+        raise CreditError(str(path), f"cannot be read ({error})", "Expected UTF-8 text, optionally gzipped") from error
     if name.endswith((".jsonl", ".ndjson", ".json")):
         yield from _json_rows(text)
     elif name.endswith(".csv"):
@@ -134,9 +134,13 @@ def _json_rows(text: str) -> Iterator[tuple[int, str, Mapping[str, Any] | Credit
         try:
             fields = parse_json(line, parse_float=Decimal)
         except ValueError as error:
-            yield number, line, CreditError("row", f"not JSON ({error})", "One object a line fits")
+            yield number, line, CreditError("row", f"not JSON ({error})", "Expected one object per line")
             continue
-        yield number, line, fields if isinstance(fields, dict) else CreditError("row", "not an object", "Keys fit")
+        yield (
+            number,
+            line,
+            fields if isinstance(fields, dict) else CreditError("row", "not an object", "Expected an object"),
+        )
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, str, Mapping[str, Any] | CreditError]]:
@@ -144,7 +148,7 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, str, Mapping[str, An
     header = next(reader, [])
     for name in header:
         if header.count(name) > 1:
-            raise CreditError(str(path), f"column {name} is there twice", "Remove or rename one of them")
+            raise CreditError(str(path), f"column {name} appears twice", "Remove or rename one of them")
     missing = [name for name in NEEDED if name not in header]
     if missing:
         raise CreditError(str(path), f"has no column {missing[0]!r}", f"A table of credits has {', '.join(NEEDED)}")

@@ -57,11 +57,11 @@ class Credit:
     def __post_init__(self) -> None:
         for name in ("tenant", "reason"):
             if not getattr(self, name).strip():
-                raise CreditError(name, "missing", "A credit says for whom and why")
+                raise CreditError(name, "missing", "A credit needs a tenant and a reason")
         if self.kind not in KINDS:
             raise CreditError("kind", f"found {self.kind!r}", f"Choose from {', '.join(KINDS)}")
         if not self.amount:
-            raise CreditError("amount", "zero is no credit", "Nothing to do")
+            raise CreditError("amount", "cannot be zero", "There is nothing to credit")
         parse_month(self.month, "UTC")
         if not self.id:
             object.__setattr__(self, "id", self._hash())
@@ -90,7 +90,7 @@ class Credit:
 
 
 @dataclass(frozen=True)
-class KeptCredit:
+class StoredCredit:
     """A credit as it is in the store; `invoice` is the issued invoice that bears it, None while none does."""
 
     credit: Credit
@@ -101,7 +101,9 @@ class KeptCredit:
 def parse_amount(text: str, where: str = "amount") -> Decimal:
     """A signed decimal with at most nine digits each side of the point. Errors: CreditError."""
     if not _AMOUNT.fullmatch(text.strip()):
-        raise CreditError(where, f"found {text!r}", 'A decimal such as "25.00" fits, at most 9 digits each side')
+        raise CreditError(
+            where, f"found {text!r}", 'Expected a decimal such as "25.00", with at most 9 digits on each side'
+        )
     return Decimal(text.strip())
 
 
@@ -113,11 +115,13 @@ def credit_lines(store: Store, period_month: str, tenant: str | None = None) -> 
     return [_line(kept.credit) for kept in list_credits(store, period_month, tenant)]
 
 
-def list_credits(store: Store, month: str = "", tenant: str | None = None, ids: Sequence[str] = ()) -> list[KeptCredit]:
+def list_credits(
+    store: Store, month: str = "", tenant: str | None = None, ids: Sequence[str] = ()
+) -> list[StoredCredit]:
     """The credits of a month ('' : all), of a tenant (None: all), in the order in which drafts show them."""
     params = {"month": month, "all_tenants": int(tenant is None), "tenant": tenant or "", "ids": list(ids)}
     return [
-        KeptCredit(
+        StoredCredit(
             Credit(
                 row["tenant"], row["month"], row["amount"], row["currency"], row["reason"], row["kind"],
                 row["project"], row["author"], json.loads(row["evidence"] or "{}"), row["id"],
@@ -179,7 +183,7 @@ def reverse_credit(store: Store, credit_id: str, author: str, reason: str, now: 
         raise CreditError(f"credit {credit_id!r}", "no such credit", "See: gpuledger credits list")
     credit = found[0].credit
     if credit.reverses:
-        raise CreditError(f"credit {credit_id}", f"takes {credit.reverses} back", "Add the credit again instead")
+        raise CreditError(f"credit {credit_id}", f"reverses {credit.reverses}", "Add the credit again instead")
     reversal_id = f"{credit_id}-reversed"
     done = list_credits(store, ids=[reversal_id])
     if done:
@@ -240,7 +244,7 @@ def _is_new(credit: Credit, known: Mapping[str, Credit], card: RateCard, months:
         raise CreditError(
             "currency",
             f"found {credit.currency}, but the rate card is in {card.currency}",
-            f"Say it in {card.currency}",
+            f"State it in {card.currency}",
         )
     number = months.invoice(credit.tenant, credit.month)
     if number:
@@ -252,7 +256,7 @@ def _is_new(credit: Credit, known: Mapping[str, Credit], card: RateCard, months:
     return True
 
 
-def _known(store: Store, ids: Sequence[str]) -> Iterable[KeptCredit]:
+def _known(store: Store, ids: Sequence[str]) -> Iterable[StoredCredit]:
     for first in range(0, len(ids), 500):
         yield from list_credits(store, ids=ids[first : first + 500])
 
@@ -301,13 +305,15 @@ def _json(value: Any) -> str:
 
 
 def evidence_of(text: str, where: str = "evidence") -> dict[str, Any]:
-    """Evidence from JSON text; '' is none. Errors: CreditError if it is no JSON object."""
+    """Evidence from JSON text; '' is none. Errors: CreditError if it is not JSON object."""
     if not text.strip():
         return {}
     try:
         value = parse_json(text, parse_float=str)
     except ValueError as error:
-        raise CreditError(where, f"not JSON ({error})", 'An object such as {"availability": "0.987"} fits') from None
+        raise CreditError(
+            where, f"not JSON ({error})", 'Expected an object such as {"availability": "0.987"}'
+        ) from None
     if not isinstance(value, dict):
-        raise CreditError(where, f"found {text!r}", 'An object such as {"availability": "0.987"} fits')
+        raise CreditError(where, f"found {text!r}", 'Expected an object such as {"availability": "0.987"}')
     return value

@@ -1,4 +1,4 @@
-"""In which order grants pay for what accrues. Pure.
+"""The order in which grants pay for what accrues. Pure.
 
 What a month comes to accrues over the month as the ledger's charges do (evenly, where there are none). A grant pays for
 what accrues during [starts_at, expires_at): of those that may pay, the one that expires first, then the older one.

@@ -327,17 +327,17 @@ def _exponent(amount: Decimal) -> int:
 def _check(grant: Grant, currency: str) -> None:
     if grant.currency != currency:
         raise CreditError(
-            "currency", f"found {grant.currency}, but the rate card is in {currency}", f"Say it in {currency}"
+            "currency", f"found {grant.currency}, but the rate card is in {currency}", f"State it in {currency}"
         )
     if grant.amount <= 0:
-        raise CreditError("amount", f"found {grant.amount}", "A grant is more than zero")
+        raise CreditError("amount", f"found {grant.amount}", "A grant must be above zero")
     if -_exponent(grant.amount.normalize()) > minor_digits(currency):
         raise CreditError("amount", f"found {grant.amount}", f"{currency} has {minor_digits(currency)} digits")
     if grant.expires_at <= grant.starts_at:
         raise CreditError("expires", "not after it starts", "The end is not part of it")
     for name in ("tenant", "reason"):
         if not getattr(grant, name).strip():
-            raise CreditError(name, "missing", "A grant says for whom and why")
+            raise CreditError(name, "missing", "A grant needs a tenant and a reason")
 
 
 def _essence(grant: Grant) -> tuple[object, ...]:

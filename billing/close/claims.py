@@ -1,4 +1,4 @@
-"""From events to the claims that the books believe: who held which units of which device, from when to when."""
+"""From events to the claims that the books accept: who had which units of which device, from when to when."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ SELECT toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS hour, sum(cityHash64(
     partition_id, partition_profile, units, preemptible, estimated, charge_period_start, charge_period_end, sku,
     ifNull(toString(list_unit_price), ''), ifNull(toString(contracted_unit_price), ''), billing_currency,
     used_unit_ms, idle_unit_ms, unmetered_unit_ms, unallocated_unit_ms, unavailable_unit_ms)
-    + if(told_tenant = tenant AND told_project = project AND cost_center = '' AND NOT unmapped AND isNull(priority), 0,
-        cityHash64(allocation_id, device_id, charge_period_start, told_tenant, told_project, cost_center, unmapped, ifNull(toString(priority), '')))) AS content
+    + if(reported_tenant = tenant AND reported_project = project AND cost_center = '' AND NOT unmapped AND isNull(priority), 0,
+        cityHash64(allocation_id, device_id, charge_period_start, reported_tenant, reported_project, cost_center, unmapped, ifNull(toString(priority), '')))) AS content
 FROM {entries:Identifier}
 GROUP BY hour

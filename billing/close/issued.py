@@ -1,4 +1,4 @@
-"""No push moves an issued month: what a close finds to move one goes back to wait for a person.
+"""Keeps pushes from changing an issued month: a close holds the rows that would, for approval.
 
 The receiver holds what it can tell at a glance (ingest.past). What it let through meets this second fence: before a
 close names the facts that it reads, it asks whether what was pushed since the close before changes what the books say
@@ -135,7 +135,9 @@ class Fence:
         names = months.names(dirty)
         rows = held.take_back(self.store, dict.fromkeys(found, f"would change {names}, which is issued"), ISSUED_MONTH)
         if rows:
-            log.warning("close: %s pushed rows would change %s, which is issued; they wait for a person", rows, names)
+            log.warning(
+                "close: %s pushed rows would change %s, which is issued; they are held for approval", rows, names
+            )
         return rows
 
 

@@ -10,7 +10,7 @@ SELECT toUInt32(intDiv(toUnixTimestamp(hour), 3600)) AS hour, sum(if(lies_in,
         partition_id, partition_profile, units, preemptible, charge_period_start, charge_period_end, sku,
         ifNull(toString(list_unit_price), ''), ifNull(toString(contracted_unit_price), ''), billing_currency,
         used_unit_ms, idle_unit_ms, unmetered_unit_ms, unallocated_unit_ms, unavailable_unit_ms,
-        told_tenant, told_project, cost_center, unmapped, ifNull(toString(priority), '')),
+        reported_tenant, reported_project, cost_center, unmapped, ifNull(toString(priority), '')),
     cityHash64(
         cluster, allocation_id, device_units, tenant, project, sku, charge_period_start,
         ifNull(toString(list_unit_price), ''), ifNull(toString(contracted_unit_price), ''),

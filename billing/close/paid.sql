@@ -1,6 +1,6 @@
 -- The settled claims as they are paid for: each cut where the tenants' mapping changes whose it is.
 -- Shape:   told_claim = the claim that it is a piece of; the first piece keeps its name, so that nothing changes where
---          nothing is cut. told_tenant, told_project = as the source told. payer = hash of what prices tell claims
+--          nothing is cut. reported_tenant, reported_project = as the source told. payer = hash of what prices tell claims
 --          apart by besides the device (as in billing/rates/stage_prices.sql).
 -- Params:  workload_patterns as in combinations.sql; by_queue, by_preemptible, priority_bounds as in subjects.sql.
 CREATE TABLE {paid:Identifier} ENGINE = Memory AS
@@ -9,7 +9,7 @@ WITH
     (
         SELECT
             settled.* EXCEPT (claim, tenant, project, start_ms, end_ms),
-            claim AS told_claim, tenant AS told_tenant, project AS told_project, start_ms AS told_start_ms, end_ms AS told_end_ms,
+            claim AS told_claim, tenant AS reported_tenant, project AS reported_project, start_ms AS told_start_ms, end_ms AS told_end_ms,
             cityHash64(
                 toString(tenant), toString(project), toString(queue), toString(cluster), toString(source),
                 arrayStringConcat(arrayMap(pattern -> toString(match(workload_id, pattern)), {workload_patterns:Array(String)}))) AS combination
@@ -40,6 +40,6 @@ FROM told
 LEFT JOIN owned ON told.combination = owned.combination
 ARRAY JOIN if(
     empty(pieces),
-    [(toInt64(0), {forever:Int64}, toString(told_tenant), toString(told_project), '', toUInt8(0))],
+    [(toInt64(0), {forever:Int64}, toString(reported_tenant), toString(reported_project), '', toUInt8(0))],
     pieces) AS piece
 WHERE greatest(told_start_ms, piece.1) < least(told_end_ms, piece.2) OR (told_start_ms >= told_end_ms AND piece.1 <= told_start_ms AND told_start_ms < piece.2)

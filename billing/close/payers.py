@@ -1,4 +1,4 @@
-"""Who pays for what is held: the settled claims, cut where the tenants' mapping changes."""
+"""Who pays for an allocation: the settled claims, cut where the tenant mapping changes."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 INSERT INTO {new:Identifier}
 (
     claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, node, device_id,
-    partition_id, partition_profile, units, start_at, end_at, estimated, cost_center, told_tenant, told_project,
+    partition_id, partition_profile, units, start_at, end_at, estimated, cost_center, reported_tenant, reported_project,
     priority, unmapped
 )
 SELECT
@@ -12,5 +12,5 @@ SELECT
     -- What stands beneath a NULL is read by clients, too, and must be a time.
     if(end_ms >= {forever:Int64}, NULL, fromUnixTimestamp64Milli(if(end_ms >= {forever:Int64}, 0, end_ms), 'UTC'))
         AS end_at,
-    estimated, cost_center, told_tenant, told_project, priority, unmapped
+    estimated, cost_center, reported_tenant, reported_project, priority, unmapped
 FROM {settled:Identifier}

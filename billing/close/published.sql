@@ -5,7 +5,7 @@ SELECT
         SELECT sum(cityHash64(
             claim, cluster, source, allocation_id, workload_id, tenant, project, queue, preemptible, node, device_id,
             partition_id, partition_profile, units, start_at, ifNull(toString(end_at), ''), estimated, cost_center,
-            told_tenant, told_project, ifNull(toString(priority), ''), unmapped))
+            reported_tenant, reported_project, ifNull(toString(priority), ''), unmapped))
         FROM {allocations:Identifier}
     ) AS allocations,
     (

@@ -1,4 +1,4 @@
-"""Which of several contradictory claims the books believe: pure decisions over a handful of claims.
+"""Decides which of several contradictory claims the books accept: pure, over a handful of claims.
 
 Claims are admitted in the order in which they start (then by allocation). One that does not fit into what the
 device has left is refused whole, unless an open claim without an end is in its way: that one has lost its end

@@ -83,7 +83,7 @@ def close(
             what is closed already: what comes late may change that, too.
     takes_back: what was pushed and would change an issued month waits for a person. Not in a copy that shows what it
             would do.
-    Errors: LedgerError if `until` is naive or lies in the future.
+    Errors: LedgerError if `until` is naive or is in the future.
     """
     with store.turn(f"close {store.database}"):
         return _close(store, until, now or datetime.now(UTC), grace, on_progress, takes_back)
@@ -163,7 +163,7 @@ def _limit(store: Store, until: datetime | None, now: datetime, grace: timedelta
                 "close", f"until {until} has no time zone", "Write it with an offset, e.g. 2026-10-05T00:00Z"
             )
         if until > now:
-            raise LedgerError("close", f"until {until.isoformat()} lies in the future", "Close what has happened")
+            raise LedgerError("close", f"until {until.isoformat()} is in the future", "Choose an earlier time")
     facts = store.rows(read_sql(__file__, "last_facts"))
     known = [fact["last"] for fact in facts if fact["facts"]]
     if not known:

@@ -3,13 +3,13 @@
 -- Shape:   priority_level = 0 where no priority was told, else 1 + how many of the bounds it reaches; priority = one of
 --          those in the level.
 -- Params:  by_queue, by_preemptible = 1 if a price depends on it; priority_bounds, in order (see billing.rates.staging).
-SELECT model, pool, partition_profile, tenant, queue, priority_level, preemptible, min(told_priority) AS priority
+SELECT model, pool, partition_profile, tenant, queue, priority_level, preemptible, min(reported_priority) AS priority
 FROM
 (
     SELECT
         states.model AS model, states.pool AS pool, claims.partition_profile AS partition_profile,
         claims.tenant AS tenant, claims.queue AS queue, claims.priority_level AS priority_level,
-        claims.preemptible AS preemptible, claims.told_priority AS told_priority
+        claims.preemptible AS preemptible, claims.reported_priority AS reported_priority
     FROM
     (
         SELECT
@@ -17,7 +17,7 @@ FROM
             if({by_queue:UInt8}, settled.queue, '') AS queue,
             toUInt16(if(isNull(settled.priority) OR empty({priority_bounds:Array(Int64)}), 0, 1 + arrayCount(x -> x <= settled.priority, {priority_bounds:Array(Int64)}))) AS priority_level,
             toUInt8(if({by_preemptible:UInt8}, settled.preemptible, false)) AS preemptible,
-            min(settled.priority) AS told_priority
+            min(settled.priority) AS reported_priority
         FROM {settled:Identifier} AS settled
         GROUP BY cluster, device_id, partition_profile, tenant, queue, priority_level, preemptible
     ) AS claims
@@ -25,7 +25,7 @@ FROM
         ON claims.cluster = states.cluster AND claims.device_id = states.device_id
     UNION ALL
     SELECT model, pool, '' AS partition_profile, '' AS tenant, '' AS queue, 0 AS priority_level, 0 AS preemptible,
-        CAST(NULL AS Nullable(Int64)) AS told_priority
+        CAST(NULL AS Nullable(Int64)) AS reported_priority
     FROM {states:Identifier}
 )
 GROUP BY model, pool, partition_profile, tenant, queue, priority_level, preemptible

@@ -47,11 +47,11 @@ def _instant(value: object) -> object:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError("a date or hour such as 2026-10-01 or 2026-10-01T13:00Z fits") from None
+            raise ValueError("expected a date or hour such as 2026-10-01 or 2026-10-01T13:00Z") from None
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
     if isinstance(value, datetime) and not 1900 <= value.year < 2300:
-        raise ValueError("a year from 1900 to 2299 fits")
+        raise ValueError("expected a year from 1900 to 2299")
     return value
 
 
@@ -133,7 +133,7 @@ class EnergySettings(Part):
         try:
             ZoneInfo(value)
         except (OSError, ValueError, KeyError):
-            raise ValueError("an IANA time zone such as UTC or Europe/Berlin fits") from None
+            raise ValueError("expected an IANA time zone such as UTC or Europe/Berlin") from None
         return value
 
     @model_validator(mode="after")

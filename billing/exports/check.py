@@ -80,7 +80,7 @@ def _reconcile(engine: Store, focus: dict[str, str], report: FocusReport) -> Ite
 
 def _columns(path: Path) -> Sequence[str]:
     if not path.name.endswith(SUFFIXES):
-        raise ExportError(str(path), "is no FOCUS file that can be read", f"Use {', '.join(SUFFIXES)}")
+        raise ExportError(str(path), "is not a readable FOCUS file", f"Use {', '.join(SUFFIXES)}")
     try:
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq

@@ -127,6 +127,6 @@ INTEGERS = frozenset({"x_Run"})
 def columns_of(version: str) -> tuple[str, ...]:
     """The columns of a file of a version. Errors: ExportError if we do not write it."""
     if version not in VERSIONS:
-        raise ExportError("--version", f"{version!r} is no version of FOCUS that is written here", "Use 1.2 or 1.3")
+        raise ExportError("--version", f"{version!r} is not a supported version of FOCUS", "Use 1.2 or 1.3")
     standard = FOCUS_1_2 if version == "1.2" else sorted(FOCUS_1_2 + NEW_IN_1_3)
     return (*standard, *CUSTOM)

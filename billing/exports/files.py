@@ -34,7 +34,7 @@ class FocusFile:
         self._whole = whole_file(path)
         self._parquet: Any = None
         if not path.name.endswith(SUFFIXES):
-            raise ExportError("--out", f"{path.name}: no format has that suffix", f"Use {', '.join(SUFFIXES)}")
+            raise ExportError("--out", f"{path.name}: unknown suffix", f"Use {', '.join(SUFFIXES)}")
 
     @property
     def selection(self) -> str:

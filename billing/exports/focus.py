@@ -322,7 +322,7 @@ def _refuse_unpriced(
     if unpriced and not options.skip_unpriced:
         raise ExportError(
             "export focus",
-            f"{unpriced:.2f} GPU-hours have no price, and FOCUS knows no unknown cost",
+            f"{unpriced:.2f} GPU-hours have no price, and FOCUS has no unknown cost",
             "Add a rate for them, then rates apply and close; or leave them out with --skip-unpriced",
         )
 

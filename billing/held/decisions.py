@@ -1,4 +1,4 @@
-"""A yes or a no to a held push, and its entry in the audit."""
+"""Accepts or refuses a held push, and records it in the audit."""
 
 from __future__ import annotations
 

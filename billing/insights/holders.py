@@ -156,8 +156,8 @@ class Holder:
 
 
 def read_holders(store: Store, period: Period, rules: Rules, tenant: str = "") -> list[Holder]:
-    """Of whom something can be said: who held a whole device or a MIG instance for `idle_hours` or more in the period,
-    and was idle, held for `least_hours` or is not metered enough.
+    """Of whom something can be recommended: who held a whole device or a MIG instance for `idle_hours` or more in the
+    period, and was idle, held for `least_hours` or is not metered enough.
 
     period: its end is where the closed time ends, or before.   tenant: of what it paid for alone; empty: all.
     """

@@ -4,7 +4,7 @@
 -- Units:   *_micro_ms: millionths of a unit-millisecond; cost_*: those x contracted price in billionths, without what
 --          has no price (unpriced_micro_ms); hours and stretches as hours since 1970.
 -- Shape:   a stretch: at least {idle_hours} consecutive hours, each held whole, metered for {min_coverage} of it and used
---          for at most {idle_below} of that. Of allocations of which something can be said: a device is idle for a stretch,
+--          for at most {idle_below} of that. Of allocations of which something can be recommended: a device is idle for a stretch,
 --          held for {least_hours} hours or not metered enough; wants_use: something rests on how it was used.
 -- Spans:   parts: (hours held, cost, cost of the idle stretches) since each of three {since_hours} (hours since 1970; the
 --          first is the period's start).

@@ -1,4 +1,4 @@
-"""Which MIG instances a model can be cut into.
+"""Which MIG instances a model supports.
 
 Source: NVIDIA MIG User Guide, "Supported MIG Profiles", https://docs.nvidia.com/datacenter/tesla/mig-user-guide/
 """

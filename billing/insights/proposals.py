@@ -14,7 +14,7 @@ from math import ceil
 
 from billing.insights.holders import Holder, Rules, Span, Use
 from billing.insights.mig_profiles import MigProfile, mig_profiles, profile_named
-from billing.insights.said import Said
+from billing.insights.sentences import Sentence
 
 KINDS = ("reclaim", "smaller_profile", "fewer_gpus", "time_slicing")
 UUID = re.compile(r"[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", re.I)
@@ -34,7 +34,7 @@ class Proposal:
 
     kind: str
     holders: tuple[Holder, ...]
-    said: Said
+    sentence: Sentence
     period: Fraction | None
     week: Fraction | None
     four_weeks: Fraction | None
@@ -94,7 +94,7 @@ def _reclaim(idle: Sequence[Holder], allocated: int, rules: Rules) -> Proposal:
     return Proposal(
         "reclaim",
         tuple(idle),
-        _said_idle(idle, allocated, longest, memory),
+        _idle_sentence(idle, allocated, longest, memory),
         **_saved(lambda span_of: known_sum(span_of(holder).waste for holder in idle)),
         priced_by="the price of the idle hours",
         confidence="high" if longest >= rules.least_hours and None not in memory else "medium",
@@ -121,7 +121,7 @@ def smaller_profile(allocation: Sequence[Holder], rules: Rules, price_of: Profil
     return Proposal(
         "smaller_profile",
         (holder,),
-        Said(
+        Sentence(
             "smaller_profile" if holder.partition_profile else "smaller_than_device",
             {
                 "profile": fit.name,
@@ -174,7 +174,7 @@ def fewer_gpus(allocation: Sequence[Holder], rules: Rules) -> Proposal | None:
     return Proposal(
         "fewer_gpus",
         tuple(allocation),
-        _said_of_several("fewer_gpus", allocation, needed),
+        _sentence_of_several("fewer_gpus", allocation, needed),
         **_part_of_cost(allocation, Fraction(len(allocation) - needed, len(allocation))),
         priced_by=f"the price held, {len(allocation) - needed} of {len(allocation)} GPUs",
         confidence="medium",
@@ -193,8 +193,8 @@ def fewer_replicas(singles: Sequence[Holder], rules: Rules) -> Iterator[Proposal
             needed = _gpus_needed(bin_, rules)
             if needed is None or needed >= len(bin_):
                 continue
-            said = _said_of_several("fewer_replicas", bin_, needed, name=key[-1])
-            yield _moved_together("fewer_gpus", bin_, needed, said, "medium")
+            sentence = _sentence_of_several("fewer_replicas", bin_, needed, name=key[-1])
+            yield _moved_together("fewer_gpus", bin_, needed, sentence, "medium")
 
 
 def time_slicing(singles: Sequence[Holder], rules: Rules) -> Iterator[Proposal]:
@@ -209,8 +209,8 @@ def time_slicing(singles: Sequence[Holder], rules: Rules) -> Iterator[Proposal]:
 
     for members in groups.values():
         for bin_ in _bins(members, fits):
-            said = _said_of_several("time_slicing", bin_, 1)
-            yield _moved_together("time_slicing", bin_, 1, said, "low")
+            sentence = _sentence_of_several("time_slicing", bin_, 1)
+            yield _moved_together("time_slicing", bin_, 1, sentence, "low")
 
 
 def replica_name(workload_id: str) -> str:
@@ -221,7 +221,7 @@ def replica_name(workload_id: str) -> str:
     return name if name != workload_id else ""
 
 
-def _moved_together(kind: str, bin_: Sequence[Holder], needed: int, said: Said, confidence: str) -> Proposal:
+def _moved_together(kind: str, bin_: Sequence[Holder], needed: int, sentence: Sentence, confidence: str) -> Proposal:
     part = Fraction(len(bin_) - needed, len(bin_))
 
     def saving(span_of: SpanOf) -> Fraction | None:
@@ -238,7 +238,7 @@ def _moved_together(kind: str, bin_: Sequence[Holder], needed: int, said: Said, 
     return Proposal(
         kind,
         tuple(bin_),
-        said,
+        sentence,
         **_saved(saving),
         priced_by=f"the price held, {len(bin_) - needed} of {len(bin_)} GPUs for {hours}",
         confidence=confidence,
@@ -286,21 +286,21 @@ def _held_together(holders: Sequence[Holder], rules: Rules) -> bool:
     return _overlap(holders) >= Fraction(rules.together) * max(h.clock_hours for h in holders)
 
 
-def _said_idle(idle: Sequence[Holder], allocated: int, hours: int, memory: Sequence[int | None]) -> Said:
+def _idle_sentence(idle: Sequence[Holder], allocated: int, hours: int, memory: Sequence[int | None]) -> Sentence:
     profiles = sorted({holder.partition_profile for holder in idle if holder.partition_profile})
     devices = f"{_models(idle)} {' '.join(profiles)}".strip()
     values = {"devices": f"{len(idle)} of {allocated} {devices}" if allocated > 1 else devices, "hours": str(hours)}
     known = [one for one in memory if one is not None]
     if len(known) < len(memory):
-        return Said("idle_unknown", values)
+        return Sentence("idle_unknown", values)
     most = max(known)
-    return Said("idle", {**values, "memory": _gib(most)}) if most >= 1 << 30 else Said("idle_empty", values)
+    return Sentence("idle", {**values, "memory": _gib(most)}) if most >= 1 << 30 else Sentence("idle_empty", values)
 
 
-def _said_of_several(key: str, holders: Sequence[Holder], needed: int, **values: str) -> Said:
+def _sentence_of_several(key: str, holders: Sequence[Holder], needed: int, **values: str) -> Sentence:
     p95 = sum((holder.use.p95 for holder in holders if holder.use), Decimal(0))
     told = {"needed": str(needed), "held": str(len(holders)), "models": _models(holders), "p95": f"{p95:.2f}"}
-    return Said(key, {**told, **values})
+    return Sentence(key, {**told, **values})
 
 
 def _models(holders: Sequence[Holder]) -> str:

@@ -34,7 +34,7 @@ from billing.insights.proposals import (
     smallest_fit,
     time_slicing,
 )
-from billing.insights.said import Said
+from billing.insights.sentences import Sentence
 from billing.insights.waste import REASONS, WasteReport, read_idle_time, waste_report
 from billing.money import largest_remainder, minor_digits
 from billing.periods import Period
@@ -72,7 +72,7 @@ class Recommendation:
     project: str
     workloads: tuple[str, ...]
     devices: tuple[Mapping[str, str], ...]
-    said: Said
+    sentence: Sentence
     evidence: Mapping[str, Any]
     monthly_amount: Decimal | None
     past_amount: Decimal | None
@@ -86,7 +86,7 @@ class Recommendation:
 
     @property
     def what(self) -> str:
-        return str(self.said)
+        return str(self.sentence)
 
     def document(self) -> dict[str, Any]:
         return {
@@ -133,14 +133,14 @@ class NotJudged:
     hours: Decimal
     coverage: Decimal
     cost: Decimal | None
-    said: Said
+    sentence: Sentence
 
     @property
     def reason(self) -> str:
-        return str(self.said)
+        return str(self.sentence)
 
     def document(self) -> dict[str, Any]:
-        return {**{name: value for name, value in vars(self).items() if name != "said"}, "reason": self.reason}
+        return {**{name: value for name, value in vars(self).items() if name != "sentence"}, "reason": self.reason}
 
 
 @dataclass(frozen=True)
@@ -292,23 +292,23 @@ def _proposals(allocations: Sequence[Sequence[Holder]], rules: Rules, price_of: 
         yield from time_slicing(group, rules)
 
 
-def _unknown(allocation: Sequence[Holder], rules: Rules) -> Said | None:
-    """Why nothing can be said of the allocation; None if it can."""
+def _unknown(allocation: Sequence[Holder], rules: Rules) -> Sentence | None:
+    """Why nothing can be recommended for the allocation; None if it can."""
     coverage = _coverage(allocation)
     if coverage < rules.min_coverage:
-        return Said("unmetered", {"coverage": f"{coverage * 100:.1f} %", "least": _percent(rules.min_coverage)})
+        return Sentence("unmetered", {"coverage": f"{coverage * 100:.1f} %", "least": _percent(rules.min_coverage)})
     return None
 
 
-def _half_known(allocation: Sequence[Holder], rules: Rules) -> Said | None:
+def _half_known(allocation: Sequence[Holder], rules: Rules) -> Sentence | None:
     """Why quantiles or memory say nothing of it, although it is metered; None if they do, or nothing is missing."""
     if max(holder.clock_hours for holder in allocation) < rules.least_hours:
         return None
     if any(holder.sampled() < rules.min_coverage for holder in allocation):
-        return Said("unsampled", {"least": _percent(rules.min_coverage)})
+        return Sentence("unsampled", {"least": _percent(rules.min_coverage)})
     (first, *more) = allocation
     if not more and first.use and first.use.max_memory_bytes is None and smallest_fit(first, first.use, rules):
-        return Said("memory_unknown")
+        return Sentence("memory_unknown")
     return None
 
 
@@ -384,7 +384,7 @@ def _recommendation(
         project=holders[0].project,
         workloads=tuple(dict.fromkeys(holder.workload_id for holder in holders)),
         devices=tuple({name: getattr(holder, name) for name in words} for holder in holders),
-        said=Said("runs", {"runs": str(runs)}, first.said) if advised.recurs else first.said,
+        sentence=Sentence("runs", {"runs": str(runs)}, first.sentence) if advised.recurs else first.sentence,
         evidence={**_evidence(holders), "devices": [_evidence([holder]) for holder in holders]},
         monthly_amount=monthly,
         past_amount=past,
@@ -456,7 +456,7 @@ def _amount(value: Fraction | None, currency: str | None) -> Decimal | None:
     return None if value is None or currency is None else rounded(value, minor_digits(currency))
 
 
-def _not_judged(allocation: Sequence[Holder], said: Said, currency: str | None) -> NotJudged:
+def _not_judged(allocation: Sequence[Holder], sentence: Sentence, currency: str | None) -> NotJudged:
     hours = sum((holder.clock_hours for holder in allocation), Fraction(0))
     return NotJudged(
         tenant=allocation[0].tenant,
@@ -467,7 +467,7 @@ def _not_judged(allocation: Sequence[Holder], said: Said, currency: str | None) 
         hours=quotient(hours.numerator, hours.denominator, 3),
         coverage=_coverage(allocation),
         cost=_amount(known_sum(holder.period.cost for holder in allocation), currency),
-        said=said,
+        sentence=sentence,
     )
 
 

@@ -1,7 +1,7 @@
 """What idle time cost, and where it went: covered by what is advised, or not, and why. The parts add up to it exactly.
 
-Of each tenant the engine sums idle costs by the hours that they were in; what is said of a holder moves its idle cost
-from there. Unmetered time is beside it, never in it; unallocated time is the platform's, and nothing is advised of it.
+Of each tenant the engine sums idle costs by the hours that they were in; what is recommended to a holder moves its idle
+cost from there. Unmetered time is beside it, never in it; unallocated time is the platform's, without recommendations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REASONS = {
     "not_judged": "from workloads with too little telemetry to assess",
     "unpriced": "from recommendations without an amount, because a price is missing",
 }
-"""Why idle time is not covered, in the order in which it is said."""
+"""Why idle time is not covered, in the order in which they are asked."""
 COVERED = "covered"
 HOURS_DIGITS = 3
 
@@ -93,7 +93,7 @@ class _Sums:
 
 @dataclass(frozen=True)
 class IdleTime:
-    """What the engine says: sums of tenants before anything is said of a holder; unallocated hours and their cost."""
+    """What the engine says: sums of tenants before any recommendation; unallocated hours and their cost."""
 
     tenants: Mapping[str, _Sums]
     unallocated: Fraction

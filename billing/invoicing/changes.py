@@ -1,4 +1,4 @@
-"""What made a correction: the allocations of which a later close said something else than the one that was billed."""
+"""What caused a correction: the allocations that a later close computed differently from the one that was billed."""
 
 from __future__ import annotations
 

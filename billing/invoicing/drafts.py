@@ -120,7 +120,7 @@ def drafts_of(
     corrections = corrections_of(store, period, tenant, books, corrected)
     owing = sorted({*month.lines, *corrections.lines, *corrections.unpriced})
     if tenant is not None and not owing:
-        raise InvoiceError(f"tenant {tenant!r}", f"held nothing in {month.name}", "See: gpuledger ledger")
+        raise InvoiceError(f"tenant {tenant!r}", f"has no allocations in {month.name}", "See: gpuledger ledger")
     drafts = [document_of(name, month, books, corrections) for name in owing]
     prepaying = {row["tenant"] for row in store.rows("SELECT DISTINCT tenant FROM grants")}
     return [_prepaid(store, draft, period) if draft.tenant in prepaying else draft for draft in drafts]

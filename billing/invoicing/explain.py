@@ -1,4 +1,4 @@
-"""Why a line of an invoice says what it says: the rule that made it, and what it was computed from."""
+"""Explains a line of an invoice: the rule behind it, and what it was computed from."""
 
 from __future__ import annotations
 

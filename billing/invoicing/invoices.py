@@ -122,7 +122,7 @@ def void(store: Store, number: str, now: datetime, actor: str, reason: str) -> I
     if invoice.is_void:
         return invoice
     if not reason:
-        raise InvoiceError(f"invoice {number}", "is not made void without a reason", "Add --reason")
+        raise InvoiceError(f"invoice {number}", "needs a reason to be voided", "Add --reason")
     for later in standing(store, None, invoice.tenant):
         if any((line.get("reference") or {}).get("invoice") == number for line in later.lines):
             raise InvoiceError(f"invoice {number}", f"{later.number} refers to it", f"Void {later.number} first")
@@ -143,14 +143,14 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
     last = head(store, "invoices")
     invoice = _one(store, number)
     if invoice.is_credit_note:
-        raise InvoiceError(f"credit note {number}", "is no invoice", "A credit note is taken back with: invoice void")
+        raise InvoiceError(f"credit note {number}", "is not an invoice", "To cancel a credit note: invoice void")
     if invoice.is_void:
         raise InvoiceError(f"invoice {number}", "is void; nothing is owed on it")
     if not reason:
-        raise InvoiceError(f"invoice {number}", "is not credited without a reason", "Add --reason")
+        raise InvoiceError(f"invoice {number}", "needs a reason to be credited", "Add --reason")
     digits = minor_digits(invoice.currency)
     if amount <= 0 or amount != round(amount, digits):
-        raise InvoiceError("--amount", f"found {amount}", f"An amount of {invoice.currency} above zero fits")
+        raise InvoiceError("--amount", f"found {amount}", f"Give an amount in {invoice.currency} above zero")
     amount = rounded(Fraction(amount), digits)  # 20 is 20.00
     left = creditable(invoice, standing(store, None, invoice.tenant))
     if amount > left.net:
@@ -177,7 +177,7 @@ def _refuse_open_month(period: Period, books: Books, now: datetime) -> None:
     if now < period.end + grace:
         raise InvoiceError(
             month,
-            f"late records are waited for until {instant(period.end + grace)} (grace_days in the rate card)",
+            f"late records are accepted until {instant(period.end + grace)} (grace_days in the rate card)",
             "Until then: gpuledger invoice draft",
         )
     if books.closed_until < period.end:
@@ -222,7 +222,7 @@ def _refuse_stale_mapping(store: Store, period: Period, books: Books) -> None:
     if closed_with_another(store) is not None:
         raise InvoiceError(
             month_name(period, books.timezone),
-            "the tenants' mapping changed after the last close",
+            "the tenant mapping changed after the last close",
             "Run: gpuledger close",
         )
 
@@ -234,8 +234,8 @@ def _refuse_stale_facts(store: Store, period: Period, books: Books) -> None:
     if stale:
         raise InvoiceError(
             month_name(period, books.timezone),
-            f"facts of {len(stale)} of its hours came after the last close, from {instant(stale[0])} on",
-            "Run: gpuledger close, and see the draft again",
+            f"facts of {len(stale)} of its hours arrived after the last close, from {instant(stale[0])} on",
+            "Run: gpuledger close, and check the draft again",
         )
 
 
@@ -243,7 +243,9 @@ def _refuse_other_books(store: Store, period: Period, books: Books) -> None:
     """A close while the drafts are computed leaves some of their lines from before it, and some from after."""
     if books_of(store).version != books.version:
         raise InvoiceError(
-            month_name(period, books.timezone), "the books were closed again meanwhile", "See the draft, and issue it"
+            month_name(period, books.timezone),
+            "the books were closed again meanwhile",
+            "Check the draft, then issue it",
         )
 
 

@@ -1,4 +1,4 @@
-"""Where each month stands: open, closing (its grace runs, or hours are not closed), closed, or issued."""
+"""The state of each month: open, closing (in its grace period, or with open hours), closed, or issued."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def rederive(store: Store, number: str, on_progress: Progress | None = None) -> 
     try:
         found = issued(store, number=number) if number else []
     except json.JSONDecodeError as error:
-        unread = Difference("the document", "issued", f"it is no JSON: {error}")
+        unread = Difference("the document", "issued", f"it is not JSON: {error}")
         return Rederived(Invoice({"number": number}), NEVER, "", 0, (unread,), broken)
     if not found:
         raise InvoiceError(f"invoice {number!r}", "was never issued", "See: gpuledger invoice list")

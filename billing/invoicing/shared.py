@@ -1,4 +1,4 @@
-"""The cost of time that nobody held: the platform's own, or borne by the tenants of the pool."""
+"""The cost of unallocated time: the platform's own, or shared among the tenants of the pool."""
 
 from __future__ import annotations
 

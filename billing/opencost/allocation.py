@@ -29,7 +29,7 @@ class Allocation:
 
     start, end:  the first and last instant it held something; there may be gaps between.
     properties:  of `DESCRIBED`, those that are the same throughout and known.
-    held:        GPU-time and its cost; of the platform's own time for `__idle__` and `__unavailable__`.
+    held:        GPU-time and its cost; of the platform's own time for `__idle__` and `__unavailable__` (`is_platform`).
     idle_cost:   its share of idle time's cost, at list price, if idle is shared.
     """
 
@@ -38,13 +38,10 @@ class Allocation:
     held: LedgerSum
     start: datetime
     end: datetime
+    is_platform: bool
     shared: bool = False
     properties: dict[str, str | None] = field(default_factory=dict)
     idle_cost: Fraction = Fraction(0)
-
-    @property
-    def is_platform(self) -> bool:
-        return self.name.endswith((IDLE, UNAVAILABLE))
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,9 @@ def _add(into: dict[str, Allocation], name: str, window: Period, row: Row, scale
     described = {key: row[f"the_{key}"] for key in DESCRIBED}
     known = into.get(name)
     if known is None:
-        known = into[name] = Allocation(name, window, LedgerSum(scale), start, end, False, described)
+        known = into[name] = Allocation(
+            name, window, LedgerSum(scale), start, end, is_platform=not row["held"], properties=described
+        )
     known.held.add(row, *kinds)
     known.start, known.end = min(known.start, start), max(known.end, end)
     known.shared = known.shared or bool(row["shared"])
@@ -155,14 +154,20 @@ def _name(query: AllocationQuery, row: Row) -> str:
 
 
 def _platform_name(query: AllocationQuery, row: Row, suffix: str) -> str:
-    """`__idle__`, behind what it is kept apart by: cluster and node, if asked for."""
+    """`__idle__`, behind what it is kept apart by: cluster and node, if asked for.
+
+    Of several properties it has as many parts as any other name, for kubectl-cost splits each and gives up on another
+    number: it knows `__idle__` alone.
+    Source: pkg/cmd/display/output.go of kubecost/kubectl-cost (2026).
+    """
+    places = {"cluster": row["apart_cluster"], "node": row["apart_node"]}
     by = PROPERTIES if query.by is None else query.by
-    apart = []
-    if query.idle_by_node or "cluster" in by:
-        apart.append(row["apart_cluster"])
-    if query.idle_by_node or "node" in by:
-        apart.append(row["apart_node"])
-    return _joined([*(part for part in apart if part), suffix])
+    if query.idle_by_node:
+        return _joined([*filter(None, places.values()), suffix])
+    known = [places[name] for name in by if places.get(name)]
+    if query.by is None or len(by) == 1 or (suffix == IDLE and not known):
+        return _joined([*known, suffix])
+    return _joined([places.get(name, suffix) for name in by])
 
 
 def _joined(parts: Sequence[str]) -> str:

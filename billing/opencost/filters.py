@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from billing.opencost.words import LABELS, PROPERTIES, QueryError
 
 _TERM = re.compile(r'\s*([A-Za-z]+)(?:\[([^\]"]+)\])?\s*:\s*("[^"]*"(?:\s*,\s*"[^"]*")*)\s*')
-_NEXT = 'Only equality is known: namespace:"a","b"+label[tenant]:"x"'
+_NEXT = 'Only equality is supported: namespace:"a","b"+label[tenant]:"x"'
 V1 = {
     "filterclusters": "cluster", "filternodes": "node", "filternamespaces": "namespace", "filterpods": "pod",
     "filterlabels": "label",
@@ -65,7 +65,7 @@ def _plain(name: str, text: str) -> list[tuple[str, tuple[str, ...]]]:
     for value in values:
         label, colon, wanted = value.partition(":")
         if not colon:
-            raise QueryError(name, f"{value!r} is no label", "Write it like tenant:physics")
+            raise QueryError(name, f"{value!r} is not a label", "Write it like tenant:physics")
         by_label.setdefault(_dimension(name, "label", label.strip()), []).append(wanted.strip())
     return [(label, tuple(wanted)) for label, wanted in by_label.items()]
 

@@ -168,7 +168,7 @@ def _edges(window: Period, step: str, accumulate: str, zone: ZoneInfo) -> tuple[
     if not step:
         return window.start, window.end
     if not _SPAN.fullmatch(step) or int(step[:-1]) == 0:
-        raise QueryError("step", f"{step!r} is no duration", "Write it like 1h, 1d or 1w")
+        raise QueryError("step", f"{step!r} is not a duration", "Write it like 1h, 1d or 1w")
     return _steps(window, window.start.astimezone(zone), step)
 
 
@@ -197,7 +197,9 @@ def _steps(window: Period, at: datetime, step: str) -> tuple[datetime, ...]:
             edges.append(edge.astimezone(UTC))
         number += 1
         if number > MOST_STEPS:
-            raise QueryError("step", f"{step} cuts the window in more than {MOST_STEPS:,} sets", "Choose a longer step")
+            raise QueryError(
+                "step", f"{step} divides the window into more than {MOST_STEPS:,} sets", "Choose a longer step"
+            )
     return (*edges, window.end)
 
 

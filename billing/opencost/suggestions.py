@@ -25,7 +25,7 @@ def suggestions(store: Store, params: Mapping[str, str], timezone: str, now: dat
     if not field or "," in field:
         raise QueryError("field", f"{field!r} is not one property", "Name one: field=namespace")
     if not limit.isascii() or not limit.isdigit() or not 0 < int(limit) <= MOST:
-        raise QueryError("limit", f"{limit!r} is no number from 1 to {MOST:,}", f"Leave it out for {DEFAULT_LIMIT}")
+        raise QueryError("limit", f"{limit!r} is not a number from 1 to {MOST:,}", f"Leave it out for {DEFAULT_LIMIT}")
     asked = {"window": given.get("window", ""), "filter": given.get("filter", ""), "aggregate": field}
     (found,) = allocations(store, parse_query(asked, timezone, now)).sets
     return [name for name in found if name != UNALLOCATED and search in name.lower()][: int(limit)]

@@ -42,7 +42,7 @@ def _day(value: object) -> object:
         try:
             return date.fromisoformat(value)
         except ValueError:
-            raise ValueError("a day such as 2026-10-01 fits") from None
+            raise ValueError("expected a day such as 2026-10-01") from None
     return value
 
 
@@ -84,13 +84,13 @@ class Bank(Part):
     def _adds_up(cls, value: str) -> str:
         iban = value.replace(" ", "")
         if iban and (not re.fullmatch("[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}", iban) or _remainder(iban) != 1):
-            raise ValueError("its check digits do not fit; an IBAN such as DE89 3704 0044 0532 0130 00 fits")
+            raise ValueError("its check digits are wrong; expected an IBAN such as DE89 3704 0044 0532 0130 00")
         return iban
 
     @model_validator(mode="after")
     def _says_where(self) -> Self:
         if bool(self.iban) == bool(self.account):
-            raise ValueError("either iban or account, and not both")
+            raise ValueError("give either iban or account, not both")
         return self
 
 

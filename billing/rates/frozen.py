@@ -1,4 +1,4 @@
-"""What of a card's policies an issued invoice holds fast: what was in force in its month and concerns its tenant."""
+"""Which of a card's policies an issued invoice freezes: those in force in its month that concern its tenant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rules fit something, which of them says most about it, and which could contradict each other.
+"""Which rules match something, which of them is most specific, and which could contradict each other.
 
 Used by rate cards and by the tenants' mapping: both have rules that match by globs, of which the most specific wins.
 """

@@ -22,7 +22,7 @@ from billing.rates.matching import Pattern, can_both_fit
 
 def _decimal(value: object) -> Decimal:
     if not isinstance(value, str):
-        raise ValueError(f'write it in quotes, such as "{value}", so that no digit of it is lost')
+        raise ValueError(f'write it in quotes, such as "{value}", so that no digit is lost')
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
         raise ValueError('a decimal such as "2.50", not negative, with at most 9 digits each side')
     return Decimal(value)
@@ -42,7 +42,7 @@ Positive = Annotated[DecimalText, Field(gt=0)]
 
 def _one_tenant(value: str) -> str:
     if is_glob(value):
-        raise ValueError("the name of one tenant fits, no pattern")
+        raise ValueError("expected the name of one tenant, not a pattern")
     return value
 
 
@@ -168,9 +168,9 @@ class Discount(Policy):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.percent is None) == (not self.tiers):
-            raise ValueError("either percent or tiers, and not both")
+            raise ValueError("give either percent or tiers, not both")
         if [tier.hours for tier in self.tiers] != sorted({tier.hours for tier in self.tiers}):
-            raise ValueError("tiers rise, each from another number of hours")
+            raise ValueError("tiers must rise, each from a different number of hours")
         if self.measure == "hours" and self.per == "month":
             raise ValueError("measure: hours is a session's length; per month count gpu_hours")
         return self
@@ -302,7 +302,7 @@ def _collision(kind: str, earlier: tuple[int, Any], later: tuple[int, Any]) -> s
     if one.repeats(other):
         return f"{both} are the same thing{_called(one)} in the same months; end one where the other starts"
     if _goes_before(one, other):
-        return f"{kind}[{second}] never has its turn: {kind}[{first}] fits whatever it fits; put it before that"
+        return f"{kind}[{second}] can never apply: {kind}[{first}] matches everything it matches; put it first"
     return None
 
 

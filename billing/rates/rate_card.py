@@ -123,7 +123,7 @@ class RateRule(Part):
     @classmethod
     def _price(cls, value: object) -> Decimal:
         if not isinstance(value, str):
-            raise ValueError(f'write it in quotes, such as "{value}", so that no digit of it is lost')
+            raise ValueError(f'write it in quotes, such as "{value}", so that no digit is lost')
         if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
             raise ValueError('a price is a decimal such as "2.50", not negative, with at most 9 digits each side')
         return Decimal(value)
@@ -319,7 +319,7 @@ def _refuse_unknown_classes(rules: Sequence[RateRule], classes: Mapping[str, Pri
         if wanted and not any(fits(wanted, name) for name in classes):
             declared = ", ".join(classes) or "none"
             raise ValueError(
-                f"rates[{number}] ({rule.sku}) is for priority {wanted!r}, which is no class; priority_classes "
+                f"rates[{number}] ({rule.sku}) is for priority {wanted!r}, which is not a class; priority_classes "
                 f"declares {declared}"
             )
 

@@ -14,13 +14,13 @@ def _instant(value: object) -> datetime | None:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError("a date or time such as 2026-10-01 or 2026-10-01T00:00:00Z fits") from None
+            raise ValueError("expected a date or time such as 2026-10-01 or 2026-10-01T00:00:00Z") from None
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
     if not isinstance(value, datetime | None):
-        raise ValueError("a date or time such as 2026-10-01 or 2026-10-01T00:00:00Z fits")
+        raise ValueError("expected a date or time such as 2026-10-01 or 2026-10-01T00:00:00Z")
     if value is not None and not 1900 <= value.year < 2300:
-        raise ValueError("a year from 1900 to 2299 fits")
+        raise ValueError("expected a year from 1900 to 2299")
     if value is not None and value.microsecond % 1000:
         raise ValueError("the books count whole milliseconds")
     return value
@@ -44,5 +44,5 @@ def zone_that_exists(value: str) -> str:
     try:
         ZoneInfo(value)
     except (OSError, ValueError, KeyError):
-        raise ValueError("an IANA time zone such as UTC or Europe/Berlin fits") from None
+        raise ValueError("expected an IANA time zone such as UTC or Europe/Berlin") from None
     return value

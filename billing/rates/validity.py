@@ -1,4 +1,4 @@
-"""When a price of the rate card holds, and for what: what tells two lines of one sku apart."""
+"""When and for what a price of the rate card applies: what distinguishes two lines of one SKU."""
 
 from __future__ import annotations
 

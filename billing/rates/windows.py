@@ -41,7 +41,7 @@ class Window(Part):
         if isinstance(value, int):  # YAML reads 20:00 without quotes as 1200
             raise ValueError(f'write it in quotes, such as "{value // 60:02}:{value % 60:02}"')
         if not isinstance(value, str) or not re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]|24:00", value):
-            raise ValueError('a local time such as "08:00" fits')
+            raise ValueError('expected a local time such as "08:00"')
         return value
 
     @field_validator("days")
@@ -52,7 +52,7 @@ class Window(Part):
     @model_validator(mode="after")
     def _lasts(self) -> Self:
         if self.start == self.end or self.start == "24:00":
-            raise ValueError(f'from {self.start} to {self.end} is no time; for whole days leave "from" and "to" out')
+            raise ValueError(f'from {self.start} to {self.end} is empty; for whole days leave "from" and "to" out')
         return self
 
     @property

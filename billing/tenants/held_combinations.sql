@@ -4,8 +4,8 @@
 --          instants (ms) at which a rule starts or ends, in order.
 -- Traps:   an entry counts where it starts, also if a bound lies inside it.
 SELECT
-    told_tenant,
-    told_project,
+    reported_tenant,
+    reported_project,
     queue,
     cluster,
     sources.source AS source,
@@ -21,5 +21,5 @@ FROM ledger
 LEFT ANY JOIN (SELECT cluster, allocation_id, any(source) AS source FROM allocations GROUP BY cluster, allocation_id) AS sources
     ON ledger.cluster = sources.cluster AND ledger.allocation_id = sources.allocation_id
 WHERE ledger.allocation_id != ''
-GROUP BY told_tenant, told_project, queue, ledger.cluster AS cluster, source, workloads, tenant, project, cost_center, device_units, era
-ORDER BY told_tenant, told_project, queue, cluster, source, workloads, era
+GROUP BY reported_tenant, reported_project, queue, ledger.cluster AS cluster, source, workloads, tenant, project, cost_center, device_units, era
+ORDER BY reported_tenant, reported_project, queue, cluster, source, workloads, era

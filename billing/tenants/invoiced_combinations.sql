@@ -2,8 +2,8 @@
 -- to when it did at most.
 -- Params:  workload_patterns = regular expressions; workloads = which of them a name matches, as 0101.
 SELECT
-    told_tenant AS tenant,
-    told_project AS project,
+    reported_tenant AS tenant,
+    reported_project AS project,
     queue,
     cluster,
     source,

@@ -176,6 +176,6 @@ def _refuse_ties(rules: Sequence[OwnerRule]) -> None:
             if rule.overlaps(rival):
                 raise ValueError(
                     f"rules[{earlier}] ({rival.words}) and rules[{number}] ({rule.words}) are equally specific and "
-                    "could fit the same thing at the same time; end one where the other starts, or add a key to match"
+                    "could match the same thing at the same time; end one where the other starts, or add a key to match"
                 )
         rivals.append((number, rule))

@@ -1,4 +1,4 @@
-"""Whom a mapping names: for each combination of what the sources told, who owns it when."""
+"""The owners that a mapping assigns: for each combination of what sources reported, who pays when."""
 
 from __future__ import annotations
 

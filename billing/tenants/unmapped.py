@@ -1,4 +1,4 @@
-"""What a mapping leaves open: what no rule fits in the books, and what another mapping would make of them."""
+"""What a mapping leaves open: time in the books without a matching rule, and the effect of another mapping."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from billing.tenants.mapping import TenantMapping
 from billing.tenants.owners import Combination, OwnerBook
 from warehouse.store import Store, read_sql
 
-TOLD = ("told_tenant", "told_project", "queue", "cluster")
+TOLD = ("reported_tenant", "reported_project", "queue", "cluster")
 
 
 def unmapped(store: Store) -> list[dict[str, Any]]:
     """What no rule fits in the closed books, most GPU-hours first.
 
-    A row: what the source told (`told_tenant`, `told_project`, `queue`, `cluster`), who pays for it (`owner`),
+    A row: what the source told (`reported_tenant`, `reported_project`, `queue`, `cluster`), who pays for it (`owner`),
     `gpu_hours`, how many `allocations`, from when (`since`) to when (`until`).
     """
     rows = store.rows(read_sql(__file__, "unmapped"))

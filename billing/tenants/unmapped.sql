@@ -1,8 +1,8 @@
 -- One row: what no rule of the mapping in force fits, as the sources told it, on devices with one number of units.
 -- Units:   micro_ms: millionths of a unit-millisecond.
 SELECT
-    told_tenant,
-    told_project,
+    reported_tenant,
+    reported_project,
     queue,
     cluster,
     tenant,
@@ -13,4 +13,4 @@ SELECT
     max(charge_period_end) AS until
 FROM ledger
 WHERE unmapped AND allocation_id != ''
-GROUP BY told_tenant, told_project, queue, cluster, tenant, device_units
+GROUP BY reported_tenant, reported_project, queue, cluster, tenant, device_units

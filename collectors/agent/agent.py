@@ -1,4 +1,4 @@
-"""The agent as a whole: its threads, how it does, and a clean end."""
+"""The agent as a whole: its threads, its health, and a clean shutdown."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Cycle:
             try:
                 self.tick(tick_ms)
             except Exception as error:  # what a source gave must not end it for good
-                log.exception("agent: %s failed by an error of gpuledger's own", self.name)
+                log.exception("agent: %s failed with an internal error", self.name)
                 self.state.failed += 1
                 self.state.error = f"{type(error).__name__}: {error}"
                 self.state.busy_since = None
@@ -131,7 +131,7 @@ class Cycle:
         except Exception as error:  # one source that fails must not end the agent
             self.state.failed += 1
             if not isinstance(error, LedgerError):
-                log.exception("agent: %s failed by an error of gpuledger's own", self.name)
+                log.exception("agent: %s failed with an internal error", self.name)
             return self._trouble(str(error) or type(error).__name__, now)
         self.state.error = ""
         return collected
@@ -156,7 +156,7 @@ class Cycle:
 
     def _kept(self) -> None:
         try:
-            self.source.kept()
+            self.source.acknowledge()
         except Exception:  # it will give the same again
             log.exception("agent: %s could not note that its rows are kept", self.name)
 

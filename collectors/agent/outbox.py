@@ -1,4 +1,4 @@
-"""What a tick gave, into the spool: whose it is, whether it fits the contract, and what is lost on the way."""
+"""A tick's rows into the spool: labelled with their source, checked against the contract, losses counted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Outbox:
             self.bad_rows[record, reason] += count
             if (record, reason) not in self._said:
                 self._said.add((record, reason))
-                log.error("agent: %s gave %s that do not fit: %s: %s", source, record, reason, checked.example)
+                log.error("agent: %s returned invalid %s: %s: %s", source, record, reason, checked.example)
         return [batch for batch in (pack(record, checked.good), pack(record, checked.bad, suspect=True)) if batch.rows]
 
     def tell_losses(self, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""What the agent says of itself: its cost, its sources, its spool, its deliveries."""
+"""The agent's metrics about itself: its cost, sources, spool and deliveries."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _of_rows(outbox: Outbox) -> list[Family]:
     good = Family("agent_rows_total", "counter", "Rows that were spooled.")
     for record, count in list(outbox.rows.items()):
         good.add(count, record=record)
-    bad = Family("agent_rows_bad_total", "counter", "Rows that do not fit the contract; they go to quarantine.")
+    bad = Family("agent_rows_bad_total", "counter", "Rows that violate the contract; they go to quarantine.")
     for (record, reason), count in list(outbox.bad_rows.items()):
         bad.add(count, record=record, reason=reason)
     dropped = Family("agent_source_dropped_total", "counter", "What a source said that was not used, by reason.")

@@ -28,7 +28,7 @@ HINT = "See docs/agent.md for all keys"
 def _on_the_grid(seconds: float) -> float:
     milliseconds = seconds * 1000
     if milliseconds != int(milliseconds) or HOUR_MS % int(milliseconds):
-        raise ValueError("an hour must be a whole multiple of it: 1, 5, 10, 15, 20, 30 or 60 fit")
+        raise ValueError("an hour must be a whole multiple of it, such as 1, 5, 10, 15, 20, 30 or 60")
     return seconds
 
 
@@ -178,7 +178,7 @@ class RunJobsSettings(_Section):
     @model_validator(mode="after")
     def _can_be(self) -> Self:
         if self.url is not None and self.token_file is None:
-            raise ValueError("token_file is needed: a scheduler tells a node's jobs to that node alone")
+            raise ValueError("token_file is needed: a scheduler sends a node's jobs to that node only")
         if self.ports is not None and self.ports[0] > self.ports[1]:
             raise ValueError(f"ports: {self.ports[0]} is above {self.ports[1]}")
         return self

@@ -1,4 +1,4 @@
-"""Sources as the loop knows them, and those that the settings name. Each is imported only where it is used."""
+"""Sources as the loop sees them, and those that the settings configure. Each is imported only if it is used."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Source(Protocol):
         Errors: LedgerError if the source is away and does not say so by findings.
         """
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         """What the last `collect` gave is on disk."""
 
     def close(self) -> None: ...
@@ -107,7 +107,7 @@ class NvmlSource:
         collected += self._attribution.collect(cycle.readings, now, cycle.interval_seconds, names)
         return collected
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         """The driver's buffers are read once, whatever becomes of what they said."""
 
     def close(self) -> None:
@@ -183,12 +183,12 @@ class ScrapedSource:
         collected += rows(scrape.observed, cluster=self._cluster, believe_labels=self._believe_labels)
         return collected
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         """What an exporter says is said once; what was learned of it outlives the process."""
         try:
             self._scraper.memory.save()
         except OSError as error:
-            log.warning("agent: what was learned of exporters is not kept: %s", error)
+            log.warning("agent: what was learned of exporters cannot be saved: %s", error)
 
     def close(self) -> None:
         self._scraper.close()
@@ -207,7 +207,7 @@ def _memory(settings: AgentSettings, name: str, own: ExporterSettings | Promethe
         inventory = ExporterInventory(settings.cluster, own.pool, without=("nvidia",) if better else ())
     memory = Memory(settings.spool.folder / f"{name}.json", inventory)
     if memory.damaged:
-        log.warning("agent: %s is learned anew: %s", name, memory.damaged)
+        log.warning("agent: %s must be learned again: %s", name, memory.damaged)
     return memory
 
 

@@ -1,4 +1,4 @@
-"""When to ask: at whole multiples of the interval since 1970, in UTC milliseconds. Pure.
+"""When to read a source: at whole multiples of the interval since 1970, in UTC milliseconds. Pure.
 
 Rows whose times lie on that grid let the hourly close work from sums (docs/ledger.md), and rows of several nodes lie
 side by side.

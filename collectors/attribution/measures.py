@@ -1,4 +1,4 @@
-"""Which of a device's readings to believe, and for what. Pure."""
+"""Which of a device's readings to trust, and for what. Pure."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Fetcher:
                 context.load_default_certs()
         except OSError as mistake:
             where = f"ca_file {access.ca_file}"
-            raise CollectorError(where, f"not usable: {mistake}", "PEM certificates fit") from mistake
+            raise CollectorError(where, f"not usable: {mistake}", "Expected PEM certificates") from mistake
         self._transport = httpx.HTTPTransport(verify=context, trust_env=False)
         self._client = httpx.Client(transport=self._transport, timeout=access.timeout_seconds, trust_env=False)
 

@@ -6,9 +6,9 @@
     back     `available` once more: meanwhile another source may have removed it with its node
     gone     other devices of its node are seen for an hour, and it is not: `removed`, from when it was seen last
 
-What changes must stay so for CONFIRMED sightings, so that two exporters that call a node by two names write no row each
-time. Who stands nearer to the device tells better (the driver on its node, a scheduler that divides it): such a site
-asks for no inventory here.
+What changes must stay so for CONFIRMED observations, so that two exporters that call a node by two names write no row
+each time. Who stands nearer to the device knows better (the driver on its node, a scheduler that divides it): such a
+site asks for no inventory here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from collectors.exporters.profile import Profile
-from collectors.exporters.tracker import Observed
+from collectors.exporters.tracker import Measurement
 from collectors.readings import Row
 
 GONE_SECONDS = 3600.0
@@ -67,10 +67,10 @@ class Facts:
 
 @dataclass(slots=True)
 class _Device:
-    """told: what its last row said; None after it was removed.   seen_at: None before its first sighting in this life.
-    missed: seconds for which others of its node were seen without it.   looks: since its last sighting.   other: what
-    it seems to be instead, since when, and how often in a row.   rows: of this life, from when they are.   before: as
-    other, of the time before that.   parts: as other, what came late of parts of which nothing was told."""
+    """told: what its last row said; None after it was removed. seen_at: None before its first observation in this
+    life. missed: seconds for which others of its node were seen without it. looks: since its last observation. other:
+    what it seems to be instead, since when, and how often in a row. rows: of this life, from when they are. before:
+    as other, of the time before that. parts: as other, what came late of parts of which nothing was told."""
 
     told: Facts | None
     seen_at: float | None = None
@@ -102,17 +102,17 @@ class ExporterInventory:
         self._nodes: dict[str, float] = {}
         self.changed = False
 
-    def take(self, observed: Iterable[Observed], profile: Profile) -> list[Row]:
-        """The rows that these observations, oldest first, add. Those of a device that no series is of now say nothing,
+    def take(self, observed: Iterable[Measurement], profile: Profile) -> list[Row]:
+        """The rows that these measurements, oldest first, add. Those of a device that no series is of now say nothing,
         nor does one without a model."""
         return [row for one in self._whole(observed, profile) for row in self._see(*one)]
 
-    def take_late(self, observed: Iterable[Observed], profile: Profile) -> list[Row]:
-        """The rows of observations, oldest first, that came after later ones: the device was there before. Of what it
+    def take_late(self, observed: Iterable[Measurement], profile: Profile) -> list[Row]:
+        """The rows of measurements, oldest first, that came after later ones: the device was there before. Of what it
         is now they say nothing."""
         return [row for one in self._whole(observed, profile) for row in self._see_late(*one)]
 
-    def _whole(self, observed: Iterable[Observed], profile: Profile) -> Iterator[tuple[str, Facts, float]]:
+    def _whole(self, observed: Iterable[Measurement], profile: Profile) -> Iterator[tuple[str, Facts, float]]:
         if not profile.inventory.told:
             return
         some = list(observed)
@@ -242,7 +242,7 @@ class ExporterInventory:
         return row | self._same
 
 
-def _facts(one: Observed, profile: Profile, partition_profile: str) -> Facts:
+def _facts(one: Measurement, profile: Profile, partition_profile: str) -> Facts:
     memory = one.reading.readings.get("memory_total_bytes")
     total = int(memory.value) if memory is not None and memory.usable and memory.value else None
     units = next(

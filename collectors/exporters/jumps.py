@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
 
-from collectors.exporters.sightings import Sighting
+from collectors.exporters.observations import Observation
 from collectors.readings import Row
 
 FAR = 30.0
@@ -39,21 +39,21 @@ class Jumps:
         self._last: dict[tuple[str, str, str], tuple[str, str, float]] = {}
         self._metrics: dict[str, _Metric] = defaultdict(_Metric)
 
-    def see(self, sightings: Iterable[Sighting]) -> list[Row]:
-        """The findings that these sightings add."""
+    def see(self, observations: Iterable[Observation]) -> list[Row]:
+        """The findings that these observations add."""
         rows = []
-        for sighting in sightings:
-            for metric, reading in sighting.readings.items():
+        for observation in observations:
+            for metric, reading in observation.readings.items():
                 if not reading.usable or not reading.value or metric.endswith("_total"):
                     continue
-                key = sighting.device_id, sighting.partition, metric
-                now = reading.source, sighting.version, reading.value
+                key = observation.device_id, observation.partition, metric
+                now = reading.source, observation.version, reading.value
                 before = self._last.get(key)
                 self._last[key] = now
                 if before is not None and before[:2] != now[:2] and (now[2] > 0) == (before[2] > 0):
-                    step = sighting.at, now[2] / before[2], before[0], now[0]
-                    self._metrics[metric].steps[sighting.device_id] = step
-                    rows += self._finding(metric, sighting.at)
+                    step = observation.at, now[2] / before[2], before[0], now[0]
+                    self._metrics[metric].steps[observation.device_id] = step
+                    rows += self._finding(metric, observation.at)
         return rows
 
     def forget(self, device_id: str, partition: str) -> None:

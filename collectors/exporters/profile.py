@@ -60,13 +60,13 @@ def _texts(value: object) -> object:
 
 def _fraction(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError("a whole number such as 1048576 or a fraction such as 1/1000 fits")
+        raise ValueError("expected a whole number such as 1048576 or a fraction such as 1/1000")
     try:
         factor = Fraction(value)
     except (ValueError, ZeroDivisionError):
-        raise ValueError("a whole number such as 1048576 or a fraction such as 1/1000 fits") from None
+        raise ValueError("expected a whole number such as 1048576 or a fraction such as 1/1000") from None
     if factor <= 0:
-        raise ValueError("a number above 0 fits")
+        raise ValueError("expected a number above 0")
     return factor
 
 
@@ -144,7 +144,7 @@ class Rule(_Strict):
     @classmethod
     def _known(cls, value: str) -> str:
         if value and value not in ALLOWED:
-            raise ValueError("a name of docs/telemetry.md fits")
+            raise ValueError("expected a name of docs/telemetry.md")
         return value
 
     @model_validator(mode="after")
@@ -285,7 +285,7 @@ class Profile(_Strict, Named):
             try:
                 re.compile(pattern)
             except re.error as mistake:
-                raise ValueError(f"{pattern!r} is no pattern: {mistake}") from None
+                raise ValueError(f"{pattern!r} is not a pattern: {mistake}") from None
         return value
 
     @field_validator("catalogue")
@@ -293,7 +293,7 @@ class Profile(_Strict, Named):
     def _versions(cls, value: tuple[tuple[int, str, str, str], ...]) -> tuple[tuple[int, str, str, str], ...]:
         for _, name, _, since in value:
             if not re.fullmatch(r"\d+(\.\d+)*", since):
-                raise ValueError(f'{name}: {since!r} is no version such as "4.7"')
+                raise ValueError(f'{name}: {since!r} is not a version such as "4.7"')
         return value
 
     @field_validator("expected")
@@ -301,7 +301,7 @@ class Profile(_Strict, Named):
     def _expected_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if name not in ALLOWED:
-                raise ValueError(f"{name!r} is none of docs/telemetry.md")
+                raise ValueError(f"{name!r} is not in docs/telemetry.md")
         return value
 
     @model_validator(mode="after")
@@ -321,10 +321,10 @@ class Profile(_Strict, Named):
             for name in rule.units:
                 if name not in self.units:
                     raise ValueError(
-                        f"{rule.names[0]}: unit {name!r} is none of units: {', '.join(self.units) or 'empty'}"
+                        f"{rule.names[0]}: unit {name!r} is not in units: {', '.join(self.units) or 'empty'}"
                     )
             if len(rule.units) == 1:
-                raise ValueError(f"{rule.names[0]}: one unit needs no evidence: factor and range fit")
+                raise ValueError(f"{rule.names[0]}: one unit needs no evidence: use factor and range")
             for unit in self.units_of(rule):
                 rule.check(unit)
         return self

@@ -2,7 +2,7 @@
 
 Raw samples with their own timestamps are asked for (a range selector in an instant query), neither values at an instant
 nor query_range: both repeat a value for five minutes after its exporter has died. How the labels that Prometheus adds
-are told from the exporter's is said at `sightings.Reader._holder`; `up` tells what each target's own are.
+are told from the exporter's is said at `observations.Reader._holder`; `up` tells what each target's own are.
 Source: https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
@@ -19,10 +19,10 @@ from typing import Any
 from collectors.exporters.exposition import Series, number
 from collectors.exporters.fetching import Access, Fetcher, SourceError
 from collectors.exporters.memory import Memory
+from collectors.exporters.observations import OwnPod, Reader, target_name
 from collectors.exporters.profile import FILES, Profile, profile_of
 from collectors.exporters.scrape import Scrape, Trouble, checked_url, take_notes
-from collectors.exporters.sightings import OwnPod, Reader, target_name
-from collectors.exporters.tracker import MISSED_PERIODS, Observed, PartitionId, Tracker
+from collectors.exporters.tracker import MISSED_PERIODS, Measurement, PartitionId, Tracker
 
 WINDOW_SECONDS = 3600.0
 """The most that one query asks for, and how long a device that has vanished is still said to be stale."""
@@ -227,8 +227,8 @@ class PrometheusCollector:
     def close(self) -> None:
         self._fetcher.close()
 
-    def _observe(self, source: _Source, result: Result, own_pod: OwnPod | None, scrape: Scrape) -> list[Observed]:
-        observed: list[Observed] = []
+    def _observe(self, source: _Source, result: Result, own_pod: OwnPod | None, scrape: Scrape) -> list[Measurement]:
+        observed: list[Measurement] = []
         for at in sorted(result.at):
             seen = source.reader.read(
                 result.at[at], at, own_pod=own_pod, honor_labels=self._honor_labels, units=self._units
@@ -241,7 +241,7 @@ class PrometheusCollector:
             observed += now
         return observed
 
-    def _silent(self, tracker: Tracker, at: float) -> list[Observed]:
+    def _silent(self, tracker: Tracker, at: float) -> list[Measurement]:
         """Stale: what should have come by now. Gone: what has not come for an hour."""
         young = {key for key, known in tracker.known.items() if at - known.at <= WINDOW_SECONDS}
         gone = tracker.gone(young, at)

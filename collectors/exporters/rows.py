@@ -1,4 +1,4 @@
-"""Observations -> rows of samples, metrics and findings.
+"""Measurements -> rows of samples, metrics and findings.
 
 A device's rows are made where those of every collector are, in `collectors.attribution`. What is added here is the
 holder whom an exporter names, and only where that name is right: one pod on a whole device or on one MIG instance.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from collectors.attribution.attribute import Cycle, attribute
 from collectors.attribution.places import Allocations
 from collectors.attribution.processes import Owners
-from collectors.exporters.sightings import Holder
-from collectors.exporters.tracker import Observed
+from collectors.exporters.observations import Holder
+from collectors.exporters.tracker import Measurement
 from collectors.readings import Collected, Reading, Row
 
 UidOf = Callable[[str, str], str]
@@ -22,7 +22,7 @@ _OF_HOLDER = ("sm_active", "tensor_active", "dram_active", "memory_used_bytes", 
 
 
 def rows(
-    observed: Iterable[Observed], *, cluster: str = "", uid_of: UidOf | None = None, believe_labels: bool = True
+    observed: Iterable[Measurement], *, cluster: str = "", uid_of: UidOf | None = None, believe_labels: bool = True
 ) -> Collected:
     """The rows of one cycle.
 
@@ -49,7 +49,7 @@ def rows(
     return collected
 
 
-def _add_holders(collected: Collected, one: Observed, device_row: Row, uid_of: UidOf | None) -> None:
+def _add_holders(collected: Collected, one: Measurement, device_row: Row, uid_of: UidOf | None) -> None:
     for holder, readings in one.workloads.items():
         if workload_id := _workload_id(holder, uid_of):
             _add_measured(collected, device_row, workload_id, readings)

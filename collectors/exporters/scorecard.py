@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 from collectors.exporters import exposition
 from collectors.exporters.fetching import Access, Fetcher, SourceError
+from collectors.exporters.observations import Reader
 from collectors.exporters.profile import Profile, Rule, profile_of
 from collectors.exporters.scrape import checked_url, recognised
-from collectors.exporters.sightings import Reader
-from collectors.exporters.tracker import Observed, Tracker
+from collectors.exporters.tracker import Measurement, Tracker
 from collectors.exporters.units import SourceUnits
 
 
@@ -89,7 +89,7 @@ def _metrics(profile: Profile) -> dict[str, list[Rule]]:
     return found
 
 
-def _line(metric: str, rules: list[Rule], observed: list[Observed], prefix: str, units: SourceUnits) -> Line:
+def _line(metric: str, rules: list[Rule], observed: list[Measurement], prefix: str, units: SourceUnits) -> Line:
     readings = [(one, one.reading.readings.get(metric)) for one in observed]
     sources = sorted({reading.source for _, reading in readings if reading is not None and reading.source})
     usable = [(one, reading) for one, reading in readings if reading is not None and reading.usable]

@@ -11,9 +11,9 @@ from collectors.errors import CollectorError
 from collectors.exporters import exposition
 from collectors.exporters.fetching import Access, Fetcher, SourceError
 from collectors.exporters.memory import Memory
+from collectors.exporters.observations import Reader
 from collectors.exporters.profile import Profile, profile_of, recognise
-from collectors.exporters.sightings import Reader
-from collectors.exporters.tracker import Observed, PartitionId, Tracker
+from collectors.exporters.tracker import Measurement, PartitionId, Tracker
 from collectors.exporters.units import SourceUnits
 from collectors.readings import Collected, DeviceReading, Row
 
@@ -25,7 +25,7 @@ AGAIN_SECONDS = 300.0
 class Scrape:
     """What one cycle found. up: url -> whether it answered with devices, so that an empty answer is no quiet one."""
 
-    observed: list[Observed] = field(default_factory=list)
+    observed: list[Measurement] = field(default_factory=list)
     collected: Collected = field(default_factory=Collected)
     up: dict[str, bool] = field(default_factory=dict)
 
@@ -126,7 +126,7 @@ class ExporterCollector:
     def close(self) -> None:
         self._fetcher.close()
 
-    def _scrape(self, target: _Target, now: datetime, collected: Collected) -> list[Observed]:
+    def _scrape(self, target: _Target, now: datetime, collected: Collected) -> list[Measurement]:
         answer = self._fetcher.get(target.url)
         if target.reader is None or target.tracker is None:
             profile, prefix = recognised(target.url, target.profile, answer.body)
@@ -159,7 +159,9 @@ def take_notes(tracker: Tracker, collected: Collected, cluster: str) -> None:
 def checked_url(url: str) -> str:
     """Errors: CollectorError unless it is an http or https URL."""
     if not url.startswith(("http://", "https://")):
-        raise CollectorError(f"exporter {url!r}", "not an http or https URL", "http://localhost:9400/metrics fits")
+        raise CollectorError(
+            f"exporter {url!r}", "not an http or https URL", "Write it like http://localhost:9400/metrics"
+        )
     return url
 
 

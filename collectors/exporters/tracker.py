@@ -1,4 +1,4 @@
-"""What has been seen of each device: counters become what was gained in the interval, and nothing counts twice."""
+"""The last observation of each device: counters become increases within the interval, and nothing counts twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from collectors.exporters.jumps import Jumps
-from collectors.exporters.sightings import Counted, Holder, Sighting, Sightings
+from collectors.exporters.observations import Counted, Holder, Observation, Observations
 from collectors.exporters.units import SourceUnits, apart
 from collectors.readings import DeviceReading, Reading, Row
 from warehouse.records import MAX_INTERVAL_SECONDS
@@ -42,10 +42,10 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class Measurement:
     """A device or partition over one interval, as an exporter tells it.
 
-    holders, shared, workloads: as in `sightings.Sighting`; they are the exporter's word, not an allocation.
+    holders, shared, workloads: as in `observations.Observation`; they are the exporter's word, not an allocation.
     target: which exporter.
     """
 
@@ -72,10 +72,10 @@ class Observed:
 
 @dataclass(slots=True)
 class _Known:
-    """A device as last seen. last: the observation.   at: its instant.   counters: name -> (value, instant).
+    """A device as last seen. last: the measurement.   at: its instant.   counters: name -> (value, instant).
     xid: the last code.   sole: holder -> when it was last named as the only one.   shared_until: see FLIP_SECONDS."""
 
-    last: Observed
+    last: Measurement
     at: float
     counters: dict[str, tuple[float, float]] = field(default_factory=dict)
     xid: float | None = None
@@ -85,7 +85,7 @@ class _Known:
 
 @dataclass
 class Tracker:
-    """One source's devices. vendor: of those that name none.   period_seconds: how often it is asked; an observation
+    """One source's devices. vendor: of those that name none.   period_seconds: how often it is asked; a measurement
     covers no more than MISSED_PERIODS of them, for a number read now says nothing of the time before."""
 
     vendor: str
@@ -98,19 +98,19 @@ class Tracker:
     findings: list[Row] = field(default_factory=list)
     untold: dict[str, float] = field(default_factory=dict)
 
-    def advance(self, seen: Sightings) -> list[Observed]:
+    def advance(self, seen: Observations) -> list[Measurement]:
         """What was seen at an instant, after those of earlier ones. A device that is no newer than the last time is
         dropped: the exporter has not asked its driver since."""
         observed = []
         self._tell_untold(seen)
-        for sighting in seen.devices:
-            key = sighting.device_id, sighting.partition
+        for observation in seen.devices:
+            key = observation.device_id, observation.partition
             before = self.known.get(key)
-            if before is not None and sighting.at <= before.at:
-                self.dropped["seen before"] += sighting.series
+            if before is not None and observation.at <= before.at:
+                self.dropped["seen before"] += observation.series
                 continue
-            self.findings += self.jumps.see([sighting])
-            known = self._advance(sighting, before)
+            self.findings += self.jumps.see([observation])
+            known = self._advance(observation, before)
             self.known[key] = known
             observed.append(known.last)
             if before is not None and before.xid is not None and known.xid not in (None, 0.0, before.xid):
@@ -118,7 +118,7 @@ class Tracker:
                 self.findings.append(_finding(known.last, "xid", f"XID {known.xid:.0f}"))
         return observed
 
-    def _tell_untold(self, seen: Sightings) -> None:
+    def _tell_untold(self, seen: Observations) -> None:
         """Devices whose series are left out: without a finding they would look as if nothing ran there."""
         at = seen.at
         for device, node in seen.untold.items():
@@ -128,39 +128,39 @@ class Tracker:
                 self.findings.append(row | {"finding": "partition_untold", "severity": "warning", "message": UNTOLD})
         self.untold = {device: since for device, since in self.untold.items() if at - since < UNTOLD_SECONDS}
 
-    def _advance(self, sighting: Sighting, before: _Known | None) -> _Known:
+    def _advance(self, observation: Observation, before: _Known | None) -> _Known:
         interval = self.period_seconds
-        if before is not None and sighting.at - before.at <= MISSED_PERIODS * self.period_seconds:
-            interval = sighting.at - before.at
+        if before is not None and observation.at - before.at <= MISSED_PERIODS * self.period_seconds:
+            interval = observation.at - before.at
         interval = round(min(max(float(interval), 0.001), MAX_INTERVAL_SECONDS), 6)
-        readings, counters = dict(sighting.readings), dict(before.counters) if before else {}
-        for name, counted in sighting.counters.items():
-            power = sighting.readings.get("power_watts") if name == "energy_joules" else None
-            readings[name] = self._gained(counted, counters.get(name), sighting.at, interval, power)
+        readings, counters = dict(observation.readings), dict(before.counters) if before else {}
+        for name, counted in observation.counters.items():
+            power = observation.readings.get("power_watts") if name == "energy_joules" else None
+            readings[name] = self._gained(counted, counters.get(name), observation.at, interval, power)
             if counted.reading.value is not None:
-                counters[name] = counted.reading.value, sighting.at
-        sole, shared_until = _flips(sighting, before)
-        observed = Observed(
+                counters[name] = counted.reading.value, observation.at
+        sole, shared_until = _flips(observation, before)
+        observed = Measurement(
             reading=DeviceReading(
-                device_id=sighting.device_id,
-                partition_id=self._partition_id(sighting),
-                partition_profile=sighting.partition_profile,
-                index=sighting.index,
-                vendor=sighting.vendor or self.vendor,
-                model=sighting.model,
+                device_id=observation.device_id,
+                partition_id=self._partition_id(observation),
+                partition_profile=observation.partition_profile,
+                index=observation.index,
+                vendor=observation.vendor or self.vendor,
+                model=observation.model,
                 readings=readings,
             ),
-            ts=datetime.fromtimestamp(sighting.at, UTC),
+            ts=datetime.fromtimestamp(observation.at, UTC),
             interval_seconds=interval,
-            node=sighting.node,
-            holders=sighting.holders,
-            shared=sighting.shared or sighting.at < shared_until,
-            workloads=sighting.workloads,
-            target=sighting.target,
+            node=observation.node,
+            holders=observation.holders,
+            shared=observation.shared or observation.at < shared_until,
+            workloads=observation.workloads,
+            target=observation.target,
         )
         xid = readings.get("xid_last")
         code = xid.value if xid is not None and xid.usable else before.xid if before else None
-        return _Known(observed, sighting.at, counters, code, sole, shared_until)
+        return _Known(observed, observation.at, counters, code, sole, shared_until)
 
     def _gained(
         self, counted: Counted, before: tuple[float, float] | None, at: float, interval: float, power: Reading | None
@@ -197,18 +197,18 @@ class Tracker:
         name = self.units.by_rate(counted.target, counted.name, list(fitting), at)
         return rates[name][1] * elapsed if name in rates else None
 
-    def _partition_id(self, sighting: Sighting) -> str:
-        if not sighting.partition:
+    def _partition_id(self, observation: Observation) -> str:
+        if not observation.partition:
             return ""
-        known = self.partition_id(sighting.device_id, sighting.partition) if self.partition_id else ""
-        return known or sighting.partition_id or f"{sighting.device_id}/{sighting.partition}"
+        known = self.partition_id(observation.device_id, observation.partition) if self.partition_id else ""
+        return known or observation.partition_id or f"{observation.device_id}/{observation.partition}"
 
     def divided(self, at: float) -> set[str]:
         """Devices of which a partition was seen lately: where series of one instant come apart, those of the whole may
         be there before those of its parts."""
         return {device for (device, part), known in self.known.items() if part and at - known.at <= FLIP_SECONDS}
 
-    def stale(self, at: float, keys: Iterable[Key] | None = None) -> list[Observed]:
+    def stale(self, at: float, keys: Iterable[Key] | None = None) -> list[Measurement]:
         """The devices that were known and of which nothing came: every reading unknown since, none of them zero."""
         observed = []
         for key in list(self.known) if keys is None else keys:
@@ -225,10 +225,12 @@ class Tracker:
                 processes_state="stale",
             )
             interval = min(self.period_seconds, MAX_INTERVAL_SECONDS)
-            observed.append(Observed(reading, datetime.fromtimestamp(at, UTC), interval, last.node, target=last.target))
+            observed.append(
+                Measurement(reading, datetime.fromtimestamp(at, UTC), interval, last.node, target=last.target)
+            )
         return observed
 
-    def gone(self, seen: Iterable[Key], at: float) -> list[Observed]:
+    def gone(self, seen: Iterable[Key], at: float) -> list[Measurement]:
         """Devices and partitions that an answer no longer names: stale now, and forgotten. The exporter may have been
         reconfigured, the device divided anew, or it fell off the bus; only that it is gone is known."""
         missing = sorted(self.known.keys() - set(seen))
@@ -240,14 +242,14 @@ class Tracker:
         return observed
 
 
-def _flips(sighting: Sighting, before: _Known | None) -> tuple[dict[Holder, float], float]:
+def _flips(observation: Observation, before: _Known | None) -> tuple[dict[Holder, float], float]:
     """Who has lately been named alone, and until when the device is held to be shared."""
-    at = sighting.at
+    at = observation.at
     recent = {one: since for one, since in before.sole.items() if at - since <= FLIP_SECONDS} if before else {}
     shared_until = before.shared_until if before else 0.0
-    if len(sighting.holders) != 1 or sighting.shared:
+    if len(observation.holders) != 1 or observation.shared:
         return recent, shared_until
-    holder = sighting.holders[0]
+    holder = observation.holders[0]
     if before is not None and holder in recent and before.last.holders and holder not in before.last.holders:
         shared_until = at + SHARED_SECONDS
     return {**recent, holder: at}, shared_until
@@ -260,7 +262,7 @@ def _rescaled(counted: Counted, before: float, now: float) -> bool:
     return 0 < now < before and any(apart(before / now, step) <= 1.01 for step in steps)
 
 
-def _finding(one: Observed, finding: str, message: str) -> Row:
+def _finding(one: Measurement, finding: str, message: str) -> Row:
     return {
         "ts": one.ts,
         "node": one.node,

@@ -1,4 +1,4 @@
-"""The unit of each field of each target, told by evidence: a name does not tell it.
+"""The unit of each field of each target, decided by evidence, because a name does not determine it.
 
 DCGM 4.6 calls a percentage ..._RATIO, DCGM 4.7 means 0 to 1 by the same name, and some collectors rescale under the
 old name. So the numbers decide, once for a target and field, and the decision is remembered:

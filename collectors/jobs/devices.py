@@ -1,4 +1,4 @@
-"""Which devices this machine has, as far as a driver says."""
+"""Which devices this machine has, according to its driver."""
 
 from __future__ import annotations
 

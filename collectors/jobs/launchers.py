@@ -43,6 +43,6 @@ def refuse_beside(allowed: Collection[str], where: str) -> None:
         if launcher not in allowed:
             raise CollectorError(
                 where,
-                f"{NAMES[launcher]} starts the processes on this node ({sign}), and would give away the same devices",
-                f"Leave it to {NAMES[launcher]}; or, if it leaves these devices alone, say beside: {launcher}",
+                f"{NAMES[launcher]} starts the processes on this node ({sign}), and would hand out the same devices",
+                f"Leave it to {NAMES[launcher]}; or, if it leaves these devices alone, set beside: {launcher}",
             )

@@ -1,4 +1,4 @@
-"""What a node's agent and its scheduler say to each other, once for both.
+"""The protocol between a node's agent and its scheduler, in one place for both.
 
 The agent tells what it has (a report), the scheduler what it wants (an answer), again and again, each whole: nothing
 hangs on a message that was lost, doubled or late. An attempt that an answer neither wants to run nor to stop is over
@@ -22,7 +22,7 @@ Mode = Literal["restart", "signal"]
 Stopped = Literal["", "asked", "lease"]
 
 
-class _Said(BaseModel):
+class _Message(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
@@ -32,21 +32,21 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 Instant = Annotated[float, Field(ge=0, le=1e11)]
 
 
-class RankOf(_Said):
+class RankOf(_Message):
     """A rank that is to run on this node. devices: as the driver calls them."""
 
     rank: Number
     devices: tuple[Name, ...] = ()
 
 
-class Rendezvous(_Said):
+class Rendezvous(_Message):
     """Where rank 0 of a world is met."""
 
     address: Name
     port: Port
 
 
-class Assignment(_Said):
+class Assignment(_Message):
     """The part of an attempt that is to run on this node, in its present world.
 
     size: ranks of the world.   node_rank, nodes: this node's among those that have ranks of it.
@@ -70,7 +70,7 @@ class Assignment(_Said):
         return self.job, self.attempt
 
 
-class Answer(_Said):
+class Answer(_Message):
     """number, boot: of this answer, and of the scheduler's process.   lease_seconds: from the report that it answers,
     ranks may run for so long without another; None: for ever."""
 
@@ -81,7 +81,7 @@ class Answer(_Said):
     stop: tuple[tuple[Name, Number], ...] = ()
 
 
-class RunOf(_Said):
+class RunOf(_Message):
     """A rank as the agent has it. world: the last that it was told of.   began_at: None: it never ran.   code: None:
     unknown.   stopped: by whom, if it did not end by itself.   tail: the last of what it said, once it is over."""
 
@@ -104,7 +104,7 @@ class RunOf(_Said):
         return harmless(text)
 
 
-class PortOf(_Said):
+class PortOf(_Message):
     """Where rank 0 of a world, which is on this node, is met."""
 
     job: Name
@@ -113,7 +113,7 @@ class PortOf(_Said):
     port: Port
 
 
-class Report(_Said):
+class Report(_Message):
     """instance: of the agent's folder, so that two agents never pass for one.   at: when it was made, by the node's
     clock, as all times in it.   seen, seen_boot: the last answer that it has carried out.   address: where ranks of
     this node are met."""

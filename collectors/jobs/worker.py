@@ -86,7 +86,7 @@ class Worker:
                 try:
                     self.round()
                 except Exception as error:  # what one answer brings must not end it for good
-                    log.exception("jobs: failed by an error of gpuledger's own")
+                    log.exception("jobs: failed with an internal error")
                     self.state.problem = f"{type(error).__name__}: {error}"
                 if self.state.problem:
                     stop.wait(min(1.0, self.every_seconds))
@@ -339,7 +339,7 @@ def over_http(url: str, node: str, token_file: Path, ca_file: Path | None, timeo
 
     parts = urlsplit(url)
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        raise CollectorError(url, "what it answers is run here, and http:// can be changed on its way", "Use https://")
+        raise CollectorError(url, "its answers are run here, and http:// can be tampered with", "Use https://")
     poster = Poster(url, ca_file, timeout_seconds, answer_bytes=64 << 20)
 
     def exchange(report: Report) -> Answer:

@@ -1,4 +1,4 @@
-"""List and watch, as the API server means them, over one HTTP client.
+"""List and watch with the API server's semantics, over one HTTP client.
 
 A list comes in pages; a watch is a line of JSON for each change, from a resourceVersion on. Both end early for many
 reasons, and each is named here once: `Gone` when the version is too old, `Interrupted` for all that passes by itself.
@@ -121,12 +121,12 @@ class Api:
             try:
                 document = json.loads(await _in_time(path, response.aread(), LIST_SECONDS))
             except (ValueError, RecursionError):
-                raise Interrupted(f"{path}: the list is no JSON") from None
+                raise Interrupted(f"{path}: the list is not JSON") from None
         found = document.get("items") if isinstance(document, dict) else None
         metadata = child(document, "metadata")
         token = text(metadata, "continue")
         if not isinstance(found, list):
-            raise Interrupted(f"{path}: the answer is no list")
+            raise Interrupted(f"{path}: the answer is not a list")
         objects = [each for each in found if isinstance(each, dict)]
         return Page(objects, text(metadata, "resourceVersion"), last=not token), token
 
@@ -193,7 +193,7 @@ def _change(path: str, line: bytes) -> Change:
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):
-        raise Interrupted(f"{path}: a line of the watch is no JSON") from None
+        raise Interrupted(f"{path}: a line of the watch is not JSON") from None
     kind, found = text(document, "type"), child(document, "object")
     if kind == "ERROR":
         raise Gone(text(found, "message")) if _is_gone(found) else Interrupted(f"{path}: {text(found, 'message')}")

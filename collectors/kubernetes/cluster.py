@@ -1,4 +1,4 @@
-"""What is known of a cluster, and the rows that each thing that happens adds. Does no I/O; `now` is passed in."""
+"""The known state of a cluster, and the rows that each change adds. Does no I/O; `now` is passed in."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Cluster:
         self._waiting: dict[str, Object] = {}
         self._nodes: dict[str, Object] = {}
         self._facts: dict[str, NodeFacts] = {}
-        self._told: dict[str, nodes.Told] = {}
+        self._told: dict[str, nodes.ReportedNode] = {}
         self._last_ends: dict[str, datetime] = {}
         self._holding: dict[str, set[str]] = {}
         self._where: dict[str, str] = {}
@@ -105,7 +105,7 @@ class Cluster:
         self.version, self.seen_at = version, seen_at
         self._pods = {key: Known.of(plain) for key, plain in pods.items()}
         self._waiting = dict(waiting)
-        self._told = {key: nodes.Told.of(plain) for key, plain in told.items()}
+        self._told = {key: nodes.ReportedNode.of(plain) for key, plain in told.items()}
         for key, known in sorted(self._pods.items(), key=lambda each: (each[1].earliest, each[0])):
             self._occupy(key, known)
 
@@ -291,7 +291,7 @@ class Cluster:
 
     def _node(self, node: str, collected: Collected, now: datetime) -> None:
         """The device rows of a node as it now stands."""
-        object_, told = self._nodes.get(node), self._told.get(node, nodes.Told())
+        object_, told = self._nodes.get(node), self._told.get(node, nodes.ReportedNode())
         published = self._claims.inventory_of(node) + self._registered.get(node, [])
         known = self._inventory.get(node, ())
         if told.removed and object_ is not None:

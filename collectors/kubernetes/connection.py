@@ -1,4 +1,4 @@
-"""Where the API server is, and who we are to it: the service account of the pod we run in, or a kubeconfig file.
+"""Connects and authenticates to the API server: with the pod's service account, or a kubeconfig file.
 
 Source: https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/,
         https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
@@ -95,7 +95,7 @@ def from_kubeconfig(path: Path, context: str = "") -> Connection:
         raise KubernetesError(where, "logs in with a password, which Kubernetes no longer takes", "Next: a token")
     if text(cluster, "tls-server-name") or text(cluster, "proxy-url"):
         raise KubernetesError(
-            where, "tls-server-name and proxy-url are not supported", "Next: HTTPS_PROXY, or a server name that fits"
+            where, "tls-server-name and proxy-url are not supported", "Next: HTTPS_PROXY, or a matching server name"
         )
     token_file = text(user, "tokenFile")
     return Connection(
@@ -133,7 +133,7 @@ def _tls(cluster: Object, user: Object, path: Path) -> ssl.SSLContext | bool:
                 file.flush()
                 context.load_cert_chain(file.name)
     except (OSError, ValueError, binascii.Error) as error:
-        raise KubernetesError(where, f"its certificates are of no use: {' '.join(str(error).split())}") from None
+        raise KubernetesError(where, f"its certificates are unusable: {' '.join(str(error).split())}") from None
     return context
 
 

@@ -1,4 +1,4 @@
-"""How and when a pod gave its devices back; pure functions of its last object.
+"""How and when a pod released its devices; pure functions of its last object.
 
     preempted   PreemptionByScheduler, EvictionByEvictionAPI (kubectl drain, a descheduler), Kueue's and Volcano's
                 evictions, the kubelet's for a critical pod: somebody with authority took the devices away

@@ -1,4 +1,4 @@
-"""One resource without a gap: list, watch, and watch again from where it broke off; list again if that is forgotten.
+"""Follows one resource without gaps: list, watch, resume the watch; list again if its position has expired.
 
 What comes out is in order and says all: after a list, which objects there are and that there are no others; then each
 change. Nothing is dropped, and what the server repeats after a reconnection is told once.

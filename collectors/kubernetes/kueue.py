@@ -1,4 +1,4 @@
-"""Kueue's word on why a workload lost its place: its Workload objects, and the pods of its plain-pod integration.
+"""Why a workload was evicted, from Kueue's Workload objects and the pods of its plain-pod integration.
 
 Kueue suspends a Job, and the Job's controller deletes the pods: the pods themselves do not say that they were
 preempted. The Workload does, in its Evicted condition, and names the preemptor in its message.

@@ -1,4 +1,4 @@
-"""Nodes as device rows: pure functions of what was told of a node's devices, and of the node as it is seen now.
+"""Nodes as device rows: pure functions of the devices reported so far, and of the node's current object.
 
 Which devices a node has is the node agent's knowledge (or a ResourceSlice's, or HAMi's register): the API's own node
 has counts without identities, and none are made up. What the API adds is when they cannot be used:
@@ -49,7 +49,7 @@ class NodeState:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedNode:
     """What was told of a node: device -> (state, ts).   short: resource -> how many were missing when last told.
     machine: its UUID, empty where the node does not tell.   removed: of a deleted node, the rows of its devices."""
 
@@ -63,20 +63,20 @@ class Told:
         return {"devices": self.devices, "short": self.short, "machine": self.machine, "removed": removed}
 
     @staticmethod
-    def of(plain: Mapping[str, Any]) -> Told:
+    def of(plain: Mapping[str, Any]) -> ReportedNode:
         devices = {device: (state, ts) for device, (state, ts) in plain["devices"].items()}
-        return Told(devices, dict(plain["short"]), plain.get("machine", ""), tuple(plain.get("removed", ())))
+        return ReportedNode(devices, dict(plain["short"]), plain.get("machine", ""), tuple(plain.get("removed", ())))
 
-    def since(self, node: Object) -> Told:
+    def since(self, node: Object) -> ReportedNode:
         """What counts of it for a node that is there: nothing if it was deleted, and is another machine now."""
-        return Told() if self.removed and machine(node) != self.machine else self
+        return ReportedNode() if self.removed and machine(node) != self.machine else self
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRows:
     devices: tuple[Row, ...]
     findings: tuple[Row, ...]
-    told: Told
+    told: ReportedNode
 
 
 def machine(node: Object) -> str:
@@ -153,7 +153,7 @@ def node_rows(
     node: Object | None,
     inventory: Sequence[Row],
     published: Sequence[SliceDevice],
-    told: Told,
+    told: ReportedNode,
     last_end: datetime | None,
     occupied: bool,
     now: datetime,
@@ -189,9 +189,11 @@ def node_rows(
         told_now[device_id] = wanted, when.isoformat()
     findings, short = _short(node, told.short, now, settings)
     if node is not None:
-        return NodeRows(tuple(rows), tuple(findings), Told(told_now, short, machine(node)))
+        return NodeRows(tuple(rows), tuple(findings), ReportedNode(told_now, short, machine(node)))
     removed = (*told.removed, *({key: value for key, value in row.items() if key != "ts"} for row in rows))
-    return NodeRows(tuple(rows), tuple(findings), Told(told_now, short, told.machine, removed if told.machine else ()))
+    return NodeRows(
+        tuple(rows), tuple(findings), ReportedNode(told_now, short, told.machine, removed if told.machine else ())
+    )
 
 
 def _devices(

@@ -1,4 +1,4 @@
-"""Pods as event rows: pure functions of what was told of a pod, and of its object as it is seen now.
+"""Pods as event rows: pure functions of what was reported of a pod so far, and of its current object.
 
     submitted   at the pod's creation; told again at each time from which the scheduler finds no place for it, with the
                 scheduler's reason (Unschedulable, SchedulingGated) and its words

@@ -1,4 +1,4 @@
-"""What accelerators a pod asks for, of any vendor: pure functions of its spec and its node's labels.
+"""The accelerators that a pod requests, of any vendor: pure functions of its spec and its node's labels.
 
 Whole devices, partitions (MIG, AMD's CPX), replicas of a time-sliced device, and fractions (HAMi, Volcano, KAI and
 Run:ai, Koordinator). Counts follow Kubernetes: containers and sidecars together, or the largest init container with

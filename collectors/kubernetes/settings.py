@@ -1,4 +1,4 @@
-"""What an operator can say about a cluster."""
+"""An operator's settings for a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a watch left off, in one SQLite file: a restart goes on from there without losing or repeating anything.
+"""A watch's position in one SQLite file: a restart continues from it without losing or repeating anything.
 
 The rows go to the sink first, then the state is committed: a crash in between tells the same rows again, with the
 same keys. A transaction is whole or absent after a crash.

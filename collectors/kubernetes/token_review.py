@@ -1,4 +1,4 @@
-"""Whose a service account's token is, by TokenReview: the server of records asks this about what agents send.
+"""Authenticates service account tokens through TokenReview, for the server that agents push to.
 
 The node is the one that the token is bound to (`authentication.kubernetes.io/node-name`, from Kubernetes 1.30 on). An
 older API server says which pod the token is bound to; then the pod is read, and its node counts if its UID is the one

@@ -1,4 +1,4 @@
-"""The loop: streams of the API into one queue, what happens into rows, rows to a sink, and where it left off to a file.
+"""The loop: API streams into one queue, changes into rows, rows into a sink, and the position into a file.
 
 Rows are handed on before the state is saved, so that a crash repeats rows (with the same keys) and loses none.
 """

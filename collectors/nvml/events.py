@@ -1,4 +1,4 @@
-"""XIDs as they happen: one thread blocks in the driver's event set and hands what comes over through a queue."""
+"""XIDs as they happen: one thread waits on the driver's event set and passes them on through a queue."""
 
 from __future__ import annotations
 

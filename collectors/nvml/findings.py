@@ -1,4 +1,4 @@
-"""Findings of the NVML collector: each is said once, and again only after it was over in between."""
+"""Findings of the NVML collector: each is reported once, and again only after it was over."""
 
 from __future__ import annotations
 

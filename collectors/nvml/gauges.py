@@ -1,4 +1,4 @@
-"""Metrics that are as they are at the cycle: memory, temperature, clocks, limits, and counts that only the driver sums.
+"""Instantaneous metrics: memory, temperature, clocks, limits, and counts that only the driver sums.
 
 Each names the call or field that it was read with.
 """

@@ -1,4 +1,4 @@
-"""What there is: devices and MIG instances, enumerated anew each cycle, since handles die when MIG is reconfigured.
+"""Enumerates devices and MIG instances in each cycle, since handles become invalid when MIG is reconfigured.
 
 An inventory has a version that rises when anything a workload can be given changed: a device came, went or broke,
 MIG was switched or cut differently. Rows for `devices` are made only of such changes.

@@ -17,17 +17,17 @@ from functools import lru_cache
 from itertools import pairwise
 
 from collectors.exporters.exposition import Series
+from collectors.exporters.observations import OwnPod, Reader
 from collectors.exporters.profile import FILES, Profile
 from collectors.exporters.prometheus import Result, TargetPods
 from collectors.exporters.rows import rows
 from collectors.exporters.scrape import take_notes
-from collectors.exporters.sightings import OwnPod, Reader
-from collectors.exporters.tracker import FLIP_SECONDS, Key, Observed, Tracker
+from collectors.exporters.tracker import FLIP_SECONDS, Key, Measurement, Tracker
 from collectors.exporters.units import SourceUnits
 from collectors.readings import Collected, Row, Severity
 from collectors.receivers.points import NAME, Target
 
-TellDevices = Callable[[Iterable[Observed], Profile], list[Row]]
+TellDevices = Callable[[Iterable[Measurement], Profile], list[Row]]
 """What is seen of devices -> their rows."""
 UP = "up"
 """Prometheus's own word on a target: its labels are the target's, and no exporter's."""
@@ -219,7 +219,7 @@ def rows_of(target: Target, memory: Memory, instant: Instant, devices: TellDevic
     own_pod = TargetPods(Result({instant.at: memory.up})) if memory.up else None
     # `job` and `instance` are the target's own, of which the exporter says nothing.
     collected = Collected()
-    observed: list[Observed] = []
+    observed: list[Measurement] = []
     present = False
     for source in memory.sources.values():
         source.tracker.period_seconds = memory.period_seconds
@@ -251,7 +251,7 @@ def rows_of(target: Target, memory: Memory, instant: Instant, devices: TellDevic
     return collected
 
 
-def _ended(source: _Source, instant: Instant, present: set[Key], own_pod: OwnPod | None) -> list[Observed]:
+def _ended(source: _Source, instant: Instant, present: set[Key], own_pod: OwnPod | None) -> list[Measurement]:
     """Devices whose series end here. Where others of the target go on, these are gone; else the target does not answer,
     and nobody knows what became of them."""
     if not instant.ended:
@@ -266,7 +266,7 @@ def _ended(source: _Source, instant: Instant, present: set[Key], own_pod: OwnPod
     return tracker.stale(instant.at, sorted(ended))
 
 
-def _unhealthy(target: Target, memory: Memory, instant: Instant, observed: Iterable[Observed]) -> Iterator[Row]:
+def _unhealthy(target: Target, memory: Memory, instant: Instant, observed: Iterable[Measurement]) -> Iterator[Row]:
     """What the health of its devices has become since the last instant, where it is not well."""
     nodes = {one.reading.device_id: one.node for one in observed}
     found: dict[str, set[str]] = defaultdict(set)
@@ -281,7 +281,7 @@ def _unhealthy(target: Target, memory: Memory, instant: Instant, observed: Itera
         memory.health[device] = frozenset(states)
 
 
-def _stopped(target: Target, one: Observed, at: float) -> Row:
+def _stopped(target: Target, one: Measurement, at: float) -> Row:
     return _finding(target, one.node, at, "source_unreachable", f"{target.words}: its series have ended")
 
 

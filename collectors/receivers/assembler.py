@@ -1,4 +1,4 @@
-"""Makes rows of what was pushed, again and again: `run` is one pass.
+"""Builds rows from pushed points, periodically: `run` is one pass.
 
 An instant of a target is assembled when nothing of it has come for `settle_seconds`. Its rows are stored with the
 rights that its sender has now, and then it is marked; killed in between, it is assembled again, into the same rows.
@@ -46,6 +46,8 @@ from warehouse.store import Store
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 5.0
+ASSEMBLING = "assembling"
+"""At what those take turns who make records of points."""
 SETTLE_SECONDS = 10.0
 """Prometheus sends what it scraped within five seconds (`batch_send_deadline`)."""
 SECOND_SECONDS = 120.0
@@ -125,15 +127,15 @@ class Assembler:
     def run(self, store: Store, stop: threading.Event) -> None:
         """One pass. What goes wrong is logged, and tried again with the next."""
         try:
-            with store.turn("assembling"):
+            with store.turn(ASSEMBLING):
                 self._pass(Reading(store, self._mine), stop)
         except LedgerError as error:
             self.forget()  # it is ahead of what is stored
             if self._to_be_logged():
-                log.error("receive: pushed points wait to be assembled: %s", error)
+                log.error("receive: pushed points are waiting to be assembled: %s", error)
         except Exception:  # the next pass goes on where this one stopped
             self.forget()
-            log.exception("receive: pushed points wait to be assembled")
+            log.exception("receive: pushed points are waiting to be assembled")
 
     def forget(self) -> None:
         """The store tells it anew."""
@@ -213,7 +215,7 @@ class Assembler:
             try:
                 inventory.restore(reading.remembered(sender.name, "devices", target.cluster))
             except (TypeError, KeyError, ValueError, AttributeError) as mistake:
-                log.warning("receive: the devices of %s are learned anew: %s", sender.name, mistake)
+                log.warning("receive: the devices of %s must be learned again: %s", sender.name, mistake)
             self._devices[key] = _Devices(inventory, time.monotonic())
         devices = self._devices[key]
         devices.seen_at = max(at, devices.seen_at or at)
@@ -379,7 +381,7 @@ class _Batch:
                     rows = self._may(sender, self._rows.get(name, {}))
                     self._receiver.take(sender, f"push:{name} metrics", rows)
                 else:
-                    log.warning("receive: %s may send no more: what it pushed last is not taken", name)
+                    log.warning("receive: %s may send no more: its last pushes are dropped", name)
                 self._reading.assembled(self.done.get(name, []))
             except LedgerError as trouble:
                 troubles.append(trouble)
@@ -409,7 +411,7 @@ def _units(plain: Mapping[str, Any]) -> SourceUnits:
     try:
         return SourceUnits.of(plain)
     except (KeyError, TypeError, ValueError, AttributeError) as mistake:
-        log.warning("receive: the units of a target are learned anew: %s", mistake)
+        log.warning("receive: the units of a target must be learned again: %s", mistake)
         return SourceUnits()
 
 

@@ -104,7 +104,7 @@ class MetricsEndpoint:
         sender = await self._door.sender(request)
         self._door.check_may_send(request, sender, "samples")
         if self._pushed.full:
-            raise HTTPException(503, "more waits than is taken in at once", RETRY)
+            raise HTTPException(503, "too many rows are waiting", RETRY)
         return sender
 
     async def _taken(self, request: Request, sender: Sender, read: Callable[[bytes, Terms], Push]) -> Push:

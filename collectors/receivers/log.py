@@ -1,4 +1,4 @@
-"""The log of pushed points, in the store: what is in it outlives a kill, and any server of the store can go on with it.
+"""The log of pushed points, in the store: it survives a kill, and any server of the store can continue it.
 
 Pushes that come together are written together. A push is in the log, and acknowledged, once its points are there and
 then its instants: after a kill between the two the sender sends it again.
@@ -121,9 +121,9 @@ class PointLog:
             try:
                 self._write(some)
             except Exception as error:  # whatever it is, those who wait must hear of it
-                log.error("receive: pushed points are not written: %s", error)
+                log.error("receive: pushed points cannot be written: %s", error)
                 if not isinstance(error, LedgerError):
-                    log.exception("receive: an error of gpuledger's own")
+                    log.exception("receive: an internal error")
                 trouble = error
             for one in some:
                 if trouble is None:
@@ -231,7 +231,7 @@ class Reading:
         try:
             found = json.loads(rows[0]["memory"]) if rows else {}
         except ValueError as mistake:
-            log.warning("receive: what was known of %s of %s is learned anew: %s", about, sender, mistake)
+            log.warning("receive: what was known of %s of %s must be learned again: %s", about, sender, mistake)
             return {}
         return found if isinstance(found, dict) else {}
 

@@ -45,7 +45,7 @@ def read(text: bytes, terms: Terms) -> Push:
     push = Push()
     groups = [part for number, part in parts(memoryview(text)) if number == _RESOURCE_METRICS and part is not None]
     if text and not groups:
-        raise MalformedError("body", "nothing in it is of an ExportMetricsServiceRequest")
+        raise MalformedError("body", "it is not an ExportMetricsServiceRequest")
     for group in groups:
         _take_resource(push, group, terms)
     return push
@@ -63,7 +63,7 @@ def read_json(text: bytes, terms: Terms) -> Push:
     except (json_format.ParseError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise MalformedError("body", f"no ExportMetricsServiceRequest in JSON ({str(error)[:200]})") from error
     if not text.lstrip().startswith(b"{") or not (request.resource_metrics or text.strip() == b"{}"):
-        raise MalformedError("body", "nothing in it is of an ExportMetricsServiceRequest")
+        raise MalformedError("body", "it is not an ExportMetricsServiceRequest")
     push = Push()
     for group in request.resource_metrics:
         source = _Source(_attributes(group.resource.attributes) or {}, terms)
@@ -83,7 +83,7 @@ def _take_resource(push: Push, text: memoryview, terms: Terms) -> None:
         elif part is not None and number == _RESOURCE:
             found = made(Resource, part)
             if found is None:
-                raise MalformedError("body", "a resource that is none, or too long")
+                raise MalformedError("body", "a resource that is invalid or too long")
             resource = found
     source = _Source(_attributes(resource.attributes) or {}, terms)
     for scope in scopes:
@@ -150,7 +150,7 @@ def _take(push: Push, metric: Metric, source: _Source, terms: Terms) -> None:
 def _take_point(push: Push, name: str, point: Any, source: _Source, terms: Terms) -> None:
     own = _attributes(point.attributes)
     if own is None:
-        push.refused[f"an attribute that is there twice or has no name, or more than {MOST_LABELS}"] += 1
+        push.refused[f"an attribute that appears twice or has no name, or more than {MOST_LABELS}"] += 1
         return
     ts = (point.time_unix_nano + 500_000) // 1_000_000
     stale = bool(point.flags & DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK)
@@ -170,7 +170,7 @@ def _take_point(push: Push, name: str, point: Any, source: _Source, terms: Terms
 
 
 def _attributes(given: Sequence[KeyValue]) -> Attributes | None:
-    """Those that are texts, numbers and truths, as texts; None where one is there twice or has no name, or there are
+    """Those that are texts, numbers and truths, as texts; None where one appears twice or has no name, or there are
     more than anybody has."""
     if len(given) > MOST_LABELS:
         return None

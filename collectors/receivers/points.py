@@ -1,4 +1,4 @@
-"""What a push says, whichever protocol it came by."""
+"""The points of a push, whatever its protocol."""
 
 from __future__ import annotations
 

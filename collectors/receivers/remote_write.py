@@ -103,7 +103,7 @@ class _Symbols:
 
 def _check_known(text: bytes, known: bool, message: str) -> None:
     if text and not known:
-        raise MalformedError("body", f"nothing in it is of a {message}", "Send what the Content-Type says")
+        raise MalformedError("body", f"it is not a {message}", "Send what the Content-Type says")
 
 
 def _take(push: Push, labels: dict[str, str] | str, series: Any, terms: Terms) -> None:

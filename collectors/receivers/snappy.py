@@ -1,4 +1,4 @@
-"""Snappy's block format, as remote write has it; Arrow does it, and what it may cost is looked at before.
+"""Snappy's block format, as remote write uses it: Arrow decompresses it, after a check of the declared size.
 
 Source: https://github.com/google/snappy/blob/main/format_description.txt
 """

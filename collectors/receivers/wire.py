@@ -1,4 +1,4 @@
-"""The outer shell of a protobuf message, field by field: what is in it is read one piece at a time.
+"""The outer layer of a protobuf message, field by field, so that its contents are read one piece at a time.
 
 A message of nothing but empty parts takes forty times its size when it is read as a whole. Here its parts are counted
 before anything is made of them, and each is read, by protobuf, when its turn comes.
@@ -35,11 +35,11 @@ def parts(text: memoryview) -> Iterator[tuple[int, memoryview | None]]:
         tag, at = _varint(text, at)
         number, kind = tag >> 3, tag & 7
         if number == 0:
-            raise MalformedError("body", "no protobuf message (a field without a number)")
+            raise MalformedError("body", "not a protobuf message (a field without a number)")
         if kind == 2:
             size, at = _varint(text, at)
             if size > end - at:
-                raise MalformedError("body", "no protobuf message, or a part of one")
+                raise MalformedError("body", "not a protobuf message, or a part of one")
             yield number, text[at : at + size]
             at += size
             continue
@@ -48,9 +48,9 @@ def parts(text: memoryview) -> Iterator[tuple[int, memoryview | None]]:
         elif kind in (1, 5):
             at += 8 if kind == 1 else 4
         else:
-            raise MalformedError("body", "no protobuf message (a field of no known kind)")
+            raise MalformedError("body", "not a protobuf message (a field of no known kind)")
         if at > end:
-            raise MalformedError("body", "no protobuf message, or a part of one")
+            raise MalformedError("body", "not a protobuf message, or a part of one")
         yield number, None
 
 
@@ -71,10 +71,10 @@ def _varint(text: memoryview, at: int) -> tuple[int, int]:
     value = 0
     for place in range(10):
         if at >= len(text):
-            raise MalformedError("body", "no protobuf message, or a part of one")
+            raise MalformedError("body", "not a protobuf message, or a part of one")
         byte = text[at]
         at += 1
         value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             return value, at
-    raise MalformedError("body", "no protobuf message (a number without an end)")
+    raise MalformedError("body", "not a protobuf message (a number without an end)")

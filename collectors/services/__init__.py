@@ -1,4 +1,4 @@
-"""How well services and training do, as they tell it themselves: rows of service_levels.
+"""The performance of services and training, from their own metrics: rows of service_levels.
 
 Owns:      reading the metrics of inference servers (profiles are data), quantiles from histograms with their
            uncertainty, progress of training as its client sends it.

@@ -1,4 +1,4 @@
-"""One replica's series of two moments -> what it did in between, and several replicas' as one. Pure.
+"""One replica's series at two moments -> what happened in between; merges several replicas. Pure.
 
 A counter that fell has started anew: all that it shows is new. A series that was not there when its server was read
 before has begun since. At the first reading only gauges and summaries can be told.

@@ -49,14 +49,14 @@ class Rule(_Strict):
     @classmethod
     def _named(cls, value: str) -> str:
         if not _NAME.fullmatch(value):
-            raise ValueError("a name such as request_latency_seconds fits")
+            raise ValueError("expected a name such as request_latency_seconds")
         return value
 
     @field_validator("quantiles")
     @classmethod
     def _quantiles(cls, value: tuple[float, ...]) -> tuple[float, ...]:
         if not all(0 < quantile < 1 for quantile in value):
-            raise ValueError("numbers between 0 and 1 fit")
+            raise ValueError("expected numbers between 0 and 1")
         return value
 
     @model_validator(mode="after")
@@ -95,7 +95,7 @@ class Profile(_Strict, Named):
             try:
                 re.compile(pattern)
             except re.error as mistake:
-                raise ValueError(f"{pattern!r} is no pattern: {mistake}") from None
+                raise ValueError(f"{pattern!r} is not a pattern: {mistake}") from None
         return value
 
     @model_validator(mode="after")

@@ -97,7 +97,7 @@ class ServiceCollector:
                 collected.dropped["a replica did not answer: nothing is told of the whole service"] += 1
         return collected
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         """Nothing is asked again: the next interval begins where this one ended."""
 
     def close(self) -> None:

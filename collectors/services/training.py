@@ -1,4 +1,4 @@
-"""Takes what training tells (collectors/progress.py): rows of how fast it goes.
+"""Receives the progress of trainings (collectors/progress.py): rows of their rates.
 
 The kernel says which process sent a datagram, so whose training it is need not be believed: where the agent sees the
 host's processes, `workload_of` knows. Rates are between the first and the last totals of a run that came within the
@@ -171,7 +171,7 @@ class ProgressReceiver:
         self._last = now
         return collected
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         """Nothing is asked again: the next interval begins where this one ended."""
 
     def close(self) -> None:

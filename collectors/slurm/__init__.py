@@ -1,4 +1,4 @@
-"""Slurm: who was given which GPUs, as the accounting, the controller or the REST interface tell it.
+"""Slurm: which job was allocated which GPUs, from accounting, the controller or the REST interface.
 
 Owns:      reading `sacct`, `squeue`, `scontrol` and slurmrestd; what Slurm's words mean in ours.
 Owns not:  who pays (the tenants' mapping), processes on a node (attribution), what was used (samples).

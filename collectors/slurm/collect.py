@@ -1,4 +1,4 @@
-"""Asks Slurm again and again, so that nothing is lost: windows that overlap, and a place that is kept.
+"""Polls Slurm without gaps: overlapping time windows, and a stored position.
 
 Accounting can be late: slurmctld keeps records while slurmdbd is away. So each cycle asks from an hour before the
 last, and once an hour from two days before. What was handed on already, letter for letter, is not handed on again;
@@ -40,10 +40,10 @@ from warehouse.json_text import parse_json
 
 Told = TypeVar("Told", Job, Node)
 PROFILE_UNKNOWN = (
-    "nobody told of which MIG profile its GPUs are, the smallest of the node was taken: name the types in"
+    "the MIG profile of its GPUs is unknown, the node's smallest was assumed: name the types in"
     " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
 )
-RECORD_MISSING = "accounting has no record of it: what the controller says of its start and end is billed"
+RECORD_MISSING = "accounting has no record of it: start and end are billed as the controller reported them"
 REQUEUED_AT_ONCE = timedelta(seconds=10)
 """How long a start may wait for the controller's lock behind a requeue that was asked for before it."""
 BEGUN_LATELY = timedelta(hours=2)
@@ -64,7 +64,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ReadState:
     """What outlives a restart: until when accounting was read, and deeply; since when which nodes are unavailable."""
 
     until: datetime | None = None
@@ -73,7 +73,7 @@ class Kept:
     unavailable: Mapping[str, datetime] = field(default_factory=dict)
 
 
-def since(now: datetime, kept: Kept, pace: Pace) -> tuple[datetime, bool]:
+def since(now: datetime, kept: ReadState, pace: Pace) -> tuple[datetime, bool]:
     """From when to ask accounting, and whether that is deep. A clock that was set back asks further back, not less."""
     if kept.until is None:
         return now - pace.first, True
@@ -102,7 +102,7 @@ class SlurmCollector:
         self.away: list[str] = []
         self._source, self._site, self._inventory = source, site, inventory
         self._state_file, self._pace = state_file, pace or Pace()
-        self._kept = _read_kept(state_file)
+        self._kept = _read_state(state_file)
         self._next = self._kept
         self._sent: set[int] = set()
         self._seen: set[int] = set()
@@ -135,7 +135,7 @@ class SlurmCollector:
             lives += missing
             collected += self._new(_missing_rows(missing, self._site, now))
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
-        told = life_rows(lives, self._site, now)
+        told = lifecycle_rows(lives, self._site, now)
         told += placement_rows(jobs, self._site, self._inventory, now)
         self._remember(told.rows.get("events", ()), now)
         if accounted is not None and controlled is not None:
@@ -146,12 +146,12 @@ class SlurmCollector:
             collected += self._node_rows(nodes, now, [*jobs, *(job for job in lives if job.ended_at)])
         return collected
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         """What the last `collect` handed on is on disk."""
         self._sent = self._seen if self._deep else self._sent | self._seen
         self._reasons = self._next_reasons
         if self._next != self._kept:
-            _write_kept(self._state_file, self._next)
+            _write_state(self._state_file, self._next)
             self._kept = self._next
 
     def close(self) -> None:
@@ -303,7 +303,7 @@ def _missing_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
     return collected
 
 
-def life_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
+def lifecycle_rows(jobs: Iterable[Job], site: Site, now: datetime) -> Collected:
     """Events of accounting's records; a job that cannot be billed right is a finding that names it."""
     collected = Collected()
     for job in jobs:
@@ -383,7 +383,7 @@ def read_text(
 def _jobs_of_file(
     parsed: Parsed[Job], site: Site, inventory: Inventory, now: datetime
 ) -> tuple[Collected, list[Problem]]:
-    collected = life_rows(parsed.records, site, now)
+    collected = lifecycle_rows(parsed.records, site, now)
     collected += placement_rows(parsed.records, site, inventory, now)
     return _counted(parsed, collected, site, now)
 
@@ -418,20 +418,20 @@ def finding(site: Site, now: datetime, name: str, message: str, job: str = "", s
     return {name: value for name, value in row.items() if value != ""}
 
 
-def _read_kept(path: Path) -> Kept:
+def _read_state(path: Path) -> ReadState:
     """Errors: CollectorError if there is a file that cannot be read: guessing would lose or repeat a week."""
     try:
         told = parse_json(path.read_text(encoding="utf-8"))
-        return Kept(
+        return ReadState(
             until=_time(told, "until"),
             deep_until=_time(told, "deep_until"),
             nodes_at=_time(told, "nodes_at"),
             unavailable={name: at for name in told.get("unavailable", {}) if (at := _time(told["unavailable"], name))},
         )
     except FileNotFoundError:
-        return Kept()
+        return ReadState()
     except (OSError, ValueError, AttributeError, TypeError) as mistake:
-        raise CollectorError(str(path), f"cannot be read: {mistake}", "Remove it to ask from a week ago") from mistake
+        raise CollectorError(str(path), f"cannot be read: {mistake}", "Remove it to read from a week ago") from mistake
 
 
 def _time(told: Mapping[str, object], name: str) -> datetime | None:
@@ -444,7 +444,7 @@ def _time(told: Mapping[str, object], name: str) -> datetime | None:
     return at
 
 
-def _write_kept(path: Path, kept: Kept) -> None:
+def _write_state(path: Path, kept: ReadState) -> None:
     """Errors: CollectorError."""
     content = {
         "until": kept.until and kept.until.isoformat(),
@@ -460,4 +460,6 @@ def _write_kept(path: Path, kept: Kept) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as mistake:
-        raise CollectorError(str(path), f"cannot be written: {mistake}", "Give a folder that can") from mistake
+        raise CollectorError(
+            str(path), f"cannot be written: {mistake}", "Give a folder that can be written"
+        ) from mistake

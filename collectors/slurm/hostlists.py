@@ -54,7 +54,7 @@ def _expanded(word: str) -> list[str]:
             raise ValueError(f"more than {MOST_HOSTS} hosts")
         names = [name + ending for name in names for ending in endings]
     if not word or position != len(word) or any(letter.isspace() for letter in word):
-        raise ValueError(f"{word[:60]!r} is no host name")
+        raise ValueError(f"{word[:60]!r} is not a host name")
     return names
 
 
@@ -63,7 +63,7 @@ def _numbers(text: str) -> Iterator[str]:
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise ValueError(f"{text[:60]!r} are no host numbers")
+            raise ValueError(f"{text[:60]!r} are not host numbers")
         first, last = match[1], match[2] or match[1]
         if int(last) - int(first) >= MOST_HOSTS:
             raise ValueError(f"more than {MOST_HOSTS} hosts")

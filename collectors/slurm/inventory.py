@@ -1,4 +1,4 @@
-"""Which device a node's gres index is.
+"""Maps a node's gres indices to devices.
 
 Slurm numbers a node's GPUs in the order of their device files (/dev/nvidiaN, the minor number), NVML by PCI address;
 the two can differ, and under MIG an index is an instance. So the site says it, in a CSV with a header:

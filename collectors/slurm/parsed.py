@@ -1,4 +1,4 @@
-"""What a reader made of a source: records, and where it could not."""
+"""A reader's result: records, and the places it could not read."""
 
 from __future__ import annotations
 

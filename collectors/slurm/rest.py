@@ -37,7 +37,7 @@ _NO_VALUE = (0xFFFFFFFE, 0xFFFFFFFF)
 
 
 def document(text: str | bytes, where: str) -> dict[str, Any]:
-    """Errors: CollectorError if it is no JSON object, or the errors that it holds and nothing else."""
+    """Errors: CollectorError if it is not JSON object, or the errors that it holds and nothing else."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     try:

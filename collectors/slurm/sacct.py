@@ -99,7 +99,7 @@ def _header(line: str, where: str) -> list[str]:
 def _job(row: Mapping[str, str], site: Site) -> Job:
     shown = row["jobid"]
     if not _JOB_ID.fullmatch(shown):
-        raise ValueError(f"{shown[:40]!r} is no job id")
+        raise ValueError(f"{shown[:40]!r} is not a job id")
     raw = row.get("jobidraw", "")
     job_id = raw if raw.isascii() and raw.isdigit() else shown.split("_[")[0]
     state, actor = state_of(row["state"])

@@ -22,7 +22,7 @@ _REASON = re.compile(r"\s*Reason=(?P<text>.*?)(?:\s*\[(?P<who>[^@\[\]]*)@(?P<at>
 
 
 def read_nodes(text: str, site: Site) -> Parsed[Node]:
-    """Of a node that is there twice, as a reason with a line of its own could make it, nothing is believed."""
+    """Of a node that appears twice, as a reason with a line of its own could make it, nothing is believed."""
     parsed: Parsed[Node] = Parsed()
     found: dict[str, list[tuple[int, Node]]] = {}
     for number, block in _blocks(text, "NodeName="):
@@ -36,7 +36,7 @@ def read_nodes(text: str, site: Site) -> Parsed[Node]:
         if len(same) == 1:
             parsed.records.append(same[0][1])
         for number, _ in same[1:]:
-            parsed.bad(number, "named twice", f"node {name[:40]} is there twice: see its reason")
+            parsed.bad(number, "named twice", f"node {name[:40]} appears twice: see its reason")
     return parsed
 
 

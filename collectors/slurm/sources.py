@@ -1,4 +1,4 @@
-"""Where Slurm is asked: its commands on this machine, or slurmrestd."""
+"""Access to Slurm: its commands on this machine, or slurmrestd."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def tres(text: str) -> dict[str, float]:
     for pair in text.split(","):
         name, separator, value = pair.partition("=")
         if not separator or not name:
-            raise ValueError(f"{pair[:60]!r} is no TRES count")
+            raise ValueError(f"{pair[:60]!r} is not a TRES count")
         counts[name.strip()] = _count(value)
     return counts
 
@@ -105,10 +105,10 @@ def tres_of_json(entries: object) -> dict[str, float]:
     if isinstance(entries, str):
         return tres(entries)
     if not isinstance(entries, list):
-        raise ValueError(f"{str(entries)[:60]!r} is no list of TRES")
+        raise ValueError(f"{str(entries)[:60]!r} is not a list of TRES")
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
-            raise ValueError(f"{str(entry)[:60]!r} is no TRES")
+            raise ValueError(f"{str(entry)[:60]!r} is not a TRES")
         name, count = entry.get("name"), entry.get("count")
         if isinstance(count, int | float) and not isinstance(count, bool) and 0 <= count < 1e15:
             counts[f"{entry['type']}/{name}" if name else entry["type"]] = count
@@ -149,7 +149,7 @@ def gpu_gres(entries: Iterable[Gres]) -> list[Gres]:
 def _entry(text: str) -> Gres:
     match = _ENTRY.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text[:60]!r} is no GRES")
+        raise ValueError(f"{text[:60]!r} is not a GRES")
     type_name, count = _type_and_count(match["rest"])
     note = match["note"] or ""
     if note.startswith("IDX:"):
@@ -166,7 +166,7 @@ def _type_and_count(rest: str | None) -> tuple[str, int | None]:
     """Of what stands between name and parenthesis: `h100:2`, `2`, `(null):3`, `h100`; None: no count is told."""
     parts = [part for part in (rest or "").split(":") if part]
     if len(parts) > 2:
-        raise ValueError(f"{rest!r} is no type and count")
+        raise ValueError(f"{rest!r} is not a type and count")
     count = None
     if parts and _COUNT.fullmatch(parts[-1]):
         count = int(_count(parts.pop()))
@@ -178,7 +178,7 @@ def _indices(text: str) -> tuple[int, ...]:
     if text in ("N/A", ""):
         return ()
     if not _INDICES.fullmatch(text):
-        raise ValueError(f"{text[:60]!r} are no indices")
+        raise ValueError(f"{text[:60]!r} are not indices")
     found: dict[int, None] = {}
     for part in text.split(","):
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""CSV files of traces, gzipped or not, with errors that say file, row and what fits."""
+"""CSV files of traces, gzipped or not, with errors that name file, row and expected values."""
 
 from __future__ import annotations
 

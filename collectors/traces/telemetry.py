@@ -96,7 +96,7 @@ class Telemetry:
         if self.interval_seconds:
             if not 1 <= self.interval_seconds <= MAX_INTERVAL_SECONDS:
                 raise CollectorError(
-                    f"--interval {self.interval_seconds}", "out of range", f"1 to {MAX_INTERVAL_SECONDS} seconds fit"
+                    f"--interval {self.interval_seconds}", "out of range", f"Use 1 to {MAX_INTERVAL_SECONDS} seconds"
                 )
             return self.interval_seconds
         holdings = _holdings(schedule)

@@ -15,7 +15,7 @@ dagcomponentfuncs.UseBar = function (props) {
 
 // A name that leads somewhere (frame.js follows it without a page load).
 dagcomponentfuncs.Go = function (props) {
-  var href = (props.data || {}).href;
+  var href = (props.data || {})[props.to || "href"];
   var said = props.valueFormatted || props.value;
   return href ? React.createElement("a", { className: "gl-go", href: href, title: said }, said) : said;
 };

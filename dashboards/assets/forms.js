@@ -80,7 +80,7 @@
 
   // A file to choose is named by the button around it; Dash's upload names it nowhere.
   new MutationObserver(function () {
-    document.querySelectorAll(".dash-upload input[type=file]:not([aria-label]), #stated-file input:not([aria-label])")
+    document.querySelectorAll(".dash-upload input[type=file]:not([aria-label]), #applied-file input:not([aria-label])")
       .forEach(function (input) { input.setAttribute("aria-label", input.parentElement.textContent); });
   }).observe(document.documentElement, { childList: true, subtree: true });
 

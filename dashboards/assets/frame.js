@@ -124,12 +124,12 @@
     },
 
     // What the document is called and which language it is in; a language that was chosen is kept for the next visit.
-    told: function (told) {
-      if (!told) return dash.no_update;
-      document.title = told.title;
-      document.documentElement.lang = told.lang;
-      if (new URLSearchParams(location.search).get("lang")) localStorage.setItem("gl-lang", told.lang);
-      return told.title;
+    meta: function (meta) {
+      if (!meta) return dash.no_update;
+      document.title = meta.title;
+      document.documentElement.lang = meta.lang;
+      if (new URLSearchParams(location.search).get("lang")) localStorage.setItem("gl-lang", meta.lang);
+      return meta.title;
     },
   };
 })();

@@ -109,7 +109,8 @@ def _change(report: Report, words: Language) -> str:
 def _advice(one: Recommendation, words: Language) -> tuple[str, str]:
     """What to do and why, and what it saves."""
     title = words.of(f"advice.{one.kind}", one.kind)
-    line = words("report.advice_line", who=", ".join(one.workloads[:2]), title=title, what=sentence(one.said, words))
+    what = sentence(one.sentence, words)
+    line = words("report.advice_line", who=", ".join(one.workloads[:2]), title=title, what=what)
     return line, words("report.saves", amount=_amount(one.monthly_amount, one.currency or "", words))
 
 

@@ -56,7 +56,7 @@ def reporting(store: Store, path: Path, every_seconds: int = EVERY_SECONDS) -> I
         try:
             send_due(own, load_schedule(path), datetime.now(UTC), stop)
         except LedgerError as error:
-            log.error("reports could not be looked for: %s", error)
+            log.error("due reports could not be determined: %s", error)
 
     with repeating(store, look, seconds=every_seconds):
         yield

@@ -85,7 +85,7 @@ class Schedule(BaseModel):
     @classmethod
     def _usable(cls, smtp: dict[str, Any]) -> dict[str, Any]:
         if "to" in smtp:
-            raise ValueError("has no `to`: each report says whom it goes to")
+            raise ValueError("has no `to`: each report needs a recipient")
         Email.model_validate({**smtp, "to": ["somebody@example.org"]})
         return smtp
 
@@ -196,7 +196,7 @@ def wanted_by(schedule: Schedule, tenant: str, to: tuple[str, ...] = (), code: s
     Errors: ReportError if that is nobody, or there is no such language.
     """
     if code and code not in NAMES:
-        raise ReportError(f"--language {code}", "not spoken here", f"There are: {', '.join(NAMES)}")
+        raise ReportError(f"--language {code}", "not supported", f"Available: {', '.join(NAMES)}")
     spoken = dict.fromkeys(to, code or schedule.language)
     if not to:
         for one in schedule.reports:
@@ -204,7 +204,7 @@ def wanted_by(schedule: Schedule, tenant: str, to: tuple[str, ...] = (), code: s
                 for address in one.to:
                     spoken.setdefault(address, code or one.language or schedule.language)
     if not spoken:
-        raise ReportError(f"report of {tenant}", "the file names nobody for it", "Say who: --to ADDRESS")
+        raise ReportError(f"report of {tenant}", "the file has no recipient for it", "Give one: --to ADDRESS")
     return [
         Wanted(tenant=tenant, every="month", to=tuple(who for who, its in spoken.items() if its == each), language=each)
         for each in dict.fromkeys(spoken.values())

@@ -1,50 +1,79 @@
-"""One module a command (or a group of commands that belong together); each adds itself to `gpuledger.cli.app`."""
+"""One module a command (or a group of commands that belong together); each adds itself to the app that it is given.
 
-COMMANDS = (
-    "init",
-    "ingest",
-    "doctor",
-    "up",
-    "server",
-    "agent",
-    "exporter",
-    "watch",
-    "rates",
-    "tenants",
-    "close",
-    "ledger",
-    "energy",
-    "insights",
-    "opencost",
-    "invoice",
-    "parties",
-    "report",
-    "issued",
-    "held",
-    "export",
-    "replay",
-    "credits",
-    "budget",
-    "scheduler",
-    "simulate",
-    "alerts",
-    "slo",
-    "interference",
-    "acceptance",
-    "sql",
-    "queries",
-    "users",
-    "tokens",
-)
+`COMMANDS` says which module has which command, so that one is imported only when it is asked for.
+"""
 
-PANELS = {
-    "Look": ("ledger", "efficiency", "savings", "anomalies", "energy", "allocation", "sql", "queries"),
-    "Money": ("rates", "tenants", "invoice", "credits", "budget", "report", "export", "audit"),
-    "Books": ("close", "verify", "ingest", "held"),
-    "Sources": ("agent", "exporter", "watch", "replay"),
-    "Alerts and objectives": ("alerts", "slo", "interference"),
-    "Scheduler": ("scheduler", "simulate", "acceptance"),
-    "Operations": ("up", "server", "init", "doctor"),
-    "People": ("users", "tokens"),
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """A line of `gpuledger --help`. modules: those that make the command, in `gpuledger.commands`."""
+
+    panel: str
+    help: str
+    modules: tuple[str, ...]
+
+
+_PANELS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "Daily work": {
+        "close": ("Compute the ledger of the hours whose facts or prices changed.",),
+        "verify": ("Prove that the books balance; exit 1 names what does not.", "close"),
+        "ledger": ("GPU-hours and cost of the closed hours, by any dimension.",),
+        "efficiency": ("How well allocations were used, and what waste cost.", "insights"),
+        "savings": ("How to run for less, with the evidence and the amount.", "insights"),
+        "anomalies": ("Days that cost more or less than expected.", "insights"),
+        "energy": ("kWh and kgCO2e; carbon intensity of the grid.",),
+        "allocation": ("Costs by namespace, pod or label, as OpenCost has them.", "opencost"),
+        "alerts": ("What fires and why; rules, silences, history.",),
+        "slo": ("Service level objectives: apply, status, credits.",),
+        "interference": ("Who disturbs whom on shared GPUs.",),
+        "sql": ("Query the views and tables in SQL; read-only.",),
+        "queries": ("Saved queries: list, show, save, delete.",),
+    },
+    "Money": {
+        "rates": ("Prices: apply a rate card, list, compare, look back.",),
+        "tenants": ("Who pays: apply a mapping, list it, see what is unmapped.",),
+        "budget": ("Budgets: apply a file, list it, see how a month stands.",),
+        "credits": ("Credits on a month's draft; prepaid balances.",),
+        "invoice": ("Draft, issue, show, explain and correct invoices.", "invoice", "parties", "issued"),
+        "export": ("The books as files for other systems (FOCUS).",),
+        "report": ("A tenant's week or month by mail.",),
+        "audit": ("Who changed what, when, why and from which inputs.", "invoice", "parties", "issued"),
+    },
+    "Sources": {
+        "ingest": ("Read files into the store; bad rows go to quarantine.",),
+        "held": ("Pushed rows that wait for a person: show, accept, refuse.",),
+        "agent": ("Measure this node's GPUs and deliver, until Ctrl-C.",),
+        "exporter": ("What an exporter says of its devices, and what is lost.",),
+        "watch": ("Follow Kubernetes or Slurm: who was given which GPUs.",),
+        "replay": ("Replay a public cluster trace.",),
+    },
+    "Scheduler": {
+        "scheduler": ("The reference scheduler: run it, or ask one that runs.",),
+        "simulate": ("What would happen: jobs on the reference scheduler.",),
+        "acceptance": ("Run loads alone and side by side, and judge them.",),
+    },
+    "People": {
+        "users": ("Local users, people of single sign-on, service accounts.",),
+        "tokens": ("API tokens: make, list, revoke.",),
+    },
+    "Operations": {
+        "init": ("Create the store, or upgrade its schema.",),
+        "doctor": ("The state of the store, its senders and its quarantine.",),
+        "backup": ("Copy an embedded store into a folder.",),
+        "restore": ("Make a store of a backup.", "backup"),
+        "up": ("Serve one store: pages, hourly close, alerts, until Ctrl-C.",),
+        "server": ("The same, and take in what agents push.",),
+    },
 }
-"""What `gpuledger --help` shows together."""
+"""What `--help` shows together: of each command one line of at most 60 characters, and its modules if they are not
+called like it."""
+
+COMMANDS: Mapping[str, Entry] = {
+    name: Entry(panel, help, tuple(modules) or (name,))
+    for panel, commands in _PANELS.items()
+    for name, (help, *modules) in commands.items()
+}

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpuledger import options, remote
-from gpuledger.output import errors, instant, print_json, print_rows, say
+from gpuledger.output import instant, print_json, print_rows, say
+from gpuledger.progress import bar
 from warehouse.errors import LedgerError
 from warehouse.store import migrate, open_store
 
@@ -40,13 +40,13 @@ def close(
     """Compute the ledger of every hour whose facts or prices changed; a second run changes nothing."""
     from billing import close as billing_close
 
-    limit = _instant(until) if until else None
+    limit = options.parse_instant("--until", until) if until else None
     if server := remote.address(store):
         if until or grace_minutes != GRACE_MINUTES:
             raise LedgerError("--until, --grace-minutes", "a server closes what can be closed now", "Leave them out")
         report = _asked(server)
     else:
-        with open_store(store) as opened, _progress() as show:
+        with open_store(store) as opened, bar("hours") as show:
             migrate(opened)
             task = show.add_task("claims", total=None)
             report = billing_close.close(
@@ -122,24 +122,3 @@ def _proof(store: str) -> dict[str, Any]:
         report = prove(opened)
     failures = [vars(failure) for failure in report.failures]
     return {**vars(report), "failures": failures, "balanced": report.balanced}
-
-
-def _instant(text: str) -> datetime:
-    try:
-        value = datetime.fromisoformat(text)
-    except ValueError:
-        raise LedgerError("--until", f"{text!r} is not an instant", "Write it like 2026-11-01T00:00Z") from None
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("hours"),
-        TimeElapsedColumn(),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    )

@@ -62,7 +62,7 @@ def add(
             raise LedgerError("--kind, --evidence", "a server takes credits by hand", "Leave them out")
         with remote.client(server) as client:
             done = client.add_credit(tenant, month, amount, reason, project=project, currency=currency, id=id_)
-        say(f"credit {done.version}: {amount} for {tenant} in {month}{'' if done.new else ' is there already'}")
+        say(f"credit {done.version}: {amount} for {tenant} in {month}{'' if done.new else ' already exists'}")
         return
     with open_store(store) as opened:
         migrate(opened)
@@ -73,7 +73,7 @@ def add(
         new = add_credit(opened, credit, datetime.now(UTC))
         _warn_of_strangers(opened, tenant)
     what = f"credit {credit.id}: {plain(credit.amount)} {credit.currency} for {tenant} in {month}"
-    say(what if new else f"{what} is there already")
+    say(what if new else f"{what} already exists")
 
 
 @credits_.command("import")
@@ -190,7 +190,7 @@ def grant(
     say(
         f"{what}, from {instant(given.starts_at)} until {instant(given.expires_at)}"
         if new
-        else f"{what} is there already"
+        else f"{what} already exists"
     )
 
 

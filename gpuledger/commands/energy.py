@@ -166,7 +166,7 @@ def _print_table(found: EnergyReport) -> None:
     title = f"{instant(period.start)} to {instant(period.end)}"
     total = {**dict.fromkeys(found.by[:1], "total"), **found.total}
     rows = [_for_people(row) for row in (*found.rows, total)]
-    print_rows(rows, (*found.by, *HEADINGS.values()), options.Format.table, title)
+    print_rows(rows[:-1], (*found.by, *HEADINGS.values()), options.Format.table, title, totals=rows[-1:])
     for note in found.notes:
         say(note)
 

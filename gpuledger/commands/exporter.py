@@ -48,7 +48,7 @@ def exporter(
         say(f"{card.exporter} {card.version or '(no version told)'}: {card.devices} devices")
         say(f"series not used: {_words(card.dropped) or 'none'}")
     if card.lost:
-        say(f"lost: {', '.join(card.lost)}. Next: docs/exporters.md, What they lose")
+        say(f"lost: {', '.join(card.lost)}. Next: docs/exporters.md, Known gaps of exporters")
         raise typer.Exit(1)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from gpuledger import options
-from gpuledger.output import errors, print_json, print_rows, say
+from gpuledger.output import print_json, print_rows, say
+from gpuledger.progress import bar
 from warehouse.errors import LedgerError
 from warehouse.records import RECORD_TYPES
 from warehouse.store import migrate, open_store
@@ -50,7 +50,7 @@ def ingest(
     for path in files:
         suffix(path)
     report = IngestReport()
-    with open_store(store) as opened, _progress() as show:
+    with open_store(store) as opened, bar("rows") as show:
         migrate(opened)
         for path in files:
             task = show.add_task(path.name, total=estimated_rows(path) or None)
@@ -62,19 +62,6 @@ def ingest(
                 raise
             show.update(task, total=show.tasks[task].completed)
     _print(records.value, report, fmt)
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rows"),
-        TimeRemainingColumn(),
-        console=errors,
-        transient=True,
-        disable=not errors.is_terminal,
-    )
 
 
 def _print(records: str, report: IngestReport, fmt: options.Format) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import typer
 
 from gpuledger import options
-from gpuledger.output import console, say
+from gpuledger.output import print_lines, say
 from warehouse.accounts.apply import apply_accounts, read_passwords
 from warehouse.accounts.declaration import TenantUser, tenant_users
 from warehouse.accounts.statements import statements
@@ -46,7 +46,7 @@ def init(
     users = tenant_users(tenant or ())
     if dry_run:
         for _, name, text in migrations():
-            console.print(f"-- {name}\n{text}", markup=False, soft_wrap=True)
+            print_lines(f"-- {name}\n{text}")
         if accounts:
             _print_accounts(
                 database_of(store) if urlsplit(store).scheme.startswith("clickhouse") else DATABASE, users, cluster
@@ -62,7 +62,7 @@ def init(
         known = read_passwords(passwords, opened.database, users)
         changes = apply_accounts(opened, list(statements(opened.database, known, users, cluster)))
         for line in changes:
-            console.print(line, markup=False, soft_wrap=True)
+            print_lines(line)
         given = f"; passwords set: {', '.join(known)}" if known else ""
         say(
             f"{opened.url}: "
@@ -73,6 +73,6 @@ def init(
 
 def _print_accounts(database: str, users: tuple[TenantUser, ...], cluster: str) -> None:
     """To paste, as who may manage accounts. In place of passwords stands what a server refuses."""
-    console.print("-- accounts", markup=False)
+    print_lines("-- accounts")
     for statement in statements(database, None, users, cluster):
-        console.print(f"{statement};", markup=False, soft_wrap=True)
+        print_lines(f"{statement};")

@@ -161,7 +161,7 @@ def _print_efficiency(report: EfficiencyReport) -> None:
         for row in ((*report.rows, total) if report.by else (total,))
     ]
     title = _title(period, f"GPU-hours and {report.currency or 'no price'}")
-    print_rows(rows, (*report.by, *names.values()), options.Format.table, title)
+    print_rows(rows[:-1], (*report.by, *names.values()), options.Format.table, title, totals=rows[-1:])
     if report.total["unpriced_gpu_hours"]:
         say(f"{_two(report.total['unpriced_gpu_hours'])} allocated GPU-hours have no price and are in no cost above")
 

@@ -270,15 +270,15 @@ def _print_table(one: Invoice) -> None:
     zone = one.document["period"]["timezone"]
     rows = [_for_people(line, validity(line, zone)) for line in one.lines]
     totals = [(name, one.totals[name]) for name in ("net", "tax") if Decimal(one.totals.get("tax", "0"))]
-    rows += [{"what": name, "amount": Decimal(amount)} for name, amount in totals]
-    rows.append({**_for_people({**one.totals, "kind": "usage"}), "what": "total"})
+    sums: list[dict[str, Any]] = [{"what": name, "amount": Decimal(amount)} for name, amount in totals]
+    sums.append({**_for_people({**one.totals, "kind": "usage"}), "what": "total"})
     if Decimal(one.totals.get("prepaid", "0")):
-        rows.append({"what": "prepaid", "amount": -Decimal(one.totals["prepaid"])})
-        rows.append({"what": "due", "amount": Decimal(one.totals["due"])})
+        sums.append({"what": "prepaid", "amount": -Decimal(one.totals["prepaid"])})
+        sums.append({"what": "due", "amount": Decimal(one.totals["due"])})
     if payable := one.document.get("payable"):
-        rows.append({"what": f"payable in {payable['currency']}", "amount": _decimal(payable["amount"])})
+        sums.append({"what": f"payable in {payable['currency']}", "amount": _decimal(payable["amount"])})
     columns = ("#", "project", "what", "GPU-hours", "used", "idle", "unmetered", "price", "amount")
-    print_rows(rows, columns, options.Format.table, title)
+    print_rows(rows, columns, options.Format.table, title, totals=sums)
     for note in one.document["notes"]:
         say(note)
     page = page_of(one)

@@ -67,16 +67,17 @@ def _print_table(report: LedgerReport) -> None:
     title = f"{instant(period.start)} to {instant(period.end)}, GPU-hours and {report.currency or 'no price'}"
     total = {report.by[0]: "total", **report.total} if report.by else report.total
     rows = [_for_people(row) for row in ((*report.rows, total) if report.by else (total,))]
-    print_rows(rows, (*report.by, *HEADINGS.values()), options.Format.table, title)
+    print_rows(rows[:-1], (*report.by, *HEADINGS.values()), options.Format.table, title, totals=rows[-1:])
     platform, capacity = report.platform, report.capacity
     print_rows(
-        [
+        [],
+        ("platform", "h", "list cost"),
+        options.Format.table,
+        totals=[
             {"platform": "unallocated", **_amount(platform["unallocated_gpu_hours"], platform["unallocated_cost"])},
             {"platform": "unavailable", **_amount(platform["unavailable_gpu_hours"], platform["unavailable_cost"])},
             {"platform": "capacity", **_amount(capacity["gpu_hours"], capacity["cost"])},
         ],
-        ("platform", "h", "list cost"),
-        options.Format.table,
     )
     if report.total["unpriced_gpu_hours"]:
         say(f"{_two(report.total['unpriced_gpu_hours'])} allocated GPU-hours have no price and are in no cost above")

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options, remote
-from gpuledger.output import instant, print_json, print_rows, say
+from gpuledger.output import instant, print_json, print_lines, print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
-from warehouse.written_files import read_written
 
 if TYPE_CHECKING:
     from billing.rates import RateCard
@@ -170,6 +169,8 @@ def _print_asked(server: str, file: str, other: str, period: str, fmt: options.F
         raise LedgerError("rates diff", "a server compares a file with the card in force", "Give one file, no --period")
     if not Path(file).exists():
         raise LedgerError(file, "no such file", "Give one file: a server compares it with the card in force")
+    from warehouse.written_files import read_written
+
     text = read_written(file, "a rate card", "Give a file of rates", LedgerError)
     with remote.client(server) as client:
         found = client.check_rate_card(text)
@@ -180,7 +181,7 @@ def _print_asked(server: str, file: str, other: str, period: str, fmt: options.F
     elif not found.new:
         say(f"cards {found.before} and {found.version} say the same")
     else:
-        typer.echo("\n".join(found.changes))
+        print_lines("\n".join(found.changes))
         columns = [name for name in EFFECT if any(row[name] not in (None, "") for row in found.effect)]
         print_rows(found.effect, columns, fmt, "what the closed hours hold")
 
@@ -190,7 +191,7 @@ def _print_diff(old: RateCard, new: RateCard, changes: list[Any], effect: list[d
         say(f"cards {old.version} and {new.version} say the same")
         return
     for change in changes:
-        typer.echo(f"{change.what:<8} {change.of}: {change.words}")
+        print_lines(f"{change.what:<8} {change.of}: {change.words}")
     if not effect:
         say("no price of what the closed hours hold would change")
         return

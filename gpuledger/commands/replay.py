@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from gpuledger import options
-from gpuledger.output import errors, say
-from warehouse.errors import LedgerError
+from gpuledger.output import say
+from gpuledger.progress import bar
 from warehouse.private_files import users_file, users_folder
 
 if TYPE_CHECKING:
@@ -80,15 +78,12 @@ def openb(
     """Alibaba's openb, 2023: Kubernetes pods with fractions of GPUs, at the times at which they ran."""
     from collectors.traces.openb import read
 
-    _replay(read(pods, nodes, _instant(origin)), _telemetry(telemetry, "pai", interval, seed), out, store)
-
-
-def _instant(text: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise LedgerError(f"--origin {text}", "not a time", "2023-01-01T00:00:00Z fits") from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    _replay(
+        read(pods, nodes, options.parse_instant("--origin", origin)),
+        _telemetry(telemetry, "pai", interval, seed),
+        out,
+        store,
+    )
 
 
 def _telemetry(cdfs: Path | None, utilization_of: str, interval: int, seed: int) -> Telemetry | None:
@@ -121,12 +116,12 @@ def _ingest(schedule: Schedule, telemetry: Telemetry | None, store: str) -> None
     from ingest.pipeline import ingest_tables
     from warehouse.store import migrate, open_store
 
-    with open_store(store) as opened, _progress() as progress:
+    with open_store(store) as opened, bar("rows") as progress:
         migrate(opened)
         for record, tables in by_record(_records(schedule, telemetry)):
             total = telemetry.rows(schedule) if telemetry is not None and record.name == "samples" else None
             task = progress.add_task(record.name, total=total)
-            report = ingest_tables(opened, record, schedule.source, tables, _advance(progress, task))
+            report = ingest_tables(opened, record, schedule.source, tables, partial(progress.advance, task))
             progress.update(task, total=report.read)
             say(f"{record.name}: {_counts(report)}")
 
@@ -178,14 +173,3 @@ def _write_files(records: Records, out: Path) -> None:
                 writer.write_table(table)
                 rows += table.num_rows
         say(f"{path}: {rows:,} {record.name}")
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    columns = (TextColumn("{task.description:>8}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal, transient=True) as progress:
-        yield progress
-
-
-def _advance(progress: Progress, task: TaskID) -> Callable[[int], None]:
-    return lambda rows: progress.advance(task, rows)

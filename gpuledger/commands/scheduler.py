@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
-from gpuledger.output import console, plain, print_json, print_rows, printable, say
+from gpuledger.output import plain, print_json, print_lines, print_rows, say
 from warehouse.errors import LedgerError
-from warehouse.written_files import read_yaml
 
 if TYPE_CHECKING:
     from collectors.readings import Row
@@ -333,6 +332,8 @@ def submit(
 def _document(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
+    from warehouse.written_files import read_yaml
+
     return read_yaml(path, "a job", "An object with tenant, queue and request fits", LedgerError)
 
 
@@ -367,7 +368,7 @@ def explain(
         print_rows(found["history"], ("sequence", "at", "what", "decision_id"), output)
         return
     for line in explained(found):
-        console.print(printable(line), markup=False, soft_wrap=True)
+        print_lines(line)
 
 
 def explained(found: dict[str, Any]) -> list[str]:

@@ -49,6 +49,7 @@ def server(
     rules: options.Rules = None,
     routing: options.Routing = None,
     reports: options.Reports = None,
+    backups: options.Backups = None,
     insecure_no_sign_in: options.NoSignIn = False,
     insecure_plain_http: Annotated[
         bool, typer.Option("--insecure-plain-http", help="Take tokens without TLS on an address that others reach.")
@@ -66,7 +67,7 @@ def server(
         _refuse_open_doors(host, tls, no_dashboard or sign_in is not None or insecure_no_sign_in, insecure_plain_http)
     senders = Senders(tokens, _reviewer)
     profiles = _profiles(profile or ())
-    with open_store(store) as opened, listen(host, port) as listener:
+    with open_store(store, backups) as opened, listen(host, port) as listener:
         migrate(opened)
         with _receiving(opened, senders, profiles) as routes:
             access = access_settings(sign_in, trusted_proxy)

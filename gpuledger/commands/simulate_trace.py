@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +15,13 @@ from typer.core import TyperGroup
 
 from gpuledger import options
 from gpuledger.output import print_json, print_rows, say
+from gpuledger.progress import bar
 from warehouse.errors import LedgerError
 from warehouse.private_files import users_file, users_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.progress import Progress, TaskID
 
     from collectors.readings import Row
     from scheduler.model import Node
@@ -90,9 +93,10 @@ def trace(
     reports = []
     for number, setup in enumerate(setups):
         tables = _Tables() if number == 0 and (out is not None or into_store) else None
-        found = simulate(
-            read.jobs, setup, prices, tables.tell if tables else None, read.name, spacing, pauses=read.pauses
-        )
+        tell = tables.tell if tables else None
+        with bar("jobs") as show:
+            ended = partial(_show, show, show.add_task(setup.name, total=len(read.jobs)))
+            found = simulate(read.jobs, setup, prices, tell, read.name, spacing, pauses=read.pauses, on_progress=ended)
         reports.append(found)
         if tables is not None and out is not None:
             _write_files(tables.tables(), out)
@@ -137,7 +141,9 @@ def capacity(
 
     def wait_with(nodes: int) -> float | None:
         setup = setup_of("capacity", settings, regular_nodes(nodes, gpus_per_node, model))
-        run = simulate(jobs, setup, curves=False)
+        with bar("jobs") as show:
+            ended = partial(_show, show, show.add_task(f"{nodes:,} nodes", total=len(jobs)))
+            run = simulate(jobs, setup, curves=False, on_progress=ended)
         wait = run.waits.at(quantile)
         say(f"{nodes:,} nodes: wait p{quantile * 100:g} " + (f"{wait:,.0f} s" if wait is not None else "unbounded"))
         return None if run.measures["never_started"] else wait
@@ -156,6 +162,10 @@ def capacity(
         for tried in sorted(answer.tried, key=lambda tried: tried.nodes)
     ]
     print_rows(rows, [*rows[0]], output)
+
+
+def _show(progress: Progress, task: TaskID, ended: int) -> None:
+    progress.update(task, completed=ended)
 
 
 def _first(jobs: Sequence[Any], first: int) -> Sequence[Any]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gpuledger import options, remote
-from gpuledger.output import print_rows
+from gpuledger.output import print_rows, row_limit
 from warehouse.errors import LedgerError
 from warehouse.private_files import whole_file
 from warehouse.store import EmbeddedStore, migrate, open_store
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 SECONDS = 3600
 ROWS = 1_000_000_000_000
-FORMATS = {options.Format.table: "PrettyCompactMonoBlock", options.Format.json: "JSON",
+FORMATS = {options.Format.table: "JSONCompactEachRowWithNamesAndTypes", options.Format.json: "JSON",
            options.Format.csv: "CSVWithNames"}  # fmt: skip
 
 
@@ -50,18 +53,19 @@ def sql(
         raise LedgerError("sql", "wants a statement, or --saved NAME instead", "See: gpuledger queries list")
     text = sys.stdin.read().removeprefix("\ufeff") if statement == "-" else statement or ""
     wanted = as_format or FORMATS[fmt]
+    write = _draw if fmt is options.Format.table and not as_format and out is None else partial(_write, out=out)
     if url := url or remote.address(store):
         if saved:
             with remote.client(url, token_file) as client:
                 text = client.saved_query(saved, owner).text
-        _write(_from_server(url, token_file, text, wanted), out)
+        write(_from_server(url, token_file, text, wanted))
         return
     if saved:
         text = _saved(store, sign_in, saved, owner)
     with open_store(store) as opened:
         migrate(opened)
         if isinstance(opened, EmbeddedStore):
-            _write(_embedded(opened, text, wanted), out)
+            write(_embedded(opened, text, wanted))
         elif as_format or out:
             raise LedgerError("--as, --out", "this store is a ClickHouse server", "Use clickhouse-client for files")
         else:
@@ -116,6 +120,48 @@ def _refused(url: str, answer: httpx.Response) -> LedgerError:
     if answer.headers.get("content-type") == "application/problem+json":
         return LedgerError(url, answer.json()["detail"], "Give --token-file, or GPULEDGER_TOKEN; see docs/access.md")
     return LedgerError("sql", answer.text.strip()[:2000] or f"answers {answer.status_code}")
+
+
+def _draw(pieces: Generator[bytes, None, None]) -> None:
+    """A table; or the answer as it is, where the statement names a format of its own."""
+    with contextlib.closing(pieces):
+        lines = _lines(pieces)
+        head = [line for _, line in zip(range(2), lines, strict=False)]
+        names, types = (_texts(line) for line in (*head, b"", b"")[:2])
+        if not names or len(names) != len(types):
+            for line in (*head, *lines):
+                sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+            return
+        columns = [f"{name} ({at})" if name in names[:at] else name for at, name in enumerate(names)]
+        rows, most, count = [], row_limit(), 0
+        for count, line in enumerate(lines, 1):
+            if not most or count <= most:
+                cells = (_readable(cell) for cell in json.loads(line, parse_float=Decimal))
+                rows.append(dict(zip(columns, cells, strict=True)))
+        print_rows(rows, columns, options.Format.table, of=count)
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+    if rest:
+        yield rest
+
+
+def _texts(line: bytes) -> list[str]:
+    """The texts of a JSON list; none where it is something else."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return []
+    return found if isinstance(found, list) and all(isinstance(one, str) for one in found) else []
+
+
+def _readable(cell: Any) -> Any:
+    return json.dumps(cell, ensure_ascii=False, default=str) if isinstance(cell, list | dict) else cell
 
 
 def _write(pieces: Generator[bytes, None, None], out: Path | None) -> None:

@@ -20,7 +20,7 @@ COLUMNS = (
     *(f"match_{key}" for key in KEYS), "tenant", "project", "cost_center", "effective_from", "effective_to", "version",
 )  # fmt: skip
 UNMAPPED = (
-    "told_tenant", "told_project", "queue", "cluster", "owner", "gpu_hours", "allocations", "since", "until",
+    "reported_tenant", "reported_project", "queue", "cluster", "owner", "gpu_hours", "allocations", "since", "until",
 )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def check(
         migrate(opened)
         found = preview(opened, mapping)
     table = options.Format.table
-    told = ("told_tenant", "told_project", "queue", "cluster")
+    told = ("reported_tenant", "reported_project", "queue", "cluster")
     if found.moves:
         print_rows([_rounded(row) for row in found.moves], (*told, "now", "then", "gpu_hours"), table, "would change")
     for rule in found.idle:

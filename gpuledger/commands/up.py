@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from gpuledger import options, remote
-from gpuledger.output import errors, say
+from gpuledger.output import console, say
 from warehouse.errors import LedgerError
 from warehouse.store import Store, migrate, open_store
 
@@ -44,6 +44,7 @@ def up(
     rules: options.Rules = None,
     routing: options.Routing = None,
     reports: options.Reports = None,
+    backups: options.Backups = None,
     insecure_no_sign_in: options.NoSignIn = False,
 ) -> None:
     """Hold the store, close its books every hour, watch for alerts and serve the dashboard, until Ctrl-C."""
@@ -55,7 +56,7 @@ def up(
         _refuse_strangers(host, insecure_no_sign_in)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
     with contextlib.ExitStack() as stack:
-        opened = stack.enter_context(open_store(url))
+        opened = stack.enter_context(open_store(url, backups))
         listener = None if no_serve else stack.enter_context(listen(host, port))
         with _sigterm_as_interrupt():
             made = _prepare(opened, demo, seed, out)
@@ -101,7 +102,7 @@ def _prepare(store: Store, demo: bool, seed: int, out: Path) -> Demo | None:
         migrate(store)
         if not demo:
             return None
-        with Steps(errors, stop).shown() as steps:
+        with Steps(console(stderr=True), stop).shown() as steps:
             return demonstration.build(store, seed, out, steps)
 
     try:

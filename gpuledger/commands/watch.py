@@ -221,7 +221,7 @@ def slurm(
                         raise
                     break
                 to.put(collected)
-                collector.kept()
+                collector.acknowledge()
                 dropped += collected.dropped
                 for line in collector.away if collector.away != away else ():
                     say(f"slurm: {line}")

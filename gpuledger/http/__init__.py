@@ -1,4 +1,4 @@
-"""What strangers may cost a server before anybody knows who they are: limits on connections, time and size.
+"""Limits for unauthenticated clients of a server: connections, time and size.
 
     limits.py       every number, in one place (docs/limits.md)
     connection.py   one connection: its head, its idle time, and whether its client reads the answer

@@ -1,4 +1,4 @@
-"""One connection: uvicorn's, which waits for its client only so long and takes only so much.
+"""One connection: uvicorn's, with limits on how long it waits for its client and how much it accepts.
 
 uvicorn has no time for a head, no bound on its size, and takes trailers for headers of the request that is under way.
 """

@@ -82,7 +82,7 @@ class _Exchange:
         if self.received > self._most:
             raise _AnsweredError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of at most {self._most} bytes")
         if self._all.bytes_held > self._limits.bodies_bytes:
-            raise _AnsweredError(HTTPStatus.SERVICE_UNAVAILABLE, "more is being sent than is taken in at once")
+            raise _AnsweredError(HTTPStatus.SERVICE_UNAVAILABLE, "too many bodies are being received")
         return message
 
     async def send(self, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""Who is let in: accepts connections, counts them by address, and makes room when there are as many as there may be.
+"""Accepts connections, counts them by address, and makes room when the limit is reached.
 
 When the house is full, a connection that waits for its own client gives way: one of the address that has most, the one
 that waited longest. So a flood pushes itself out, and whoever sends a whole request at once is served. What is being
@@ -208,7 +208,7 @@ class Server(uvicorn.Server):
                 found.shutdown(socket.SHUT_WR)
         self._refused += 1
         if time.monotonic() - self._logged_at > LOG_SECONDS:
-            log.warning("%d connections are open, as many as may be: refused %d", self.guests.count, self._refused)
+            log.warning("%d connections are open, the limit: refused %d", self.guests.count, self._refused)
             self._logged_at, self._refused = time.monotonic(), 0
 
     async def _check(self) -> None:

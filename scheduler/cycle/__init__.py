@@ -1,4 +1,4 @@
-"""The decision cycle: from what runs and waits, what starts, shrinks, grows, gives way; and why the rest waits.
+"""The decision cycle: which jobs start, shrink, grow or are preempted, and why the others wait.
 
 Owns:      order, admission, gangs, backfill, reservations, elastic sizes, preemption, reasons; the state they need.
 Owns not:  where a replica fits best (scheduler.placement), the arithmetic of quotas (scheduler.quota), carrying a plan

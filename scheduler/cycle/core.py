@@ -1,4 +1,4 @@
-"""The state with its decisions: what the simulator and the live loop are given (scheduler.records.book)."""
+"""The state with its decisions, as used by the simulator and the live loop (scheduler.records.book)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When jobs start against what they were told: intervals that hold as often as they say.
+"""Actual against estimated starts of jobs: prediction intervals that hold as often as they claim.
 
 A promise says by when a job starts if running jobs end at their limits; most end earlier, and who comes first may go
 before. So of each job that was told a time it is kept which part of the told wait it really waited, and the next one is
@@ -67,7 +67,7 @@ class _Outcomes:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Expectation:
     """source: of whose outcomes the interval was made."""
 
     job: Job
@@ -82,7 +82,7 @@ class Expectations:
     one and is known whether they started in it, and how many did."""
 
     def __init__(self) -> None:
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _Expectation] = {}
         self._outcomes: dict[tuple[str, ...], _Outcomes] = {}
         self.errors: deque[float] = deque(maxlen=2 * MOST)
         self.intervals = self.kept = 0
@@ -90,7 +90,7 @@ class Expectations:
     def tell(self, job: Job, at: float, now: float) -> None:
         """The first time that a job was told is kept, to measure by how much it was wrong."""
         if job.job_id not in self._told:
-            self._told[job.job_id] = _Told(job, at, now, self.interval(job, at, now), self._source(job))
+            self._told[job.job_id] = _Expectation(job, at, now, self.interval(job, at, now), self._source(job))
 
     def told(self, job_id: str) -> float | None:
         """By when it was first expected to start."""
@@ -138,7 +138,7 @@ class Expectations:
         if told is not None and told.interval is not None and now > told.interval.high:
             self._learn(told, now, False)
 
-    def _learn(self, told: _Told, now: float, kept: bool) -> None:
+    def _learn(self, told: _Expectation, now: float, kept: bool) -> None:
         if told.interval is not None and told.source is not None:
             self.intervals += 1
             self.kept += kept

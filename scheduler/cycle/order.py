@@ -1,4 +1,4 @@
-"""Who is next: among queues, then within a queue by its policy. Asked again after every start, since shares change.
+"""Which job is next: among queues, then within a queue by its policy. Recomputed after every start.
 
 Everywhere those within their tenant's guarantee come before those that would borrow. Between queues then, down their
 tree: those below their guarantee first, the emptiest of them before others; then as their parent, or the site, says:

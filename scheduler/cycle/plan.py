@@ -1,4 +1,4 @@
-"""One cycle: `plan(state, now)`. Everything is tried on the cluster and the trees and undone: the state stays as it is.
+"""One cycle: `plan(state, now)`. Everything is tried on the cluster and the trees, then undone.
 
 Heads are tried in order (scheduler.cycle.order). One that finds no room gets a promise, as many as the policy makes;
 who comes after it may start as long as no promise is delayed. So with one promise this is EASY backfill, with any

@@ -1,4 +1,4 @@
-"""How a site wants decisions made: read from its settings (scheduler.settings), in force for a whole cycle."""
+"""A site's scheduling policies, from its settings (scheduler.settings), fixed for a whole cycle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from scheduler.model import PriorityScope
-from scheduler.placement.headroom import Kept
+from scheduler.placement.headroom import HeadroomRule
 
 MOST_PROMISES = 100
 """To so many jobs conservative backfill makes promises; those behind them may start, but wait without one."""
@@ -36,7 +36,7 @@ class Reserve:
     higher, of these queues or below them, of these tenants."""
 
     pool: str
-    kept: Kept
+    kept: HeadroomRule
     priority: int | None = None
     queues: frozenset[str] = frozenset()
     tenants: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Who gives way to a job that may ask for it: the fewest jobs killed, then GPU-seconds lost, then cost.
+"""Chooses the victims of a preemption: the fewest jobs, then least GPU-seconds lost, then lowest cost.
 
 A set of victims counts only if quotas then hold and the whole gang is placed; then each victim, in the reverse order,
 is put back if the job still fits (fill back), so that every one that is left is necessary. Replicas beyond an elastic

@@ -1,4 +1,4 @@
-"""Promises: capacity kept from a time on for jobs that wait, and what one cycle leaves of them to the next."""
+"""Promises: capacity held from a future time for pending jobs, and what one cycle hands to the next."""
 
 from __future__ import annotations
 

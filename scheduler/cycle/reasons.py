@@ -1,4 +1,4 @@
-"""Why a job waits, in codes (docs/scheduler.md) and in words: the arithmetic of quotas, counts by node, who blocks it.
+"""Why a job waits: codes (docs/scheduler.md) and text with quota arithmetic, node counts and blockers.
 
 All that hold are told, the decisive one first. What is alike for all jobs of a class is computed once, in the cycle.
 """
@@ -21,7 +21,7 @@ from scheduler.cycle.state import JobClass, State
 from scheduler.cycle.trial import Trial
 from scheduler.model import Job, Reason, Request
 from scheduler.placement.headroom import USABLE
-from scheduler.placement.reasons import NEVER_FITS, NO_ROOM, nearest_that_fits, why_not
+from scheduler.placement.reasons import NEVER_FITS, NO_DOMAIN, NO_ROOM, nearest_that_fits, why_not
 from scheduler.placement.shapes import NEVER
 from scheduler.quota.tree import QuotaTree
 
@@ -31,6 +31,8 @@ GUARANTEES_FIRST = "NotPreemptibleBeyondGuarantee"
 KEPT = "KeptForOthers"
 PRIORITY, DEPENDENCY, DEPENDENCY_FAILED = "Priority", "Dependency", "DependencyFailed"
 PROTECTED, BOUND, EXPECTED, NEAREST = "VictimsProtected", "WaitBoundExceeded", "ExpectedStart", "NearestFit"
+NAMES_NOBODY = frozenset({NEVER_FITS, NO_ROOM, NO_DOMAIN, EXCEEDS_QUOTA, WAITING_FOR_QUOTA, GUARANTEES_FIRST})
+"""Whose texts are of the job's own request, tenant and queues, and of numbers: its tenant may read them."""
 MOST_BLOCKERS = 8
 
 

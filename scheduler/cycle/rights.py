@@ -1,4 +1,4 @@
-"""By which right one job may make another give way.
+"""The rights by which one job may preempt another.
 
 PriorityInQueue       a lower priority in the same queue; of the same tenant, where the queue is shared by fairness
 PriorityInTenant      the same in another queue, of the same tenant

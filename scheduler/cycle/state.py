@@ -1,4 +1,4 @@
-"""What decisions are made from: nodes, what runs, what waits in which order, quotas, promises. Finished jobs are gone.
+"""The input of decisions: nodes, running jobs, pending jobs in order, quotas, promises. No finished jobs.
 
 Methods tell it of a change; `plan` changes nothing that can be seen. Memory is that of the jobs that wait or run.
 """

@@ -1,4 +1,4 @@
-"""What a cycle tries: takes and gives back on the cluster and the trees, all undone when the trial is closed.
+"""A cycle's trials: take and release on the cluster and the trees, all undone when the trial ends.
 
 Promises keep capacity from a time on. Who would still run then may take no more than what the promise leaves over; who
 ends before may take anything. A promise's `extra` is what is over, on each device and node that it uses.

@@ -1,4 +1,4 @@
-"""What could give way, what that would cost, and in which order to try it: node by node, the cheapest nodes first.
+"""Possible victims, their cost, and the order in which to try them: node by node, the cheapest nodes first.
 
 An estimate in numbers of devices and units; whether it is true is for placement to say (scheduler.cycle.preempt).
 """

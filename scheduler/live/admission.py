@@ -1,4 +1,4 @@
-"""Which jobs are let in: what they may be called, and what no arithmetic or book could take."""
+"""Which jobs are accepted: valid ids, and values that arithmetic and books can handle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LATER_ATTEMPT = re.compile(r"/([2-9]|[1-9][0-9]+)\Z")
 def unfit_name(name: str) -> str:
     """Why nothing can have that name; '' if it can."""
     if len(name) > LONGEST_NAME or not name.isprintable():
-        return f"is no printable text of at most {LONGEST_NAME} characters"
+        return f"is not printable text of at most {LONGEST_NAME} characters"
     return ""
 
 
@@ -46,7 +46,7 @@ def misfit(job: Job, payload: Any, queues: Queues) -> Cause | None:
     if children:
         return Cause("ParentQueue", f"queue {job.queue} holds no jobs; name one of {', '.join(sorted(children))}")
     if not 1 <= job.min_replicas <= job.max_replicas:
-        return Cause("Misconfigured", f"replicas from {job.min_replicas} to {job.max_replicas} are no range")
+        return Cause("Misconfigured", f"replicas from {job.min_replicas} to {job.max_replicas} are not a range")
     asked = job.request
     levels = [level for level in (asked.required_topology, asked.preferred_topology) if level is not None]
     counts = (asked.devices, asked.units, job.max_replicas, *levels)

@@ -1,4 +1,4 @@
-"""Jobs on nodes whose agents start the processes: what each node is to run, what it says it runs, and its lease.
+"""Jobs on nodes whose agents start the processes: what a node should run, what it reports, and its lease.
 
 Agents ask; nothing is sent to them. What is wanted of a node follows from the log alone, so a scheduler that was killed
 says the same again. A node that is not heard of for a lease has stopped its ranks by itself before (collectors.jobs),
@@ -181,7 +181,9 @@ class Agents:
         if known != report.instance:
             if known is not None and not self.is_lost(node):
                 raise AgentError(
-                    f"node {node}", "another agent speaks for it", "Stop that one; this one is heard a lease after it"
+                    f"node {node}",
+                    "another agent reports for it",
+                    "Stop that one; this one is accepted one lease later",
                 )
             for attempt in self._of_node.get(node, {}).values() if known is not None else ():
                 attempt.ends("lost", f"node {node} has a new agent")

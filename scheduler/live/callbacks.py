@@ -1,4 +1,4 @@
-"""Whom a site wants told when jobs start and end: a webhook, or a command of the scheduler's machine.
+"""Notifies a site when jobs start and end: by a webhook, or a command on the scheduler's machine.
 
 What is to be told follows from the log, and how far each was told is kept beside it: nothing is lost by a crash, and
 what was on its way is told again under the same id. A callback hears of things in their order; one that cannot be
@@ -165,7 +165,7 @@ class Callbacks:
         except (LedgerError, OSError) as error:
             problem = str(error)
         except Exception as error:  # what one callback brings must not end those of others
-            log_to.exception("callback %s: failed by an error of gpuledger's own", line.part.name)
+            log_to.exception("callback %s: failed with an internal error", line.part.name)
             problem = f"{type(error).__name__}: {error}"
         if problem and not final and now - first.at > GIVEN_UP_AFTER:
             final = "too old"

@@ -1,4 +1,4 @@
-"""The scheduler's HTTP from the other side: what the command line speaks through."""
+"""The HTTP client of the scheduler, as the command line uses it."""
 
 from __future__ import annotations
 
@@ -96,5 +96,5 @@ def read_token(path: Path | None) -> str:
     except UnicodeDecodeError:
         token = ""
     if len(token) < 16 or not token.isprintable():
-        raise LedgerError(str(path), "is no token", "One line of at least 16 ASCII characters fits")
+        raise LedgerError(str(path), "is not a token", "Expected one line of at least 16 ASCII characters")
     return token

@@ -1,4 +1,4 @@
-"""What starts and stops jobs. An executor may be told the same twice, after a crash of the scheduler; it does it once.
+"""Executors start and stop jobs. After a crash they may get the same order twice; they carry it out once.
 It never decides.
 """
 

@@ -1,4 +1,4 @@
-"""What the log says of one job, as lines for people and programs."""
+"""One job's history from the log, for people and programs."""
 
 from __future__ import annotations
 

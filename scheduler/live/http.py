@@ -1,4 +1,4 @@
-"""The door: jobs in, answers out, metrics. JSON over HTTP; what a refused request needs is in its `detail`.
+"""The HTTP API: jobs in, answers out, metrics. A refused request's `detail` says what it needs.
 
 POST /api/v1/jobs                      submit            GET  /api/v1/jobs?status=&queue=    list
 GET  /api/v1/jobs/{id}                 explain
@@ -77,7 +77,7 @@ def build_app(
                 return _problem(411, "say the content-length")
             most = MOST_AGENT_BYTES if path.startswith(AGENTS) else MOST_BYTES
             if int(request.headers["content-length"]) > most:
-                return _problem(413, f"at most {most:,} bytes fit")
+                return _problem(413, f"at most {most:,} bytes are accepted")
         return await go_on(request)
 
     @app.exception_handler(RefusedError)
@@ -119,7 +119,7 @@ def _job_routes(app: FastAPI, service: Service) -> None:
     def finish(request: Request, job_id: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
         succeeded = body.get("succeeded")
         if not isinstance(succeeded, bool):
-            raise RefusedError("succeeded", f"is {succeeded!r}", "true or false fits")
+            raise RefusedError("succeeded", f"is {succeeded!r}", "Expected true or false")
         return service.finish(job_id, succeeded, _actor(request))
 
     @app.post("/api/v1/jobs/{job_id:path}/ready")
@@ -148,16 +148,18 @@ def _other_routes(app: FastAPI, service: Service) -> None:
         used = body.get("utilization")
         counts = [body.get(what, 0 if used is None else None) for what in ("waiting", "working")]
         if any(count is not None and type(count) is not int for count in counts):
-            raise RefusedError("waiting, working", f"are {counts}", "Whole numbers of requests fit")
+            raise RefusedError("waiting, working", f"are {counts}", "Expected whole numbers of requests")
         if used is not None and type(used) not in (int, float):
-            raise RefusedError("utilization", f"is {used!r}", "A number from 0 to 1 fits")
+            raise RefusedError("utilization", f"is {used!r}", "Expected a number from 0 to 1")
         return service.demand(name, counts[0], counts[1], used)
 
     @app.post("/api/v1/nodes/{name:path}")
     def node(name: str, body: Annotated[dict[str, Any], Body()]) -> dict[str, Any]:
         state: NodeState | None = next((fits for fits in get_args(NodeState) if fits == body.get("state")), None)
         if state is None:
-            raise RefusedError("state", f"is {body.get('state')!r}", f"One of {', '.join(get_args(NodeState))} fits")
+            raise RefusedError(
+                "state", f"is {body.get('state')!r}", f"Expected one of {', '.join(get_args(NodeState))}"
+            )
         service.set_node(name, state)
         return {"node": name, "state": state}
 

@@ -1,4 +1,4 @@
-"""Jobs as processes of this machine: the agents' executor with one node, whose agent is in this very process."""
+"""Jobs as processes of this machine: the agents' executor with one node, whose agent is in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which agent speaks for which node: a YAML file with a token for each, read again when it changes.
+"""Which agent reports for which node: a YAML file with a token for each, reloaded when it changes.
 
 agents:
   - {node: gpu-1, token_sha256: "..."}     # or token: at least 16 characters
@@ -69,7 +69,7 @@ class NodeTokens:
             self._nodes = _read(self._path)
             log.info("agents: %s read again", self._path)
         except LedgerError as error:
-            log.error("%s; the agents of before stay in force", error)
+            log.error("%s; the previous agents stay in force", error)
 
 
 def _read(path: Path) -> list[tuple[bytes, str]]:

@@ -1,4 +1,4 @@
-"""What a submitter may say of the processes of a job, checked before it is let in."""
+"""The payload that describes a job's processes, validated before the job is accepted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def unfit(payload: Mapping[str, Any]) -> str:
     """Why no process can be made of a payload; '' if one can."""
     unknown = sorted(set(payload) - set(KEYS))
     if unknown:
-        return f"payload.{unknown[0]}: no such field; these fit: {', '.join(KEYS)}"
+        return f"payload.{unknown[0]}: unknown field; known: {', '.join(KEYS)}"
     command, env, directory = (payload.get(key) for key in KEYS[:3])
     if not isinstance(command, list) or not command or not all(_is_word(word) for word in command) or not command[0]:
         return "payload.command is not a list of words, and processes are started here"
@@ -33,10 +33,10 @@ def unfit(payload: Mapping[str, Any]) -> str:
     if directory is not None and not (_is_word(directory) and directory.startswith("/")):
         return "payload.directory is not an absolute path"
     if payload.get("resize", "restart") not in RESIZES:
-        return f"payload.resize is {str(payload['resize'])[:40]!r}; {' or '.join(RESIZES)} fits"
+        return f"payload.resize is {str(payload['resize'])[:40]!r}; expected {' or '.join(RESIZES)}"
     retries = payload.get("retries", 0)
     if type(retries) is not int or not 0 <= retries <= MOST_RETRIES:
-        return f"payload.retries is {str(retries)[:40]!r}; a whole number up to {MOST_RETRIES} fits"
+        return f"payload.retries is {str(retries)[:40]!r}; expected a whole number up to {MOST_RETRIES}"
     size = sum(len(text.encode()) for text in [*command, *(env or {}), *(env or {}).values()])
     return f"payload is of {size:,} bytes, at most {MOST_BYTES:,} can be started" if size > MOST_BYTES else ""
 

@@ -1,4 +1,4 @@
-"""A request to an address that the site has written down, and to nowhere else.
+"""A request to a configured address, and to nowhere else.
 
 The name is resolved once and that address is connected to: never a link-local one, where clouds keep their credentials,
 nor multicast or none at all; the machine itself only where the address says so. Redirects and proxies are not followed.
@@ -79,12 +79,12 @@ class _Guarded(httpcore.NetworkBackend):
             problem = _forbidden(address, self._own)
             if not problem:
                 return self._backend.connect_tcp(str(address), port, timeout, local_address, socket_options)
-        raise PostError(f"{host} is {problem}, which nothing is sent to")
+        raise PostError(f"{host} is {problem}, which is never called")
 
     def connect_unix_socket(
         self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
     ) -> httpcore.NetworkStream:
-        raise PostError("a socket of this machine is no webhook")
+        raise PostError("a socket of this machine cannot be a webhook")
 
     def sleep(self, seconds: float) -> None:
         self._backend.sleep(seconds)

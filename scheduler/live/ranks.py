@@ -1,4 +1,4 @@
-"""A placement in the words of those who start processes: ranks with names of nodes and devices."""
+"""A placement as its executor needs it: ranks with names of nodes and devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop: what was asked and what ended goes into the log, a plan is made, logged, applied and carried out.
+"""The loop: requests and ends go into the log; a plan is made, logged, applied and carried out.
 
 An entry is on disk before anything follows from it. After a crash the same entries make the same state; a start or
 stop that was logged and perhaps not carried out is told to the executor again, which does it once.
@@ -20,6 +20,7 @@ from collectors.jobs.wire import read_report
 from collectors.readings import Row
 from scheduler.codec import plain, read
 from scheduler.cycle.expectations import CONFIDENCE
+from scheduler.cycle.reasons import EXPECTED
 from scheduler.exposition import Series, pools_series, series, services_series
 from scheduler.live.admission import misfit, unfit_job_id, unfit_name
 from scheduler.live.agents import AgentError, Agents
@@ -120,7 +121,7 @@ class Service:
         try:
             json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise RefusedError("job", f"cannot be written down ({str(error)[:100]})") from None
+            raise RefusedError("job", f"cannot be stored ({str(error)[:100]})") from None
         with self._lock:
             now = self._now()
             fields = {key: value for key, value in document.items() if key != "payload"}
@@ -233,7 +234,7 @@ class Service:
             self._expect(job_id, "running")
             if not isinstance(self.executor, Recorder):
                 raise RefusedError(
-                    f"job {job_id}", "is run by this scheduler, which sees its end by itself", "`cancel` ends it", 409
+                    f"job {job_id}", "is run by this scheduler, which notices its end itself", "`cancel` ends it", 409
                 )
             ending: Ending = "finished" if succeeded else "failed"
             self._happen("end", job_id, {"ending": ending, "cause": records.cause_body(Cause("", "", actor))})
@@ -259,7 +260,7 @@ class Service:
             if min(waiting, working) < 0 or max(waiting, working) > MOST_ASKED:
                 raise RefusedError(f"service {service}", "has less than no requests, or more than can be counted")
             if utilization is not None and not 0 <= utilization <= 1:
-                raise RefusedError(f"service {service}", f"has a utilization of {utilization}", "0 to 1 fits")
+                raise RefusedError(f"service {service}", f"has a utilization of {utilization}", "Expected 0 to 1")
             now, use = self._now(), state.service.use
             fades = now - state.busy_at >= min(state.service.idle_seconds / 4, DEMAND_SECONDS)
             news = (waiting, working) != (state.waiting, state.working) or ((waiting or working) and fades)
@@ -308,7 +309,7 @@ class Service:
             self._expect(job_id, "running")
             state = self.restored.services.states.get(self.book.jobs[job_id].job.service)
             if state is None:
-                raise RefusedError(f"job {job_id}", "is no replica of a service", status=409)
+                raise RefusedError(f"job {job_id}", "is not a replica of a service", status=409)
             if state.replicas[job_id].ready_at is None:
                 self._happen("ready", job_id, changes=False)
             return self.show(job_id) | {"cold_seconds": state.replicas[job_id].cold_seconds(self._now())}
@@ -323,7 +324,7 @@ class Service:
     def hear_agent(self, node: str, document: Any) -> dict[str, Any]:
         """What a node's agent says, and what is wanted of it then (see collectors.jobs.wire).
 
-        Errors: RefusedError if it says nothing that can be read, no such node is there, or another agent speaks for it.
+        Errors: RefusedError if it says nothing that can be read, no such node is there, or another reports for it.
         """
         with self._lock:
             if not isinstance(self.executor, Agents):
@@ -505,8 +506,17 @@ class Service:
         codes = {job_id: tuple(reason.code for reason in reasons) for job_id, reasons in self.waiting.items()}
         changed = [job_id for job_id, found in codes.items() if self.restored.codes.get(job_id) != found]
         if changed:
-            body = {job_id: [plain(reason) for reason in self.waiting[job_id]] for job_id in changed}
+            body = {job_id: self._noted(job_id) for job_id in changed}
             self._happen("reasons", body=body, at=now, jobs=tuple(changed), changes=False)
+
+    def _noted(self, job_id: str) -> Sequence[dict[str, Any]]:
+        """The reasons as they are written down; the expected start with the interval that `explain` shows."""
+        found: Sequence[dict[str, Any]] = [plain(reason) for reason in self.waiting[job_id]]
+        interval = self._interval(job_id)
+        for one in found:
+            if interval is not None and one["code"] == EXPECTED:
+                one["interval"] = [interval["from"].isoformat(), interval["to"].isoformat()]
+        return found
 
     def _launch(self, among: Sequence[str] | None = None) -> None:
         """Starts what was decided, of these jobs or of all, once nothing that stops holds any of its devices."""
@@ -615,7 +625,7 @@ class Service:
             text = f"nothing of {', '.join(sorted(one.tenants))} ran there for {one.idle_seconds:.0f} s"
             body = {"reservation": one.name, "start": one.start, "text": text}
             self._happen("given_back", body=body)
-            log_to.warning("reservation %s is given back: %s", one.name, text)
+            log_to.warning("reservation %s is given up: %s", one.name, text)
 
     def _scale(self) -> None:
         """Replicas of services come and go with their queues."""
@@ -673,14 +683,16 @@ class Service:
         self.outbox.number = self.callbacks.number = entry.sequence
 
     def _tell(self, record: str, rows: Sequence[Row]) -> None:
+        """Warnings are for callbacks alone; why a job waits is for the books alone."""
         if record != "warnings":
-            self.outbox.tell(record, rows)
-        self.callbacks.tell(record, rows)
+            self.outbox.tell("events" if record == "waits" else record, rows)
+        if record != "waits":
+            self.callbacks.tell(record, rows)
 
     def _live(self, job_id: str) -> Live:
         live = self.book.jobs.get(job_id)
         if live is None:
-            raise RefusedError(f"job {job_id}", "does not wait or run", "`list` shows those that do", 404)
+            raise RefusedError(f"job {job_id}", "is neither pending nor running", "`list` shows those that do", 404)
         return live
 
     def _expect(self, job_id: str, status: Status) -> None:
@@ -695,7 +707,9 @@ class Service:
     def _known(self, entry: Entry, job: Job) -> dict[str, Any]:
         same = {**entry.body["job"], "submitted_at": 0} == {**plain(job), "submitted_at": 0}
         if entry.kind == "reject" or not same:
-            raise RefusedError(f"job {job.job_id}", "another of that name was submitted", "Choose another job_id", 409)
+            raise RefusedError(
+                f"job {job.job_id}", "another job with that id was submitted", "Choose another job_id", 409
+            )
         if job.job_id in self.book.jobs:
             return self.show(job.job_id)
         return {"job_id": job.job_id, "status": ended(self.log.of_job(job.job_id))}

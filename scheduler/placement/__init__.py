@@ -1,4 +1,4 @@
-"""Where a request goes: what is free, scores, gangs, topology, MIG, why not, and what to move to make room.
+"""Placement: free capacity, scores, gangs, topology, MIG, reasons, and moves that make room.
 
 Owns:      free capacity and its exact bookkeeping (cluster), the choice of nodes and devices (engine and the policies),
            the reasons why something does not fit, proposals of moves.

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from scheduler.model import Grant, Node, NodeState, Request
 from scheduler.placement.errors import PlacementError
-from scheduler.placement.headroom import Headroom, Kept
+from scheduler.placement.headroom import Headroom, HeadroomRule
 from scheduler.placement.mig import Geometry, geometry
 from scheduler.placement.shapes import Shape, shape_key
 
@@ -168,7 +168,7 @@ class Cluster:
         self.open[node] = state == "available"
         self._touch(node)
 
-    def keep_free(self, kept: Mapping[str, Kept]) -> None:
+    def keep_free(self, kept: Mapping[str, HeadroomRule]) -> None:
         """What each of these pools keeps free from ordinary requests now. `recount` follows, if any are held."""
         self.headroom = Headroom(self.nodes, self.states, kept, self.width) if kept else None
         for shape in self._shapes.values():

@@ -1,4 +1,4 @@
-"""What placement cannot use."""
+"""The error of this package."""
 
 from __future__ import annotations
 

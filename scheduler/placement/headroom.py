@@ -23,7 +23,7 @@ USABLE: tuple[NodeState, ...] = ("available", "reserved")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class HeadroomRule:
     """What a pool keeps back of each of its kinds of device: units, or a part of what is usable, rounded up to whole
     devices."""
 
@@ -52,7 +52,7 @@ class Headroom:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], states: Sequence[NodeState], kept: Mapping[str, Kept], width: int
+        self, nodes: Sequence[Node], states: Sequence[NodeState], kept: Mapping[str, HeadroomRule], width: int
     ) -> None:
         self._kept = kept
         kinds: dict[Kind, int] = {}

@@ -1,4 +1,4 @@
-"""Next to whom: shares of a device go where measured co-location slows everybody least.
+"""Anti-interference: shares of a device go where measured co-location slows everybody down least.
 
 Co-location is measured: `speeds[a, b]` is the speed of a workload of class a beside one of class b, 1 being its speed
 alone. What was not measured is taken as `unknown`.

@@ -1,4 +1,4 @@
-"""Which nodes a gang takes when it is to lie close together.
+"""Which nodes a gang takes when its replicas must be close together.
 
 A node's domains are named by the beginnings of its `topology`; level 0 is the widest, the level after the last is the
 node itself. Source: Kueue, KEP-2724 (topology-aware scheduling), its BestFit choice of domains.

@@ -1,4 +1,4 @@
-"""Who may hold how much: the tree of tenants with borrowing and lending, fair shares, remembered usage.
+"""Quotas: the tree of tenants with borrowing and lending, fair shares, and past usage.
 
 Owns:      arithmetic of quotas and shares, in whole device units; nothing here knows of nodes, jobs or time limits.
 Owns not:  who starts next and who gives way (scheduler.cycle).

@@ -1,4 +1,4 @@
-"""Usage that is remembered and forgotten: unit-seconds, halved with every half-life that passes.
+"""Decaying usage: unit-seconds, halved with every half-life.
 
 Computed in closed form at the instant it is asked for, so that nothing depends on how often anybody looks. What a
 start will use in its first seconds counts at once (the entry penalty): otherwise a flood of starts at one instant

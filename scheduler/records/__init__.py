@@ -1,4 +1,4 @@
-"""What the scheduler writes down: events for billing, the log that a crash cannot lose, the record of each decision.
+"""The scheduler's records: events for billing, the crash-safe log, and the record of each decision.
 
 Owns:      the rows of the events contract, the log's file, what is kept of a decision and how it is played again.
 Owns not:  what is decided (scheduler.cycle), what an allocation costs (billing).

@@ -1,4 +1,4 @@
-"""What happens to jobs, applied to everybody who must know: the deciding state, the metrics, the events for billing.
+"""Applies what happens to jobs everywhere: the deciding state, the metrics, the events for billing.
 
 Simulator and live loop use it alike, so that they mean the same by a start and a preemption. It decides nothing.
 A decided job passes `starting` until it is launched, one that must end `stopping` until its devices are free; the
@@ -31,6 +31,8 @@ from scheduler.records.events import NO_CAUSE, READY, Cause, Writer, gpus_held
 
 Status = Literal["held", "suspended", "pending", "starting", "running", "stopping"]
 Tell = Callable[[str, Sequence[Row]], None]
+MILLISECOND = 0.001
+"""Of seconds: instants of events are told to it."""
 REQUEUED, RESUMED = "Requeued", "Resumed"
 TIME_LIMIT = Cause("TimeLimit", "ran as long as it was allowed to", "scheduler")
 LEASE_OVER = Cause("LeaseExpired", "was not renewed before its lease was over", "scheduler")
@@ -146,6 +148,16 @@ class Book:
         if self._tell:
             self._tell("events", self.writer.submitted(job, now, sequence))
             self._tell("events", self.writer.ended("rejected", job, now, sequence, cause=cause))
+
+    def waits(
+        self, job_id: str, now: float, sequence: int, cause: Cause, expected_interval: Sequence[str] = ()
+    ) -> None:
+        """Why it waits has changed. Told as "waits", for it is no other submission."""
+        live = self.jobs.get(job_id)
+        if self._tell and live is not None and live.status == "pending":
+            at = max(now, live.told_at + MILLISECOND)  # rows of one instant would be one
+            rows = self.writer.waits(live.job, at, sequence, live.attempt, cause, expected_interval)
+            self._tell("waits", rows)
 
     def hold(self, job_id: str, now: float, actor: str = "") -> None:
         """A pending job neither starts nor asks for anything until it is released."""

@@ -9,7 +9,8 @@ decision           id of the decision that did it; `gpuledger scheduler explain`
 entitlement        guaranteed, borrowed or reserved: by what the tenant held it from then on
 quota_released_at  when the tenant's quota was free again: at the decision
 resources_freed_at when the devices were: when nothing of the job ran any more. This is the event's own time
-text               for people
+expected_interval  of a job that waits: the two instants between which it is expected to start
+text               for people; of a job that waits its reason, which names no job of others
 """
 
 from __future__ import annotations
@@ -54,6 +55,21 @@ class Writer:
     def submitted(self, job: Job, now: float, sequence: int, attempt: int = 1, cause: Cause = NO_CAUSE) -> list[Row]:
         """The attempt waits from now on."""
         return [self._row("submitted", job, now, attempt, cause, {"sequence": sequence})]
+
+    def waits(
+        self,
+        job: Job,
+        now: float,
+        sequence: int,
+        attempt: int,
+        cause: Cause,
+        expected_interval: Sequence[str] = (),
+    ) -> list[Row]:
+        """Why the attempt still waits: told as submitted again, as the contract has it."""
+        facts: dict[str, Any] = {"sequence": sequence}
+        if expected_interval:
+            facts["expected_interval"] = list(expected_interval)
+        return [self._row("submitted", job, now, attempt, cause, facts)]
 
     def started(
         self,
@@ -239,7 +255,10 @@ def allocation_id(job_id: str, attempt: int) -> str:
 
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_ORDER = ("sequence", "state", "decision", "entitlement", "quota_released_at", "resources_freed_at", "text")
+_ORDER = (
+    "sequence", "state", "decision", "entitlement", "quota_released_at", "resources_freed_at", "expected_interval",
+    "text",
+)  # fmt: skip
 
 
 def message(facts: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What the entries of a log come to: the state again, exactly as it was; and a plan again, from the state before it.
+"""Restores the state from a log's entries, exactly as it was; and a plan from the state before it.
 
 All that decisions depend on went through the log, so the same entries make the same state, and the same state at the
 same instant the same plan. Nodes are numbered in the order of the configuration: a later one may add nodes after the
@@ -16,11 +16,12 @@ from typing import Any
 
 from scheduler.codec import read, read_actions
 from scheduler.cycle.core import Core
+from scheduler.cycle.reasons import NAMES_NOBODY
 from scheduler.metrics import Meter
 from scheduler.model import Job, Node, NodeState, Plan
 from scheduler.records.book import Book, Tell
 from scheduler.records.cycles import decisive, plan_cycle, recall_cycle
-from scheduler.records.events import Cause, Writer, instant
+from scheduler.records.events import NO_CAUSE, Cause, Writer, instant
 from scheduler.records.log import FREED_AT_END, FREEING, Entry
 from scheduler.serverless import Services
 from scheduler.settings import Settings, parse_settings
@@ -130,6 +131,9 @@ class Restored:
                 self._configure(entry)
             case "reasons":
                 self.codes |= {name: tuple(one["code"] for one in found) for name, found in body.items()}
+                for name, found in body.items():
+                    interval = next((one["interval"] for one in found if "interval" in one), ())
+                    book.waits(name, at, number, why_it_waits(found), interval)
         self.last, self.at = number, at
 
     def _configure(self, entry: Entry) -> None:
@@ -149,6 +153,15 @@ class Restored:
     def _open(self, number: int, state: NodeState, at: float) -> None:
         self.core.set_node(number, state, at)
         self.book.meter.node(number, state, at)
+
+
+def why_it_waits(found: Sequence[Mapping[str, Any]]) -> Cause:
+    """The decisive reason. Tenants read events: where its text may name jobs of others, its numbers are told."""
+    if not found:
+        return NO_CAUSE
+    first = found[0]
+    numbers = (f"{name.replace('_', ' ')} {count:,}" for name, count in first.get("counts", {}).items())
+    return Cause(first["code"], first.get("text", "") if first["code"] in NAMES_NOBODY else ", ".join(numbers))
 
 
 def cause_body(cause: Cause) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How many nodes it takes: the fewest with which a trace keeps a bound on waiting, found by halving.
+"""The smallest number of nodes with which a trace keeps a bound on waiting, found by halving.
 
 More nodes nearly always mean shorter waits, not always (a packing may turn out worse by one node more); what is
 answered was simulated and keeps the bound, and one step fewer was simulated and did not.

@@ -1,4 +1,4 @@
-"""What a run came to, and several runs side by side: as rows, and as a page with curves.
+"""The results of a run, and several runs side by side: as rows, and as a page with curves.
 
 A cost is unit-seconds held / units of a device x price of its model per GPU-hour; a model without a price makes the
 cost of who held it unknown, not less.

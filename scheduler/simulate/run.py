@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -34,6 +34,7 @@ def simulate(
     spacing: float = 0.0,
     curves: bool = True,
     pauses: Sequence[Pause] = (),
+    on_progress: Callable[[int], None] | None = None,
 ) -> Report:
     """Runs the jobs, in the order of submission, to their end.
 
@@ -42,6 +43,7 @@ def simulate(
     prices:  of a GPU-hour by device model, for the report's costs.
     spacing: least seconds between two cycles; 0 = one at every instant at which something happens.
     pauses:  of jobs that somebody suspends.
+    on_progress: called with how many jobs have ended whenever another hundredth of them has.
     """
     began = time.perf_counter()
     jobs = fitted(jobs, setup)
@@ -54,7 +56,17 @@ def simulate(
         tell("devices", writer.devices(everything, "available", start - HOUR))
     watch = _Watch(meter, core, jobs, start) if curves else None
     clock = Clock(spacing, TICK if setup.depends_on_time() else 0.0, setup.edges())
-    outcome = Simulation(Book(core, meter, writer, tell), clock, watch).run(jobs, pauses=pauses)
+    step, told = max(1, len(jobs) // 100), 0
+
+    def each(now: float) -> None:
+        nonlocal told
+        if watch:
+            watch(now)
+        if on_progress and meter.over >= told + step:
+            told = meter.over
+            on_progress(told)
+
+    outcome = Simulation(Book(core, meter, writer, tell), clock, each).run(jobs, pauses=pauses)
     if tell and jobs:
         tell("devices", writer.devices(everything, "removed", -(-outcome.until // HOUR) * HOUR))
     curve = watch.timeline.points() if watch else ()

@@ -113,7 +113,7 @@ def read(path: Path, machines: str = "", limit_factor: float = LIMIT_FACTOR) -> 
         layout = next((found for found in LAYOUTS if set(found.columns.values()) <= columns), None)
         if layout is None:
             fits = "; or ".join(", ".join(found.columns.values()) for found in LAYOUTS)
-            raise CollectorError(str(path), "not a trace that is known here", f"These columns fit: {fits}")
+            raise CollectorError(str(path), "not a known trace format", f"Known columns: {fits}")
         trace = _listed(path, layout, nodes, limits)
     jobs = sorted(trace.jobs, key=lambda job: job.submitted_at)
     note = f"time limits: {limits.assumed:,} jobs name none and are allowed {limit_factor:g} x their run time"

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from access.doorkeeper import Doorkeeper
+from access.authenticator import Authenticator
 from access.people import Kind, add_person, change_person
 from access.principal import Principal
 from access.roles import MAY, SCOPE_OF, AccessError, Action, Role, Scope, covers, meet
@@ -87,7 +87,7 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
         def __init__(self) -> None:
             super().__init__()
             self.now = START
-            self.servers = [Doorkeeper(opened(), SETTINGS) for _ in range(2)]
+            self.servers = [Authenticator(opened(), SETTINGS) for _ in range(2)]
             with self.servers[0].access.writing() as connection:
                 for table in ("sessions", "tokens", "people"):
                     connection.execute(_METADATA.tables[table].delete())
@@ -122,7 +122,7 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
             kind = Kind.service if service else Kind.local
             access, password = self.servers[at].access, "" if service else "correct horse battery"
             if (str(kind), name) in self.people:
-                with pytest.raises(AccessError, match="is there already"):
+                with pytest.raises(AccessError, match="already exists"):
                     add_person(access, "test", self.now, name, password, roles, tenants, kind)
             else:
                 add_person(access, "test", self.now, name, password, roles, tenants, kind)
@@ -250,7 +250,7 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
         @rule(at=st.integers(0, 1))
         def a_server_is_started_again(self, at: int) -> None:
             self.servers[at].access.close()
-            self.servers[at] = Doorkeeper(opened(), SETTINGS)
+            self.servers[at] = Authenticator(opened(), SETTINGS)
 
         @invariant()
         def each_credential_may_what_is_reckoned_on_each_server(self) -> None:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from access.doorkeeper import Doorkeeper
+from access.authenticator import Authenticator
 from access.gate import Gate
 from access.people import Kind, add_person, change_person
 from access.principal import Principal
@@ -53,10 +53,10 @@ async def going_on(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @contextlib.contextmanager
-def server(access: AccessStore) -> Iterator[tuple[str, Doorkeeper]]:
-    keeper = Doorkeeper(access, SETTINGS)
-    with running(Gate(going_on, keeper, lambda: "default-src 'self'", lambda _: Action.see)) as url:
-        yield url.rstrip("/"), keeper
+def server(access: AccessStore) -> Iterator[tuple[str, Authenticator]]:
+    authenticator = Authenticator(access, SETTINGS)
+    with running(Gate(going_on, authenticator, lambda: "default-src 'self'", lambda _: Action.see)) as url:
+        yield url.rstrip("/"), authenticator
 
 
 class Watched(threading.Thread):
@@ -88,7 +88,7 @@ def test_what_ends_a_session_or_a_token_ends_its_streams_on_every_server(warehou
     ON["going on"] = True
     with contextlib.ExitStack() as stack:
         stores = [stack.enter_context(connect(address, postgres.password_file, warehouse)) for _ in range(2)]
-        (url, keeper), (_, elsewhere) = (stack.enter_context(server(access)) for access in stores)
+        (url, authenticator), (_, elsewhere) = (stack.enter_context(server(access)) for access in stores)
         there = elsewhere.access
 
         stack.callback(ON.update, {"going on": False})
@@ -101,7 +101,10 @@ def test_what_ends_a_session_or_a_token_ends_its_streams_on_every_server(warehou
 
         def told(roles: set[Role]) -> dict[str, str]:
             sub = (ISSUER, "1", "eve", frozenset(roles), frozenset[str](), now, "192.0.2.1")
-            return {"Cookie": f"gpuledger={keeper.sessions.by_provider(*sub)[1]}", "Sec-Fetch-Site": "same-origin"}
+            return {
+                "Cookie": f"gpuledger={authenticator.sessions.by_provider(*sub)[1]}",
+                "Sec-Fetch-Site": "same-origin",
+            }
 
         def token(owner: str) -> tuple[str, dict[str, str]]:
             add_person(there, "test", now, owner, "", ["finance"], kind=Kind.service)

@@ -75,7 +75,7 @@ def test_each_route_answers_those_whose_role_may_and_tells_the_others_why_not(
             elif action in MAY[role_of(name)]:
                 assert answer.status_code not in (401, 403), (method, path, answer.text)
             else:
-                assert (answer.status_code, "it takes a role of" in answer.text) == (403, True), (method, path)
+                assert (answer.status_code, "it requires the role" in answer.text) == (403, True), (method, path)
 
 
 def doors() -> list[tuple[str, str, str, Action]]:
@@ -133,7 +133,7 @@ def test_a_callback_of_a_page_takes_what_the_page_takes(served_site: Site) -> No
             body["state"][0]["value"] = "?sql=SELECT+K-4711"
             answer = client.post("/_dash-update-component", json=body)
             assert "K-4711" not in answer.text
-            told = "no scope sql" if read in headers["Authorization"] else "takes a role of"
+            told = "no scope sql" if read in headers["Authorization"] else "requires the role"
             assert told in answer.text
 
 

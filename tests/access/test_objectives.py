@@ -53,7 +53,7 @@ def test_a_tenant_sees_the_objectives_that_are_about_it_and_its_own_series_of_th
 def test_an_objective_that_is_not_a_tenants_is_not_there_for_it(served_site: Site, name: str) -> None:
     with served_site.client("vision") as client:
         answer = client.get(f"{PREFIX}/objectives/{name}?{AT}")
-        assert (answer.status_code, "there is none of that name for you" in answer.text) == (404, True)
+        assert (answer.status_code, "does not exist, or you don't have access to it" in answer.text) == (404, True)
         assert "K-4711" not in answer.text
         mine = asked(client, f"/objectives/main-wait?{AT}")
         assert [(row["tenant"], row["subject"]) for row in mine] == [("vision", "main")]
@@ -114,7 +114,7 @@ def test_what_a_tenant_pays_for_decides_and_not_in_whose_name_it_was_told(served
     """What is told as `lab` and paid by vision is vision's; told as speech's and paid by vision it is not speech's.
     Once speech pays for some of what is told as `lab`, its series is neither's to see."""
     store = served_site.store
-    columns = "cluster, allocation_id, workload_id, tenant, told_tenant, start_at"
+    columns = "cluster, allocation_id, workload_id, tenant, reported_tenant, start_at"
     paid = "('c9', 'p{0}', '{1}', '{2}', '{3}', '2026-10-01 00:00:00')"
     store.command(
         f"INSERT INTO allocations ({columns}) VALUES {paid.format(1, 'w-lab', 'vision', 'lab')}, "

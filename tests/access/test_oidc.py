@@ -24,7 +24,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, OctKey
 
-from access.doorkeeper import PROVIDER_PER_ADDRESS
+from access.authenticator import PROVIDER_PER_ADDRESS
 from access.people import change_person, list_people
 from access.roles import AccessError
 from access.settings import AccessSettings, Oidc, load_access

@@ -148,7 +148,7 @@ HALVES: dict[str, list[tuple[str, str]]] = {
         (f"{TOLD_AS_MINE} AND ", ""),
         (f" AND tenant NOT IN (SELECT {TOLD_AS} FROM {ALL} WHERE NOT ({MINE}))", ""),
         (f" OR tenant IN (SELECT {TOLD_AS} FROM allocations WHERE {MINE})", ""),
-        (f"SELECT {TOLD_AS} FROM {ALL}", f"SELECT told_tenant FROM {ALL}"),
+        (f"SELECT {TOLD_AS} FROM {ALL}", f"SELECT reported_tenant FROM {ALL}"),
         (f"SELECT {TOLD_AS} FROM {ALL}", f"SELECT tenant FROM {ALL}"),
         (f" WHERE NOT ({MINE})", ""),
         (ALL, "allocations"),
@@ -169,7 +169,8 @@ HALVES["metrics"] = HALVES["samples"]
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with fresh_store(tmp_path_factory.mktemp("scope") / "store") as store:
         rows = [line.split() for line in ALLOCATIONS.strip().splitlines()]
-        _insert(store, "allocations", ("cluster", "allocation_id", "workload_id", "tenant", "told_tenant", "device_id"),
+        columns = ("cluster", "allocation_id", "workload_id", "tenant", "reported_tenant", "device_id")
+        _insert(store, "allocations", columns,
                 [" ".join(row) for row in rows])  # fmt: skip
         for table, columns in COLUMNS.items():
             _insert(store, table, columns, ROWS[table])

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from access import secrets
-from access.doorkeeper import PASSWORDS_PER_ADDRESS, Doorkeeper
+from access.authenticator import PASSWORDS_PER_ADDRESS, Authenticator
 from access.gate import PUBLIC
 from access.people import add_person, change_person
 from access.settings import AccessSettings
@@ -266,10 +266,10 @@ def test_where_websockets_are_served_one_wants_a_session_and_our_own_page(served
 
 def test_a_disabled_user_and_a_new_password_end_sessions_and_other_roles_hold_at_once(served_site: Site) -> None:
     start = datetime(2026, 11, 1, tzinfo=UTC)
-    access, keeper = served_site.access, Doorkeeper(served_site.access, AccessSettings(sign_in=True))
+    access, authenticator = served_site.access, Authenticator(served_site.access, AccessSettings(sign_in=True))
 
     def signed_in(name: str) -> str:
-        found = keeper.sessions.by_password(name, PASSWORD, start, "192.0.2.1")
+        found = authenticator.sessions.by_password(name, PASSWORD, start, "192.0.2.1")
         assert found is not None
         return found[1]
 
@@ -277,19 +277,19 @@ def test_a_disabled_user_and_a_new_password_end_sessions_and_other_roles_hold_at
         add_person(access, "test", start, name, PASSWORD, ["finance"])
     cookies = {name: signed_in(name) for name in ("user0", "user1")}
     change_person(access, "test", start, "user0", roles=["analyst"])
-    who = keeper.by_session(cookies["user0"], start)
+    who = authenticator.by_session(cookies["user0"], start)
     assert who is not None and who.roles == {"analyst"}
     change_person(access, "test", start, "user0", password="another horse battery")
-    assert keeper.by_session(cookies["user0"], start) is None
-    assert keeper.sessions.by_password("user0", PASSWORD, start, "192.0.2.1") is None
+    assert authenticator.by_session(cookies["user0"], start) is None
+    assert authenticator.sessions.by_password("user0", PASSWORD, start, "192.0.2.1") is None
     change_person(access, "test", start, "user1", disabled=True)
-    assert keeper.by_session(cookies["user1"], start) is None
-    assert keeper.sessions.by_password("user1", PASSWORD, start, "192.0.2.1") is None
+    assert authenticator.by_session(cookies["user1"], start) is None
+    assert authenticator.sessions.by_password("user1", PASSWORD, start, "192.0.2.1") is None
     change_person(access, "test", start, "user1", disabled=False)
-    assert keeper.by_session(cookies["user1"], start) is None, "enabled again, it takes another sign-in"
+    assert authenticator.by_session(cookies["user1"], start) is None, "enabled again, it takes another sign-in"
     cookie = signed_in("user1")
-    assert keeper.by_session(cookie, start + timedelta(hours=7)) is not None
-    assert keeper.by_session(cookie, start + timedelta(hours=9)) is None, "it is over"
+    assert authenticator.by_session(cookie, start + timedelta(hours=7)) is not None
+    assert authenticator.by_session(cookie, start + timedelta(hours=9)) is None, "it is over"
 
 
 def test_what_begins_like_a_public_path_is_not_public(served_site: Site) -> None:

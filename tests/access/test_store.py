@@ -218,9 +218,9 @@ def test_the_environment_comes_before_the_sign_in_file(
     [
         ("postgresql://u:sesame@h/db", "has its password in the address"),
         ("postgresql://u@h/db?password=sesame", "has its password in the address"),
-        ("sqlite:///relative.sqlite", "no absolute path"),
-        ("sqlite:////tmp/x.sqlite?mode=ro", "no absolute path"),
-        ("mysql://u@h/db", "is none"),
+        ("sqlite:///relative.sqlite", "not an absolute path"),
+        ("sqlite:////tmp/x.sqlite?mode=ro", "not an absolute path"),
+        ("mysql://u@h/db", "is not supported"),
         ("nonsense", "cannot be read"),
         ("postgresql://ledger@/nowhere?host=/nowhere", "cannot be asked"),
     ],

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from access.doorkeeper import Doorkeeper
+from access.authenticator import Authenticator
 from access.people import (
     Kind,
     Person,
@@ -118,15 +118,15 @@ def test_people_of_a_kind_are_let_in_where_the_server_has_that_way_in(
         "neither": AccessSettings(),
     }
     for way, settings in ways.items():
-        keeper: Any = SimpleNamespace(settings=settings)
-        assert Doorkeeper._admits(keeper, person(**whose)) == (way in admitted), way
+        authenticator: Any = SimpleNamespace(settings=settings)
+        assert Authenticator._admits(authenticator, person(**whose)) == (way in admitted), way
 
 
 @pytest.mark.parametrize(("seen_at", "counts"), [(None, False), (NOW, True), (NOW - timedelta(days=90), True),
                                                  (NOW - timedelta(days=90, seconds=1), False)])  # fmt: skip
 def test_a_sign_in_counts_for_as_long_as_the_settings_say(seen_at: datetime | None, counts: bool) -> None:
-    keeper: Any = SimpleNamespace(settings=AccessSettings())
-    assert Doorkeeper._was_seen(keeper, person(seen_at=seen_at), NOW) == counts
+    authenticator: Any = SimpleNamespace(settings=AccessSettings())
+    assert Authenticator._was_seen(authenticator, person(seen_at=seen_at), NOW) == counts
 
 
 VIEWER = Principal(
@@ -141,12 +141,12 @@ FITS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"roles": frozenset({Role.analyst})}, "more than who makes it"),
-        ({"roles": frozenset({Role.tenant, Role.admin})}, "more than who makes it"),
-        ({"tenants": frozenset({"speech"})}, "more than who makes it"),
-        ({"tenants": frozenset({"vision", "speech"})}, "more than who makes it"),
-        ({"scopes": frozenset({Scope.sql})}, "its maker has no scope sql"),
-        ({"scopes": ALL}, "its maker has no scope sql"),
+        ({"roles": frozenset({Role.analyst})}, "more rights than you"),
+        ({"roles": frozenset({Role.tenant, Role.admin})}, "more rights than you"),
+        ({"tenants": frozenset({"speech"})}, "more rights than you"),
+        ({"tenants": frozenset({"vision", "speech"})}, "more rights than you"),
+        ({"scopes": frozenset({Scope.sql})}, "you don't have the scope sql"),
+        ({"scopes": ALL}, "you don't have the scope sql"),
         ({"tenants": frozenset()}, "no tenant"),
         ({"roles": frozenset()}, "may do nothing"),
         ({"scopes": frozenset()}, "may do nothing"),
@@ -179,7 +179,7 @@ SESSION, ADMIN = replace(VIEWER, scopes=ALL, how="session"), Principal("root", f
 
 @pytest.mark.parametrize("owner", ["ann", "nobody yet"])
 def test_nobody_but_an_admin_makes_a_token_for_somebody_else(access: AccessStore, owner: str) -> None:
-    with pytest.raises(ForbiddenError, match="takes a role of admin"):
+    with pytest.raises(ForbiddenError, match="requires the role admin"):
         create_token(access, SESSION, NOW, "t", DAY, owner)
     with pytest.raises(ForbiddenError, match="no scope write"):
         create_token(access, replace(ADMIN, scopes=frozenset({Scope.read})), NOW, "t", DAY, owner, ["analyst"])
@@ -189,9 +189,9 @@ def test_nobody_but_an_admin_makes_a_token_for_somebody_else(access: AccessStore
 
 def test_a_token_may_no_more_than_its_owner_when_it_is_made(access: AccessStore) -> None:
     for roles, tenants in ((["finance"], []), (["tenant"], ["speech"])):
-        with pytest.raises(AccessError, match="more than its owner"):
+        with pytest.raises(AccessError, match="more rights than its owner"):
             create_token(access, ADMIN, NOW, "t", DAY, "vera", roles, tenants)
-    with pytest.raises(AccessError, match="more than its owner"):
+    with pytest.raises(AccessError, match="more rights than its owner"):
         create_token(access, ADMIN, NOW, "t", DAY, "ann", ["operator"])
     assert create_token(access, ADMIN, NOW, "t", DAY, "ann", ["tenant"], ["speech"])[0].tenants == {"speech"}
 
@@ -203,21 +203,24 @@ def test_the_text_of_a_token_counts_and_not_its_public_beginning(access: AccessS
         assert token_of(access, wrong, NOW) is None, wrong
 
 
-def keeper_of(access: AccessStore, **more: Any) -> Doorkeeper:
-    return Doorkeeper(access, AccessSettings(sign_in=True, key=b"k" * 32, **more))
+def authenticator_of(access: AccessStore, **more: Any) -> Authenticator:
+    return Authenticator(access, AccessSettings(sign_in=True, key=b"k" * 32, **more))
 
 
 def test_a_token_of_somebody_of_single_sign_on_stops_when_they_have_not_signed_in_for_long(access: AccessStore) -> None:
-    keeper = keeper_of(access, oidc=OIDC, url="https://x.org")
-    keeper.sessions.by_provider(ISSUER, "1", "eve", frozenset({Role.analyst}), frozenset(), NOW, "192.0.2.1")
+    authenticator = authenticator_of(access, oidc=OIDC, url="https://x.org")
+    authenticator.sessions.by_provider(ISSUER, "1", "eve", frozenset({Role.analyst}), frozenset(), NOW, "192.0.2.1")
     _, text = create_token(access, ADMIN, NOW, "t", LONGEST, "1", ["analyst"], issuer=ISSUER)
     brings, later = {"authorization": f"Bearer {text}"}, NOW + timedelta(days=90, seconds=1)
-    assert keeper.by_token(brings, NOW + timedelta(days=90)) is not None
+    assert authenticator.by_token(brings, NOW + timedelta(days=90)) is not None
     with pytest.raises(AccessError, match="has not signed in for 90 days"):
-        keeper.by_token(brings, later)
-    keeper.sessions.by_provider(ISSUER, "1", "eve", frozenset({Role.analyst}), frozenset(), later, "192.0.2.1")
-    assert keeper.by_token(brings, later) is not None
-    for gone in (keeper_of(access), keeper_of(access, oidc=OIDC.model_copy(update={"issuer": "https://new.org"}))):
+        authenticator.by_token(brings, later)
+    authenticator.sessions.by_provider(ISSUER, "1", "eve", frozenset({Role.analyst}), frozenset(), later, "192.0.2.1")
+    assert authenticator.by_token(brings, later) is not None
+    for gone in (
+        authenticator_of(access),
+        authenticator_of(access, oidc=OIDC.model_copy(update={"issuer": "https://new.org"})),
+    ):
         with pytest.raises(AccessError, match="may no longer"):
             gone.by_token(brings, later)
 
@@ -225,36 +228,36 @@ def test_a_token_of_somebody_of_single_sign_on_stops_when_they_have_not_signed_i
 class TestSessions:
     """Each of what ends a session, without the other fence."""
 
-    def signed_in(self, access: AccessStore) -> tuple[Doorkeeper, str]:
+    def signed_in(self, access: AccessStore) -> tuple[Authenticator, str]:
         add_person(access, "test", NOW, "ada", "correct horse battery", ["analyst"])
-        keeper = keeper_of(access)
-        found = keeper.sessions.by_password("ada", "correct horse battery", NOW, "192.0.2.1")
-        assert found is not None and keeper.by_session(found[1], NOW) is not None
-        return keeper, found[1]
+        authenticator = authenticator_of(access)
+        found = authenticator.sessions.by_password("ada", "correct horse battery", NOW, "192.0.2.1")
+        assert found is not None and authenticator.by_session(found[1], NOW) is not None
+        return authenticator, found[1]
 
     def test_one_of_somebody_disabled_is_none_although_its_row_is_there(self, access: AccessStore) -> None:
-        keeper, cookie = self.signed_in(access)
+        authenticator, cookie = self.signed_in(access)
         with access.writing() as connection:
             connection.execute(people.update().values(disabled=True))
-        assert keeper.by_session(cookie, NOW) is None
-        assert keeper.sessions.by_password("ada", "correct horse battery", NOW, "192.0.2.1") is None
+        assert authenticator.by_session(cookie, NOW) is None
+        assert authenticator.sessions.by_password("ada", "correct horse battery", NOW, "192.0.2.1") is None
 
     def test_disabling_deletes_its_row(self, access: AccessStore) -> None:
-        keeper, cookie = self.signed_in(access)
+        authenticator, cookie = self.signed_in(access)
         for disabled in (True, False):
             change_person(access, "test", NOW, "ada", disabled=disabled)
-        assert keeper.by_session(cookie, NOW) is None
+        assert authenticator.by_session(cookie, NOW) is None
 
     def test_a_new_password_deletes_its_row(self, access: AccessStore) -> None:
-        keeper, cookie = self.signed_in(access)
+        authenticator, cookie = self.signed_in(access)
         change_person(access, "test", NOW, "ada", "another horse battery")
-        assert keeper.by_session(cookie, NOW) is None
+        assert authenticator.by_session(cookie, NOW) is None
 
     @pytest.mark.parametrize("change", [{"password": "another horse battery"}, {"disabled": True}])
     def test_what_changes_while_a_password_is_looked_at_counts(
         self, access: AccessStore, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
     ) -> None:
-        keeper, _ = self.signed_in(access)
+        authenticator, _ = self.signed_in(access)
 
         def slowly(*asked: Any) -> Any:
             found = checked_password(*asked)
@@ -262,11 +265,11 @@ class TestSessions:
             return found
 
         monkeypatch.setattr("access.sessions.checked_password", slowly)
-        assert keeper.sessions.by_password("ada", "correct horse battery", NOW, "192.0.2.1") is None
+        assert authenticator.sessions.by_password("ada", "correct horse battery", NOW, "192.0.2.1") is None
 
     def test_one_that_is_over_is_none(self, access: AccessStore) -> None:
-        keeper, cookie = self.signed_in(access)
-        assert keeper.by_session(cookie, NOW + timedelta(hours=8)) is None
+        authenticator, cookie = self.signed_in(access)
+        assert authenticator.by_session(cookie, NOW + timedelta(hours=8)) is None
 
 
 def test_one_admin_who_can_sign_in_is_always_left(access: AccessStore) -> None:
@@ -296,7 +299,7 @@ def test_what_somebody_of_single_sign_on_may_is_the_providers_to_say(
 
 @pytest.mark.parametrize("name", ["ada (service)", "ada (https://login.example.org#1)"])
 def test_no_local_name_looks_like_somebody_elses_in_the_audit(access: AccessStore, name: str) -> None:
-    with pytest.raises(AccessError, match="that is no name"):
+    with pytest.raises(AccessError, match="is not a valid name"):
         add_person(access, "root", NOW, name, "correct horse battery", ["analyst"])
 
 

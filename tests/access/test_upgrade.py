@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from access.doorkeeper import Doorkeeper
+from access.authenticator import Authenticator
 from access.opening import FILE, open_access
 from access.people import list_people
 from access.principal import ANYBODY, Principal
@@ -26,7 +26,7 @@ from billing.audit import history
 from tests.conftest import REPO
 from tests.draws import seldom
 from tests.stores import fresh_store
-from warehouse.store import MOVED_OUT, Store, migrations, open_store, split_statements
+from warehouse.store import MOVED_OUT, Store, open_store, read_sql
 
 NOW = datetime(2026, 11, 5, 12, tzinfo=UTC)
 PASSWORD = "correct horse battery"
@@ -35,11 +35,7 @@ ROOT = Principal("root", frozenset({Role.admin}))
 
 def old_tables(store: Store) -> None:
     """As the migrations of then made them; with users, tokens and saved queries of then, in several revisions."""
-    for _, name, text in migrations():
-        if name.startswith(("0011", "0013")):
-            for statement in split_statements(text):
-                if statement.startswith("CREATE TABLE"):
-                    store.command(statement)
+    store.script(read_sql(__file__, "old_tables"))
     at = "'2026-10-01 00:00:00'"
     hashed = hash_password(PASSWORD)
     store.command(
@@ -87,11 +83,11 @@ def check(access: AccessStore) -> None:
     kept = {(one.id, one.text) for one in saved_queries(access, ROOT)}
     assert kept == {(("local", "ada"), "SELECT 'ada'"), (("service", "eve@x.org"), "SELECT 'eve@x.org'"),
                     (ANYBODY.id, f"SELECT '{ANYBODY.name}'")}  # fmt: skip
-    keeper = Doorkeeper(access, AccessSettings(sign_in=True))
-    assert keeper.sessions.by_password("ada", PASSWORD, NOW, "192.0.2.1") is not None
+    authenticator = Authenticator(access, AccessSettings(sign_in=True))
+    assert authenticator.sessions.by_password("ada", PASSWORD, NOW, "192.0.2.1") is not None
 
     def asks(token: str) -> Principal | None:
-        return keeper.by_token({"authorization": f"Bearer gpl_{token}_x"}, NOW)
+        return authenticator.by_token({"authorization": f"Bearer gpl_{token}_x"}, NOW)
 
     ada, eve = asks("t0"), asks("t2")
     assert ada is not None and ada.roles == {"finance"}, "a token of hers was an admin's; she is none"

@@ -263,7 +263,7 @@ def test_the_journal_gives_back_what_it_was_given(facts: Store) -> None:
     tell(facts, 8, 1.0)
     (one,) = look(facts, 8, rule(keep_firing_for="5m")).transitions
     (read,) = journal.active_alerts(facts)["too-high"].values()
-    assert read.quiet_since == ago(8)
+    assert read.keep_firing_since == ago(8)
     assert {name: getattr(read, name) for name in ("state", "at", "active_at", "fired_at", "value")} == {
         name: getattr(one.alert, name) for name in ("state", "at", "active_at", "fired_at", "value")
     }

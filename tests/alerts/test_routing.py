@@ -17,9 +17,9 @@ from alerts.matchers import fits
 from alerts.routing import (
     Attempt,
     Log,
+    Notification,
     Routing,
     Silence,
-    Told,
     deliveries,
     held_back,
     linked,
@@ -40,13 +40,15 @@ def routing(*routes: dict[str, Any], **more: Any) -> Routing:
     return Routing.model_validate({"receivers": RECEIVERS, "routes": list(routes), **more})
 
 
-def alert(fingerprint: str = "f", state: str = "firing", active: float = 10, **labels: str) -> Told:
+def alert(fingerprint: str = "f", state: str = "firing", active: float = 10, **labels: str) -> Notification:
     over = ago(1) if state == "resolved" else None
     told = {"alertname": "rule", "severity": "warning", **labels}
-    return Told(told["alertname"], fingerprint, State(state), ago(active), over, 1.0, told, {"summary": "it is"}, NOON)
+    return Notification(
+        told["alertname"], fingerprint, State(state), ago(active), over, 1.0, told, {"summary": "it is"}, NOON
+    )
 
 
-def due(alerts: list[Told], route: Routing, log: Log | None = None, now: Any = NOON, **more: Any) -> list[str]:
+def due(alerts: list[Notification], route: Routing, log: Log | None = None, now: Any = NOON, **more: Any) -> list[str]:
     """`target fingerprint kind`, with the attempt if it is not the first, and `again` for reminders."""
     return [
         f"{one.target} {one.alert.fingerprint} {one.alert.kind}"
@@ -290,9 +292,9 @@ def test_matchers(match: dict[str, tuple[str, ...]], labels: dict[str, str], exp
         ("receivers: {a: {slack: {url: {env: A, file: /b}}}}", "one of them"),
         ("receivers: {a: {telegram: {}}}", "unknown key"),
         ("hours: {o: {from: 9}}", "hours.o.from"),
-        ("hours: {o: {timezone: Mars/Base}}", "a time zone fits"),
+        ("hours: {o: {timezone: Mars/Base}}", "expected a time zone"),
         ("routes: [{receivers: []}]", "routes[0].receivers"),
-        ("routes: [{match: physics, receivers: [a]}]", "labels with globs fit"),
+        ("routes: [{match: physics, receivers: [a]}]", "expected labels with globs"),
         ("- a", "not a routing file"),
     ],
 )

@@ -60,14 +60,14 @@ def test_a_site_changes_some_keys_of_a_shipped_rule_and_ends_another(tmp_path: P
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"condition": "about 5"}, "own.yaml: condition: found 'about 5'; a comparison fits"),
-        ({"condition": "> nothing"}, "'nothing' is no number"),
+        ({"condition": "about 5"}, "own.yaml: condition: found 'about 5'; expected a comparison"),
+        ({"condition": "> nothing"}, "'nothing' is not a number"),
         ({"severity": "fatal"}, "severity"),
         ({"name": "other"}, "found 'other'. The name is the file's: own"),
         ({"parameters": {"limit": 1}}, "asks for window_seconds: say it under parameters"),
         ({"parameters": {**OWN["parameters"], "spare": 1}}, "asks for no spare"),
         ({"summary": "{{ labels.gpu "}, "template"),
-        ({"query": "none.sql"}, "none.sql is no file"),
+        ({"query": "none.sql"}, "none.sql does not exist"),
         ({"query": None, "source": "nowhere"}, "no source 'nowhere'"),
         ({"source": "budgets"}, "give query (a .sql file) or source, one of them"),
         ({"needs": {"sample": "5m"}}, "needs names 'sample'"),
@@ -76,11 +76,11 @@ def test_a_site_changes_some_keys_of_a_shipped_rule_and_ends_another(tmp_path: P
         ({"identity": []}, "identity"),
         ({"colour": "red"}, "unknown key"),
         ({"summary": None}, "summary"),
-        ({"exclude": ["physics"]}, "labels with globs fit"),
+        ({"exclude": ["physics"]}, "expected labels with globs"),
         ({"extends": True}, "no rule 'own' is shipped"),
         (
             {"query": "pairs.sql", "parameters": {"limit": 1, "a": "x", "b": "y"}},
-            "takes several of a, b: one text fits",
+            "takes several of a, b: use one text",
         ),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_rule_that_is_of_no_use_is_refused_naming_the_key(changes: dict[str, A
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(AlertError, match="no folder of rules"):
+    with pytest.raises(AlertError, match="not a folder of rules"):
         load_rules(tmp_path / "nowhere")
 
 

@@ -113,6 +113,32 @@ def test_kubectl_cost_gets_its_table_and_its_currency(filled: Store) -> None:
     assert get(filled, "/model/healthz").json()["status"] == "ok"
 
 
+OF_KUBECTL_COST = {
+    "namespace": "cluster,namespace",
+    "deployment": "cluster,namespace,deployment",
+    "controller": "cluster,namespace,controller",
+    "pod": "cluster,namespace,pod",
+    "label": "cluster,label:tenant",
+}
+"""Its commands, and what each aggregates by (pkg/cmd/cost.go and label.go of kubecost/kubectl-cost)."""
+
+
+@pytest.mark.parametrize("command", OF_KUBECTL_COST)
+@pytest.mark.parametrize("only", ["", "q"])
+def test_kubectl_cost_can_split_each_name(filled: Store, command: str, only: str) -> None:
+    """It gives up where a name has another number of parts than what it aggregates by, but for `__idle__` alone."""
+    aggregate = OF_KUBECTL_COST[command]
+    asked = {"aggregate": aggregate, "accumulate": "true", "includeIdle": "true", "idle": "true"}
+    document = get(filled, "/model/allocation", window=WINDOW, filterNamespaces=only, **asked).json()
+    (found,) = document["data"]
+    assert all(one["name"] == name for name, one in found.items())
+    parts = {name: len(name.split("/")) for name in found if name != "__idle__"}
+    assert set(parts.values()) <= {len(aggregate.split(","))}, parts
+    assert any("__unavailable__" in name for name in found) == (not only)
+    for window in ("1d", "5d", "yesterday", "lastweek", "month"):
+        assert get(filled, "/allocation/compute", window=window, **asked).status_code == 200
+
+
 EUROS = {"currency": "EUR", "timezone": "UTC", "rates": [{"sku": "a", "price_per_gpu_hour": "1"}]}
 
 

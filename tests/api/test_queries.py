@@ -75,7 +75,7 @@ def test_a_tenant_has_no_queries_as_it_has_no_sql(served_site: Site, tenant: str
     with served_site.client(tenant) as http:
         for method, path in (("GET", ""), ("GET", "/all"), ("PUT", "/all"), ("DELETE", "/all")):
             answer = http.request(method, f"{PREFIX}/queries{path}", json={"text": "SELECT 1"})
-            assert (answer.status_code, "it takes a role of" in answer.text) == (403, True)
+            assert (answer.status_code, "it requires the role" in answer.text) == (403, True)
 
 
 def test_a_token_needs_the_scope_sql_to_read_and_write_to_save(served_site: Site) -> None:
@@ -97,8 +97,8 @@ def test_a_token_needs_the_scope_sql_to_read_and_write_to_save(served_site: Site
     [
         ("/nothing", {}, 422, "body.text"),
         ("/" + "x" * 101, {"text": "SELECT 1"}, 422, "path.name"),
-        ("/%20x", {"text": "SELECT 1"}, 409, "that is no name"),
-        ("/x", {"text": "  "}, 409, "no text"),
+        ("/%20x", {"text": "SELECT 1"}, 409, "is not a valid name"),
+        ("/x", {"text": "  "}, 409, "is empty"),
     ],
 )
 def test_what_cannot_be_saved_is_a_problem_that_says_why(

@@ -244,7 +244,7 @@ HEAD = "currency: EUR\nbudgets:\n  - tenant: physics\n    "
         (HEAD + 'amount: "5"\n    queue: q', "queue: unknown key; known here: effective_from, effective_to, tenant"),
         (HEAD + 'amount: "5"\n  - {tenant: physics, amount: "6"}', r"budgets\[0\] and budgets\[1\] are about the same"),
         ('currency: EUR\nlow_balances: [{tenant: a, amount: "1"}, {tenant: a, amount: "2"}]', "'a' twice"),
-        ("currency: EUR\nbudgets: 5", "budgets: found 5; a list fits"),
+        ("currency: EUR\nbudgets: 5", "budgets: found 5; expected a list"),
         ("currency: eur", "currency: found 'eur'"),
         ("- 1", "not a budgets file"),
         ("a: [", "not YAML"),

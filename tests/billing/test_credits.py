@@ -124,7 +124,7 @@ def test_what_is_no_credit_is_refused(accounts: Store) -> None:
         ({"kind": "gift"}, "kind: found 'gift'. Choose from manual, slo, interference"),
         ({"tenant": " "}, "tenant: missing"),
         ({"reason": ""}, "reason: missing"),
-        ({"amount": Decimal(0)}, "zero is no credit"),
+        ({"amount": Decimal(0)}, "cannot be zero"),
         ({"month": "2026-13"}, "2026-13"),
         ({"month": "2026-10-01"}, "not a month"),
     ]
@@ -144,11 +144,11 @@ def test_without_a_rate_card_there_is_no_currency(books: Store) -> None:
 def test_amounts_and_evidence_keep_every_digit() -> None:
     assert parse_amount("-0.000000001") == Decimal("-0.000000001")
     for text in ("1,000", "1e3", "", "1.0000000001", "NaN"):
-        with pytest.raises(CreditError, match="A decimal such as"):
+        with pytest.raises(CreditError, match="Expected a decimal such as"):
             parse_amount(text)
     assert evidence_of('{"kept": 0.98700000000000000001}') == {"kept": "0.98700000000000000001"}
     for text in ("[1]", "{", "1"):
-        with pytest.raises(CreditError, match="An object such as"):
+        with pytest.raises(CreditError, match="Expected an object such as"):
             evidence_of(text)
     assert [following(month) for month in ("2026-09", "2026-12")] == ["2026-10", "2027-01"]
 
@@ -173,11 +173,11 @@ def test_good_rows_are_added_and_each_bad_one_is_one_line_and_kept(accounts: Sto
     report = import_credits(accounts, path, "me", NOW)
     assert (report.read, report.added, report.known) == (7, 2, 0)
     assert [(one.row, one.why) for one in report.refused] == [
-        (2, "amount: found 'abc'. A decimal such as \"25.00\" fits, at most 9 digits each side"),
+        (2, "amount: found 'abc'. Expected a decimal such as \"25.00\", with at most 9 digits on each side"),
         (
             3,
             "evidence: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)). "
-            'An object such as {"availability": "0.987"} fits',
+            'Expected an object such as {"availability": "0.987"}',
         ),
         (
             4,
@@ -205,8 +205,8 @@ def test_json_lines_say_the_same_and_a_number_without_quotes_is_refused(accounts
     assert whys[0] == 'amount: found 12.5. Write it in quotes, such as "12.5"'
     assert whys[1:3] == [
         "row: not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)). "
-        "One object a line fits",
-        "row: not an object. Keys fit",
+        "Expected one object per line",
+        "row: not an object. Expected an object",
     ]
     assert whys[3].startswith("sku: unknown key; known here: tenant, month")
     (kept,) = list_credits(accounts)
@@ -217,7 +217,7 @@ def test_a_file_that_is_no_table_of_credits_adds_nothing(accounts: Store, tmp_pa
     for name, content, says in (
         ("a.csv", b"tenant,amount\nx,1\n", "has no column 'month'"),
         ("a.xlsx", b"PK", "neither CSV nor JSON lines"),
-        ("a.csv", b"tenant,month,amount,reason,amount\nx,2026-10,1,y,2\n", "column amount is there twice"),
+        ("a.csv", b"tenant,month,amount,reason,amount\nx,2026-10,1,y,2\n", "column amount appears twice"),
         ("a.csv.gz", b"no gzip", "cannot be read"),
         ("b.csv", b"\xff\xfe", "cannot be read"),
         ("d.csv", b'tenant,month,amount,reason\nx,2026-10,1,y\nx,2026-10,2,"y\n', "row 2: not CSV"),

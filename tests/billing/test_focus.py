@@ -270,7 +270,7 @@ def test_a_price_that_is_unknown_is_no_zero(october: Store, tmp_path: Path) -> N
 def test_a_month_without_invoices_and_another_suffix_are_refused(october: Store, tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="2026-10: no invoice was issued"):
         export_focus(october, OCTOBER, tmp_path / "focus.csv", FocusOptions(which="invoiced"))
-    with pytest.raises(ExportError, match=r"focus.xlsx: no format has that suffix. Use .csv, .csv.gz, .parquet"):
+    with pytest.raises(ExportError, match=r"focus.xlsx: unknown suffix. Use .csv, .csv.gz, .parquet"):
         export_focus(october, OCTOBER, tmp_path / "focus.xlsx", FocusOptions())
 
 
@@ -326,7 +326,7 @@ BREAKS: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
     "a Correction does not say what it corrects": lambda row: {"ChargeClass": "Correction"},
     "a Usage has no ConsumedQuantity": lambda row: {"ConsumedQuantity": "", "ConsumedUnit": ""},
     "a quantity is without its unit": lambda row: {"PricingUnit": ""},
-    "is no JSON object": lambda row: {"Tags": '{"project": '},
+    "is not JSON object": lambda row: {"Tags": '{"project": '},
     "a cost, quantity or price is no plain decimal": lambda row: {"EffectiveCost": "1,5"},
     "no code of three letters": lambda row: {"BillingCurrency": "Euro"},
     "a cost or quantity of Usage or Purchase is negative, and it is no Correction": lambda row: {
@@ -388,7 +388,7 @@ def test_ratios_that_do_not_sum_to_one_and_missing_columns_are_seen(
         "AllocatedRatios of one device and period do not sum to 1"
     ]
     other = path.rename(path.with_suffix(".txt"))
-    with pytest.raises(ExportError, match=r"focus.txt: is no FOCUS file that can be read. Use .csv, .csv.gz, .parquet"):
+    with pytest.raises(ExportError, match=r"focus.txt: is not a readable FOCUS file. Use .csv, .csv.gz, .parquet"):
         check_focus(books, other)
     path.write_text(text.replace('"BilledCost"', '"Cost"', 1), encoding="utf-8")
     assert [one.rule for one in check_focus(books, path)] == ["column BilledCost is missing"]

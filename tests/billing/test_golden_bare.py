@@ -1,6 +1,6 @@
 """What every command says of books in which nothing is, and of those that nobody gave a rate card.
 
-GPULEDGER_GOLDEN=write GPULEDGER_ALL=1 pytest tests/billing/test_golden_bare.py     renews golden/bare.json
+GPULEDGER_GOLDEN=write pytest tests/billing/test_golden_bare.py     renews golden/bare.json
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ from tests.billing.golden import compare
 from tests.billing.hand_ledger import at
 from tests.billing.test_golden_books import COMMANDS, app, condensed, said
 from tests.billing.test_held_effect import held
-from tests.draws import seldom
 from tests.stores import engine_that_stays, fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store, open_store
-
-pytestmark = seldom(3, "golden bare books")
 
 OF_FILES = ("--out", "{")
 OF_TODAY = ("ledger --by day", "anomalies --score", "invoice months")

@@ -1,6 +1,6 @@
 """What a yes to held pushes would do, and which pushes a close lets wait, figure by figure.
 
-GPULEDGER_GOLDEN=write GPULEDGER_ALL=1 pytest tests/billing/test_golden_held.py     renews golden/held.json
+GPULEDGER_GOLDEN=write pytest tests/billing/test_golden_held.py     renews golden/held.json
 
 February is issued and March is closed: a push of both is shown by month and tenant, and what was let through of
 February waits. Random pushes are for test_held_effect.py and test_issued_fence.py, which a run seldom has.
@@ -26,12 +26,10 @@ from tests.billing.golden import compare
 from tests.billing.hand_ledger import at
 from tests.billing.test_held_effect import CLOSED, MARCH, NOW, fleet, held
 from tests.billing.test_issued_fence import let_through
-from tests.draws import seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
 
 IN_C1 = {"project": "p", "cluster": "c1"}
-pytestmark = seldom(3, "golden held pushes")
 
 LONG = job("new", "kyoto", "g2", "2026-02-28 10:20", "2026-03-10 08:20", **IN_C1)
 SHORT = job("t2026-02-28", "phys", "g2", "2026-03-10 10:50", "2026-03-10 10:51", **IN_C1)
@@ -65,7 +63,7 @@ def test_what_a_close_lets_wait_is_what_the_golden_file_says(store: Store) -> No
     ):
         let_through(store, "samples", rows, sender)
     let_through(store, "events", SHORT, "short")
-    with pytest.raises(InvoiceError, match="facts of 1 of its hours came after the last close"):
+    with pytest.raises(InvoiceError, match="facts of 1 of its hours arrived after the last close"):
         issue_all(store, MARCH, NOW)
     report = close(store, CLOSED, NOW)
     waits = sorted((one.sender, one.reason, one.detail, one.rows) for one in held_pushes(store))

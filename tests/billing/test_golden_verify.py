@@ -1,6 +1,6 @@
 """What each check of `verify` says where cells of every column, and values of every kind of a document, are others.
 
-GPULEDGER_GOLDEN=write GPULEDGER_ALL=1 pytest tests/billing/test_golden_verify.py     renews golden/verify.json
+GPULEDGER_GOLDEN=write pytest tests/billing/test_golden_verify.py     renews golden/verify.json
 
 That any one cell is noticed is for test_tampering.py. Here many are changed at once, each in another row, so that how
 often and where a check finds something tells of each of its conditions: read the difference before it is renewed.
@@ -27,7 +27,6 @@ from tests.billing.golden import compare, digest
 from tests.billing.rich_books import FEBRUARY, rich_books
 from tests.billing.tampering import HASHED, changed, columns_of, replaced
 from tests.billing.test_golden_pages import places
-from tests.draws import seldom
 from warehouse.chain import CHAINED
 from warehouse.store import Store, identifier
 
@@ -113,7 +112,6 @@ def test_what_is_found_in_a_table_with_cells_of_every_column_changed(books: Stor
     compare("verify", table, found)
 
 
-@seldom(3, "any value of a document")
 def test_what_is_found_where_any_value_of_a_document_is_another(books: Store) -> None:
     """One value in each document at a time."""
     invoices = {row["number"]: row["document"] for row in books.rows("SELECT number, document FROM invoices")}

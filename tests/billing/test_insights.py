@@ -95,7 +95,7 @@ def test_idle_cost_without_a_price_is_unknown_and_days_are_in_order(books: Store
         ("2026-10-05", 0, 2),
         ("2026-10-06", None, None),
     ]
-    with pytest.raises(LedgerError, match="'owner' is no dimension"):
+    with pytest.raises(LedgerError, match="'owner' is not a dimension"):
         efficiency(books, None, ["owner"])
 
 

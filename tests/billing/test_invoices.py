@@ -161,7 +161,7 @@ def test_prices_that_changed_after_the_last_close_are_refused(october: Store) ->
 
 
 def test_a_tenant_that_held_nothing_is_told_so(october: Store) -> None:
-    with pytest.raises(InvoiceError, match="tenant 'physics-lab': held nothing in 2026-10"):
+    with pytest.raises(InvoiceError, match="tenant 'physics-lab': has no allocations in 2026-10"):
         draft_all(october, OCTOBER, "physics-lab")
 
 

@@ -99,7 +99,7 @@ def test_every_dimension_cuts_the_same_total(books: Store) -> None:
 
 
 def test_an_unknown_dimension_is_refused(books: Store) -> None:
-    with pytest.raises(LedgerError, match="'owner' is no dimension"):
+    with pytest.raises(LedgerError, match="'owner' is not a dimension"):
         ledger_report(books, None, ["owner"])
 
 

@@ -181,12 +181,12 @@ def test_applying_is_audited_and_the_same_again_changes_nothing(october: Store) 
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ({"seller": [{**SELLER, "bank": {**BANK, "iban": "DE88370400440532013000"}}]}, "its check digits do not fit"),
-        ({"seller": [{**SELLER, "bank": {**BANK, "account": "1"}}]}, "either iban or account, and not both"),
-        ({"seller": [{**SELLER, "bank": {"holder": "x"}}]}, "either iban or account, and not both"),
+        ({"seller": [{**SELLER, "bank": {**BANK, "iban": "DE88370400440532013000"}}]}, "its check digits are wrong"),
+        ({"seller": [{**SELLER, "bank": {**BANK, "account": "1"}}]}, "give either iban or account, not both"),
+        ({"seller": [{**SELLER, "bank": {"holder": "x"}}]}, "give either iban or account, not both"),
         ({"seller": [SELLER, {**SELLER, "effective_from": date(2026, 1, 1)}]}, "in force on the same day"),
         ({"buyers": [BUYER, BUYER]}, "buyers[0] and buyers[1] of tenant '研发'"),
-        ({"buyers": [{**BUYER, "effective_from": "2026-02-30"}]}, "a day such as 2026-10-01 fits"),
+        ({"buyers": [{**BUYER, "effective_from": "2026-02-30"}]}, "expected a day such as 2026-10-01"),
         ({"buyers": [{**BUYER, "effective_from": "2026-02-02", "effective_to": "2026-02-02"}]}, "is not after"),
         ({"buyers": [{**BUYER, "purchase_oder": "1"}]}, "known here: effective_from, effective_to, tenant, name"),
         ({"buyers": [{"tenant": "x"}]}, "buyers[0].name: missing"),

@@ -98,5 +98,5 @@ def test_days_follow_each_other_and_start_on_their_date(day: date, zone: str) ->
 
 @pytest.mark.parametrize("text", ["0385-06", "1899-12", "2300-01", "2026-10-01..9999-01-01"])
 def test_a_period_that_no_store_can_tell_is_refused(text: str) -> None:
-    with pytest.raises(PeriodError, match="From 1900 to 2299 fits"):
+    with pytest.raises(PeriodError, match="Use years from 1900 to 2299"):
         parse_period(text, "Europe/Berlin")

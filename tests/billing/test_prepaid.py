@@ -300,11 +300,11 @@ def test_what_is_no_grant_is_refused(accounts: Store) -> None:
     more: dict[str, Any]
     for more, says in (
         ({"currency": "USD"}, "found USD, but the rate card is in EUR"),
-        ({"amount": D("0")}, "more than zero"),
-        ({"amount": D("-1")}, "more than zero"),
+        ({"amount": D("0")}, "above zero"),
+        ({"amount": D("-1")}, "above zero"),
         ({"amount": D("1.005")}, "EUR has 2 digits"),
         ({"expires_at": whole.starts_at}, "expires: not after it starts"),
-        ({"tenant": " "}, "tenant: missing. A grant says for whom and why"),
+        ({"tenant": " "}, "tenant: missing. A grant needs a tenant and a reason"),
         ({"reason": ""}, "reason: missing"),
     ):
         given = replace(whole, **more)

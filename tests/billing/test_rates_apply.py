@@ -39,7 +39,10 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
         (HEAD + "price_per_gpu_hour: 2.50", r"rates\[0\]\.price_per_gpu_hour: found 2.5; write it in quotes"),
         (HEAD + "price_per_gpu_hour: 2", r"rates\[0\]\.price_per_gpu_hour: found 2; write it in quotes"),
         (HEAD + 'price_per_gpu_hour: "-2"', r"found '-2'; a price is a decimal such as \"2\.50\", not negative"),
-        (HEAD + 'price_per_gpu_hour: "2"\n    effective_from: soon', r"effective_from: found 'soon'; a date or time"),
+        (
+            HEAD + 'price_per_gpu_hour: "2"\n    effective_from: soon',
+            r"effective_from: found 'soon'; expected a date or time",
+        ),
         (
             HEAD + 'price_per_gpu_hour: "2"\n    match: {node: q}',
             r"rates\[0\]\.match\.node: unknown key.*known here: mo",
@@ -47,17 +50,17 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
         (HEAD + "sku2: x", "price_per_gpu_hour: missing"),
         (
             "currency: eur\nrates: []",
-            r"currency: found 'eur'; no currency of ISO 4217 \(did you mean EUR\?\); a code such as",
+            r"currency: found 'eur'; not an ISO 4217 currency \(did you mean EUR\?\); expected a code such as",
         ),
-        ("currency: EUR\ntimezone: Mars\nrates: []", "timezone: found 'Mars'; an IANA time zone"),
-        ("currency: EUR\nrates: 5", "rates: found 5; a list fits"),
+        ("currency: EUR\ntimezone: Mars\nrates: []", "timezone: found 'Mars'; expected an IANA time zone"),
+        ("currency: EUR\nrates: 5", "rates: found 5; expected a list"),
         (ONE + "minimum_seconds: -1", "minimum_seconds: found -1; Input should be greater than or"),
         (
             ONE + "idle_policy: even",
             "found 'even'; Input should be 'platform'",
         ),
         (ONE + "discounts: [{after: 100}]", r"discounts\[0\].name: missing"),
-        (ONE + "taxes: 1", "taxes: found 1; a list fits"),
+        (ONE + "taxes: 1", "taxes: found 1; expected a list"),
         ("currency: [", "not YAML: "),
         ("- 1", "not a rate card. It starts with the keys currency"),
     ],

@@ -192,7 +192,7 @@ def invoiced(books: Store, first: RateCard, *rows: Row) -> None:
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({}, r"rates\[0\] \(a\) is for priority 'high', which is no class; priority_classes declares none"),
+        ({}, r"rates\[0\] \(a\) is for priority 'high', which is not a class; priority_classes declares none"),
         ({"priority_classes": {"low": {"to": 0}}}, "declares low"),
         ({"priority_classes": {"high": {"from": 5, "to": 5}}}, "to 5 is not above from 5"),
         ({"priority_classes": {"high": {}}}, "from, to or both"),

@@ -77,7 +77,7 @@ def test_the_page_shows_every_key_of_a_rate_card() -> None:
 
 
 def test_a_share_is_measured_as_the_page_says() -> None:
-    said = "Who asks for 20 % of the cores and half of the memory holds and pays 0.5 of it, 0.2 by cores"
+    said = "20 % of the cores and half of the memory are 0.5 of a GPU, or 0.2 by cores"
     assert said.replace(" ", "") in re.sub(r"\s", "", PAGE)
     asked = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 20, "nvidia.com/gpumem-percentage": 50}
     ways: tuple[ShareBy, ...] = ("larger", "cores", "memory")

@@ -183,8 +183,8 @@ def test_two_windows_of_like_rules_that_share_a_time_are_a_tie(
     ("window", "says"),
     [
         ({"from": 1200}, r'windows\[0\]\.from: found 1200; write it in quotes, such as "20:00"'),
-        ({"from": "8:00"}, 'a local time such as "08:00" fits'),
-        ({"from": "08:00", "to": "08:00"}, "is no time; for whole days leave"),
+        ({"from": "8:00"}, 'expected a local time such as "08:00"'),
+        ({"from": "08:00", "to": "08:00"}, "is empty; for whole days leave"),
         ({"days": ["monday"]}, r"windows\[0\]\.days\[0\]"),
         ({"hours": 1}, r"windows\[0\]\.hours: unknown key.*known here: days, from, to"),
     ],

@@ -82,7 +82,7 @@ def test_the_most_specific_rule_wins_and_what_it_does_not_name_stays_as_told() -
     assert owners(rules, "physics-lab", "x") == [(None, None, "physics-lab", "x", "", True)]
 
 
-def test_what_matches_nothing_is_the_told_tenants_else_the_named_owners() -> None:
+def test_what_matches_nothing_is_the_reported_tenants_else_the_named_owners() -> None:
     assert owners(mapping(unmapped_owner="platform"), "chem") == [(None, None, "chem", "", "", True)]
     assert owners(mapping(unmapped_owner="platform")) == [(None, None, "platform", "", "", True)]
     assert owners(mapping()) == [(None, None, "", "", "", True)]
@@ -104,12 +104,12 @@ def test_dates_are_local_to_the_mapping_and_their_end_is_exclusive() -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"rules": 1}, "rules: found 1; a list fits"),
+        ({"rules": 1}, "rules: found 1; expected a list"),
         ({"rules": [{"match": {"label": "x"}, "tenant": "a"}]}, r"match\.label: unknown key.*known here: tenant, proj"),
         ({"rules": [{"match": {}}]}, "a rule names a tenant, a project, a cost_center"),
         ({"rules": [{"match": {"namespace": "a", "project": "b"}, "tenant": "t"}]}, "are the same thing"),
-        ({"rules": [], "timezone": "Mars"}, "timezone: found 'Mars'; an IANA time zone"),
-        ({"rules": [{"match": {"queue": 1}, "tenant": "t"}]}, r"rules\[0\]\.match\.queue: found 1; text fits"),
+        ({"rules": [], "timezone": "Mars"}, "timezone: found 'Mars'; expected an IANA time zone"),
+        ({"rules": [{"match": {"queue": 1}, "tenant": "t"}]}, r"rules\[0\]\.match\.queue: found 1; expected text"),
         (
             {"rules": [{"match": {"queue": "a*"}, "tenant": "x"}, {"match": {"queue": "*b"}, "tenant": "y"}]},
             r"rules\[0\] \(queue a\*\) and rules\[1\] \(queue \*b\) are equally specific",
@@ -204,7 +204,7 @@ def test_a_mapping_that_changes_within_a_job_splits_its_charge_there(store: Stor
         ("chem", "chem-dev", "1", 1.5, 3.0),
         ("platform", "default", "", 2.0, 4.0),
     ]
-    assert ledger(store, "told_tenant, told_project, unmapped, priority") == [
+    assert ledger(store, "reported_tenant, reported_project, unmapped, priority") == [
         ("", "default", True, None, 2.0, 4.0),
         ("k8s", "chem-dev", False, 100, 4.0, 5.5),
     ]
@@ -216,7 +216,7 @@ def test_a_mapping_that_changes_within_a_job_splits_its_charge_there(store: Stor
         {"tenant": "bio", "since": at(2.5), "until": at(3), "sku": "l4-bio"},
     ]
     assert store.value("SELECT sum(used_unit_ms) / 3600000 AS used FROM ledger") == 2
-    assert [(row["told_project"], row["owner"], row["gpu_hours"]) for row in unmapped(store)] == [
+    assert [(row["reported_project"], row["owner"], row["gpu_hours"]) for row in unmapped(store)] == [
         ("default", "platform", 2)
     ]
     assert [(row["tenant"], row["start_at"], row["end_at"]) for row in store.rows(
@@ -236,7 +236,7 @@ def test_a_change_of_the_mapping_closes_again_exactly_the_hours_it_changes(store
 
     two_jobs(store)
     close(store, until=at(8), now=NOW)
-    columns = "tenant, project, cost_center, told_tenant"
+    columns = "tenant, project, cost_center, reported_tenant"
     before = ledger(store, f"{columns}, unmapped")
     assert unmapped(store) == []
     everything = {"match": {}, "cost_center": "all"}
@@ -250,7 +250,7 @@ def test_a_change_of_the_mapping_closes_again_exactly_the_hours_it_changes(store
     assert [row[:4] for row in ledger(store, columns)] == [row[:4] for row in before]
     assert unmapped(store) == [
         {
-            "told_tenant": "", "told_project": "default", "queue": "", "cluster": "", "owner": "",
+            "reported_tenant": "", "reported_project": "default", "queue": "", "cluster": "", "owner": "",
             "gpu_hours": Decimal("2.000000000"), "allocations": 1, "since": at(2), "until": at(4),
         }
     ]  # fmt: skip
@@ -369,7 +369,7 @@ def test_a_mapping_that_an_issued_invoice_used_is_only_ended_and_followed(store:
     apply_mapping(store, mapping(chem), "", "", NOW)
     close(store, until=datetime(2026, 11, 1, tzinfo=UTC), now=NOW)
     apply_mapping(store, mapping({**chem, "tenant": "bio"}), "", "", NOW)
-    with pytest.raises(InvoiceError, match="the tenants' mapping changed after the last close"):
+    with pytest.raises(InvoiceError, match="the tenant mapping changed after the last close"):
         issue_all(store, parse_period("2026-10", "UTC"), NOW)
     apply_mapping(store, mapping(chem), "", "", NOW)
     assert [invoice.tenant for invoice in issue_all(store, parse_period("2026-10", "UTC"), NOW)] == ["chem"]
@@ -411,7 +411,8 @@ def test_a_preview_says_what_would_move_and_what_would_be_left(store: Store) -> 
     assert [(row["now"], row["then"], row["gpu_hours"]) for row in found.moves] == [
         ("k8s / chem-dev", "chem / chem-dev / cost center 7", 2)
     ]
-    assert [(row["told_tenant"], row["told_project"], row["owner"], row["gpu_hours"]) for row in found.unmapped] == [
+    shown = ("reported_tenant", "reported_project", "owner", "gpu_hours")
+    assert [tuple(row[name] for name in shown) for row in found.unmapped] == [
         ("", "default", "", 2), ("k8s", "chem-dev", "k8s", 2),
     ]  # fmt: skip
     assert found.idle == ["rules[1] (queue never)"]

@@ -97,7 +97,7 @@ def test_verify_and_invoice_verify_answer_yes_no_and_that_there_is_nothing_to_an
         update = "ALTER TABLE invoices UPDATE document = {} WHERE number = 'GL-2026-00004' SETTINGS mutations_sync = 2"
         store.command(update.format("replaceOne(document, 'Credit: sorry', 'Credit: sorrow')"))
     lost = gpuledger("invoice", "verify", "GL-2026-00002", "--store", url, exit_code=1)
-    assert "held nothing in 2026-02" in lost
+    assert "has no allocations in 2026-02" in lost
     assert "invoices, GL-2026-00004 (row 4): it is not what was written" in lost
     broken = gpuledger("invoice", "verify", "GL-2026-00005", "--store", url, exit_code=1)
     assert "GL-2026-00004 (row 4)" in broken
@@ -106,7 +106,7 @@ def test_verify_and_invoice_verify_answer_yes_no_and_that_there_is_nothing_to_an
     assert [(one["table"], one["where"]) for one in found["failures"]] == [("invoices", "GL-2026-00004 (row 4)")]
     with open_store(url) as store:
         store.command(update.format("substring(document, 2)"))
-    assert "it is no JSON" in gpuledger("invoice", "verify", "GL-2026-00004", "--store", url, exit_code=1)
+    assert "it is not JSON" in gpuledger("invoice", "verify", "GL-2026-00004", "--store", url, exit_code=1)
     with open_store(url) as store:
         store.command("ALTER TABLE close_runs DELETE WHERE 1 SETTINGS mutations_sync = 2")
     assert "no such close is recorded" in gpuledger("invoice", "verify", "GL-2026-00001", "--store", url, exit_code=1)

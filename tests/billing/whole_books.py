@@ -272,6 +272,76 @@ def fill_whole_books(store: Store) -> None:
         close(store, OCTOBER.end + timedelta(days=1), at("2026-11-03 00:00"))
 
 
+def drawn_policies(number: int) -> dict[str, Any]:
+    """The card with other policies, of which any may meet any: each kind with each measure, mode, bound and glob."""
+    dice = random.Random(f"policies {number}")
+
+    def since() -> dict[str, str]:
+        return dice.choice(({}, {}, {}, {"effective_from": "2026-10"}, {"effective_to": "2026-10"}))
+
+    def some(*keys: str) -> dict[str, Any]:
+        values = {
+            "tenant": ("phys", "chem", "?i*"),
+            "queue": ("batch", "[d-n]*"),
+            "sku": ("h100*", "a100"),
+            "project": ("a", "?"),
+        }
+        chosen = dice.sample(keys, dice.choice((0, 1, 1, 2)))
+        return {key: dice.choice(values[key]) for key in chosen} | (
+            {"preemptible": True} if dice.random() < 0.1 else {}
+        )
+
+    def tiers(hours: tuple[str, ...]) -> list[dict[str, str]]:
+        bounds = sorted(dice.sample(hours, dice.randrange(1, 4)), key=Decimal)
+        return [
+            {dice.choice(("from", "above")): one, "percent": dice.choice(("1", "7.5", "20", "100"))} for one in bounds
+        ]
+
+    discounts: list[dict[str, Any]] = []
+    for n in range(dice.randrange(4)):
+        one = {"name": f"d{n}", "match": some("tenant", "queue", "sku", "project"), **since()}
+        if dice.random() < 0.3:
+            discounts.append({**one, "percent": dice.choice(("3", "12.5", "100"))})
+        elif dice.random() < 0.4:
+            discounts.append(
+                {**one, "mode": dice.choice(("whole", "graduated")), "tiers": tiers(("0", "5", "10.5", "60", "200"))}
+            )
+        else:
+            one |= {
+                "per": "session",
+                "measure": dice.choice(("hours", "gpu_hours")),
+                "mode": dice.choice(("whole", "graduated")),
+            }
+            discounts.append({**one, "tiers": tiers(("0", "1", "2", "4", "9", "16"))})
+    commitments = [
+        {"name": f"q{n}", "tenant": dice.choice(("chem", "bio", "phys", "quiet")),
+         "sku": dice.choice(("*", "h100*", "a100", "l40s")),
+         "gpus": dice.choice(("0.03", "0.3", "2")), "price_per_gpu_hour": dice.choice(("0.31", "1.07", "0")), **since()}
+        for n in range(dice.randrange(4))
+    ]  # fmt: skip
+    components = [
+        {"sku": f"e{n}", "kind": "energy", "price": dice.choice(("0.31", "1.7")), "pue": dice.choice(("1", "1.45")),
+         "match": some("tenant", "queue", "sku"), **since()}
+        if dice.random() < 0.5
+        else {"sku": f"m{n}", "kind": "memory", "price": "0.013", "match": some("tenant", "project", "sku"), **since()}
+        for n in range(dice.randrange(3))
+    ]  # fmt: skip
+    shares = ("platform", "allocated_cost", "evenly", "guaranteed")
+    pools = [pool for pool in ("train", "t*", "[m-w]*", "mig", "*") if dice.random() < 0.5]
+    taxes = [{"name": "VAT", "percent": dice.choice(("7", "19")), "tenant": "p*"}, {"name": "VAT", "percent": "0.5"}]
+    taxes.append({"name": "levy", "percent": "1.5", "tenant": dice.choice(("chem", "*"))})
+    return {
+        **CARD,
+        "minimum_seconds": dice.choice((0, 60, 600, 7200, [{"seconds": 1200, "effective_from": "2026-10"}])),
+        "discounts": discounts,
+        "commitments": commitments,
+        "components": components,
+        "idle_policy": [{"pool": pool, "share": dice.choice(shares)} for pool in pools] or "platform",
+        "taxes": dice.sample(taxes, dice.randrange(4)),
+        "invoice_currencies": dice.choice(([], [{"tenant": "phys", "currency": "JPY"}], CARD["invoice_currencies"])),
+    }
+
+
 def _put_devices(store: Store) -> None:
     """They come on the last days of September; some are away for a while, one leaves, one moves to another pool."""
     rows = []

@@ -58,7 +58,7 @@ def test_nothing_that_is_served_names_another_host(filled: Store) -> None:
 
 def asked_for_the_overview() -> tuple[str, str, dict[str, Any]]:
     outputs = [("page", "children"), ("nav", "children"), ("bar", "children"), ("skip", "children"),
-               ("foot", "children"), ("told", "data")]  # fmt: skip
+               ("foot", "children"), ("meta", "data")]  # fmt: skip
     body = {
         "output": f"..{'...'.join('.'.join(one) for one in outputs)}..",
         "outputs": [{"id": name, "property": prop} for name, prop in outputs],
@@ -153,15 +153,15 @@ def test_links_of_the_frame_keep_the_state_of_the_page(filled: Store) -> None:
     shown = show(filled, ANYBODY, "/", "?period=2026-10-01&tenant=vision&lang=zh&own=1")
     for page in all_pages():
         assert f"'{page.path}?period=2026-10-01&lang=zh&tenant=vision'" in str(shown.navigation)
-    assert shown.told["lang"] == "zh"
+    assert shown.meta["lang"] == "zh"
     assert "2026年10月1日" in str(shown.page)
 
 
 def test_an_open_page_hears_of_news_alone(filled: Store) -> None:
-    first, again = (show(filled, ANYBODY, "/", "").told["news"] for _ in range(2))
+    first, again = (show(filled, ANYBODY, "/", "").meta["books"] for _ in range(2))
     assert first == again
     filled.command("INSERT INTO closed_hours (hour, run, checked_by) VALUES ('2026-10-03 00:00:00', 2, 2)")
-    assert show(filled, ANYBODY, "/", "").told["news"] != first
+    assert show(filled, ANYBODY, "/", "").meta["books"] != first
 
 
 def test_pages_that_a_role_may_not_see_are_not_shown(filled: Store) -> None:

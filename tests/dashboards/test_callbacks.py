@@ -100,7 +100,7 @@ def test_a_large_callback_is_refused(served_site: Site, app: Dash) -> None:
     asked = honest(name, ours(app)[name])
     with served_site.client("analyst") as client:
         assert ask(client, {**asked, "more": "x" * BODY_BYTES}).status_code == 400
-        assert ask(client, {**asked, "more": "stated-yaml" + "x" * 6_000_000}).status_code in (400, 413)
+        assert ask(client, {**asked, "more": "applied-yaml" + "x" * 6_000_000}).status_code in (400, 413)
 
 
 def test_outputs_of_the_request_are_not_believed(served_site: Site, app: Dash) -> None:
@@ -111,7 +111,7 @@ def test_outputs_of_the_request_are_not_believed(served_site: Site, app: Dash) -
         plain = ask(client, asked)
         forged = ask(client, {**asked, "outputs": [{"id": f"x{n}", "property": "children"} for n in range(3000)]})
     assert plain.json()["response"].keys() == forged.json()["response"].keys() == {
-        "page", "nav", "bar", "skip", "foot", "told"
+        "page", "nav", "bar", "skip", "foot", "meta"
     }  # fmt: skip
 
 

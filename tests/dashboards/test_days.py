@@ -14,8 +14,8 @@ import pytest
 
 from access.scope import ScopedStore
 from dashboards import figures, pages
+from dashboards.data_version import DataVersion, Memory
 from dashboards.days import sum_days, sums_of
-from dashboards.edition import Edition, Memory
 from dashboards.filters import Filters, filters_of
 from dashboards.pages import fleet, overview, tenants, workload
 from tests.draws import drawn
@@ -184,7 +184,7 @@ def test_answers_are_kept_until_the_books_change_and_for_their_reader(books: Sto
     memory = Memory()
 
     def costs(scope: Any, store: Store) -> set[str]:
-        filters = filters_of(store, "?period=all", Edition.of(store, scope, memory))
+        filters = filters_of(store, "?period=all", DataVersion.of(store, scope, memory))
         return {row["tenant"] for row in filters.rows(store, overview.__file__, "by_tenant")}
 
     everybody = costs(None, books)

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import dashboards
-from billing.insights.said import SENTENCES, Said
+from billing.insights.sentences import SENTENCES, Sentence
 from dashboards.advice import sentence as sentence_of
 from dashboards.languages import NAMES, language
 from dashboards.registry import all_pages
@@ -48,8 +48,8 @@ def test_every_reason_for_advice_is_said_in_each_language() -> None:
         for key, sentence in SENTENCES.items():
             text = language(code).words[f"advised.{key}"]
             assert places(text) <= places(sentence), (code, key)
-            said = sentence_of(Said(key, dict.fromkeys(places(sentence), "7")), language(code))
-            assert said.isascii() == (code == "en"), said
+            shown = sentence_of(Sentence(key, dict.fromkeys(places(sentence), "7")), language(code))
+            assert shown.isascii() == (code == "en"), shown
 
 
 def test_an_unknown_language_is_the_first_one() -> None:

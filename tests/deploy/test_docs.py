@@ -146,6 +146,22 @@ def test_what_a_document_names_is_there(path: Path) -> None:
     assert missing + [one for one in named if not any(REPO.glob(one))] == []
 
 
+def test_every_heading_that_a_program_names_is_in_its_document() -> None:
+    """As in `Next: docs/exporters.md, Known gaps of exporters`."""
+    named, missing = 0, []
+    for name in TRACKED:
+        if name.endswith((".py", ".sql", ".yaml", ".toml")) and REPO / name != Path(__file__):
+            text = (REPO / name).read_text(encoding="utf-8")
+            for document, place in re.findall(r"docs/([\w-]+\.md), \"?([A-Z][^\n]*)", text):
+                titles = re.findall(
+                    r"^(?:#+ |\d\. \*\*)(.*?)\.?(?:\*\*.*)?$", (REPO / "docs" / document).read_text(), re.M
+                )
+                named += 1
+                missing += [f"{name}: {document}, {place}"] * (not any(place.startswith(title) for title in titles))
+    assert named > 0
+    assert missing == []
+
+
 def test_the_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", tmp_path / "site"]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
@@ -193,7 +209,7 @@ OTHERS = set(
 PUT_TOGETHER = (
     r"process_(vanished|pid_reused)|filter(Namespaces|Nodes|Clusters|Labels)|share(Namespaces|Cost)"
     r"|gpu_(utilization_ratio|sm_active_ratio|sm_clock_hertz)|(LOCAL_)?WORLD_SIZE|LOCAL_RANK|NODE_RANK|MASTER_(ADDR|PORT)"
-    r"|gpuledger_(tenants|reader_role)|equals_the_oracle|jobs_one|\w+_|_\w+"
+    r"|gpuledger_scheduler_\w+|gpuledger_(tenants|reader_role)|equals_the_oracle|jobs_one|\w+_|_\w+"
 )
 """Names that a program puts together from parts, and parts of names."""
 

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import json
 from typing import Any
 
-import typer
 from typer.testing import CliRunner, Result
 
-from gpuledger.commands import COMMANDS
+from gpuledger.cli import build
 from warehouse.errors import LedgerError
 
 
-@functools.cache
-def whole() -> typer.Typer:
-    """The app with all commands, without those that other tests gave it."""
-    app = typer.Typer()
-    for module in COMMANDS:
-        importlib.import_module(f"gpuledger.commands.{module}").register(app)
-    return app
-
-
 def run(command: str, *more: str, typed: str | None = None) -> Result:
-    return CliRunner().invoke(whole(), [*command.split(), *more], input=typed)
+    return CliRunner().invoke(build(), [*command.split(), *more], input=typed)
 
 
 def listed(command: str, url: str) -> list[dict[str, Any]]:

@@ -60,7 +60,12 @@ def test_sql_answers_in_every_format(store: str, tmp_path: Path) -> None:
     assert run("sql", "-", "--store", store, "--format", "csv", typed=BY_TENANT).stdout == (
         '"tenant","gpu_hours"\n"speech",48\n"vision",48\n'
     )
-    assert "┌─tenant─┬─gpu_hours─┐" in run("sql", BY_TENANT, "--store", store).stdout
+    assert run("sql", BY_TENANT, "--store", store).stdout.splitlines()[0].split() == ["tenant", "gpu_hours"]
+    assert run("sql", f"{BY_TENANT} FORMAT TSV", "--store", store).stdout == "speech\t48\nvision\t48\n"
+    assert run("sql", "SELECT 1, 1, [1, NULL] AS b", "--store", store).stdout.split() == [
+        "1", "1", "(1)", "b", "1", "1", "[1,", "null]",
+    ]  # fmt: skip
+    assert run("sql", "SELECT 1 AS a WHERE 0", "--store", store).stdout.split() == ["a"]
     out = tmp_path / "charges.parquet"
     assert run("sql", BY_TENANT, "--store", store, "--as", "Parquet", "--out", str(out)).exit_code == 0
     assert pq.read_table(out).to_pydict() == rows
@@ -70,7 +75,7 @@ def test_sql_answers_in_every_format(store: str, tmp_path: Path) -> None:
     ("statement", "says"),
     [
         ("DROP TABLE samples", "reads only"),
-        ("SELECT * FROM access_tokens", "is not for you to read"),
+        ("SELECT * FROM access_tokens", "is not one that you may read"),
         ("SELECT nope", "Unknown expression identifier"),
         ("", "an empty statement"),
         ("SELECT * FROM file('/etc/passwd')", "the table function file is not allowed"),
@@ -151,7 +156,7 @@ def test_tokens_are_made_listed_and_revoked(store: str) -> None:
               if one["issuer"] == "service" and one["name"] == "nightly"}  # fmt: skip
     assert two == "nightly"
     assert made.stdout.strip() not in run("tokens", "list", *where[:2], "--format", "csv").stdout
-    assert "none of yours" in refused("tokens", "revoke", "nothing", *where)
+    assert "not one of yours" in refused("tokens", "revoke", "nothing", *where)
     assert "no tenant" in refused("tokens", "create", "x", "--role", "tenant", *where)
     assert run("tokens", "create", "x", "--days", "367", *where).exit_code == 2
 
@@ -186,12 +191,12 @@ def test_a_server_tells_who_may_not_why(token: Path, url: str) -> None:
     theirs.write_text(made.stdout)
     where = ("--url", url, "--token-file", str(theirs))
     assert "no scope sql" in refused("sql", "SELECT 1", *where)
-    assert "takes a role of admin" in refused("users", "list", *where)
-    assert "more than who makes it" in refused("tokens", "create", "x", "--role", "admin", *where)
+    assert "requires the role admin" in refused("users", "list", *where)
+    assert "more rights than you" in refused("tokens", "create", "x", "--role", "admin", *where)
     # The admin made it in their own name, and it reaches none of the admin's other tokens all the same.
     (only,) = json.loads(run("tokens", "list", *where, "--format", "json").stdout)
     assert only["name"] == "mine"
-    assert "none of yours" in refused("tokens", "revoke", token.read_text().split("_")[1], *where)
+    assert "not one of yours" in refused("tokens", "revoke", token.read_text().split("_")[1], *where)
     assert "sign in, or send" in refused("sql", "SELECT 1", "--url", url)
     assert "cannot be read" in refused("sql", "SELECT 1", "--url", url, "--token-file", "/nowhere")
     assert "cannot be reached" in refused("sql", "SELECT 1", "--url", "http://127.0.0.1:9")

@@ -71,7 +71,7 @@ def test_a_grant_and_its_balance(shell: Shell) -> None:
     given = ("credits", "grant", "--tenant", "physics", "--amount", "5.00", "--expires", "2027-01-01", "--reason", "r")
     said = shell(*given, "--from", "2026-09", "--id", "g").stderr
     assert "from 2026-09-01T00:00:00.000Z until 2027-01-01T00:00:00.000Z" in said
-    assert "is there already" in shell(*given, "--from", "2026-09", "--id", "g").stderr
+    assert "already exists" in shell(*given, "--from", "2026-09", "--id", "g").stderr
     (row,) = json.loads(shell("credits", "balance", "--format", "json").stdout)
     assert (row["running"], row["state"], row["exhausted_at"]) == ("5.00", "exhausted", "2026-09-05T12:30:00.000Z")
     assert "exhausted" in shell("credits", "balance").stdout
@@ -84,7 +84,7 @@ def test_a_grant_and_its_balance(shell: Shell) -> None:
 def test_a_credit_is_added_listed_and_taken_back_and_a_stranger_is_pointed_out(shell: Shell) -> None:
     added = ("credits", "add", "--tenant", "physics", "--amount", "-2.50", "--month", "2026-10", "--reason", "<b>")
     assert "-2.50 EUR for physics in 2026-10" in shell(*added, "--id", "c").stderr
-    assert "is there already" in shell(*added, "--id", "c").stderr
+    assert "already exists" in shell(*added, "--id", "c").stderr
     shell("credits", "reverse", "c", "--reason", "no")
     rows = json.loads(shell("credits", "list", "--format", "json").stdout)
     assert [row["amount"] for row in rows] == ["-2.500000000", "2.500000000"]
@@ -99,5 +99,5 @@ def test_an_import_shows_each_bad_row_and_exits_1(shell: Shell, tmp_path: Path) 
     table.write_text("tenant,month,amount,reason\nphysics,2026-10,1.00,slo\nphysics,2026-10,abc,slo\n")
     result = shell("credits", "import", str(table))
     assert result.exit_code == 1
-    assert f"gpuledger: {table}, row 2: amount: found 'abc'. A decimal such as" in result.stderr
+    assert f"gpuledger: {table}, row 2: amount: found 'abc'. Expected a decimal such as" in result.stderr
     assert "credits: read 2 · added 1 · known 0 · refused 1" in result.stderr

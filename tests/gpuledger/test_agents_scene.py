@@ -151,7 +151,7 @@ Lives = dict[tuple[int, str], tuple[float, float]]
 
 def lives(folder: Path, killed: dict[int, float]) -> Lives:
     """By attempt and device, from the first rank's beginning there to the last one's end, as the ranks themselves say.
-    A device that was given away and taken again is there twice.
+    A device that was given away and taken again appears twice.
 
     killed: when, by pid, of those that could not say so.
     """

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from gpuledger.cli import app
-from gpuledger.commands import alerts as command
+from gpuledger.cli import build
 from tests.alerts.facts import device, put, sampled, started
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
@@ -31,9 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run(*arguments: str) -> Result:
-    if not any(group.name == "alerts" for group in app.registered_groups):
-        command.register(app)
-    return CliRunner().invoke(app, ["alerts", *arguments])
+    return CliRunner().invoke(build(), ["alerts", *arguments])
 
 
 def test_check_prints_what_fires_and_exits_1_and_list_and_history_show_it_after(store: str) -> None:
@@ -87,11 +84,11 @@ def test_rules_are_printed_without_a_store(fmt: str) -> None:
     ("arguments", "says"),
     [
         (["check", "--at", "noon"], "'noon' is not an instant"),
-        (["check", "--rules", "/nowhere"], "no folder of rules"),
+        (["check", "--rules", "/nowhere"], "not a folder of rules"),
         (["silence", "add", "tenant", "--for", "2h", "--reason", "x"], "not a matcher"),
         (["silence", "add", "tenant=x", "--for", "soon", "--reason", "x"], "not a duration"),
         (["silence", "add", "tenant=x", "--reason", "x"], "A silence has an end"),
-        (["silence", "end", "nothing"], "none of that id"),
+        (["silence", "end", "nothing"], "is not active"),
     ],
 )
 def test_a_mistake_is_one_line(arguments: list[str], says: str, store: str) -> None:

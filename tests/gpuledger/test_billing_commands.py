@@ -88,9 +88,7 @@ def test_a_rate_card_is_applied_once_and_listed(shell: Shell, tmp_path: Path) ->
     assert rate["tenant"] is None
     before = shell("rates", "history", "--format", "json").stdout
     (tmp_path / "twice.yaml").write_text(CARD + "currency: USD\n")
-    with pytest.raises(
-        LedgerError, match=r"twice.yaml, line 6: the key .currency. is there twice; its first line is 2"
-    ):
+    with pytest.raises(LedgerError, match=r"twice.yaml, line 6: the key .currency. appears twice; its first line is 2"):
         shell("rates", "apply", str(tmp_path / "twice.yaml"))
     assert shell("rates", "history", "--format", "json").stdout == before
 
@@ -168,7 +166,7 @@ def test_parties_are_applied_listed_and_on_the_next_document(shell: Shell, tmp_p
         ("buyer", "Institute", "7", "2026-10-01"),
     ]
     file.write_text(file.read_text().replace("DE89", "DE88"))
-    with pytest.raises(LedgerError, match=r"seller\[0\].bank.iban: found 'DE88.*its check digits do not fit"):
+    with pytest.raises(LedgerError, match=r"seller\[0\].bank.iban: found 'DE88.*its check digits are wrong"):
         shell("invoice", "parties", "apply", str(file))
     shell("rates", "apply", str(tmp_path / "rates.yaml"))
     draft = json.loads(

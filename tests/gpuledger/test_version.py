@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from gpuledger import __version__
-from gpuledger.cli import build, main
-from gpuledger.commands import PANELS
+from gpuledger.cli import _imported, build, main
+from gpuledger.commands import COMMANDS
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--version", "close"]], ids=" ".join)
@@ -33,13 +36,72 @@ def test_an_answer_that_cannot_be_written_is_no_no(tmp_path: Path, arguments: li
         asked = [sys.executable, "-m", "gpuledger", *arguments, *store]
         done = subprocess.run(asked, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == 2
-    assert done.stderr == "gpuledger: output: No space left on device. What is there is not whole\n"
+    assert done.stderr == "gpuledger: output: No space left on device. The output is incomplete\n"
 
 
-def test_help_shows_every_command_once() -> None:
-    registered = [one.name for one in (*build().registered_commands, *build().registered_groups)]
-    shown = [name for names in PANELS.values() for name in names]
-    assert sorted(shown) == sorted(filter(None, registered))
+def test_help_shows_every_command_of_every_module_once_and_each_on_one_line() -> None:
+    modules = Path(str(files("gpuledger.commands"))).glob("*.py")
+    found = [one.stem for one in modules if "def register" in one.read_text()]
+    assert sorted(found) == sorted({module for entry in COMMANDS.values() for module in entry.modules})
+    group = typer.main.get_command(build())
+    for together in {entry.modules for entry in COMMANDS.values()}:
+        assert {name for name, entry in COMMANDS.items() if entry.modules == together} == set(_imported(together))
+    said = CliRunner().invoke(build(), ["--help"], env={"COLUMNS": "80"}).output.splitlines()
+    for name, entry in COMMANDS.items():
+        assert len([line for line in said if line.split()[1:2] == [name] and f" {entry.help} " in line]) == 1, name
+    assert list(COMMANDS) == group.list_commands(None)
+
+
+ASK = """
+import atexit, sys
+atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))
+sys.argv[0] = "gpuledger"
+from gpuledger.__main__ import main
+main()
+"""
+
+
+def imported(*arguments: str, **variables: str) -> tuple[set[str], str]:
+    """What a process that was asked for this has imported in the end, and what it answered."""
+    asked = [sys.executable, "-c", ASK, *arguments]
+    done = subprocess.run(
+        asked, capture_output=True, text=True, timeout=120, check=True, env={**os.environ, **variables}
+    )
+    return set(done.stderr.splitlines()[-1].split()), done.stdout
+
+
+ENGINE = {"chdb", "clickhouse_connect", "pyarrow", "numpy"}
+"""What takes tenths of a second."""
+SERVERS = {"fastapi", "dash", "plotly", "sqlalchemy", "sqlglot", "typst", "jinja2", "httpx", "grpc", "anyio", "pandas"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "never"),
+    [
+        (["--version"], ENGINE | SERVERS | {"pydantic", "rich", "yaml", "gpuledger.commands.ledger"}),
+        (["--help"], ENGINE | SERVERS | {"pydantic", "yaml", "gpuledger.commands.ledger"}),
+        (["ledger", "--help"], ENGINE | SERVERS | {"yaml", "billing", "gpuledger.commands.invoice"}),
+        (["ledger"], SERVERS | {"pyarrow", "numpy", "yaml", "billing.rates", "gpuledger.commands.invoice"}),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_a_command_imports_nothing_that_it_does_not_need(tmp_path: Path, arguments: list[str], never: set[str]) -> None:
+    """Most of the time of a short command is its imports; seconds would say so on an idle machine alone."""
+    found, _ = imported(*arguments, GPULEDGER_STORE=f"chdb://{tmp_path}/store")
+    assert "gpuledger.cli" in found and found & never == set()
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed", "never"),
+    [("gpuledger inv", "invoice", {"gpuledger.commands.invoice"}), ("gpuledger invoice iss", "issue", {"billing"})],
+    ids=["command", "subcommand"],
+)
+def test_completion_needs_no_store_and_no_engine(tmp_path: Path, typed: str, completed: str, never: set[str]) -> None:
+    shell = {"_GPULEDGER_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    found, answer = imported(GPULEDGER_STORE=f"chdb://{tmp_path}/none/store", **shell)
+    assert answer.split() == [completed]
+    assert found & (ENGINE | SERVERS | never) == set()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -212,7 +212,7 @@ def test_through_a_server_a_nodes_devices_go_with_it_as_far_as_the_sender_may_kn
             found = store.rows("SELECT device_id, toString(ts) AS ts FROM devices WHERE state = 'unavailable'")
             assert len(found) == count
         assert found == [{"device_id": "GPU-a", "ts": "2026-10-01 08:05:00.000"}]
-        assert "devices of c1 cannot be asked for" in caplog.text
+        assert "devices of c1 cannot be read" in caplog.text
 
 
 def test_an_inventory_in_a_file_stands_in_for_the_stores(cluster: tuple[ApiServer, list[str]], tmp_path: Path) -> None:

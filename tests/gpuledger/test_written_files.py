@@ -87,7 +87,7 @@ def test_a_file_of_any_kind_is_refused_in_a_line(tmp_path: Path, name: str) -> N
     else:
         again, line = f"{whole}{first}: again\n", whole.count("\n") + 1
     said = refused(tmp_path, name, again)
-    assert f".yaml, line {line}: the key {first!r} is there twice; its first line is 1. Remove" in said
+    assert f".yaml, line {line}: the key {first!r} appears twice; its first line is 1. Remove" in said
     assert "nested more than 50 deep" in refused(tmp_path, name, "[" * 5000)
     assert "not UTF-8" in refused(tmp_path, name, b"a: \xff")
     assert "line 2: not YAML" in refused(tmp_path, name, "a: 1\nb: ]")
@@ -139,10 +139,10 @@ def test_a_misspelt_key_is_refused_with_the_one_that_was_meant(
 @pytest.mark.parametrize(
     ("name", "written", "empty", "says"),
     [
-        ("rates", '\n  - {sku: a, price_per_gpu_hour: "1"}', " []", "rates: an empty list; at least one entry fits"),
+        ("rates", '\n  - {sku: a, price_per_gpu_hour: "1"}', " []", "rates: an empty list; expected at least one"),
         ("budgets", '\n  - {tenant: a, amount: "1"}', " []", "it has no budgets and no low_balances"),
         ("budgets", 'amount: "1"', 'amount: "1", thresholds: []', r"thresholds: an empty list"),
-        ("routing", "\n  - {receivers: [a]}", " []", "receivers without routes: nobody would be told"),
+        ("routing", "\n  - {receivers: [a]}", " []", "receivers without routes: nobody would be notified"),
         ("routing", "{receivers: [a]}", "{receivers: []}", "routes[0].receivers: an empty list"),
         ("senders", "records: all", "records: []", "senders[0].records: an empty list"),
         ("senders", "clusters: all", "clusters: []", "senders[0].clusters: an empty list"),

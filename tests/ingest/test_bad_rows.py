@@ -118,7 +118,7 @@ def test_bad_json_lines_are_quarantined_with_the_line(store: Store, tmp_path: Pa
         (8, "bad_json"),
         (9, "bad_json"),
     ]
-    assert store.value("SELECT detail FROM quarantine WHERE row = 9") == "the key 'device_id' is there twice"
+    assert store.value("SELECT detail FROM quarantine WHERE row = 9") == "the key 'device_id' appears twice"
     assert [rows[0]["raw"], rows[2]["raw"]] == ["{not json", good % "true"]
     assert (report.read, report.written, report.duplicate) == (9, 1, 1)
 

@@ -71,7 +71,9 @@ def test_a_push_judged_before_and_written_after_a_close_is_stored(open_month: St
 def test_what_came_after_the_last_close_keeps_its_month_from_being_issued(open_month: Store, tokens: Path) -> None:
     with receiving(open_month, tokens, now=lambda: NOW) as served:
         assert push(served, late_rows(502)[0]).json()["stored"] == 1
-        with pytest.raises(InvoiceError, match="facts of 1 of its hours came after the last close, from 2026-10-06T10"):
+        with pytest.raises(
+            InvoiceError, match="facts of 1 of its hours arrived after the last close, from 2026-10-06T10"
+        ):
             issue_all(open_month, OCTOBER, ISSUED_AT)
         assert not [one for one in issued(open_month, OCTOBER) if not one.is_void]
         closed(open_month)

@@ -149,8 +149,8 @@ def test_a_file_of_before_is_told_what_to_write(tmp_path: Path, missing: str) ->
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("nodes: own", "nodes: own is for kubernetes"), ("nodes: all, back: 2w", "12h, 2d or all fits"),
-     ("nodes: all, back: 0d", "12h, 2d or all fits"), ("nodes: all, past: applied", "past"),
+    [("nodes: own", "nodes: own is for kubernetes"), ("nodes: all, back: 2w", "expected 12h, 2d or all"),
+     ("nodes: all, back: 0d", "expected 12h, 2d or all"), ("nodes: all, past: applied", "past"),
      ("nodes: all, pasts: held", "pasts"), ("nodes: gpu-1", "nodes")],
 )  # fmt: skip
 def test_a_place_of_no_use_names_the_key(tmp_path: Path, text: str, said: str) -> None:

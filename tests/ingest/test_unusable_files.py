@@ -112,7 +112,7 @@ def test_times_that_are_bare_numbers_are_refused(store: Store) -> None:
 def test_a_column_that_is_there_twice_is_refused(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
     path.write_text(f"{HEADER},state\n2026-10-01T00:01:00Z,60,g,ok,0.5,ok\n")
-    assert "column state is there twice" in refused(store, path)
+    assert "column state appears twice" in refused(store, path)
 
 
 @pytest.mark.parametrize("text", ["", f"{HEADER}", f"{HEADER}\n", "\n\n"])

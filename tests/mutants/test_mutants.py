@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from tests.draws import seldom
 from tests.mutants.draw import draw
 from tests.mutants.fault import Fault
 from tests.mutants.python import faults_of_python
+from tests.mutants.quick import Swapped
+from tests.mutants.reach import statement_lines
 from tests.mutants.sql import faults_of_sql
 from tests.mutants.trial import Control, Copy, Limits, Verdict, judged, try_out
 
@@ -146,6 +149,26 @@ def test_only_a_test_that_fails_or_never_ends_catches(status: int | Verdict, out
 
 def test_a_caught_test_is_named_without_its_reason() -> None:
     assert judged(1, "FAILED tests/a.py::b[c d] - assert 1 == 2")[1] == "tests/a.py::b[c d]"
+
+
+def test_a_line_of_a_function_is_known_by_its_statement_and_one_of_a_module_is_not() -> None:
+    text = "A = 1\ndef f(\n    a=2,\n):\n    if a:\n        return g(\n            a,\n        )\n    return 0\n"
+    assert [statement_lines(text, line) for line in (1, 3, 5, 7, 9)] == [set(), set(), {5}, {6, 7, 8}, {9}]
+
+
+def test_a_functions_code_is_that_of_another_text_until_it_is_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "rounding_of_a_test.py"
+    path.write_text(MODULE)
+    spec = importlib.util.spec_from_file_location("rounding_of_a_test", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    before = module.rounded(3)
+    swapped = Swapped(path, MODULE.replace("value + 1", "value - 1"))
+    assert swapped.functions == ["rounded"]
+    assert module.rounded(3) != before
+    swapped.back()
+    assert module.rounded(3) == before
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_nothing_is_needed() -> None:
     [
         ("queues: [{name: q, polcy: fifo}]", "queues[0].polcy: unknown key"),
         ("queues: [{name: q, policy: fast}]", "queues[0].policy: found 'fast'; Input should be 'fifo', 'priority'"),
-        ("queues: [{name: q, wait_bound: soon}]", "seconds, or text such as 90s, 15m, 12h or 7d fits"),
+        ("queues: [{name: q, wait_bound: soon}]", "expected seconds, or text such as 90s, 15m, 12h or 7d"),
         ("queues: [{name: q}, {name: q}]", "queues: q is named twice"),
         ("queues: [{name: q, guaranteed: 9, maximum: 3}]", "queue q: maximum 3 is below guaranteed 9"),
         ("queues: [{name: q, half_life: 1d}]", "queue q: half_life is for policy fair_share, not fifo"),

@@ -11,10 +11,10 @@ from threading import Barrier
 import pyarrow as pa
 import pytest
 
-import warehouse.store
 from billing.verify import chain_failures
-from warehouse.chain import CHAINED, Head, TakenError, append, append_anyway, head
-from warehouse.store import Store, migrate, migrations, open_store
+from tests.stores import fresh_store
+from warehouse.chain import CHAINED, Head, TakenError, adopt, append, append_anyway, head
+from warehouse.store import Store
 
 AT = datetime(2026, 10, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 
@@ -86,30 +86,29 @@ def test_an_insert_that_a_kill_lost_is_made_again(store: Store) -> None:
     assert [(position, number) for position, number, _, _ in links(store)] == [(1, "again")]
 
 
-def test_a_table_that_joins_the_chains_later_brings_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_store(f"chdb://{tmp_path}/store") as store:
-        before = [one for one in migrations() if one[0] < 25]
-        monkeypatch.setattr(warehouse.store, "migrations", lambda: before)
-        migrate(store)
+def of_before_the_chain(store: Store, table: str) -> None:
+    """As if a table had its columns, and its chain had not begun."""
+    store.command(f"ALTER TABLE chain_heads DELETE WHERE chain = '{table}' SETTINGS mutations_sync = 2")
+
+
+def test_a_table_that_joins_the_chains_later_brings_its_rows(tmp_path: Path) -> None:
+    with fresh_store(tmp_path / "store") as store:
+        of_before_the_chain(store, "parties")
         add(store, "void")
         text = ("INSERT INTO parties (version, sequence, applied_at, author, reason, parties) "
                 "VALUES ('a', 1, '2026-10-01 12:00:00', 'ada', '', '{}')")  # fmt: skip
         store.command(text)
-        monkeypatch.undo()
-        assert migrate(store)[0] == "0025_parties_chain"
+        adopt(store)
         assert chain_failures(store, *CHAINED) == []
         store.command("ALTER TABLE parties UPDATE parties = '[]' WHERE 1 SETTINGS mutations_sync = 2")
         assert {failure.table for failure in chain_failures(store, *CHAINED)} == {"parties"}
 
 
-def test_rows_of_before_the_chain_are_taken_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_store(f"chdb://{tmp_path}/store") as store:
-        before = [one for one in migrations() if one[0] < 19]
-        monkeypatch.setattr(warehouse.store, "migrations", lambda: before)
-        migrate(store)
+def test_rows_of_before_the_chain_are_taken_into_it(tmp_path: Path) -> None:
+    with fresh_store(tmp_path / "store") as store:
+        of_before_the_chain(store, "voided_invoices")
         store.insert("voided_invoices", voids("old-1", "old-2"))
-        monkeypatch.undo()
-        assert migrate(store)[0] == "0019_chain"
+        adopt(store)
         texts = [f"\nat 23 2026-10-01 12:00:00.250\nnumber 5 old-{n}\nreason 13 wrong address\n" for n in (1, 2)]
         digests = sorted(hashlib.sha256(text.encode()).hexdigest() for text in texts)
         assert sorted(digest for *_, digest in links(store)) == digests

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import stated
+from api import applied_files
 from tests.patience import slowness
 from warehouse.errors import LedgerError
 from warehouse.json_text import duplicate_key, parse_json, surely_once
@@ -35,10 +35,16 @@ def test_what_nobody_would_write_is_refused_at_once(text: str) -> None:
 
 
 def test_every_file_that_is_stated_over_http_refuses_it_in_a_line() -> None:
-    for kind in (stated.RATES, stated.TENANTS, stated.BUDGETS, stated.OBJECTIVES, stated.ENERGY):
+    for kind in (
+        applied_files.RATES,
+        applied_files.TENANTS,
+        applied_files.BUDGETS,
+        applied_files.OBJECTIVES,
+        applied_files.ENERGY,
+    ):
         for text in ("[" * 5000, LAUGHS, "a: &a [*a]"):
             with pytest.raises(LedgerError) as caught:
-                stated.read(kind, text)
+                applied_files.read(kind, text)
             assert len(str(caught.value)) < 1000
 
 
@@ -49,7 +55,7 @@ def test_every_file_that_is_stated_over_http_refuses_it_in_a_line() -> None:
      ('{"a": 1,\n "a": 1}', 2, "a"), ("a: 1\n'a': 1", 2, "a"), ("a: !!set {x, x}", 1, "x")],
 )  # fmt: skip
 def test_a_key_that_is_there_twice_is_refused_with_its_line(text: str, line: int, key: str) -> None:
-    with pytest.raises(DuplicateKeyError, match=f"the key '{key}' is there twice") as caught:
+    with pytest.raises(DuplicateKeyError, match=f"the key '{key}' appears twice") as caught:
         parse_yaml(text)
     assert caught.value.line == line
 
@@ -62,9 +68,10 @@ def test_a_key_may_stand_in_two_places_and_go_before_what_is_merged() -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [('{"a": 1,\n "b": 2,\n "a": 3}', "line 3: the key 'a' is there twice"), ('[{"a": [{"b": 1, "b": 1}]}]', "'b' is"),
-     ('\t{"a": 1,\n\t"a": 1}', "^the key 'a' is there twice$"), ("[" * 100_000, "nested too deep"),
-     ('{"a": NaN}', "NaN is no number"), ('{"a": -Infinity}', "-Infinity is no number"), ("9" * 5000, "limit")],
+    [('{"a": 1,\n "b": 2,\n "a": 3}', "line 3: the key 'a' appears twice"),
+     ('[{"a": [{"b": 1, "b": 1}]}]', "'b' appears"),
+     ('\t{"a": 1,\n\t"a": 1}', "^the key 'a' appears twice$"), ("[" * 100_000, "nested too deep"),
+     ('{"a": NaN}', "NaN is not a number"), ('{"a": -Infinity}', "-Infinity is not a number"), ("9" * 5000, "limit")],
 )  # fmt: skip
 def test_json_that_people_write_has_no_key_twice_and_no_number_that_is_none(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
@@ -85,7 +92,7 @@ def test_json_without_such_a_key_is_read_as_it_is_and_with_one_it_is_found(value
         assert duplicate_key(text) is None
         twice = text[:-1] + b', "b" :2}'
         assert not surely_once(twice, 2)
-        assert duplicate_key(twice) == "the key 'b' is there twice"
+        assert duplicate_key(twice) == "the key 'b' appears twice"
     assert surely_once(b'{"a":1,"b":"x y"}', 2)
 
 

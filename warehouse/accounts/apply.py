@@ -1,4 +1,4 @@
-"""Accounts on a server: what changed, and one line where the server does not let us."""
+"""Applies accounts to a ClickHouse server: what changed, and one line if the server refuses."""
 
 from __future__ import annotations
 

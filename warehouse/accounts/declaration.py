@@ -16,7 +16,7 @@ VIEWS = FLEET_VIEWS + TENANT_VIEWS
 """Those of docs/sql.md. They run with the rights of whoever reads them: pages cut tables to a tenant's rows by a
 setting that does not reach through a view with a definer."""
 BENEATH = ("allocations", "closed_hours", "devices", "energy", "energy_entries", "events", "invoices", "ledger",
-           "ledger_entries", "schema_migrations", "sees_all", "told_events", "voided_invoices")  # fmt: skip
+           "ledger_entries", "schema_migrations", "sees_all", "visible_events", "voided_invoices")  # fmt: skip
 """Tables and views that those views read."""
 OTHERS = (
     "alert_deliveries", "alert_silences", "budgets", "chain_heads", "close_batches", "close_runs",
@@ -186,7 +186,7 @@ def tenant_views(database: str) -> Mapping[str, str]:
     """The statement that each view of tenants stands for, by its name.
 
     They run with the writer's rights, so that nobody who reads them needs a table beneath; who preempted a job is
-    somebody else's business, as is what else another's job may have caused (told_events says the same of pages).
+    somebody else's business, as is what else another's job may have caused (visible_events says the same of pages).
     """
     _checked("database", database)
     of_others = "(event IN ('started', 'resized', 'suspended', 'resumed') AND actor != '')"

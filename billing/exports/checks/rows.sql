@@ -85,7 +85,7 @@ FROM
         ('an account or sub account has no name, or a name without an id', countIf(
             (BillingAccountId IS NULL) != (BillingAccountName IS NULL) OR (SubAccountId IS NULL) != (SubAccountName IS NULL))),
         ('a resource''s name or type is without its id', countIf(ResourceId IS NULL AND (ResourceName IS NOT NULL OR ResourceType IS NOT NULL))),
-        ('Tags or SkuPriceDetails is no JSON object', countIf(
+        ('Tags or SkuPriceDetails is not JSON object', countIf(
             NOT (startsWith(ifNull(Tags, '{}'), '{') AND isValidJSON(ifNull(Tags, '{}')))
             OR NOT (startsWith(ifNull(SkuPriceDetails, '{}'), '{') AND isValidJSON(ifNull(SkuPriceDetails, '{}'))))),
         ('a currency is no code of three letters', countIf(NOT match(ifNull(BillingCurrency, ''), '^[A-Z]{3}$') OR NOT match(ifNull(PricingCurrency, 'XXX'), '^[A-Z]{3}$'))),

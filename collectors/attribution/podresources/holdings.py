@@ -1,4 +1,4 @@
-"""What the kubelet gave out -> allocations of a node's places. Pure."""
+"""The kubelet's allocations -> allocations of a node's devices and instances. Pure."""
 
 from __future__ import annotations
 

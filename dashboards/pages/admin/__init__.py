@@ -1,4 +1,4 @@
-"""Administration: what is stated (prices, tenants, budgets, objectives, energy, parties), pushed rows that wait
+"""Administration: what is applied (prices, tenants, budgets, objectives, energy, parties), pushed rows that wait
 for a person, tokens, users, and who did what (`?part=`)."""
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
-from api.stated import BUDGETS, ENERGY, OBJECTIVES, PARTIES
+from api.applied_files import BUDGETS, ENERGY, OBJECTIVES, PARTIES
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.languages import Language
+from dashboards.pages.admin.applied_files import file_part, rates_part, tenants_part, unmapped_table
+from dashboards.pages.admin.apply_form import comparison
 from dashboards.pages.admin.held import effect_of, held_part
 from dashboards.pages.admin.people import tokens_part, users_part
-from dashboards.pages.admin.stated import file_part, rates_part, tenants_part, unmapped_table
-from dashboards.pages.admin.stating import comparison
 from dashboards.registry import Ask, Page
 from warehouse.store import Store, read_sql
 
@@ -112,18 +112,18 @@ def callbacks(app: Dash, ask: Ask) -> None:
         return await ask(comparison, search, text)
 
     app.callback(
-        Output("stated-compared", "children"),
-        Input("stated-compare", "n_clicks"),
-        State("stated-yaml", "value"),
+        Output("applied-compared", "children"),
+        Input("applied-compare", "n_clicks"),
+        State("applied-yaml", "value"),
         State("url", "search"),
         prevent_initial_call=True,
-        running=[(Output("stated-compare", "disabled"), True, False)],
+        running=[(Output("applied-compare", "disabled"), True, False)],
     )(compared)
     app.clientside_callback(
         ClientsideFunction("glforms", "opened"),
-        Output("stated-yaml", "value"),
-        Output("stated-compared", "children", allow_duplicate=True),
-        Input("stated-file", "contents"),
+        Output("applied-yaml", "value"),
+        Output("applied-compared", "children", allow_duplicate=True),
+        Input("applied-file", "contents"),
         prevent_initial_call=True,
     )
     app.callback(Output("admin-held-effect", "children"), Input("admin-held-asked", "data"), State("url", "search"))(

@@ -1,4 +1,4 @@
-"""Pushed rows that wait for a person, what a yes would change, and what each sender pushed of late (`?push=`)."""
+"""Held pushes, their effect if accepted, and what each sender pushed recently (`?push=`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask: API tokens and people."""
+"""Who has access: API tokens and people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alerts: what fires and why, who is to act, what fired before, what is kept quiet, and who was told."""
+"""Alerts: firing ones with their cause and owner, history, silences, and notifications."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import duration
 from dashboards.languages import Language
-from dashboards.pages.alerts import quiet
+from dashboards.pages.alerts import silencing
 from dashboards.pages.alerts.active import OPENS, WHY, active_card, why
-from dashboards.pages.overview.lately import is_evaluated
+from dashboards.pages.overview.activity import is_evaluated
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
 from warehouse.store import Store
@@ -38,16 +38,16 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     may_silence, sees_fleet = current().may(Action.silence), current().may(Action.see_fleet)
     begun = next((one for one in found if one["fingerprint"] == filters.more.get("silence")), None)
     targets = filters.rows(store, __file__, "deliveries") if sees_fleet and filters.period else []
-    quiet_card = quiet.silences_card(store, filters, now, begun, may_silence, words) if sees_fleet else None
+    silences_part = silencing.silences_card(store, filters, now, begun, may_silence, words) if sees_fleet else None
     return parts.page(
         parts.titles(filters, words, words("alerts.title")),
         _headline(found, len(silences(store, now)) if sees_fleet else None, targets, evaluated, words),
-        quiet_card if begun else None,
+        silences_part if begun else None,
         active_card(found, filters, now, evaluated, words),
         *(_history(store, filters, words) if filters.period else ()),
-        parts.split(_deliveries_card(targets, filters, words), None if begun else quiet_card)
+        parts.split(_deliveries_card(targets, filters, words), None if begun else silences_part)
         if sees_fleet and filters.period
-        else None if begun else quiet_card,
+        else None if begun else silences_part,
     )  # fmt: skip
 
 
@@ -207,13 +207,13 @@ def callbacks(app: Dash, ask: Ask) -> None:
     async def added(clicks: int | None, matchers: str, span: str, reason: str, search: str) -> Any:
         if not clicks:
             return no_update, no_update
-        return await ask(quiet.add, search, matchers or "", span or "", reason or "")
+        return await ask(silencing.add, search, matchers or "", span or "", reason or "")
 
     async def ended(clicks: Sequence[int | None], search: str) -> Any:
         which = ctx.triggered_id
         if not which or not any(clicks):
             return no_update
-        return await ask(quiet.end, search, which["silence"])
+        return await ask(silencing.end, search, which["silence"])
 
     app.callback(
         Output("alerts-silences", "children"),

@@ -1,4 +1,4 @@
-"""What fires and what may soon: each alert with who owns it, why, and what is proposed."""
+"""Firing and pending alerts: each with its owner, cause and proposed action."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from dashboards import forms, grids, parts
 from dashboards.filters import Filters
 from dashboards.languages import Language
 from dashboards.pages.explore.answer import SECONDS, answer_of, chart_of
-from dashboards.pages.explore.kept import chosen, saved_part
+from dashboards.pages.explore.saved import chosen, saved_part
 from dashboards.registry import Ask, Page
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql

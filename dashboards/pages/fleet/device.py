@@ -1,4 +1,4 @@
-"""One device: where its time went, who held it, what was measured and told of it."""
+"""One device: its time by use, its allocations, measurements and findings."""
 
 from __future__ import annotations
 

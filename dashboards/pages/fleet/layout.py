@@ -1,4 +1,4 @@
-"""How devices that are shared are cut: MIG instances, time-slices, shares of a GPU, at an instant."""
+"""How shared devices are divided: MIG instances, time-slices, shares of a GPU, at an instant."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, hours, money, percent
 from dashboards.kinds import ALLOCATED, IDLE, KINDS, UNALLOCATED, UNAVAILABLE, UNMETERED, USED, Kind
 from dashboards.languages import Language
-from dashboards.pages.overview.lately import alerts_card, waits_card
+from dashboards.pages.overview.activity import alerts_card, waits_card
 from dashboards.pages.overview.quality import quality_card, quality_of
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import plotly.graph_objects as go
-from dash import dcc, html
+from dash import html
 from dash.development.base_component import Component
 
 from access.current import current
@@ -19,6 +19,7 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, percent
 from dashboards.languages import Language
 from dashboards.pages.queues.matrix import preemptions_card
+from dashboards.pages.queues.waiters import waiters_card, waiting
 from dashboards.parts import Figure
 from dashboards.registry import Page
 from warehouse.store import Store
@@ -45,6 +46,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         title,
         _headline(rows, taken, words),
         parts.split(_waits_card(rows, words), _why_card(rows, told, filters, words), class_name="gl-even"),
+        waiters_card(waiting(store, filters), filters, words),
         _table_card(rows, filters, words),
         parts.split(
             preemptions_card(taken, filters, words),
@@ -242,15 +244,10 @@ def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
         }
         for row in rows
     ]
-    link = None
-    if len(rows) == 1 and rows[0]["oldest"] and rows[0]["waiting"]:
-        href = filters.href("/workload", workload=rows[0]["oldest"])
-        link = html.P([words("queues.oldest_waits"), " ", dcc.Link(rows[0]["oldest"], href=href)], className="gl-note")
     return parts.card(
         words("queues.table"),
         words("queues.table_is"),
         grids.grid(columns, shown, words, "queues-grid"),
-        link,
         tool=exports.of_grid("queues-grid", "queues", filters, words),
         class_name="gl-table-card",
     )

@@ -1,4 +1,4 @@
-"""Who took whose place: a heat map of tenants by tenants."""
+"""Preemptions: a heat map of tenants by tenants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objectives: what was promised and kept, what is left of each error budget; and interference."""
+"""Objectives: met or missed, what is left of each error budget; and interference."""
 
 from __future__ import annotations
 

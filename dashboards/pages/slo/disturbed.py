@@ -1,4 +1,4 @@
-"""Interference in the last days of the period: whom it cost what, who did it, and each episode."""
+"""Interference in the last days of the period: victims and cost, aggressors, and each episode."""
 
 from __future__ import annotations
 

@@ -18,8 +18,9 @@ from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, hours, money, percent, symbol
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
-from dashboards.pages.workload.life import Life, life_of, step_seconds
+from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, step_seconds
 from dashboards.pages.workload.timeline import timeline
+from dashboards.pages.workload.waits import clock, wait_cards, waits_of
 from dashboards.parts import Figure
 from dashboards.periods import HOUR, span_key
 from dashboards.registry import Ask, Page
@@ -94,40 +95,59 @@ def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str,
 
 def _one(store: Store, filters: Filters, words: Language, workload: str) -> Component:
     above = (words("workload.title"), filters.href("/workload"))
-    life = life_of(store, filters, workload)
-    if life is None:
+    lifecycle = lifecycle_of(store, filters, workload)
+    if lifecycle is None:
         return parts.page(
             parts.titles(filters, words, workload, trail=[above]), states.nothing_here(words("workload.unknown"))
         )
-    trail = _trail(life, filters, above)
-    if life.window is None:
-        own = span_key(*(filters.local(at).replace(tzinfo=None, minute=0, second=0, microsecond=0) + extra
-                         for at, extra in ((life.start_at, timedelta(0)), (life.until, HOUR))))  # fmt: skip
-        link = dcc.Link(
-            words("workload.own_time"), href=filters.href("/workload", workload=workload, period=own), className="gl-go"
-        )
+    trail = _trail(lifecycle, filters, above)
+    waits = [card for wait in waits_of(store, filters, workload, clock()) for card in wait_cards(wait, filters, words)]
+    if lifecycle.window is None or not lifecycle.claims:
         return parts.page(
             parts.titles(filters, words, workload, trail=trail),
-            states.nothing(workload, words("workload.not_then"), link),
+            *(waits or [_not_then(lifecycle, filters, words)]),
+            _events_card(lifecycle, filters, words),
         )
-    rows = filters.rows(store, __file__, "hours", workload=workload, **life.bounds())
+    rows = filters.rows(store, __file__, "hours", workload=workload, **lifecycle.bounds())
     total = amounts([{**row, **_PLATFORM} for row in rows])
     return parts.page(
         parts.titles(filters, words, workload, coverage=total.coverage, trail=trail),
-        _headline(life, total, filters, words),
+        *waits,
+        _headline(lifecycle, total, filters, words),
         parts.card(
             words("workload.timeline"),
-            words("workload.timeline_is", step=duration(step_seconds(life.window))),
-            timeline(store, filters, life, words),
+            words("workload.timeline_is", step=duration(step_seconds(lifecycle.window))),
+            timeline(store, filters, lifecycle, words),
             tool=parts.legend(ALLOCATED, words),
         ),
         parts.split(
             html.Div(
-                [_charges_card(store, filters, life, total, words), _advice_card(workload, words)], className="gl-page"
+                [_charges_card(store, filters, lifecycle, total, words), _advice_card(workload, words)],
+                className="gl-page",
             ),
-            _events_card(life, filters, words),
+            _events_card(lifecycle, filters, words),
         ),
         _hours_card(rows, filters, words),
+    )
+
+
+def _not_then(lifecycle: Lifecycle, filters: Filters, words: Language) -> Component:
+    """It was allocated nothing in the period: never, elsewhen, or in hours that are not closed."""
+    begun = [event["ts"] for event in lifecycle.events if event["event"] == "started"]
+    if not lifecycle.claims and not begun:
+        last = words.of(f"event.{lifecycle.events[-1]['event']}", lifecycle.events[-1]["event"])
+        return states.nothing_here(words("workload.never", state=last))
+    if not lifecycle.claims:
+        return states.nothing_here(words("workload.not_closed", at=words.moment(filters.local(min(begun)))))
+    ends = ((lifecycle.start_at, timedelta(0)), (lifecycle.until, HOUR))
+    own = span_key(
+        *(filters.local(at).replace(tzinfo=None, minute=0, second=0, microsecond=0) + extra for at, extra in ends)
+    )
+    href = filters.href("/workload", workload=lifecycle.workload, period=own)
+    return states.nothing(
+        lifecycle.workload,
+        words("workload.not_then"),
+        dcc.Link(words("workload.own_time"), href=href, className="gl-go"),
     )
 
 
@@ -145,27 +165,32 @@ _PLATFORM = dict.fromkeys(("unallocated", "unavailable", "unallocated_cost", "un
 """What a workload never has."""
 
 
-def _trail(life: Life, filters: Filters, above: tuple[str, str]) -> list[tuple[str, str]]:
-    if not life.claims:
+def _trail(lifecycle: Lifecycle, filters: Filters, above: tuple[str, str]) -> list[tuple[str, str]]:
+    if not lifecycle.claims:
         return [above]
-    tenant, project = life.claims[-1]["tenant"], life.claims[-1]["project"]
+    tenant, project = lifecycle.claims[-1]["tenant"], lifecycle.claims[-1]["project"]
     return [
         (tenant, filters.href("/tenants", tenant=tenant, project=None)),
         (project, filters.href("/tenants", tenant=tenant, project=project)),
     ]
 
 
-def _headline(life: Life, total: Amounts, filters: Filters, words: Language) -> Component:
+def _headline(lifecycle: Lifecycle, total: Amounts, filters: Filters, words: Language) -> Component:
     currency = filters.currency
     idle = total.costs["idle"] if total.costs else None
-    last = life.events[-1] if life.events else None
+    last = lifecycle.events[-1] if lifecycle.events else None
     state = words.of(f"event.{last['event']}", last["event"]) if last else UNKNOWN
     since = words.moment(filters.local(last["ts"])) if last else ""
     return parts.headline(
         [
             Figure(words("workload.state"), state, "", since),
-            Figure(words("workload.waited"), duration(life.waited_seconds), "", words("workload.waited_is")),
-            Figure(words("workload.ran"), duration(life.ran_seconds), "", words.count("workload.on", life.devices)),
+            Figure(words("workload.waited"), duration(lifecycle.waited_seconds), "", words("workload.waited_is")),
+            Figure(
+                words("workload.ran"),
+                duration(lifecycle.ran_seconds),
+                "",
+                words.count("workload.on", lifecycle.devices),
+            ),
             Figure(
                 words("tenants.efficiency"),
                 percent(total.efficiency),
@@ -190,8 +215,8 @@ def _headline(life: Life, total: Amounts, filters: Filters, words: Language) -> 
     )
 
 
-def _charges_card(store: Store, filters: Filters, life: Life, total: Amounts, words: Language) -> Component:
-    rows = filters.rows(store, __file__, "charges", workload=life.workload, **life.bounds())
+def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: Amounts, words: Language) -> Component:
+    rows = filters.rows(store, __file__, "charges", workload=lifecycle.workload, **lifecycle.bounds())
     currency = filters.currency
     cells = [
         [
@@ -213,7 +238,7 @@ def _charges_card(store: Store, filters: Filters, life: Life, total: Amounts, wo
         words("workload.charges"),
         words("workload.charges_is"),
         parts.table(heads, cells, "gl-with-sum"),
-        tool=exports.of_rows(f"{life.workload}-charges", named, told, filters, words),
+        tool=exports.of_rows(f"{lifecycle.workload}-charges", named, told, filters, words),
     )
 
 
@@ -221,7 +246,7 @@ def _kind(row: Mapping[str, Any]) -> str:
     return " · ".join(part for part in (row["model"], row["partition_profile"]) if part)
 
 
-def _events_card(life: Life, filters: Filters, words: Language) -> Component:
+def _events_card(lifecycle: Lifecycle, filters: Filters, words: Language) -> Component:
     items = [
         html.Li(
             [
@@ -235,7 +260,7 @@ def _events_card(life: Life, filters: Filters, words: Language) -> Component:
                 html.Small(words.moment(filters.local(event["ts"])), className="gl-since"),
             ]
         )
-        for event in life.events
+        for event in lifecycle.events
     ]
     return parts.card(
         words("workload.events"),
@@ -260,7 +285,10 @@ def _plain(message: str) -> str:
         told = json.loads(message) if message.startswith("{") else None
     except ValueError:
         return message
-    return ", ".join(f"{name}: {value}" for name, value in told.items()) if isinstance(told, dict) else message
+    if not isinstance(told, dict):
+        return message
+    said = {name: " – ".join(map(str, value)) if isinstance(value, list) else value for name, value in told.items()}
+    return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in said.items())
 
 
 def _hours_card(rows: Rows, filters: Filters, words: Language) -> Component:
@@ -301,10 +329,10 @@ def _hours_card(rows: Rows, filters: Filters, words: Language) -> Component:
 
 def advice(store: Store, filters: Filters, words: Language) -> Component:
     """What the workload could do cheaper, judged by the last days of its time in the period."""
-    life = life_of(store, filters, filters.more.get("workload", ""))
-    if life is None or life.window is None:
+    lifecycle = lifecycle_of(store, filters, filters.more.get("workload", ""))
+    if lifecycle is None or lifecycle.window is None:
         return states.nothing_here(words("workload.no_advice"))
-    return of_workload(store, filters, words, life.workload)
+    return of_workload(store, filters, words, lifecycle.workload)
 
 
 def callbacks(app: Dash, ask: Ask) -> None:

@@ -3,7 +3,7 @@
 SELECT
     ts, event, allocation_id, anyLast(reason) AS reason, anyLast(message) AS message, anyLast(actor) AS actor,
     max(gpus) AS gpus, arraySort(groupUniqArrayIf(node, node != '')) AS nodes, uniqExactIf(device_id, device_id != '') AS devices
-FROM told_events
+FROM visible_events
 WHERE workload_id = {workload:String}
 GROUP BY ts, event, allocation_id
 ORDER BY ts, indexOf(['submitted', 'started', 'resumed', 'resized', 'suspended', 'preempted'], event) = 0,

@@ -1,4 +1,4 @@
-"""What a workload held, what happened to it and what was measured of it, on one axis of time."""
+"""A workload's allocations, events and measurements on one time axis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dashboards import figures, parts
 from dashboards.filters import Filters
 from dashboards.kinds import IDLE, UNMETERED, USED
 from dashboards.languages import Language
-from dashboards.pages.workload.life import HOUR_SECONDS, Life, step_seconds
+from dashboards.pages.workload.lifecycle import HOUR_SECONDS, Lifecycle, step_seconds
 from dashboards.panels import Panels
 from warehouse.store import Store
 
@@ -27,26 +27,26 @@ Lane = tuple[str, str, str]
 """Node, device, partition."""
 
 
-def timeline(store: Store, filters: Filters, life: Life, words: Language) -> Component:
-    assert life.window is not None
-    seconds = step_seconds(life.window)
-    asked = {"workload": life.workload, **life.bounds()}
+def timeline(store: Store, filters: Filters, lifecycle: Lifecycle, words: Language) -> Component:
+    assert lifecycle.window is not None
+    seconds = step_seconds(lifecycle.window)
+    asked = {"workload": lifecycle.workload, **lifecycle.bounds()}
     if seconds == HOUR_SECONDS:
         measured = filters.rows(store, __file__, "sampled_hours", **asked)
     else:
         measured = filters.rows(store, __file__, "samples", seconds=seconds, **asked)
     slowed = filters.rows(store, __file__, "interference", seconds=seconds, **asked)
     used = filters.rows(store, __file__, "hours", **asked)
-    figure, height = draw(life, filters, used, measured, slowed, words)
+    figure, height = draw(lifecycle, filters, used, measured, slowed, words)
     return parts.graph(figure, words("workload.timeline_says"), "workload-timeline", height)
 
 
 def draw(
-    life: Life, filters: Filters, used: Rows, measured: Rows, slowed: Rows, words: Language
+    lifecycle: Lifecycle, filters: Filters, used: Rows, measured: Rows, slowed: Rows, words: Language
 ) -> tuple[go.Figure, int]:
     """The figure, and how high it is in pixels."""
-    assert life.window is not None
-    offset = filters.local(life.window[0]).utcoffset()
+    assert lifecycle.window is not None
+    offset = filters.local(lifecycle.window[0]).utcoffset()
     assert offset is not None
 
     def at(moment: datetime) -> datetime:
@@ -54,7 +54,7 @@ def draw(
         return (moment.astimezone(UTC) + offset).replace(tzinfo=None)
 
     lanes: list[Lane] = list(
-        dict.fromkeys((claim["node"], claim["device_id"], claim["partition_id"]) for claim in life.claims)
+        dict.fromkeys((claim["node"], claim["device_id"], claim["partition_id"]) for claim in lifecycle.claims)
     )
     shown = lanes[:LANES]
     rows: list[tuple[str, int]] = [("held", 34 + 20 * max(1, len(shown))), ("use", 100), ("utilization", 100)]
@@ -66,14 +66,14 @@ def draw(
         rows.append(("slowdown", 84))
     panels = Panels([height for _, height in rows])
     place = {name: number for number, (name, _) in enumerate(rows)}
-    _held(panels, life, shown, at, filters, words)
+    _held(panels, lifecycle, shown, at, filters, words)
     _use(panels, used, place["use"], at, words)
     series = {
         "utilization": (figures.PALETTE[0], [_scaled(row["utilization"], 100) for row in measured], "%{y:.1f} %"),
         "memory": (figures.PALETTE[3], [_scaled(row["memory_bytes"], 2**-30) for row in measured], "%{y:.1f} GiB"),
         "power": (figures.PALETTE[1], [row["power_watts"] for row in measured], "%{y:,.0f} W"),
     }
-    step = timedelta(seconds=step_seconds(life.window))
+    step = timedelta(seconds=step_seconds(lifecycle.window))
     for name, (colour, values, said) in series.items():
         if name in place:
             x, y = _gapped([at(row["step"]) for row in measured], values, step)
@@ -83,7 +83,7 @@ def draw(
         x, y = _gapped([at(row["step"]) for row in slowed], [row["slowdown"] for row in slowed], step)
         panels.add(place["slowdown"], _line(x, y, figures.PALETTE[4], "%{y:.2f} x", words("timeline.slowdown")))
         panels.line(place["slowdown"], 1)
-    span = [at(life.window[0]), at(life.window[1])]
+    span = [at(lifecycle.window[0]), at(lifecycle.window[1])]
     figure = panels.figure([words(f"timeline.{name}") for name, _ in rows], words, span, 120, hoversubplots="axis")
     return figure, panels.height
 
@@ -94,7 +94,7 @@ def _lane(claim: Mapping[str, Any]) -> Lane:
 
 def _held(
     panels: Panels,
-    life: Life,
+    lifecycle: Lifecycle,
     shown: Sequence[Lane],
     at: Any,
     filters: Filters,
@@ -105,11 +105,11 @@ def _held(
     x: list[datetime | None] = []
     y: list[int | None] = []
     said: list[list[str] | None] = []
-    for claim in life.claims:
+    for claim in lifecycle.claims:
         lane = number.get(_lane(claim))
         if lane is None:
             continue
-        ends = claim["end_at"] or life.until
+        ends = claim["end_at"] or lifecycle.until
         start, end = (words.moment(filters.local(moment)) for moment in (claim["start_at"], ends))
         text = [claim["device_id"], claim["partition_profile"] or claim["model"], start, end]
         x += [at(claim["start_at"]), at(ends), None]
@@ -127,13 +127,13 @@ def _held(
     }
     happened = {
         "type": "scatter",
-        "x": [at(event["ts"]) for event in life.events],
-        "y": [0] * len(life.events),
+        "x": [at(event["ts"]) for event in lifecycle.events],
+        "y": [0] * len(lifecycle.events),
         "mode": "markers",
         "marker": {
             "size": 11,
             "symbol": "diamond",
-            "color": [COLOURS.get(event["event"], "#6f7f9c") for event in life.events],
+            "color": [COLOURS.get(event["event"], "#6f7f9c") for event in lifecycle.events],
         },
         "cliponaxis": False,
         "customdata": [
@@ -142,7 +142,7 @@ def _held(
                 " ".join(part for part in (event["reason"], event["message"]) if part),
                 words.moment(filters.local(event["ts"])),
             ]
-            for event in life.events
+            for event in lifecycle.events
         ],
         "hovertemplate": "<b>%{customdata[0]}</b> %{customdata[2]}<br>%{customdata[1]}<extra></extra>",
     }

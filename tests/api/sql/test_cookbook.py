@@ -15,7 +15,7 @@ from tests.dashboards.site import Site
 TEXT = (REPO / "docs" / "sql.md").read_text(encoding="utf-8")
 COOKBOOK = dict(re.findall(r"\n\n([^\n][^`]+?)\n\n```sql\n(.*?)```", TEXT.split("## Cookbook")[1], re.S))
 VIEWS = dict(re.findall(r"^\| `(v_\w+)` \| [^|]+ \| (.+) \|$", TEXT, re.M))
-NOTHING_THERE = "Which pools and models lost most time to repair and drain."
+NOTHING_THERE = "Pools and models with most unavailable time."
 """Of the test's two days."""
 
 

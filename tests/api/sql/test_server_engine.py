@@ -224,7 +224,7 @@ def test_no_more_statements_are_asked_of_the_server_at_once_than_run(served: Ser
     with served.engine(Limits(at_once=1, waiting_seconds=0.3)) as narrow:
         with (
             narrow.asked(ANALYST, Question("SELECT number FROM numbers(10)")) as (_, pieces),
-            pytest.raises(SqlError, match="more statements than are run at once"),
+            pytest.raises(SqlError, match="too many statements are running"),
         ):
             assert next(pieces)
             whole(narrow, Question("SELECT 1"), FINANCE)

@@ -112,7 +112,7 @@ def test_nearly_all_attacks_are_refused_before_the_engine_sees_them(ground: Grou
 
 @pytest.mark.parametrize("text", ["SELECT 1 IN other.x", "SELECT in(1, other.x)", "SELECT 1 GLOBAL NOT IN ((other.x))"])
 def test_behind_in_no_database_is_named_but_the_store_s_own(ground: Ground, text: str) -> None:
-    with pytest.raises(SqlError, match=r"other\.x is not for you"):
+    with pytest.raises(SqlError, match=r"other\.x is not one that you may read"):
         checked(text, ground.allowed)
     assert checked("SELECT other.x FROM t AS other", ground.allowed)
     assert checked(text.replace("other.x", "gpuledger.v_charges"), ground.allowed).tables == {"v_charges"}
@@ -135,24 +135,24 @@ def test_behind_in_no_database_is_named_but_the_store_s_own(ground: Ground, text
         ("SELECT arrayReduce(concat('su', 'm'), [1])", "plain aggregate"),
         ("SELECT arrayReduce('sum(file(1))', [1])", "plain aggregate"),
         ("SELECT a::AggregateFunction(groupFormat, UInt8) FROM t", "function groupFormat"),
-        ("WITH access_users AS (SELECT 1) SELECT 2", "access_users is not for you"),
-        ("WITH access_users AS (SELECT 1) SELECT * FROM access_users", "access_users is not for you"),
-        ("SELECT 1 FROM t AS access_users", "access_users is not for you"),
-        ("SELECT access_users FROM t", "access_users is not for you"),
-        ("SELECT system.macros.macro", "system.macros is not for you"),
-        ("SELECT 1 IN system.tables", "read in FROM alone"),
+        ("WITH access_users AS (SELECT 1) SELECT 2", "access_users is not one that you may read"),
+        ("WITH access_users AS (SELECT 1) SELECT * FROM access_users", "access_users is not one that you may read"),
+        ("SELECT 1 FROM t AS access_users", "access_users is not one that you may read"),
+        ("SELECT access_users FROM t", "access_users is not one that you may read"),
+        ("SELECT system.macros.macro", "system.macros is not one that you may read"),
+        ("SELECT 1 IN system.tables", "only be read in FROM"),
         ("SELECT * FROM system.tables FINAL", "does not fit"),
-        ("SELECT * FROM numbers(1), no_such", "no_such is not for you"),
+        ("SELECT * FROM numbers(1), no_such", "no_such is not one that you may read"),
         ("SELECT * FROM v_charges(p = 1)", "table function v_charges"),
         ("SELECT * FROM audit(p = 1)", "table function audit"),
         ("SELECT {a:Array(Identifier)}", "type Identifier"),
         ("SELECT a::Foo FROM t", "type Foo"),
         ("SELECT 1 AS `a\\b`", "backslash"),
         ("SELECT 1 AS `a\nb`", "control character"),
-        ("SHOW COLUMNS FROM access_users", "access_users is not for you"),
-        ("SHOW COLUMNS FROM t FROM system", r"system\.t is not for you"),
-        ("SHOW CREATE TABLE access_users", "access_users is not for you"),
-        ("DESCRIBE TABLE access_users", "access_users is not for you"),
+        ("SHOW COLUMNS FROM access_users", "access_users is not one that you may read"),
+        ("SHOW COLUMNS FROM t FROM system", r"system\.t is not one that you may read"),
+        ("SHOW CREATE TABLE access_users", "access_users is not one that you may read"),
+        ("DESCRIBE TABLE access_users", "access_users is not one that you may read"),
         ("SHOW TABLES WHERE 1", "found 'WHERE'"),
     ],
 )
@@ -456,14 +456,14 @@ def test_what_may_not_be_read_is_not_there(ground: Ground, name: str) -> None:
 def test_the_audit_is_for_those_who_may_see_it(ground: Ground) -> None:
     finance = Catalogue(ground.store).allowed(Principal("f", frozenset({Role.finance})))
     assert ground.ask(checked("SELECT actor FROM audit", finance).text, format="TSV") == "canary-auditor\n"
-    with pytest.raises(SqlError, match="not for you to read"):
+    with pytest.raises(SqlError, match="not one that you may read"):
         checked("SELECT actor FROM audit", ground.allowed)
 
 
 def test_whoever_may_do_all_may_still_not_read_secrets(ground: Ground) -> None:
     allowed = Catalogue(ground.store).allowed(ANYBODY)
     for table in SECRET:
-        with pytest.raises(SqlError, match="not for you to read"):
+        with pytest.raises(SqlError, match="not one that you may read"):
             checked(f"SELECT * FROM {table}", allowed)
 
 
@@ -479,7 +479,7 @@ def test_whoever_may_do_all_may_still_not_read_secrets(ground: Ground) -> None:
         ("SELECT 1 SETTINGS max_threads = 1", "parameters of the URL"),
         ("SELECT file('x')", "the function file is not allowed"),
         ("SELECT * FROM url('x')", "the table function url is not allowed"),
-        ("SELECT * FROM audit", "table audit is not for you"),
+        ("SELECT * FROM audit", "table audit is not one that you may read"),
         ("SELECT {x:Identifier}", "names anything"),
         ("SELECT 1; SELECT 2", "is not expected|expected the end"),
         ("", "an empty statement"),

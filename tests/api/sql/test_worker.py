@@ -72,7 +72,7 @@ class House:
                 "agreement": "SELECT 1", "text": text, "format": "TSV", "streams": streams, "protocol": 0,
                 "encoding": "", "enough": 1, "params": {}, "settings": {**limits.settings(not streams), **SEVERE},
             }  # fmt: skip
-            async with self.workers.turns.turn("x"), self.workers.lent(audit, None) as worker:
+            async with self.workers.turns.turn("x"), self.workers.leased(audit, None) as worker:
                 try:
                     return b"".join([body async for _, body in worker.ask(request)])
                 except SqlError as error:
@@ -81,7 +81,7 @@ class House:
         return asyncio.run(asked())
 
     def pids(self) -> set[int]:
-        return {worker.pid for worker in (*self.workers._idle, *self.workers._lent)}
+        return {worker.pid for worker in (*self.workers._idle, *self.workers._leased)}
 
 
 @pytest.fixture(scope="module")
@@ -428,9 +428,9 @@ def test_a_killed_worker_is_replaced(house: House) -> None:
     assert house.ask("SELECT 1") == b"1\n"
 
     def kill() -> None:
-        until(lambda: house.workers._lent)
+        until(lambda: house.workers._leased)
         time.sleep(0.3)
-        for worker in list(house.workers._lent):
+        for worker in list(house.workers._leased):
             os.kill(worker.pid, signal.SIGKILL)
 
     threading.Thread(target=kill).start()
@@ -459,7 +459,7 @@ def test_one_person_s_statements_leave_a_place_for_another_s(house: House) -> No
         await asyncio.wait(asked)
 
     asyncio.run(asyncio.wait_for(both(), 3 * PATIENCE_SECONDS))
-    until(lambda: not house.workers._lent and not house.workers.turns._begins)
+    until(lambda: not house.workers._leased and not house.workers.turns._begins)
 
 
 SERVER = """

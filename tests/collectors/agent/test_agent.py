@@ -93,7 +93,7 @@ class Still:
         row = {"ts": now, "interval_seconds": 1.0, "device_id": "GPU-x", "state": "ok", "utilization": 0.5}
         return Collected({"samples": [row]})
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         """Nothing to note."""
 
     def close(self) -> None:
@@ -110,8 +110,8 @@ class OnWallClock:
         self.driver.advance(max(0.0, now.timestamp() - self.driver.now))
         return self.source.collect(now)
 
-    def kept(self) -> None:
-        self.source.kept()
+    def acknowledge(self) -> None:
+        self.source.acknowledge()
 
     def close(self) -> None:
         self.source.close()

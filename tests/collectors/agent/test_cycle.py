@@ -68,7 +68,7 @@ class Scripted:
             answer()
         return answer if isinstance(answer, Collected) else Collected()
 
-    def kept(self) -> None:
+    def acknowledge(self) -> None:
         self.kept_calls += 1
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ def test_a_source_that_fails_is_a_finding_told_once_and_the_loop_goes_on(
     assert cycle.state.failed == 3
     found = [row["message"] for row in spooled(spool)]
     assert found == ["exporter: does not answer. Is it running?", "a bug"]
-    assert "an error of gpuledger's own" in caplog.text
+    assert "an internal error" in caplog.text
     spool.close()
 
 

@@ -86,7 +86,7 @@ def test_what_was_learned_outlives_the_process_once_it_is_kept(
     first = source(told)
     assert utilization(first, "0.5", 0) == 0.5
     assert not (tmp_path / "exporter.json").exists()
-    first.kept()
+    first.acknowledge()
     first.close()
     second = source(told)
     assert utilization(second, "1", 15) == 1.0
@@ -94,10 +94,10 @@ def test_what_was_learned_outlives_the_process_once_it_is_kept(
     (tmp_path / "exporter.json").write_text("{")
     third = source(told)
     assert utilization(third, "1", 30) is None
-    assert "is learned anew" in caplog.text
+    assert "must be learned again" in caplog.text
     (tmp_path / "exporter.json.new").mkdir()  # a disk that does not take it
-    third.kept()
-    assert "is not kept" in caplog.text
+    third.acknowledge()
+    assert "cannot be saved" in caplog.text
     third.close()
 
 

@@ -140,7 +140,7 @@ def test_a_lease_goes_on_from_when_it_was_asked_for_and_ends_before_the_schedule
 def test_commands_come_over_tls_or_from_this_machine(tmp_path: Path) -> None:
     for url in ("http://scheduler.example:8070", "http://127.0.0.1.example:8070", "http://10.0.0.1"):
         with (
-            pytest.raises(CollectorError, match="what it answers is run here"),
+            pytest.raises(CollectorError, match="its answers are run here"),
             running_jobs(settings(tmp_path, 1, url=url)),
         ):
             pass

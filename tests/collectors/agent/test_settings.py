@@ -55,7 +55,7 @@ def test_without_a_file_all_is_as_usual() -> None:
     [
         ("clutser: c1", "clutser: unknown key.*known here: cluster, node"),
         ("sources: {nvml: {interval: 5}}", r"sources.nvml.interval: .*known here: enabled, interval_seconds"),
-        ("sources: {nvml: {interval_seconds: 7}}", "sources.nvml.interval_seconds: .*1, 5, 10, 15, 20, 30 or 60 fit"),
+        ("sources: {nvml: {interval_seconds: 7}}", "sources.nvml.interval_seconds: .*1, 5, 10, 15, 20, 30 or 60"),
         ("sources: {nvml: {interval_seconds: 0.5}}", "sources.nvml.interval_seconds"),
         ("sources: {exporters: [{urls: [localhost]}]}", r"sources.exporters\[0\].urls\[0\]"),
         ("metrics: {port: 99999}", "metrics.port"),

@@ -12,9 +12,9 @@ from pathlib import Path
 from collectors.exporters.exposition import parse
 from collectors.exporters.inventory import CONFIRMED, GONE_SECONDS, ExporterInventory
 from collectors.exporters.memory import Memory
+from collectors.exporters.observations import Reader
 from collectors.exporters.profile import Profile, profile_of
 from collectors.exporters.scrape import ExporterCollector
-from collectors.exporters.sightings import Reader
 from collectors.exporters.tracker import Tracker
 from collectors.readings import Row
 from tests.collectors.exporters.serving import Exporter

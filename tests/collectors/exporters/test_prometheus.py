@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from collectors.errors import CollectorError
 from collectors.exporters.inventory import ExporterInventory
 from collectors.exporters.memory import Memory
+from collectors.exporters.observations import Holder, Reader
 from collectors.exporters.profile import profile_of
 from collectors.exporters.prometheus import PrometheusCollector, read_result
 from collectors.exporters.rows import rows
 from collectors.exporters.scrape import AGAIN_SECONDS, Scrape
-from collectors.exporters.sightings import Holder, Reader
 from collectors.exporters.tracker import Tracker
 from tests.collectors.exporters.serving import Exporter, serving
 from tests.patience import PATIENCE_SECONDS, until

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from collectors.exporters.exposition import names, parse
+from collectors.exporters.observations import Reader
 from collectors.exporters.profile import profile_of, recognise
 from collectors.exporters.rows import rows
-from collectors.exporters.sightings import Reader
-from collectors.exporters.tracker import Observed, Tracker
+from collectors.exporters.tracker import Measurement, Tracker
 from collectors.readings import Collected
 from warehouse.records import RECORD_TYPES
 
@@ -19,7 +19,7 @@ UIDS = {("ml", "train-0"): "uid-train-0", ("default", "hami-0"): "uid-hami-0"}
 GPU = 'gpu="0",UUID="GPU-a",modelName="NVIDIA A100"'
 
 
-def observed(body: str) -> list[Observed]:
+def observed(body: str) -> list[Measurement]:
     found = recognise(names(body))
     assert found is not None
     seen = Reader(*found).read(parse(body).series, NOW.timestamp(), node="n1")

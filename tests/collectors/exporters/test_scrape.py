@@ -17,9 +17,9 @@ import pytest
 
 from collectors.errors import CollectorError
 from collectors.exporters.fetching import Access
+from collectors.exporters.observations import Holder
 from collectors.exporters.scrape import ExporterCollector, Scrape
-from collectors.exporters.sightings import Holder
-from collectors.exporters.tracker import Observed
+from collectors.exporters.tracker import Measurement
 from collectors.readings import Reading
 from tests.collectors.exporters.serving import Exporter, serving
 
@@ -40,7 +40,7 @@ def energy(millijoules: int) -> bytes:
     return f"# TYPE E counter\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{{{LABELS}}} {millijoules}\n{BUSY}".encode()
 
 
-def only(scrape: Scrape) -> Observed:
+def only(scrape: Scrape) -> Measurement:
     (one,) = scrape.observed
     return one
 
@@ -283,7 +283,7 @@ def test_a_new_xid_is_found_and_one_that_stays_is_not(exporter: Exporter) -> Non
 def test_holders_that_come_and_go_share_the_device(exporter: Exporter) -> None:
     """Without virtual GPUs, dcgm-exporter names whichever pod of a shared device the kubelet lists last."""
 
-    def holder(pod: str, seconds: float) -> Observed:
+    def holder(pod: str, seconds: float) -> Measurement:
         exporter.body = f'DCGM_FI_DEV_GPU_UTIL{{{LABELS},pod="{pod}",namespace="t"}} 5\n'.encode()
         return only(collector.collect(after(seconds)))
 

@@ -15,8 +15,8 @@ import pytest
 
 from collectors.exporters.exposition import Series, parse
 from collectors.exporters.memory import Memory
+from collectors.exporters.observations import Observation, Reader
 from collectors.exporters.profile import profile_of
-from collectors.exporters.sightings import Reader, Sighting
 from collectors.exporters.tracker import Tracker
 from collectors.exporters.units import VOTES, SourceUnits
 from collectors.readings import Reading
@@ -404,7 +404,7 @@ def try_fleet(rng: random.Random) -> tuple[int, int]:
                 gpu.step(rng)
                 if tick >= 118:
                     gpu.percent = 57  # at the end the numbers tell, so that every finding is due
-        pages: dict[str, Sighting] = {}
+        pages: dict[str, Observation] = {}
         series: list[Series] = []
         for exporter in fleet:
             driver = OLD if exporter.version == "4.5" else f'{NEW}="{exporter.version}",x'

@@ -45,8 +45,8 @@ def test_a_token_or_a_file_of_it_is_sent(tmp_path: Path) -> None:
         ({"exec": {"command": "aws"}}, "logs in with exec, which is not run here. Next: a service account's token"),
         ({"auth-provider": {"name": "gcp"}}, "logs in with auth-provider"),
         ({"username": "u", "password": "p"}, "logs in with a password"),
-        ({"client-certificate-data": "!", "client-key-data": "!"}, "certificates are of no use"),
-        ({"client-certificate-data": base64.b64encode(b"x").decode(), "client-key-data": "eA=="}, "of no use"),
+        ({"client-certificate-data": "!", "client-key-data": "!"}, "certificates are unusable"),
+        ({"client-certificate-data": base64.b64encode(b"x").decode(), "client-key-data": "eA=="}, "unusable"),
     ],
 )
 def test_logins_that_cannot_be_used_say_what_to_do(tmp_path: Path, user: dict[str, Any], says: str) -> None:

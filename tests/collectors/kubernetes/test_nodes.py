@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from collectors.kubernetes.nodes import NodeRows, Told, node_rows, node_state, registered
+from collectors.kubernetes.nodes import NodeRows, ReportedNode, node_rows, node_state, registered
 from collectors.kubernetes.settings import Settings
 from collectors.readings import Row
 from tests.collectors.kubernetes.make import node, second, stamp
@@ -22,7 +22,7 @@ AGENTS: list[Row] = [
 
 def look(
     object_: dict[str, Any] | None,
-    told: Told = Told(),  # noqa: B008
+    told: ReportedNode = ReportedNode(),  # noqa: B008
     now: float = 1000,
     inventory: list[Row] | None = None,
     occupied: bool = False,
@@ -31,7 +31,7 @@ def look(
     published = registered(object_) if object_ is not None else []
     known = AGENTS if inventory is None else inventory
     # What was told survives being written down.
-    again = Told.of(told.plain())
+    again = ReportedNode.of(told.plain())
     return node_rows(object_, known, published, again, last_end, occupied, second(now), HERE)
 
 

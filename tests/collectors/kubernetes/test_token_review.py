@@ -110,7 +110,7 @@ def test_an_older_api_server_names_the_pod_whose_node_is_read(api: Scripted) -> 
 
 
 @dataclass
-class Told:
+class ReportedNode:
     """Vouches for all tokens but bad and slow ones; the good are an account's of ours. What has slow in it takes until
     it may go on."""
 
@@ -127,7 +127,7 @@ class Told:
 
 
 def test_an_answer_counts_for_a_while_and_a_no_for_a_shorter_one() -> None:
-    clock, told = [0.0], Told()
+    clock, told = [0.0], ReportedNode()
 
     async def checks() -> None:
         known = Reviews(told, {"a/b"}, lambda: clock[0])
@@ -151,7 +151,7 @@ def test_no_number_of_wrong_tokens_pushes_out_a_good_one_and_only_so_many_are_ke
 ) -> None:
     monkeypatch.setattr(reviews, "GOOD_REMEMBERED", 3)
     monkeypatch.setattr(reviews, "BAD_REMEMBERED", 2)
-    told = Told()
+    told = ReportedNode()
 
     async def checks() -> None:
         known = Reviews(told, {"a/b"}, lambda: 1.0)
@@ -176,7 +176,7 @@ def test_no_number_of_wrong_tokens_pushes_out_a_good_one_and_only_so_many_are_ke
 
 
 def test_while_too_many_are_asked_about_the_others_come_later() -> None:
-    clock, told = [0.0], Told()
+    clock, told = [0.0], ReportedNode()
 
     async def checks() -> None:
         known = Reviews(told, {"a/b"}, lambda: clock[0])

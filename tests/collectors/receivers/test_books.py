@@ -18,9 +18,9 @@ import pyarrow as pa
 from billing.close import close
 from collectors.exporters.exposition import parse
 from collectors.exporters.inventory import ExporterInventory
+from collectors.exporters.observations import Reader
 from collectors.exporters.profile import profile_of
 from collectors.exporters.rows import rows
-from collectors.exporters.sightings import Reader
 from collectors.exporters.tracker import Tracker
 from collectors.exporters.units import SourceUnits
 from ingest import ingest_tables

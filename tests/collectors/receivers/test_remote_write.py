@@ -272,7 +272,7 @@ def test_rubbish_that_is_no_json_is_refused_by_the_records_too(pushed: Pushed) -
         (b"\xff\x06\x00\x00sNaPpY", "framed"),
         (varint(1 << 30) + b"\x00a", "bytes when decompressed"),
         (varint(30 << 20) + b"\x00a", "say that they are"),
-        (snappy(write_v2([util([(0, 50)])])), "nothing in it is of a prometheus.WriteRequest"),
+        (snappy(write_v2([util([(0, 50)])])), "it is not a prometheus.WriteRequest"),
     ],
 )
 def test_a_body_that_is_none_is_refused(pushed: Pushed, body: bytes, why: str) -> None:

@@ -325,7 +325,7 @@ def test_a_user_maps_metrics_in_a_file_of_his_own(tmp_path: Path) -> None:
         (PROFILE.replace("kind: rate", "kind: ratio"), "a ratio needs it"),
         (PROFILE.replace("kind: rate", "kind: rate, range: [0, 1]"), "belong to a gauge"),
         (PROFILE.replace("kind: rate", "kind: histogram, quantiles: [99]"), "between 0 and 1"),
-        (PROFILE.replace("name: mine", "name: mine\nrecognise: '('"), "no pattern"),
+        (PROFILE.replace("name: mine", "name: mine\nrecognise: '('"), "not a pattern"),
         (PROFILE + PROFILE.split("metrics:\n")[1].replace("rate", "gauge"), "gauge and rate"),
     ],
 )

@@ -16,7 +16,7 @@ TEXTS = (
     "r&d energy", "ünï ∞ \u202egnp.exe", "\u2028\u2029\x85", "\udcff\udcfe", "\r\n\r\n", "\t\x01\x1f\x7f", "a" * 900,
     "JobID|JobIDRaw|State", "7_[0-9]", "None assigned", "null", "{", "[]", "-1", "NodeName=node1 State=DOWN",
 )  # fmt: skip
-"""\\udcff is a byte that is no UTF-8, as Python names it in arguments."""
+"""\\udcff is a byte that is not UTF-8, as Python names it in arguments."""
 
 
 def text(draw: random.Random) -> str:

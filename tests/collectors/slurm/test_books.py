@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from billing.close import close
 from collectors.slurm import rest, sacct
-from collectors.slurm.collect import life_rows, placement_rows
+from collectors.slurm.collect import lifecycle_rows, placement_rows
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Site
 from ingest import ingest_tables
@@ -52,7 +52,7 @@ def test_each_gpu_is_held_once_though_accounting_and_the_controller_both_tell(st
             for (node, _), place in INVENTORY.items()
         ],
     )
-    events = life_rows(sacct.read(ACCOUNTING, SITE).records, SITE, start).rows["events"]
+    events = lifecycle_rows(sacct.read(ACCOUNTING, SITE).records, SITE, start).rows["events"]
     for record in (FIRST, SECOND):
         events += placement_rows(rest.read_jobs({"jobs": [record]}).records, SITE, INVENTORY, start).rows["events"]
     put(store, EVENTS, events)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
 from collectors.slurm import rest, sacct, scontrol
-from collectors.slurm.collect import Kept, Pace, SlurmCollector, since
+from collectors.slurm.collect import Pace, ReadState, SlurmCollector, since
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Job, Site, life
 from collectors.slurm.nodes import Node
@@ -87,9 +87,9 @@ def test_what_was_kept_is_not_handed_on_again_and_what_was_not_is(tmp_path: Path
     first = events(collector.collect(NOW).rows)
     assert first == [("submitted", ""), ("started", ""), ("resized", "GPU-0")]
     assert events(collector.collect(NOW).rows) == first  # nobody said that it was kept
-    collector.kept()
+    collector.acknowledge()
     assert events(collector.collect(NOW + timedelta(minutes=1)).rows) == []
-    collector.kept()
+    collector.acknowledge()
     told.lines = [record("COMPLETED", "10:00:00", "2026-10-05T11:59:00")]
     assert events(collector.collect(NOW + timedelta(minutes=2)).rows) == [("finished", "")]
 
@@ -98,7 +98,7 @@ def test_a_restart_goes_on_from_the_kept_place_with_the_same_keys(tmp_path: Path
     told = Told([record("RUNNING", "10:00:00")], [JOB])
     collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     first = collector.collect(NOW).rows["events"]
-    collector.kept()
+    collector.acknowledge()
     again = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     assert again.collect(NOW + timedelta(minutes=5)).rows["events"] == first
     assert told.asked == [NOW - timedelta(days=7), NOW - timedelta(hours=1)]
@@ -115,11 +115,11 @@ def test_a_source_that_is_away_is_a_finding_and_its_window_is_asked_again(tmp_pa
         ("source_unreachable", "critical", "accounted: away"),
     ]
     assert collector.away == ["nodes: away", "accounted: away"]
-    collector.kept()
+    collector.acknowledge()
     told.jobs = [JOB | {"job_state": "COMPLETED", "end_time": TEN + DAYS + 60, "gres_detail": []}]
     ended = collector.collect(NOW + timedelta(minutes=2)).rows["events"]
     assert [(row["event"], row["ts"]) for row in ended] == [("finished", datetime(2026, 10, 5, 10, 1, tzinfo=UTC))]
-    collector.kept()
+    collector.acknowledge()
     told.away = set()
     later = NOW + timedelta(days=3)
     assert events(collector.collect(later).rows) == []  # accounting says the same
@@ -138,12 +138,12 @@ def test_a_job_of_which_accounting_has_no_record_begins_and_ends_as_the_controll
         ("resized", "GPU-0"),
     ]
     assert [(row["finding"], row["workload_id"]) for row in first["findings"]] == [("record_missing", "7")]
-    collector.kept()
+    collector.acknowledge()
     over = NOW + timedelta(minutes=2)
     told.jobs = [JOB | {"job_state": "COMPLETED", "end_time": int(over.timestamp()), "gres_detail": []}]
     rows = collector.collect(over + timedelta(minutes=1)).rows
     assert [(row["event"], row["allocation_id"], row["ts"]) for row in rows["events"]] == [("finished", "7", over)]
-    collector.kept()
+    collector.acknowledge()
     told.lines.append(record("COMPLETED", "10:00:00", f"{over:%Y-%m-%dT%H:%M:%S}"))
     assert collector.collect(over + timedelta(minutes=2)).rows == {}  # accounting has it after all, and says the same
 
@@ -158,7 +158,7 @@ def test_a_run_that_accounting_makes_none_of_has_an_end(tmp_path: Path) -> None:
         told = Told([record("RUNNING", "10:00:00")], [JOB | {"gres_detail": []}])
         collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / f"{number}.json")
         assert events(collector.collect(now).rows) == [("submitted", ""), ("started", "")]
-        collector.kept()
+        collector.acknowledge()
         told.jobs = [waiting]
         assert events(collector.collect(now + timedelta(seconds=1)).rows) == []  # accounting says that it runs
         told.lines = [record("REQUEUED", start, f"2026-10-05T{end}")]
@@ -166,12 +166,12 @@ def test_a_run_that_accounting_makes_none_of_has_an_end(tmp_path: Path) -> None:
             last = collector.collect(now + timedelta(seconds=2)).rows["events"][-1]
             assert (last["event"], last["allocation_id"]) == ("cancelled", "7")
             assert last["ts"] == began + timedelta(milliseconds=1)
-        collector.kept()
+        collector.acknowledge()
         assert collector.collect(now + timedelta(seconds=3)).rows == {}
         # A run of before ends none that began long after it, whose record is late.
         told.lines.append(record("RUNNING", "10:00:50"))
         collector.collect(now + timedelta(seconds=4))
-        collector.kept()
+        collector.acknowledge()
         told.lines.pop()
         assert collector.collect(now + timedelta(seconds=5)).rows == {}
 
@@ -182,12 +182,12 @@ def test_a_task_that_waits_again_has_ended_though_accounting_has_no_record_of_it
     collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     now = datetime(2026, 10, 5, 10, 1, tzinfo=UTC)
     collector.collect(now)
-    collector.kept()
+    collector.acknowledge()
     requeued = {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": [], "submit_time": TEN + DAYS + 2}
     told.jobs = [JOB | requeued]
     rows = collector.collect(now + timedelta(seconds=1)).rows["events"]
     assert [(row["event"], row["ts"].second) for row in rows] == [("submitted", 2), ("cancelled", 2)]
-    collector.kept()
+    collector.acknowledge()
     assert "events" not in collector.collect(now + timedelta(seconds=2)).rows
 
 
@@ -208,10 +208,10 @@ def test_a_run_that_accounting_never_wrote_ends_as_the_controller_says(tmp_path:
     told = Told([record("RUNNING", "10:00:00")], [JOB | {"gres_detail": []}])
     collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     collector.collect(NOW)
-    collector.kept()
+    collector.acknowledge()
     told.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:01"), record("RUNNING", "11:00:00")]
     assert ("started", "") in events(collector.collect(NOW + timedelta(seconds=1)).rows)
-    collector.kept()
+    collector.acknowledge()
     told.lines.pop()
     began = datetime(2026, 10, 5, 11, tzinfo=UTC)
     end = int(began.timestamp()) + 4
@@ -220,7 +220,7 @@ def test_a_run_that_accounting_never_wrote_ends_as_the_controller_says(tmp_path:
     rows = collector.collect(NOW + timedelta(seconds=2)).rows["events"]
     over_at = began + (timedelta(seconds=4) if ended else timedelta(milliseconds=1))
     assert [(row["event"], row["ts"]) for row in rows] == [("cancelled", over_at)]
-    collector.kept()
+    collector.acknowledge()
     assert collector.collect(NOW + timedelta(seconds=3)).rows == {}
 
 
@@ -229,18 +229,18 @@ def test_a_node_was_back_when_a_job_began_of_which_accounting_tells_later(tmp_pa
     told = Told(node="IDLE+DRAIN")
     collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     collector.collect(NOW)
-    collector.kept()
+    collector.acknowledge()
     told.node = "IDLE"
     (row,) = collector.collect(NOW + timedelta(seconds=9)).rows["devices"]
     assert (row["state"], row["ts"]) == ("available", NOW + timedelta(seconds=9))
-    collector.kept()
+    collector.acknowledge()
     told.lines = [
         record("REQUEUED", "12:00:05", "2026-10-05T12:00:06"),
         record("REQUEUED", "10:59:00", "2026-10-05T10:59:01", 8),
     ]
     (row,) = collector.collect(NOW + timedelta(seconds=11)).rows["devices"]
     assert (row["state"], row["ts"]) == ("available", NOW + timedelta(seconds=5))
-    collector.kept()
+    collector.acknowledge()
     assert "devices" not in collector.collect(NOW + timedelta(seconds=13)).rows
 
 
@@ -273,7 +273,7 @@ def test_a_reason_for_waiting_comes_with_the_submission_and_again_when_it_change
 
     def reasons(now: datetime) -> list[tuple[str, Any, datetime]]:
         rows = collector.collect(now).rows.get("events", [])
-        collector.kept()
+        collector.acknowledge()
         return [(row["event"], row.get("reason"), row["ts"]) for row in rows]
 
     at = datetime(2026, 10, 5, 9, tzinfo=UTC)
@@ -292,7 +292,7 @@ def test_a_node_that_was_mended_while_nobody_looked_is_told_after_a_restart(tmp_
     collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     (down,) = collector.collect(NOW).rows["devices"]
     assert (down["state"], down["ts"]) == ("unavailable", NOW - timedelta(hours=1))
-    collector.kept()
+    collector.acknowledge()
     told.node = "IDLE"
     again = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     (up,) = again.collect(NOW + timedelta(hours=2)).rows["devices"]
@@ -310,7 +310,7 @@ def test_bad_records_are_findings_that_name_the_job_at_once_and_once(tmp_path: P
         ("record_unreadable", "critical", "8", "accounting: job 8: 2 columns, the header has 11"),
         ("record_unreadable", "critical", "9", "accounting: job 9: state 'NAPPING' is not known"),
     ]
-    collector.kept()
+    collector.acknowledge()
     assert "findings" not in collector.collect(NOW + timedelta(minutes=1)).rows
 
 
@@ -339,7 +339,7 @@ def test_a_broken_state_file_and_a_cluster_without_a_name_are_refused(tmp_path: 
     path = tmp_path / "slurm.json"
     for content in ("{", "[]", '{"until": "yesterday"}', '{"until": "2026-10-05T12:00:00"}'):
         path.write_text(content, encoding="utf-8")
-        with pytest.raises(CollectorError, match="Remove it to ask from a week ago"):
+        with pytest.raises(CollectorError, match="Remove it to read from a week ago"):
             SlurmCollector(Told(), PLAIN, INVENTORY, path)
     with pytest.raises(CollectorError, match="no name"):
         SlurmCollector(Told(), Site(), INVENTORY, path)
@@ -348,10 +348,10 @@ def test_a_broken_state_file_and_a_cluster_without_a_name_are_refused(tmp_path: 
 def test_windows_overlap_and_are_deep_now_and_then() -> None:
     minute, hour, day = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
     pace = Pace()
-    assert since(NOW, Kept(), pace) == (NOW - 7 * day, True)
-    assert since(NOW, Kept(NOW - minute, NOW - 10 * minute), pace) == (NOW - minute - hour, False)
-    assert since(NOW, Kept(NOW - minute, NOW - hour), pace) == (NOW - minute - 2 * day, True)
-    assert since(NOW, Kept(NOW - 5 * day, NOW - 5 * day), pace) == (NOW - 7 * day, True)
+    assert since(NOW, ReadState(), pace) == (NOW - 7 * day, True)
+    assert since(NOW, ReadState(NOW - minute, NOW - 10 * minute), pace) == (NOW - minute - hour, False)
+    assert since(NOW, ReadState(NOW - minute, NOW - hour), pace) == (NOW - minute - 2 * day, True)
+    assert since(NOW, ReadState(NOW - 5 * day, NOW - 5 * day), pace) == (NOW - 7 * day, True)
 
 
 MINUTES = st.integers(-200, 20_000).map(lambda minutes: timedelta(minutes=minutes))
@@ -360,14 +360,14 @@ MINUTES = st.integers(-200, 20_000).map(lambda minutes: timedelta(minutes=minute
 @given(st.lists(st.tuples(MINUTES, st.booleans()), max_size=30))
 def test_no_instant_falls_between_two_windows(cycles: list[tuple[timedelta, bool]]) -> None:
     """Clocks jump, cycles fail: what was read joins what was read before."""
-    kept, now = Kept(), NOW
+    kept, now = ReadState(), NOW
     for step, succeeds in cycles:
         now += step
         begin, deep = since(now, kept, Pace())
         assert kept.until is None or begin < kept.until
         assert begin < now
         if succeeds:
-            kept = Kept(now, now if deep else kept.deep_until)
+            kept = ReadState(now, now if deep else kept.deep_until)
 
 
 def script(path: Path, text: str) -> str:

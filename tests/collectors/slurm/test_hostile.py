@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
 from collectors.slurm import rest, sacct
-from collectors.slurm.collect import life_rows, placement_rows, read_text
+from collectors.slurm.collect import lifecycle_rows, placement_rows, read_text
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Job, Site
 from collectors.slurm.parsed import Parsed
@@ -97,7 +97,7 @@ def as_slurm_writes(entries: list[dict[str, Any]]) -> bytes:
 
 def rows(parsed: Parsed[Job], site: Site = SITE) -> list[dict[str, Any]]:
     assert not parsed.problems
-    found = life_rows(parsed.records, site, NOW)
+    found = lifecycle_rows(parsed.records, site, NOW)
     found += placement_rows(parsed.records, site, INVENTORY, NOW)
     return found.rows.get("events", [])
 

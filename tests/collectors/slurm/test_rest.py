@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
 from collectors.slurm import rest, sacct
-from collectors.slurm.collect import life_rows, placement_rows, read_text
+from collectors.slurm.collect import lifecycle_rows, placement_rows, read_text
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Site
 from collectors.slurm.sources import Rest
@@ -33,7 +33,9 @@ JobID|JobIDRaw|User|Account|QOS|Partition|State|Submit|Start|End|Elapsed|NodeLis
 def test_json_of_accounting_gives_the_rows_that_its_text_gives(new: bool) -> None:
     parsed = rest.read_jobs({"jobs": [accounted(new)]})
     assert not parsed.problems
-    assert life_rows(parsed.records, SITE, NOW).rows == life_rows(sacct.read(TEXT, SITE).records, SITE, NOW).rows
+    assert (
+        lifecycle_rows(parsed.records, SITE, NOW).rows == lifecycle_rows(sacct.read(TEXT, SITE).records, SITE, NOW).rows
+    )
 
 
 @pytest.mark.parametrize("new", [False, True])
@@ -155,7 +157,7 @@ def test_no_json_breaks_the_reader(of_accounting: bool, odd: dict[str, Any]) -> 
     entry = (accounted(True) if of_accounting else controlled(True)) | odd
     parsed = rest.read_jobs({"jobs": [entry]})
     assert len(parsed.records) + len(parsed.problems) == 1
-    life_rows(parsed.records, SITE, NOW)
+    lifecycle_rows(parsed.records, SITE, NOW)
     placement_rows(parsed.records, SITE, {}, NOW)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collectors.errors import CollectorError
 from collectors.slurm import sacct
-from collectors.slurm.collect import life_rows
+from collectors.slurm.collect import lifecycle_rows
 from collectors.slurm.jobs import ENDINGS, Site
 from ingest.check_rows import check_rows
 from warehouse.records import EVENTS
@@ -55,7 +55,7 @@ WAITING = {"Start": "Unknown", "End": "Unknown", "NodeList": "None assigned", "A
 def rows(*lines: str, site: Site = SITE) -> list[dict[str, Any]]:
     parsed = sacct.read("\n".join([HEADER, *lines]) + "\n", site)
     assert not parsed.problems
-    found = life_rows(parsed.records, site, NOW).rows.get("events", [])
+    found = lifecycle_rows(parsed.records, site, NOW).rows.get("events", [])
     assert not check_rows(EVENTS, found, NOW).bad
     return found
 
@@ -237,7 +237,7 @@ def test_shards_are_shares_only_if_the_site_says_how_many_are_a_gpu() -> None:
     shards = line(State="RUNNING", End="Unknown", AllocTRES="cpu=1,gres/shard=2", ReqTRES="cpu=1,gres/shard=2")
     assert [row["gpus"] for row in rows(shards, site=Site(shares_per_gpu={"shard": 8}))] == [0.25, 0.25]
     parsed = sacct.read(f"{HEADER}\n{shards}", SITE)
-    found = life_rows(parsed.records, SITE, NOW)
+    found = lifecycle_rows(parsed.records, SITE, NOW)
     assert "events" not in found.rows
     assert [(row["workload_id"], row["message"]) for row in found.rows["findings"]] == [
         ("7", "shard: not told how many are a GPU")
@@ -249,7 +249,7 @@ def test_jobs_without_gpus_and_steps_are_counted_and_left_out() -> None:
     parsed = sacct.read(
         "\n".join([HEADER, line(AllocTRES="cpu=4", ReqTRES="cpu=4"), line(JobID="7.batch"), line(JobID="7.0")]), SITE
     )
-    found = life_rows(parsed.records, SITE, NOW)
+    found = lifecycle_rows(parsed.records, SITE, NOW)
     assert (found.rows, found.dropped, parsed.skipped) == ({}, {"no GPUs": 1}, {"step": 2})
 
 
@@ -270,7 +270,7 @@ def test_a_site_says_which_word_is_tenant_project_and_queue() -> None:
 def test_columns_come_in_any_order_and_a_separator_may_end_the_line() -> None:
     names, values = HEADER.split("|"), line().split("|")
     turned = "|".join([*reversed(names), ""]) + "\r\n" + "|".join([*reversed(values), ""]) + "\r\n"
-    assert life_rows(sacct.read(turned, SITE).records, SITE, NOW).rows["events"] == rows(line())
+    assert lifecycle_rows(sacct.read(turned, SITE).records, SITE, NOW).rows["events"] == rows(line())
 
 
 def test_the_hour_shown_twice_is_told_apart_by_the_elapsed_time() -> None:
@@ -284,7 +284,7 @@ def test_the_hour_shown_twice_is_told_apart_by_the_elapsed_time() -> None:
 
 
 def rows_at_night(text: str, site: Site) -> list[dict[str, Any]]:
-    return life_rows(sacct.read(f"{HEADER}\n{text}", site).records, site, NOW).rows["events"]
+    return lifecycle_rows(sacct.read(f"{HEADER}\n{text}", site).records, site, NOW).rows["events"]
 
 
 def test_bad_lines_are_reported_with_their_number_and_the_others_go_on() -> None:
@@ -360,7 +360,7 @@ WORDS = st.sampled_from(
 @given(st.lists(st.lists(WORDS | st.text(max_size=12), max_size=20).map("|".join), max_size=6))
 def test_no_text_breaks_the_reader_and_every_row_fits_the_contract(lines: list[str]) -> None:
     parsed = sacct.read("\n".join([HEADER, *lines]), Site(zone=ZoneInfo("Europe/Berlin"), cluster="alpha"))
-    found = life_rows(parsed.records, SITE, NOW).rows.get("events", [])
+    found = lifecycle_rows(parsed.records, SITE, NOW).rows.get("events", [])
     assert not check_rows(EVENTS, found, datetime(2030, 1, 1, tzinfo=UTC)).reasons.keys() - {
         "future_timestamp",
         "out_of_range_ts",
@@ -382,7 +382,7 @@ FIELDS = {
 def test_every_kind_of_record_is_events_or_a_reason(columns: dict[str, str]) -> None:
     site = Site(zone=ZoneInfo("Europe/Berlin"), cluster="alpha")
     parsed = sacct.read(f"{HEADER}\n{line(**columns)}", site)
-    found = life_rows(parsed.records, site, NOW)
+    found = lifecycle_rows(parsed.records, site, NOW)
     events = found.rows.get("events", [])
     assert len(parsed.records) + len(parsed.problems) == 1
     assert events or found.dropped or parsed.problems

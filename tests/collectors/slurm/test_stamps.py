@@ -19,7 +19,7 @@ from billing.close import close
 from billing.close.resolve import FOREVER, Claim, DeviceState, resolve
 from billing.verify import verify
 from collectors.slurm import sacct
-from collectors.slurm.collect import life_rows, placement_rows
+from collectors.slurm.collect import lifecycle_rows, placement_rows
 from collectors.slurm.inventory import Place
 from collectors.slurm.jobs import Site
 from collectors.slurm.tres import Gres
@@ -154,7 +154,7 @@ def test_each_second_is_billed_whoever_knows_the_devices(store: Store) -> None:
         for job in told.records
         for run in [by_job[int(job.job_id)]]
     ]
-    events = life_rows(told.records, SITE, BEGUN).rows["events"]
+    events = lifecycle_rows(told.records, SITE, BEGUN).rows["events"]
     put(store, EVENTS, events + placement_rows(jobs, SITE, INVENTORY, BEGUN).rows["events"])
     close(store, BEGUN + timedelta(hours=1))
     billed = {

@@ -20,7 +20,7 @@ from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import explore
-from dashboards.pages.admin import stated
+from dashboards.pages.admin import applied_files
 from dashboards.pages.explore import answer
 from tests.conftest import REPO
 from tests.dashboards.browser import MARKS, picture, tab, taken
@@ -135,10 +135,10 @@ def test_the_examples_cut_months_and_days_in_the_billing_zone() -> None:
 
 def test_what_no_rule_fits_is_as_much_as_the_books_have_of_it(house: Store) -> None:
     set_current(FINANCE)
-    text = str(stated.unmapped_table(house, filters_of(house, ""), language("en")))
+    text = str(applied_files.unmapped_table(house, filters_of(house, ""), language("en")))
     told = house.value("SELECT sum(allocated_gpu_hours) AS h FROM v_usage_hourly WHERE tenant = 'vision'")
     assert f"'gpu_hours': {told:.6f}" in text
-    assert "'told_tenant': 'speech'" not in text
+    assert "'reported_tenant': 'speech'" not in text
 
 
 def test_administration_shows_prices_and_what_was_done(house: Store) -> None:
@@ -157,7 +157,7 @@ def test_administration_is_for_those_who_administer(house: Store) -> None:
     assert "Add user" in page(house, ANYBODY, "/admin?part=users")
     set_current(ANALYST)
     with pytest.raises(ForbiddenError):
-        stated.unmapped_table(house, filters_of(house, ""), language("en"))
+        applied_files.unmapped_table(house, filters_of(house, ""), language("en"))
 
 
 class TestInABrowser:

@@ -17,7 +17,7 @@ from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import alerts, queues, slo
-from dashboards.pages.alerts import quiet
+from dashboards.pages.alerts import silencing
 from dashboards.pages.alerts.active import why
 from tests.dashboards.browser import MARKS, tab
 from tests.dashboards.pages.conftest import DAY
@@ -155,26 +155,26 @@ def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:
 
 def test_a_silence_is_added_and_ended_by_those_who_may(house: Store) -> None:
     filters = filters_of(house, MONTH)
-    _, said = quiet.add(house, filters, EN, "", "1h", "maintenance")
+    _, said = silencing.add(house, filters, EN, "", "1h", "maintenance")
     assert "everything" in str(said)
-    assert "Say why" in str(quiet.add(house, filters, EN, "queue=main", "1h", " ")[1])
-    shown, said = quiet.add(house, filters, EN, "alertname=long-queue, queue=main|train-*", "1d", "maintenance")
+    assert "Say why" in str(silencing.add(house, filters, EN, "queue=main", "1h", " ")[1])
+    shown, said = silencing.add(house, filters, EN, "alertname=long-queue, queue=main|train-*", "1d", "maintenance")
     (one,) = silences(house, datetime.now(UTC))
     assert one.matchers == {"alertname": ("long-queue",), "queue": ("main", "train-*")}
     assert one.author == ANYBODY.name
     assert timedelta(hours=23) < one.ends_at - datetime.now(UTC) <= timedelta(days=1)
     assert one.id in str(shown)
     set_current(Principal("ann", frozenset({Role.analyst})))
-    assert "may not do this" in str(quiet.add(house, filters, EN, "queue=main", "1h", "because")[1])
+    assert "may not do this" in str(silencing.add(house, filters, EN, "queue=main", "1h", "because")[1])
     assert "silence-add" not in str(show(house, ANYBODY, "/alerts", MONTH).page)
     set_current(ANYBODY)
-    quiet.end(house, filters, EN, one.id)
+    silencing.end(house, filters, EN, one.id)
     assert silences(house, datetime.now(UTC)) == []
 
 
 def test_what_a_silence_of_an_alert_begins_with_fits_that_alert_alone() -> None:
-    text = quiet.matchers_text({"alertname": "gpu-lost", "node": "n[1]", "severity": "critical"})
-    assert quiet.parsed(text) == {"alertname": ("gpu-lost",), "node": ("n[[]1]",)}
+    text = silencing.matchers_text({"alertname": "gpu-lost", "node": "n[1]", "severity": "critical"})
+    assert silencing.parsed(text) == {"alertname": ("gpu-lost",), "node": ("n[[]1]",)}
 
 
 def test_a_tenant_sees_its_own_alerts_and_no_silences(house: Store) -> None:

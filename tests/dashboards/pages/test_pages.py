@@ -16,8 +16,8 @@ from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import fleet, overview, tenants, workload
 from dashboards.pages.fleet.cells import MEASURES
-from dashboards.pages.overview import lately
-from dashboards.pages.workload.life import life_of
+from dashboards.pages.overview import activity
+from dashboards.pages.workload.lifecycle import lifecycle_of
 from dashboards.pages.workload.timeline import _gapped
 from tests.dashboards.pages.conftest import DAY
 from warehouse.store import Store
@@ -49,16 +49,16 @@ def test_a_tenant_that_held_one_hour_of_a_day_did_not_hold_it_all_day(house: Sto
 
 
 def test_who_waits_is_as_the_view_of_waits_has_it(house: Store) -> None:
-    (row,) = filters_of(house, MONTH).rows(house, lately.__file__, "waits")
+    (row,) = filters_of(house, MONTH).rows(house, activity.__file__, "waits")
     (told,) = house.rows(
         "SELECT countIf(started_at >= '2026-09-30 22:00:00') AS started, median(wait_seconds) AS median, "
         "countIf(started_at IS NULL AND ended_at IS NULL) AS waiting FROM v_queue_wait"
     )
     assert (row["queue"], row["started"], row["median_seconds"]) == ("main", told["started"], told["median"])
     assert (row["waiting"], row["waiting_gpus"]) == (told["waiting"], 16)
-    (vision,) = filters_of(house, f"{MONTH}&tenant=vision").rows(house, lately.__file__, "waits")
+    (vision,) = filters_of(house, f"{MONTH}&tenant=vision").rows(house, activity.__file__, "waits")
     assert (vision["started"], vision["waiting_gpus"]) == (1, 8)
-    assert filters_of(house, f"{MONTH}&tenant=nobody").rows(house, lately.__file__, "waits") == []
+    assert filters_of(house, f"{MONTH}&tenant=nobody").rows(house, activity.__file__, "waits") == []
 
 
 def test_alerts_are_those_of_the_tenants_chosen(house: Store) -> None:
@@ -114,13 +114,13 @@ def test_a_workload_is_shown_hour_by_hour_as_the_books_have_it(house: Store) -> 
 
 
 def test_a_workload_s_life_is_what_it_held_within_the_period(house: Store) -> None:
-    found = life_of(house, filters_of(house, f"?{DAY}"), "w-vision")
+    found = lifecycle_of(house, filters_of(house, f"?{DAY}"), "w-vision")
     assert found is not None
     day = datetime(2026, 10, 2, tzinfo=UTC)
     assert found.window == (day, day + timedelta(days=1))
     assert (found.waited_seconds, found.ran_seconds, found.devices) == (600, 48 * 3600, 1)
-    assert life_of(house, filters_of(house, f"?{DAY}"), "nobody") is None
-    other = life_of(house, filters_of(house, "?period=2026-10-20"), "w-vision")
+    assert lifecycle_of(house, filters_of(house, f"?{DAY}"), "nobody") is None
+    other = lifecycle_of(house, filters_of(house, "?period=2026-10-20"), "w-vision")
     assert other is not None
     assert other.window is None
     assert "Show the time it ran" in str(show(house, ANYBODY, "/workload", "?period=2026-10-20&workload=w-vision").page)

@@ -218,7 +218,7 @@ def test_who_is_named_twice_gets_one_mail_and_each_language_one_of_its_own() -> 
     asked = Schedule.model_validate({"smtp": smtp, "reports": reports})
     assert [(one.to, one.language) for one in wanted_by(asked, "vision")] == [(("a@b.c",), "zh"), (("d@e.f",), "en")]
     assert [(one.to, one.language) for one in wanted_by(asked, "vision", code="zh")] == [(("a@b.c", "d@e.f"), "zh")]
-    with pytest.raises(ReportError, match="There are: en, zh"):
+    with pytest.raises(ReportError, match="Available: en, zh"):
         wanted_by(asked, "vision", code="fr")
 
 
@@ -293,7 +293,10 @@ def schedule_text(received: Received, every: str) -> str:
         ("[]", "not a schedule of reports"),
         ("smtp: {host: h, from: a@b}\nreports: []", "reports: "),
         ("smtp: {host: h}\nreports: [{tenant: x, every: week, to: [a@b.c]}]", "from"),
-        ("smtp: {host: h, from: a@b, to: [c@d]}\nreports: [{tenant: x, every: week, to: [a@b.c]}]", "whom it goes to"),
+        (
+            "smtp: {host: h, from: a@b, to: [c@d]}\nreports: [{tenant: x, every: week, to: [a@b.c]}]",
+            "needs a recipient",
+        ),
         ("smtp: {host: h, from: a@b}\nreports: [{tenant: x, every: year, to: [a@b.c]}]", "reports[0].every"),
         ("smtp: {host: h, from: a@b}\nreports: [{tenant: x, every: week, to: [nobody]}]", "reports[0].to[0]"),
         (
@@ -328,7 +331,7 @@ def test_the_command_previews_and_sends(folder: Path, tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "96.00 EUR" in shown.stdout
     assert "工作负载" in run("preview", *october, *where, "--language", "zh").stdout
-    assert "There are: en, zh" in str(run("preview", *october, *where, "--language", "fr").exception)
+    assert "Available: en, zh" in str(run("preview", *october, *where, "--language", "fr").exception)
     out = tmp_path / "report.html"
     assert run("preview", *october, *where, "--out", str(out)).exit_code == 0
     assert 'src="data:image/png;base64,iVBOR' in out.read_text(encoding="utf-8")

@@ -13,11 +13,11 @@ from scheduler.cycle.core import Core
 from scheduler.cycle.policies import Policies, Reserve
 from scheduler.model import Device, Node, Privileged, Queue, Request, Tenant
 from scheduler.placement.engine import place_gang
-from scheduler.placement.headroom import Kept
+from scheduler.placement.headroom import HeadroomRule
 from tests.draws import keep_seed
 from tests.scheduler.cycle.scenes import codes, core, decide, job, nodes, preempted, started
 
-TENTH = Reserve("p", Kept(part=Fraction(1, 10)), tenants=frozenset({"vip"}))
+TENTH = Reserve("p", HeadroomRule(part=Fraction(1, 10)), tenants=frozenset({"vip"}))
 
 
 def pool(count: int, gpus: int = 8, *reserves: Reserve, tenants: Sequence[Tenant] = (), **others: object) -> Core:
@@ -28,17 +28,17 @@ def pool(count: int, gpus: int = 8, *reserves: Reserve, tenants: Sequence[Tenant
 @pytest.mark.parametrize(
     ("kept", "usable", "whole", "units"),
     [
-        (Kept(part=Fraction(1, 10)), 80, 1, 8),
-        (Kept(part=Fraction(1, 10)), 81, 1, 9),
-        (Kept(part=Fraction(1, 10)), 30, 1, 3),
-        (Kept(part=Fraction(1, 10)), 7 * 8, 7, 7),
-        (Kept(part=Fraction(1, 1000)), 7 * 8, 7, 7),
-        (Kept(5), 80, 1, 5),
-        (Kept(5), 3, 1, 3),
-        (Kept(part=Fraction(1, 10)), 0, 1, 0),
+        (HeadroomRule(part=Fraction(1, 10)), 80, 1, 8),
+        (HeadroomRule(part=Fraction(1, 10)), 81, 1, 9),
+        (HeadroomRule(part=Fraction(1, 10)), 30, 1, 3),
+        (HeadroomRule(part=Fraction(1, 10)), 7 * 8, 7, 7),
+        (HeadroomRule(part=Fraction(1, 1000)), 7 * 8, 7, 7),
+        (HeadroomRule(5), 80, 1, 5),
+        (HeadroomRule(5), 3, 1, 3),
+        (HeadroomRule(part=Fraction(1, 10)), 0, 1, 0),
     ],
 )
-def test_a_part_is_rounded_up_to_whole_devices(kept: Kept, usable: int, whole: int, units: int) -> None:
+def test_a_part_is_rounded_up_to_whole_devices(kept: HeadroomRule, usable: int, whole: int, units: int) -> None:
     assert kept.of(usable, whole) == units
 
 
@@ -53,7 +53,7 @@ def test_ordinary_jobs_leave_the_reserve_and_the_reason_counts_it() -> None:
 
 
 def test_who_may_is_said_by_tenant_queue_or_priority_and_nobody_can_ask_for_it() -> None:
-    rule = Reserve("p", Kept(8), priority=5, queues=frozenset({"on-demand"}), tenants=frozenset({"vip"}))
+    rule = Reserve("p", HeadroomRule(8), priority=5, queues=frozenset({"on-demand"}), tenants=frozenset({"vip"}))
     queues = [Queue("q"), Queue("on-demand"), Queue("now", parent="on-demand"), Queue("urgent", priority=4)]
     for one, may in [
         (job("plain", gpus=8), False),
@@ -82,7 +82,7 @@ def test_each_model_of_a_pool_keeps_its_part() -> None:
 
 def test_a_promise_to_an_ordinary_job_leaves_what_is_kept_and_is_kept() -> None:
     """Two units are over at the promised time, and one who would still run then may take no more of them."""
-    state = pool(1, 8, Reserve("p", Kept(2), tenants=frozenset({"vip"})))
+    state = pool(1, 8, Reserve("p", HeadroomRule(2), tenants=frozenset({"vip"})))
     decide(state, 0, job("runs", gpus=3, limit=100))
     plan = decide(
         state,
@@ -99,7 +99,7 @@ def test_a_promise_to_an_ordinary_job_leaves_what_is_kept_and_is_kept() -> None:
 
 def test_a_promise_to_who_may_take_what_is_kept_takes_nothing_from_the_others() -> None:
     """Five of ten are kept: both are promised the instant at which all comes free, and both start then."""
-    rule = Reserve("p", Kept(5), tenants=frozenset({"vip"}))
+    rule = Reserve("p", HeadroomRule(5), tenants=frozenset({"vip"}))
     state = core(nodes(1, 10, pool="p"), policies=Policies(backfill=None, reserves=(rule,)))
     decide(state, 0, job("all", "vip", gpus=10, limit=100))
     plan = decide(state, 1, job("its", "vip", gpus=5, at=1, limit=50), job("other", gpus=5, at=2, limit=50))
@@ -112,7 +112,7 @@ def test_a_job_that_cannot_be_preempted_leaves_every_guarantee_to_be_called_in()
     """Of ten, four are guaranteed and two kept: firm ordinary jobs may have four, who may take those two six."""
     tenants = [Tenant("own", guaranteed=4)]
     for tenant, most in (("other", 4), ("vip", 6)):
-        state = pool(1, 10, Reserve("p", Kept(2), tenants=frozenset({"vip"})), tenants=tenants)
+        state = pool(1, 10, Reserve("p", HeadroomRule(2), tenants=frozenset({"vip"})), tenants=tenants)
         plan = decide(state, 0, *(job(f"j{n}", tenant, at=n, preemptible=False) for n in range(10)))
         assert len(started(plan)) == most
         assert {codes(plan, name)[0] for name in plan.waiting} == {"NotPreemptibleBeyondGuarantee"}
@@ -120,7 +120,9 @@ def test_a_job_that_cannot_be_preempted_leaves_every_guarantee_to_be_called_in()
 
 
 def test_lent_quota_is_reclaimed_where_only_the_reserve_is_free() -> None:
-    state = pool(1, 10, Reserve("p", Kept(2), tenants=frozenset({"vip"})), tenants=[Tenant("own", guaranteed=4)])
+    state = pool(
+        1, 10, Reserve("p", HeadroomRule(2), tenants=frozenset({"vip"})), tenants=[Tenant("own", guaranteed=4)]
+    )
     decide(state, 0, job("borrows", gpus=8))
     plan = decide(state, 1, job("owner", "own", gpus=2, at=1))
     assert preempted(plan) == [("borrows", 1, "ReclaimLentQuota")] and started(plan) == ["owner"]
@@ -129,7 +131,7 @@ def test_lent_quota_is_reclaimed_where_only_the_reserve_is_free() -> None:
 def test_settings_read_anew_change_what_is_kept_and_for_whom() -> None:
     state = pool(1, 8)
     decide(state, 0, job("a", gpus=6), job("v", "vip", gpus=1, at=1))
-    rules = Policies(reserves=(Reserve("p", Kept(4), tenants=frozenset({"vip"})),))
+    rules = Policies(reserves=(Reserve("p", HeadroomRule(4), tenants=frozenset({"vip"})),))
     state.reconfigure((), [Queue("q")], rules, (), 1)
     assert started(decide(state, 1, job("b", at=2), job("w", "vip", at=3))) == ["w"]
     state.end("a", 2, True)
@@ -142,7 +144,7 @@ def test_settings_read_anew_change_what_is_kept_and_for_whom() -> None:
 
 
 def test_a_part_follows_the_nodes_that_are_usable_and_never_fits_counts_it() -> None:
-    half = Reserve("p", Kept(part=Fraction(1, 2)), tenants=frozenset({"vip"}))
+    half = Reserve("p", HeadroomRule(part=Fraction(1, 2)), tenants=frozenset({"vip"}))
     state = pool(4, 4, half)
     plan = decide(state, 0, job("wide", gpus=4, replicas=3))
     assert codes(plan, "wide")[0] == "NeverFits"
@@ -165,7 +167,7 @@ def test_the_oldest_job_starts_wherever_what_is_kept_leaves_it_room() -> None:
             devices = tuple(Device(f"{number}{d}", model, 4) for d in range(4))
             rack = f"rack{number // dice.choice([2, 3])}"
             there.append(Node(f"n{number}", devices, pool=name, topology=(rack,), labels={"rack": rack}))
-        rules = [Reserve(name, Kept(dice.choice([2, 4, 9]))) for name in "pr" if dice.random() < 0.7]
+        rules = [Reserve(name, HeadroomRule(dice.choice([2, 4, 9]))) for name in "pr" if dice.random() < 0.7]
         state = core(
             there,
             policies=Policies(backfill=dice.choice([1, None]), reserves=tuple(rules)),
@@ -220,7 +222,7 @@ def room_in(state: Core, rules: Sequence[Reserve], request: Request, rack: str) 
 @pytest.mark.parametrize(("kept", "beside"), [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1), (4, 0)])
 def test_ordinary_jobs_leave_a_promise_what_it_needs_of_their_part(kept: int, beside: int) -> None:
     """They are placed where the promise does not lie, and together hold no more than is left beside it as it begins."""
-    state = pool(2, 4, Reserve("p", Kept(kept), tenants=frozenset({"vip"})))
+    state = pool(2, 4, Reserve("p", HeadroomRule(kept), tenants=frozenset({"vip"})))
     decide(state, 0, job("ends", limit=100, request=Request(3, cpu_milli=4000)))
     if beside:
         decide(state, 0.5, job("beside", at=0.5, request=Request(beside, cpu_milli=beside)))

@@ -23,7 +23,7 @@ from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.cycle.state import JobClass
 from scheduler.model import Device, Job, Node, Queue, Request, Tenant
 from scheduler.placement.engine import place_gang
-from scheduler.placement.headroom import Kept
+from scheduler.placement.headroom import HeadroomRule
 from tests.draws import keep_seed
 from tests.scheduler.cycle.queueing import above, check_limits, drawn_queues, leaves, priority
 from tests.scheduler.cycle.scenes import core, decide, job, run
@@ -59,7 +59,11 @@ def reserves(dice: random.Random) -> tuple[Reserve, ...]:
     """Pools that keep something free from ordinary jobs, for a tenant, a priority or a queue."""
     found = []
     for pool in "pr":
-        kept = Kept(part=Fraction(dice.choice([1, 2, 5]), 10)) if dice.random() < 0.5 else Kept(dice.choice([1, 3, 8]))
+        kept = (
+            HeadroomRule(part=Fraction(dice.choice([1, 2, 5]), 10))
+            if dice.random() < 0.5
+            else HeadroomRule(dice.choice([1, 3, 8]))
+        )
         whom: dict[str, Any] = dice.choice(
             [{"tenants": frozenset("a")}, {"priority": 2}, {"queues": frozenset(["q0"])}]
         )

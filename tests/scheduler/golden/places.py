@@ -11,7 +11,7 @@ from scheduler.placement.cluster import Cluster
 from scheduler.placement.consolidation import make_room
 from scheduler.placement.engine import place_gang
 from scheduler.placement.fragmentation import Fragmentation, typical_demand
-from scheduler.placement.headroom import Kept
+from scheduler.placement.headroom import HeadroomRule
 from scheduler.placement.holdings import Holding, Holdings
 from scheduler.placement.interference import AntiInterference
 from scheduler.placement.reasons import nearest_that_fits, why_not
@@ -31,7 +31,7 @@ def told(name: str, number: int) -> Iterator[tuple[str, Any]]:
     if number % 4 == 3:
         policy = AntiInterference(SPEEDS, policy)
     if number % 3 == 2:
-        cluster.keep_free({"p": Kept(dice.choice([2, 7]))})
+        cluster.keep_free({"p": HeadroomRule(dice.choice([2, 7]))})
     measured, held, holdings = Fragmentation(cluster, demand), dict[str, list[Holding]](), Holdings(cluster)
     for step in range(40):
         what = dice.choice(["come"] * 5 + ["go", "go", "state", "room"])

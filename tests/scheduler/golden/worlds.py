@@ -16,7 +16,7 @@ from scheduler.cycle.core import Core
 from scheduler.cycle.plan import CyclePlan
 from scheduler.cycle.policies import Policies, Reservation, Reserve
 from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, Resize, Start, Tenant
-from scheduler.placement.headroom import Kept
+from scheduler.placement.headroom import HeadroomRule
 from scheduler.pools import pool_lines
 from scheduler.setup import PLACEMENTS, Setup
 from tests.billing.golden import digest
@@ -125,7 +125,11 @@ def drawn_site(dice: random.Random, nodes: Sequence[Node], start: float) -> dict
     between = dice.choice(["priority", "fair_share"])
     reserves = []
     for pool in "pr" if dice.random() < 0.3 else "":
-        kept = Kept(part=Fraction(dice.choice([1, 2, 5]), 10)) if dice.random() < 0.5 else Kept(dice.choice([1, 3, 8]))
+        kept = (
+            HeadroomRule(part=Fraction(dice.choice([1, 2, 5]), 10))
+            if dice.random() < 0.5
+            else HeadroomRule(dice.choice([1, 3, 8]))
+        )
         whom: Any = dice.choice([{"tenants": frozenset("a")}, {"priority": 2}, {"queues": frozenset(["q0"])}])
         reserves.append(Reserve(pool, kept, **whom))
     policies = Policies(

@@ -381,7 +381,7 @@ def test_what_agents_run_nobody_else_ends(cluster: Cluster) -> None:
     """Its devices would be given away while it runs."""
     cluster.submit("a", 2)
     cluster.settle()
-    with pytest.raises(RefusedError, match="sees its end by itself"):
+    with pytest.raises(RefusedError, match="notices its end itself"):
         cluster.living.service.finish("a", True, "somebody")
     assert cluster.living.status("a") == "running"
 
@@ -408,12 +408,12 @@ def test_one_agent_speaks_for_a_node(cluster: Cluster) -> None:
     (name,) = cluster.living.service.show("a")["nodes"]
     twin = Node(cluster.living, name, "f" * 32)
     for _ in range(2):
-        with pytest.raises(RefusedError, match="another agent speaks for it"):
+        with pytest.raises(RefusedError, match="another agent reports for it"):
             twin.hear()
         cluster.restart()  # who speaks is remembered
     cluster.living.now += LEASE + 1
     twin.hear()
-    with pytest.raises(RefusedError, match="another agent speaks for it"):
+    with pytest.raises(RefusedError, match="another agent reports for it"):
         cluster.nodes[name].hear()
     cluster.living.settle()
     assert cluster.living.service.show("a")["attempt"] == 2
@@ -497,7 +497,7 @@ def test_a_token_is_good_for_its_own_node_and_for_nothing_else(cluster: Cluster,
 BAD = [
     ({}, "not a list of words"),
     *(({"command": one}, "not a list of words") for one in ("rm -rf /", [], ["a\0b"], [""], [1])),
-    ({"command": ["\ud800"]}, "cannot be written down"),
+    ({"command": ["\ud800"]}, "cannot be stored"),
     ({"command": ["x" * 200_000]}, "can be started"),
     (COMMAND | {"env": {"A=B": "c"}}, "payload.env"), (COMMAND | {"env": {"A": 1}}, "payload.env"),
     (COMMAND | {"directory": "etc"}, "payload.directory"), (COMMAND | {"resize": "maybe"}, "payload.resize"),

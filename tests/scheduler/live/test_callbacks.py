@@ -118,6 +118,25 @@ def test_what_comes_before_a_callback_is_named_is_not_told_and_what_comes_later_
     assert receiver.told() == [("after", "started")]
 
 
+def test_a_job_that_waits_is_submitted_once_however_often_its_reason_changes(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    one = living(tmp_path, url=receiver.url, events=["submitted", "started"])
+    for name, tenant in (("a", "vision"), ("b", "speech"), ("c", "vision")):
+        one.submit(name, 4, tenant=tenant)
+    one.settle()
+    assert [row["reason"] for _, row in one.rows if row.get("allocation_id") == "c"] == ["", "InsufficientCapacity"]
+    while one.service.callbacks.hand_over():
+        pass
+    assert receiver.told() == [
+        ("a", "submitted"),
+        ("b", "submitted"),
+        ("c", "submitted"),
+        ("a", "started"),
+        ("b", "started"),
+    ]
+
+
 def _with(one: Living, folder: Path, receiver: Receiver) -> Any:
     (folder / "secret").write_text(SECRET)
     callback = {"name": "ci", "url": receiver.url, "secret": {"file": str(folder / "secret")}}

@@ -133,7 +133,7 @@ def test_whatever_a_user_or_a_job_is_called_it_is_that_job_and_that_user(url: st
     for strange in ("a/../b", "../jobs/b", "./b"):
         with pytest.raises(LedgerError, match="never submitted"):
             client.explain(strange)
-        with pytest.raises(LedgerError, match="does not wait or run"):
+        with pytest.raises(LedgerError, match="is neither pending nor running"):
             client.tell(strange, "cancel")
     assert [one["job_id"] for one in client.jobs()] == ["b"]
 
@@ -141,5 +141,5 @@ def test_whatever_a_user_or_a_job_is_called_it_is_that_job_and_that_user(url: st
 @pytest.mark.parametrize("content", [b"\xff\xfe-a-token-of-the-tests", "töken-of-the-tests-0".encode(), b"short"])
 def test_a_file_that_holds_no_token_is_one_line(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(content)
-    with pytest.raises(LedgerError, match=r"is no token.* One line of at least 16 ASCII characters fits"):
+    with pytest.raises(LedgerError, match=r"is not a token.* Expected one line of at least 16 ASCII characters"):
         read_token(tmp_path / "token")

@@ -48,7 +48,7 @@ def test_a_lease_that_is_not_renewed_ends_the_job_after_a_warning(tmp_path: Path
     assert found["status"] == "cancelled"
     assert found["history"][-2]["cause"]["text"] == "was not renewed before its lease was over"
     assert living.events()[-1] == ("a", "cancelled")
-    with pytest.raises(RefusedError, match="does not wait or run"):
+    with pytest.raises(RefusedError, match="is neither pending nor running"):
         living.service.renew("a", "ada")
     living.submit("b")
     living.settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from collectors.readings import Row
 from scheduler.codec import plain
 from scheduler.exposition import prometheus_text, rows
 from scheduler.live.service import RefusedError
-from scheduler.records.restore import read_snapshot, replays, write_snapshot
+from scheduler.model import Reason
+from scheduler.records.events import Cause
+from scheduler.records.restore import read_snapshot, replays, why_it_waits, write_snapshot
 from scheduler.settings import SettingsError, parse_settings
 from tests.scheduler.live.living import SETTINGS, Living, Slow
 from warehouse.errors import LedgerError
@@ -47,7 +50,7 @@ def test_a_job_starts_runs_and_ends(tmp_path: Path) -> None:
     living.settle()
     assert living.events() == [("a", "submitted"), ("a", "started"), ("a", "finished")]
     assert [record for record, _ in living.rows[:8]] == ["devices"] * 8
-    with pytest.raises(RefusedError, match="does not wait or run"):
+    with pytest.raises(RefusedError, match="is neither pending nor running"):
         living.service.show("a")
     assert living.service.explain("a")["status"] == "finished"
 
@@ -224,6 +227,54 @@ def test_explain_tells_reasons_history_and_expected_start(tmp_path: Path) -> Non
     living.submit("d", 4)
     living.settle()
     assert living.service.explain("d")["expected_start_error_seconds"] == {"known": 1, "p50": -100.0, "p95": -100.0}
+
+
+def test_why_a_job_waits_reaches_the_books_once_and_names_nobody(tmp_path: Path) -> None:
+    """Tenants read events, and a reason's own text may name jobs of others."""
+    living = Living(tmp_path)
+    for name, tenant in (("a-holder", "vision"), ("b-holder", "speech"), ("c", "vision")):
+        living.submit(name, 4, tenant=tenant, time_limit=500.0)
+    living.settle()
+    first, why = (row for _, row in living.rows if row.get("allocation_id") == "c")
+    assert (first["event"], first["reason"], why["event"]) == ("submitted", "", "submitted")
+    reason = living.service.explain("c")["reasons"][0]
+    assert why["reason"] == reason["code"] == "InsufficientCapacity"
+    assert why["ts"] > first["ts"], "of one instant they would be one row"
+    assert json.loads(why["message"])["text"] == reason["text"]
+    assert json.loads(why["message"]).get("expected_interval") is None, "too few starts are known"
+    told = list(living.rows)
+    living.now += 30.0
+    living.settle()
+    assert living.rows == told, "the reason is the same"
+    named = plain(Reason("Priority", "1 alike wait longer, c the longest", {"jobs": 1}, ("c",)))
+    assert why_it_waits([named]) == Cause("Priority", "jobs 1")
+    living.service.log.set_told("events", 0)
+    living.rows.clear()
+    living.restart()
+    living.settle()
+    assert [row for _, row in living.rows if row.get("allocation_id") == "c"] == [first, why]
+
+
+def test_an_expected_start_reaches_the_books_as_the_interval_that_explain_shows(tmp_path: Path) -> None:
+    living = Living(tmp_path)
+    living.submit("beside", 4, tenant="speech")
+    living.submit("first", 4, time_limit=100.0)
+    living.settle()
+    running = "first"
+    for number in range(24):
+        living.submit(f"j{number}", 4, time_limit=100.0)
+        living.settle()
+        living.now += 50.0 + number
+        living.service.finish(running, True, "tester")
+        living.settle()
+        running = f"j{number}"
+        assert living.status(running) == "running"
+    living.submit("last", 4, time_limit=100.0)
+    living.settle()
+    (why,) = (row for _, row in living.rows if row.get("allocation_id") == "last" and row["reason"])
+    told = [datetime.fromisoformat(at) for at in json.loads(why["message"])["expected_interval"]]
+    found = living.service.explain("last")["expected_interval"]
+    assert told == [found["from"], found["to"]]
 
 
 def test_nothing_is_lost_or_doubled_by_a_crash_before_events_are_delivered(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_utilization_is_told_kept_and_explained_and_when_unknown_nothing_goes(tm
     found.settle()
     assert "utilization is not known: none of 2 goes" in found.service.service("chat")["why"]
     assert found.service.demand("chat", None, None, 0.1)["desired"] == 1
-    with pytest.raises(RefusedError, match="0 to 1 fits"):
+    with pytest.raises(RefusedError, match="Expected 0 to 1"):
         found.service.demand("chat", None, None, 1.5)
     by_requests = living(tmp_path / "other")
     with pytest.raises(RefusedError, match="has no target for utilization"):
@@ -146,7 +146,7 @@ def test_what_is_no_service_or_no_replica_is_refused(tmp_path: Path) -> None:
         found.service.demand("search", 1, 0)
     found.submit("a", 1)
     found.settle()
-    with pytest.raises(RefusedError, match="no replica of a service"):
+    with pytest.raises(RefusedError, match="not a replica of a service"):
         found.service.ready("a")
 
 
@@ -157,8 +157,8 @@ def test_what_is_no_service_or_no_replica_is_refused(tmp_path: Path) -> None:
         ({"request": {"gpus": 1}}, "gpus"),
         ({"min_replicas": 5}, "is below 5"),
         ({"windows": [{"min_replicas": 9}]}, "9 to 3 is not within its 3"),
-        ({"windows": [{"timezone": "Mars"}]}, "a time zone fits"),
-        ({"windows": [{"start": "25:00"}]}, "a time of day fits"),
+        ({"windows": [{"timezone": "Mars"}]}, "expected a time zone"),
+        ({"windows": [{"start": "25:00"}]}, "expected a time of day"),
         ({"utilization": {"target": 0}}, "greater than 0"),
         ({"target": None, "utilization": {"target": 0.5}}, "say target or min_replicas"),
     ],

@@ -49,6 +49,13 @@ def test_measures_are_those_of_the_run() -> None:
     assert {queue["queue"] for queue in found.queues} == {"q", "other"}
 
 
+def test_progress_counts_the_jobs_that_are_over() -> None:
+    told: list[int] = []
+    jobs = [Job(f"j{number}", "t", "q", Request(1), 10.0 * number, run_time=5.0) for number in range(250)]
+    simulate(jobs, Setup("x", NODES), on_progress=told.append)
+    assert told == list(range(2, 251, 2))
+
+
 def test_the_same_jobs_give_the_same_report() -> None:
     setup = Setup("x", NODES, placement="random")
     one, other = (simulate(JOBS, setup).document() for _ in range(2))

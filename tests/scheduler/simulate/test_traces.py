@@ -73,7 +73,7 @@ def test_any_list_of_jobs_will_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("a,b\n1,2\n", "not a trace that is known here"),
+        ("a,b\n1,2\n", "not a known trace format"),
         ("job_id,submitted_at,run_seconds,gpus\na,soon,1,1\n", "row 1: .*soon"),
         ("job_id,submitted_at,run_seconds,gpus\na,0,1,1\nb,0,-1,1\n", "row 2: .*less than no time"),
         ("job_id,submitted_at,run_seconds,gpus\na,0,1,-1\n", "row 1: gpus is -1"),

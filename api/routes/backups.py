@@ -1,0 +1,29 @@
+"""Backups of an embedded store, in the folder that the server was started with."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from api.caller import BackUp
+from api.strict import StrictRoute
+from billing import audit
+from billing.writers import nobody_writing
+from gpuledger import documents
+from warehouse.backup import back_up, backups, folder_of
+
+router = APIRouter(tags=["backups"], route_class=StrictRoute)
+
+
+@router.get("/backups")
+def backups_(caller: BackUp) -> list[documents.Backup]:
+    """The backups that are there, the oldest first."""
+    return [documents.Backup.model_validate(one) for one in backups(folder_of(caller.store))]
+
+
+@router.post("/backups")
+def make(caller: BackUp, asked: documents.BackupAsked) -> documents.Backup:
+    """Makes one now; pushes and the close wait while what changed since the last whole one is copied."""
+    with caller.writing() as store:
+        made = back_up(store, caller.now, nobody_writing, asked.whole)
+    audit.record(caller.store, caller.now, caller.principal.actor, "backup.make", made.name)
+    return documents.Backup.model_validate(made)

@@ -1,0 +1,125 @@
+"""Caches the store's answers: each is valid while the tables it was read from have the same rows."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from access.scope import RULES
+from warehouse.errors import StoreError
+from warehouse.store import Store, read_sql
+
+log = logging.getLogger(__name__)
+
+ANSWERS_CACHED, ROWS_CACHED = 512, 20_000
+NEVER_THE_SAME = re.compile(r"\b(now|now64|today|yesterday|rand\w*|generate\w+)\(", re.IGNORECASE)
+
+
+class Memory:
+    """The answers, the latest used. One for each server."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cached: OrderedDict[Hashable, Any] = OrderedDict()
+        self._rows = 0
+        self._views: Mapping[str, str] = {}
+        self._reads: dict[str, frozenset[str]] = {}
+        self._sees_parts = True
+
+    def cached(self, key: Hashable, ask: Callable[[], Any]) -> Any:
+        """The answer to `key`: as it was cached, else as asked now."""
+        with self._lock:
+            if key in self._cached:
+                self._cached.move_to_end(key)
+                return self._cached[key]
+        answer = ask()
+        with self._lock:
+            if key not in self._cached:
+                self._cached[key] = answer
+                self._rows += _rows_of(answer)
+            while len(self._cached) > ANSWERS_CACHED or self._rows > ROWS_CACHED:
+                self._rows -= _rows_of(self._cached.popitem(last=False)[1])
+        return answer
+
+    def parts(self, store: Store) -> Mapping[str, Sequence[tuple[str, int]]] | None:
+        """Of each table its partitions, each with its number. None where a server does not let us see them."""
+        if not self._sees_parts:
+            return None
+        try:
+            return {row["table"]: row["partitions"] for row in store.rows(read_sql(__file__, "parts_in_force"))}
+        except StoreError as error:
+            if "ACCESS_DENIED" not in str(error):
+                raise
+            self._sees_parts = False
+            log.warning("pages cannot cache answers; GRANT SELECT ON system.parts makes them fast: %s", error)
+            return None
+
+    def tables(self, store: Store, sql: str) -> frozenset[str]:
+        """The tables that a statement names, or a view that it names; rather one too many than one too few."""
+        if not self._views:
+            self._views = {row["name"]: row["reads"] for row in store.rows(read_sql(__file__, "tables"))}
+        if sql not in self._reads:
+            self._reads[sql] = self._named(sql)
+        return self._reads[sql]
+
+    def _named(self, sql: str) -> frozenset[str]:
+        named = set(re.findall(r"\w+", re.sub(r"--[^\n]*", "", sql))) & self._views.keys()
+        within = (self._named(self._views[name]) if self._views[name] else frozenset([name]) for name in named)
+        return frozenset().union(*within)
+
+
+def _rows_of(answer: Any) -> int:
+    return len(answer) if isinstance(answer, list) else 0
+
+
+@dataclass(frozen=True)
+class DataVersion:
+    """The state of the store that a page is drawn from, and who reads: what is cached of one is never another's.
+
+    parts: of each table its partitions, each with its number.   scope: whose rows the store shows (None: all).
+    books: another one as soon as hours were closed, prices applied or alerts evaluated.
+    """
+
+    parts: Mapping[str, Sequence[tuple[str, int]]] = field(default_factory=dict)
+    scope: Hashable = None
+    memory: Memory | None = None
+    books: int = 0
+
+    @staticmethod
+    def of(store: Store, scope: Hashable = None, memory: Memory | None = None) -> DataVersion:
+        """As the store is now. Without a memory nothing is cached."""
+        parts = memory.parts(store) if memory else None
+        here = DataVersion(parts or {}, scope, None if parts is None else memory)
+        sql = read_sql(__file__, "books_version")
+        return replace(here, books=here.cached(store, "books", sql, lambda: store.value(sql)))
+
+    def cached(
+        self, store: Store, what: Hashable, reads: str, ask: Callable[[], Any], until: datetime | None = None
+    ) -> Any:
+        """The answer to `what`, which is not to be changed: as it was cached, else as asked now.
+
+        reads: SQL of all that is asked, or the names of its tables.   until: of tables in partitions of months it asks
+        for nothing then or later, of those in partitions of days for nothing later.
+        """
+        if self.memory is None or NEVER_THE_SAME.search(reads):
+            return ask()
+        tables = self.memory.tables(store, reads if self.scope is None else f"{reads}\n{RULES}")
+        read = tuple((table, self._state(table, until)) for table in sorted(tables))
+        return self.memory.cached((self.scope, what, read), ask)
+
+    def _state(self, table: str, until: datetime | None) -> int:
+        partitions = self.parts.get(table, ())
+        if until is None:
+            return hash(frozenset(partitions))
+        last = {6: f"{until - timedelta(milliseconds=1):%Y%m}", 8: f"{until:%Y%m%d}"}
+        return hash(frozenset((name, print_) for name, print_ in partitions if name <= last.get(len(name), name)))
+
+
+UNCACHED = DataVersion()
+"""For whoever asks once."""

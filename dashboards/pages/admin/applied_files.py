@@ -1,0 +1,192 @@
+"""What people state, each with its history and a form for the next version: rate cards, the tenants' mapping with what
+no rule of it fits, budgets, objectives, energy settings, parties."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from access.current import current
+from access.roles import Action
+from api import applied_files
+from billing.rates import current_rate_card, rate_card_of
+from billing.rates.applied import AppliedCard
+from billing.rates.rate_card import MATCH_KEYS
+from billing.rates.windows import in_words
+from billing.tenants import current_mapping
+from billing.tenants.unmapped import unmapped
+from dashboards import exports, grids, parts, states
+from dashboards.filters import Filters
+from dashboards.languages import Language
+from dashboards.pages.admin.apply_form import form_card
+from warehouse.store import Store
+
+
+def rates_part(store: Store, filters: Filters, words: Language) -> list[Component]:
+    """The card in force, or another (`?card=`)."""
+    in_force = current_rate_card(store)
+    if in_force is None:
+        none = parts.card(words("admin.rates"), "", states.nothing_here(words("admin.no_card")))
+        return [none, form_card(applied_files.RATES, None, words)]
+    asked = filters.more.get("card", "")
+    card = (rate_card_of(store, asked) if asked else None) or in_force
+    is_current = card.version == in_force.version
+    columns = [
+        grids.text("sku", words("workload.sku"), minimum=130),
+        grids.text("match", words("admin.match"), words("admin.match_is"), 220, 2.4),
+        grids.number("price", words("admin.price"), shape=",.4~f", minimum=110),
+        grids.text("windows", words("admin.windows"), words("admin.windows_is"), 130),
+        grids.text("from", words("fleet.from"), minimum=110),
+        grids.text("to", words("fleet.until"), minimum=110),
+    ]
+    rows = [
+        {
+            "sku": rule.sku,
+            "match": _matches(rule.match, words),
+            "price": float(rule.price_per_gpu_hour),
+            "windows": in_words(rule.windows) if rule.windows else "",
+            "from": _day(rule.effective_from, filters, words),
+            "to": _day(rule.effective_to, filters, words),
+        }
+        for rule in card.card.rates
+    ]
+    title = words("admin.in_force" if is_current else "admin.once_in_force")
+    said = words("admin.card_is", version=card.version, currency=card.card.currency, author=card.author)
+    table = grids.grid(columns, rows, words, "admin-rates")
+    tool = exports.of_grid("admin-rates", f"rates-{card.version}", replace(filters, period=None), words)
+    return [
+        parts.card(title, said, table, _policies(card, words), tool=tool, class_name="gl-table-card"),
+        form_card(applied_files.RATES, card.card, words),
+        _history_card(applied_files.versions(store, applied_files.RATES), filters, words, card.version, "card"),
+    ]
+
+
+def _matches(match: Any, words: Language) -> str:
+    given = {key: getattr(match, key) for key in MATCH_KEYS}
+    return ", ".join(f"{key} {value}" for key, value in given.items() if value is not None) or words("admin.anything")
+
+
+def _day(at: datetime | None, filters: Filters, words: Language) -> str:
+    return "" if at is None else words.day(filters.local(at))
+
+
+def _policies(card: AppliedCard, words: Language) -> Component | None:
+    """What else the card says, as it was applied."""
+    others = {key: value for key, value in json.loads(card.card.canonical()).items() if key != "rates" and value}
+    text = json.dumps(others, ensure_ascii=False, indent=2)
+    return html.Details(
+        [html.Summary(words("admin.policies")), html.Pre(text, className="gl-written")], className="gl-more"
+    )
+
+
+def _history_card(
+    found: Sequence[Mapping[str, Any]], filters: Filters, words: Language, shown: str, key: str
+) -> Component:
+    """key: of the URL, where a version can be looked at; '' where not."""
+    rows = []
+    for row in reversed(found):
+        version = row["version"]
+        here: dict[str, Any] = {"aria-current": "true"} if version == shown else {}
+        href = filters.href("/admin", part="rates", card=version) if key else ""
+        rows.append(
+            [
+                html.Span(dcc.Link(version, href=href) if href else version, **here),
+                f"{filters.local(row['applied_at']):%Y-%m-%d %H:%M}",
+                row["author"],
+                f"{row['rules']:,}",
+                row["reason"],
+            ]
+        )
+    heads = [words(f"admin.{name}") for name in ("version", "applied_at", "actor", "rules")]
+    table = parts.table([*heads, words("invoices.reason")], rows)
+    return parts.card(words("admin.history"), words("admin.history_is"), table)
+
+
+def tenants_part(store: Store, filters: Filters, words: Language) -> list[Component]:
+    found = current_mapping(store)
+    if found is None:
+        mapping = parts.card(words("admin.mapping"), "", states.nothing_here(words("admin.no_mapping")))
+        return [mapping, _unmapped_card(filters, words), form_card(applied_files.TENANTS, None, words)]
+    columns = [
+        grids.text("match", words("admin.match"), words("admin.match_is"), 240, 2.4),
+        grids.text("tenant", words("filter.tenant")),
+        grids.text("project", words("filter.project")),
+        grids.text("cost_center", words("admin.cost_center")),
+        grids.text("from", words("fleet.from"), minimum=110),
+        grids.text("to", words("fleet.until"), minimum=110),
+    ]
+    rows = [
+        {
+            "match": rule.words,
+            **{name: getattr(rule, name) or words("admin.as_told") for name in ("tenant", "project")},
+            "cost_center": rule.cost_center or "",
+            "from": _day(rule.effective_from, filters, words),
+            "to": _day(rule.effective_to, filters, words),
+        }
+        for rule in found.mapping.rules
+    ]
+    owner = found.mapping.unmapped_owner or words("admin.as_told")
+    said = words("admin.mapping_is", version=found.version, author=found.author, owner=owner)
+    table = grids.grid(columns, rows, words, "admin-mapping")
+    return [
+        parts.card(words("admin.mapping"), said, table, class_name="gl-table-card"),
+        _unmapped_card(filters, words),
+        form_card(applied_files.TENANTS, found.mapping, words),
+        _history_card(applied_files.versions(store, applied_files.TENANTS), filters, words, found.version, ""),
+    ]
+
+
+def file_part(kind: applied_files.Kind, store: Store, filters: Filters, words: Language) -> list[Component]:
+    """A file that is shown as it is written; what follows from it stands on other pages."""
+    found = applied_files.in_force(store, kind)
+    title, version = words(f"admin.{kind.name}"), found.version if found else ""
+    said = words("admin.file_is", version=found.version, author=found.author) if found else ""
+    text = html.Pre(applied_files.as_yaml(found.file), className="gl-written") if found else None
+    none = states.nothing_here(words(f"admin.no_{kind.name}")) if found is None else None
+    return [
+        parts.card(title, said, text, none),
+        form_card(kind, found.file if found else None, words),
+        *([_history_card(applied_files.versions(store, kind), filters, words, version, "")] if found else []),
+    ]
+
+
+def _unmapped_card(filters: Filters, words: Language) -> Component:
+    """Filled in by a callback: it reads all of the books."""
+    return parts.card(
+        words("admin.unmapped"),
+        words("admin.unmapped_is"),
+        dcc.Store(id="admin-asked", data="unmapped"),
+        html.Div(html.P(words("explore.runs"), className="gl-nothing"), id="admin-unmapped"),
+        tool=exports.of_grid("admin-unmapped-grid", "unmapped", replace(filters, period=None), words),
+        class_name="gl-table-card",
+    )
+
+
+def unmapped_table(store: Store, filters: Filters, words: Language) -> Component:
+    current().require(Action.see_audit)
+    columns = [
+        grids.text("reported_tenant", words("filter.tenant")),
+        grids.text("reported_project", words("filter.project")),
+        grids.text("queue", words("filter.queue")),
+        grids.text("cluster", words("filter.cluster")),
+        grids.text("owner", words("admin.owner"), words("admin.owner_is")),
+        grids.number("allocations", words("admin.allocations"), shape=",d"),
+        grids.sorted_by(grids.number("gpu_hours", words("workload.quantity"))),
+        grids.text("until", words("admin.last"), minimum=156),
+    ]
+    names = ("reported_tenant", "reported_project", "queue", "cluster", "allocations", "gpu_hours")
+    rows = [
+        {
+            **{name: row[name] for name in names},
+            "owner": row["owner"] or words("no_name"),
+            "until": f"{filters.local(row['until']):%Y-%m-%d %H:%M}",
+        }
+        for row in unmapped(store)
+    ]
+    return grids.grid(columns, rows, words, "admin-unmapped-grid", empty=words("admin.all_mapped"))

@@ -1,0 +1,200 @@
+"""Now: who holds what at this moment, whether it is used, what it costs an hour, and what it has wasted so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from dash import html
+from dash.development.base_component import Component
+
+from access.current import current
+from access.roles import Action
+from dashboards import exports, grids, parts, states
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN, duration, money, percent
+from dashboards.languages import Language
+from dashboards.pages.now.known import Moment, held, moment
+from dashboards.parts import Figure
+from dashboards.registry import Page
+from warehouse.store import Store
+
+MOST = 500
+"""Allocations in the table; the headline counts all."""
+Row = Mapping[str, Any]
+
+
+def layout(store: Store, filters: Filters, words: Language) -> Component:
+    return at_clock(store, filters, words, datetime.now(UTC))
+
+
+def at_clock(store: Store, filters: Filters, words: Language, clock: datetime) -> Component:
+    now = moment(store, clock)
+    if now is None:
+        return parts.page(_titles(filters, words, None), states.nothing(words("now.title"), words("now.no_facts")))
+    rows, currency = held(store, filters, now.at, MOST)
+    return parts.page(
+        _titles(filters, words, now),
+        _stopped(filters, words, now),
+        _headline(rows, currency, filters, now, words),
+        _card(rows, currency, filters, now, words),
+    )
+
+
+def _titles(filters: Filters, words: Language, now: Moment | None) -> Component:
+    said = "" if now is None else words("now.as_of", at=_clock(filters, words, now.at), zone=filters.zone)
+    chips = []
+    if now is not None and now.unmetered:
+        last = UNKNOWN if now.samples is None else words.moment(filters.local(now.samples))
+        chips.append(parts.chip(words("now.no_samples", at=last), words("now.no_samples_why")))
+    return html.Div(
+        [
+            html.Div([html.H1(words("now.title")), html.P(said, className="gl-scope")]),
+            html.Div(chips, className="gl-chips"),
+        ],
+        className="gl-titles",
+    )
+
+
+def _stopped(filters: Filters, words: Language, now: Moment) -> Component | None:
+    """Where nothing comes any more, the page says so before any figure."""
+    if not now.stopped:
+        return None
+    at = f"{words.day(filters.local(now.at))}, {filters.local(now.at):%H:%M}"
+    late = duration((now.clock - now.at).total_seconds())
+    return html.P(words("now.stopped", at=at, late=late), className="gl-card gl-stopped", role="alert")
+
+
+def _clock(filters: Filters, words: Language, at: datetime) -> str:
+    return f"{words.moment(filters.local(at))}:{filters.local(at):%S}"
+
+
+def _headline(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, words: Language) -> Component:
+    sums: Row = rows[0] if rows else dict.fromkeys(SUMS, 0)
+    unseen = sums["all_gpus"] - sums["all_seen_gpus"]
+    unpriced = words.count("now.unpriced", sums["all_unpriced"]) if sums["all_unpriced"] else ""
+    knows_use = not rows or sums["all_seen_gpus"] > 0
+    idle_hour = sums["all_idle_hour"] if knows_use else None
+    return parts.headline(
+        [
+            Figure(words("now.held"), _gpus(sums["all_gpus"]), words("unit.gpus"),
+                   words.count("now.allocations", sums["all_rows"])),
+            Figure(words("now.idle"), _gpus(sums["all_idle_gpus"]) if knows_use else UNKNOWN, words("unit.gpus"),
+                   words("now.unseen", n=_gpus(unseen)) if unseen > 0.005 else words("now.idle_is"), "idle"),
+            Figure(words("now.hourly"), money(sums["all_list_hour"], currency), "",
+                   unpriced or words("overview.billed", amount=money(sums["all_billed_hour"], currency))),
+            Figure(words("now.idle_hourly"), money(idle_hour, currency), "",
+                   words("now.idle_share", share=percent(_float(idle_hour), _float(sums["all_list_hour"]))), "idle"),
+            Figure(words("now.waste"), money(sums["all_waste"], currency), "", _until(filters, now, words)),
+        ]
+    )  # fmt: skip
+
+
+SUMS = ("all_rows", "all_gpus", "all_idle_gpus", "all_seen_gpus", "all_list_hour", "all_billed_hour", "all_idle_hour",
+        "all_waste", "all_unpriced")  # fmt: skip
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _gpus(value: float) -> str:
+    return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
+
+
+def _until(filters: Filters, now: Moment, words: Language) -> str:
+    """Waste is of closed hours alone."""
+    if now.closed is None:
+        return words("now.none_closed")
+    return words("now.closed_until", at=words.moment(filters.local(min(now.closed, now.at))))
+
+
+def _card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, words: Language) -> Component:
+    in_all = rows[0]["all_rows"] if rows else 0
+    subtitle = words("now.table_is") if in_all <= MOST else words("now.table_cut", most=MOST, all=f"{in_all:,}")
+    may_silence = current().may(Action.silence)
+    columns = [
+        grids.link("name", words("workload.name"), minimum=140, flex=1.5),
+        grids.text("tenant", words("filter.tenant"), minimum=88),
+        grids.sorted_by(_money("waste", words("now.waste"), currency, _until(filters, now, words), 128)),
+        _money("list_hour", words("now.hour"), currency, words("now.hour_is"), 88),
+        _used("used_5", words("now.used_5"), words("now.used_is"), words),
+        _used("used_60", words("now.used_60"), words("now.used_is"), words),
+        grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.4~g", minimum=64),
+        grids.link("place", words("now.place"), words("now.place_is"), minimum=110, flex=1.2, to="device"),
+        grids.moment("since", words("now.since"), words("now.since_is")),
+        grids.link("alert", words("now.alert"), words("now.alert_is"), minimum=96, flex=0.8, to="to_alert"),
+        *([grids.link("silence", "", words("now.silence_is"), minimum=80, flex=0.5, to="to_silence")]
+          if may_silence and _any(rows, "alert") else []),
+        grids.text("project", words("filter.project"), minimum=84),
+        *([grids.text("cost_center", words("now.cost_center"), minimum=88)] if _any(rows, "cost_center") else []),
+        _money("billed_hour", words("now.billed_hour"), currency, words("now.billed_hour_is"), 84),
+        grids.percent("metered", words("now.metered"), words("now.metered_is"), minimum=84),
+    ]  # fmt: skip
+    return parts.card(
+        words("now.table"),
+        f"{subtitle}; {_until(filters, now, words)}",
+        grids.grid(columns, [_row(row, filters, may_silence, words) for row in rows], words, "now-grid",
+                   empty=words("now.nothing"), key="key"),
+        tool=exports.of_grid("now-grid", "now", filters, words),
+        class_name="gl-table-card",
+    )  # fmt: skip
+
+
+def _any(rows: Sequence[Row], name: str) -> bool:
+    return any(row[name] for row in rows)
+
+
+def _money(field: str, header: str, currency: str, tip: str, minimum: int) -> grids.Column:
+    return {**grids.money(field, header, currency, tip), "minWidth": minimum}
+
+
+def _used(field: str, header: str, tip: str, words: Language) -> grids.Column:
+    """A share; a holding without telemetry is unmetered, not unused."""
+    column = grids.number(field, header, tip, ",.1f%", minimum=112)
+    shown = f"params.value == null ? '{words('kind.unmetered')}' : d3.format(',.1f')(params.value * 100) + ' %'"
+    return {**column, "valueFormatter": {"function": shown}}
+
+
+def _row(row: Row, filters: Filters, may_silence: bool, words: Language) -> dict[str, Any]:
+    device = row["devices"][0][0] if len(row["devices"]) == 1 else ""
+    return {
+        "key": f"{row['cluster']}/{row['allocation_id']}",
+        "name": row["workload_id"] or row["allocation_id"],
+        "href": filters.href("/workload", workload=row["workload_id"]) if row["workload_id"] else "",
+        **{name: row[name] for name in ("tenant", "project", "cost_center", "gpus", "used_5", "used_60")},
+        "place": _place(row, words),
+        "device": filters.href("/fleet", device=device) if device else "",
+        "since": filters.local(row["since"]),
+        "metered": row["metered_60"],
+        **{name: row[name] for name in ("list_hour", "billed_hour", "waste")},
+        "alert": words.of(f"now.{row['alert_rule'].replace('-', '_')}", row["alert_rule"]),
+        "to_alert": filters.href("/alerts", rule=row["alert_rule"]) if row["alert"] else "",
+        **(
+            {"silence": words("alerts.keep_quiet"), "to_silence": filters.href("/alerts", silence=row["alert"])}
+            if row["alert"] and may_silence
+            else {}
+        ),
+    }
+
+
+def _place(row: Row, words: Language) -> str:
+    """`n1`, `3g.40gb on n1`, `3/7 on n1`, `n1, n2, n3 and 5 more`."""
+    nodes = [node for node in row["nodes"] if node]
+    named = ", ".join(nodes[:2]) + (words("now.more_nodes", n=len(nodes) - 2) if len(nodes) > 2 else "")
+    shares = {profile or f"{units}/{whole}" for _, profile, units, whole in row["devices"] if profile or units < whole}
+    share = ", ".join(sorted(shares))
+    return words("workload.at", devices=share, nodes=named) if share and named else share or named or UNKNOWN
+
+
+PAGE = Page(
+    "/now",
+    "now.title",
+    15,
+    layout,
+    icon="M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM12 7v5l3.500 2.500",
+    has_period=False,
+    needs_books=False,
+    live=True,
+)

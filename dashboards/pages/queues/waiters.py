@@ -1,0 +1,114 @@
+"""Jobs that wait: each with why, its place in its queue, since when, and when its scheduler expects it to start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dash.development.base_component import Component
+
+from dashboards import exports, grids, parts
+from dashboards.filters import Filters
+from dashboards.languages import Language
+from warehouse.store import Store
+
+MOST = 500
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a message says of a wait. text: for people.   earliest, latest: of the expected start; None: not told."""
+
+    text: str
+    earliest: datetime | None = None
+    latest: datetime | None = None
+
+
+def waiting(store: Store, filters: Filters, workload: str = "", at: datetime | None = None) -> Sequence[Row]:
+    """The rows of waiting.sql at the period's end, or at an instant."""
+    instant = {} if at is None else {"start": at, "end": at}
+    return filters.rows(store, __file__, "waiting", workload=workload, most=MOST, **instant)
+
+
+def told(row: Row) -> Told:
+    """A message is a text, or the JSON object of a scheduler that keeps docs/scheduler-live.md."""
+    message = row["message"]
+    try:
+        facts = json.loads(message) if message.startswith("{") else None
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict):
+        return Told(message)
+    return Told(str(facts.get("text", "")), *_interval(facts.get("expected_interval")))
+
+
+def _interval(given: Any) -> tuple[datetime | None, datetime | None]:
+    """Of two instants with an offset; anything else is no interval."""
+    try:
+        first, last = (datetime.fromisoformat(one) for one in given)
+    except (TypeError, ValueError):
+        return None, None
+    return (first, last) if first.tzinfo and last.tzinfo and first <= last else (None, None)
+
+
+def expected(row: Row, filters: Filters, words: Language) -> str:
+    """The interval, as people read it; '' where nobody tells one."""
+    found = told(row)
+    if found.earliest is None or found.latest is None:
+        return ""
+    first, last = (filters.local(at) for at in (found.earliest, found.latest))
+    if first.date() == last.date():
+        return words("queues.between", first=words.moment(first), last=f"{last:%H:%M}")
+    return words("queues.between", first=words.moment(first), last=words.moment(last))
+
+
+def waiters_card(rows: Sequence[Row], filters: Filters, words: Language) -> Component:
+    in_all = rows[0]["in_all"] if rows else 0
+    columns = [
+        grids.link("name", words("workload.name"), minimum=140, flex=1.4),
+        grids.text("queue", words("waits.queue"), minimum=84, flex=0.8),
+        grids.text("rank", words("queues.rank"), words("queues.rank_is"), minimum=88, flex=0.6),
+        grids.text("reason", words("queues.reason"), words("queues.reason_is"), minimum=140, flex=1.2),
+        grids.text("details", words("queues.details"), words("queues.details_is"), minimum=160, flex=2),
+        grids.duration("waited", words("queues.waited"), words("queues.waited_is")),
+        grids.text("expected", words("queues.expected"), words("queues.expected_is"), minimum=110),
+        grids.number("gpus", words("waits.gpus"), "", ",.4~g", minimum=70),
+        grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.8),
+        grids.text("project", words("filter.project"), minimum=84, flex=0.8),
+        grids.moment("since", words("queues.since"), words("queues.since_is")),
+        grids.number("priority", words("queues.priority"), "", ",d", minimum=74),
+    ]
+    cut = words("queues.waiters_cut", most=MOST, all=f"{in_all:,}")
+    return parts.card(
+        words("queues.waiters"),
+        cut if in_all > MOST else words("queues.waiters_is"),
+        grids.grid(
+            columns,
+            [_row(row, filters, words) for row in rows],
+            words,
+            "queues-waiters",
+            empty=words("queues.nobody_waits"),
+        ),
+        tool=exports.of_grid("queues-waiters", "waiting", filters, words),
+        class_name="gl-table-card",
+        id="waiters",
+    )
+
+
+def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:
+    return {
+        "name": row["workload_id"] or row["allocation_id"],
+        "href": filters.href("/workload", workload=row["workload_id"]) if row["workload_id"] else "",
+        "queue": row["queue"] or words("no_name"),
+        "rank": words("queues.rank_of", n=row["rank"], all=f"{row['queued']:,}"),
+        "reason": row["reason"] or words("queues.no_reason"),
+        "details": told(row).text,
+        "waited": row["waited_seconds"],
+        "expected": expected(row, filters, words),
+        **{name: row[name] for name in ("gpus", "tenant", "project", "priority")},
+        "since": filters.local(row["since"]),
+    }

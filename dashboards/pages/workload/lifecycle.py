@@ -1,0 +1,89 @@
+"""A workload's lifecycle as stored: its allocations, its events, and the part that a page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from dashboards.filters import Filters
+from warehouse.store import Store, read_sql
+
+FINE = timedelta(days=2)
+"""Up to this long samples are read; longer spans are shown by the hour, from sums."""
+STEPS = (60, 120, 300, 600, 1800)
+HOUR_SECONDS = 3600
+POINTS = 240
+
+Span = tuple[datetime, datetime]
+
+
+@dataclass(frozen=True)
+class Lifecycle:
+    """claims: what it held; events: what happened, in order (claims.sql, events.sql).
+
+    until: its last sign of life, or the end of what is closed.   window: the part of it in the page's period.
+    """
+
+    workload: str
+    claims: Sequence[Mapping[str, Any]]
+    events: Sequence[Mapping[str, Any]]
+    start_at: datetime
+    until: datetime
+    window: Span | None
+
+    def bounds(self) -> dict[str, datetime]:
+        """The window as parameters of SQL."""
+        assert self.window is not None
+        return {"start": self.window[0], "end": self.window[1]}
+
+    @property
+    def devices(self) -> int:
+        return len({(claim["cluster"], claim["device_id"]) for claim in self.claims})
+
+    @property
+    def waited_seconds(self) -> float | None:
+        """From submitted to first held; None where either is not told."""
+        asked = [event["ts"] for event in self.events if event["event"] == "submitted"]
+        began = [claim["start_at"] for claim in self.claims]
+        return (min(began) - min(asked)).total_seconds() if asked and began else None
+
+    @property
+    def ran_seconds(self) -> float | None:
+        """Of the clock, from first held to last; None where it held nothing."""
+        began = [claim["start_at"] for claim in self.claims]
+        return (
+            (max(claim["end_at"] or self.until for claim in self.claims) - min(began)).total_seconds()
+            if began
+            else None
+        )
+
+
+def lifecycle_of(store: Store, filters: Filters, workload: str) -> Lifecycle | None:
+    """None where neither events nor books know the workload."""
+    asked = {"workload": workload}
+    claims = store.rows(read_sql(__file__, "claims"), asked)
+    events = store.rows(read_sql(__file__, "events"), asked)
+    if not claims and not events:
+        return None
+    closed = filters.months[-1].last + timedelta(hours=1)
+    signs = [event["ts"] for event in events] + [claim["start_at"] for claim in claims]
+    ends = [claim["end_at"] or closed for claim in claims]
+    start, until = min(signs), max([*signs, *ends])
+    return Lifecycle(workload, claims, events, start, until, _window(filters, start, until))
+
+
+def _window(filters: Filters, start: datetime, until: datetime) -> Span | None:
+    if filters.period is None:
+        raise filters.nothing_closed()
+    first, last = max(start, filters.period.start), min(until, filters.period.end)
+    return (first, last) if first < last else None
+
+
+def step_seconds(window: Span) -> int:
+    """The step in which a window's measurements are shown."""
+    length = window[1] - window[0]
+    if length > FINE:
+        return HOUR_SECONDS
+    return next((step for step in STEPS if length.total_seconds() / step <= POINTS), STEPS[-1])

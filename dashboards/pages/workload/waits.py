@@ -1,0 +1,158 @@
+"""A workload that waits: why, its place in its queue, when it may start, and who holds what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dash import dcc, html
+from dash.development.base_component import Component
+
+from dashboards import exports, grids, parts, states
+from dashboards.filters import Filters
+from dashboards.format import UNKNOWN, duration
+from dashboards.languages import Language
+from dashboards.pages.now.known import held, moment
+from dashboards.pages.queues.waiters import expected, told, waiting
+from dashboards.parts import Figure
+from warehouse.store import Store
+
+MOST = 200
+"""Holders in the table."""
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """row: of waiting.sql.   at: the instant as of which it waits, the newest for which facts came.
+    pools: rows of pools.sql, those that its queue used lately.   holders: rows of the page of what is now."""
+
+    row: Row
+    at: datetime
+    pools: Sequence[Row]
+    holders: Sequence[Row]
+
+
+def waits_of(store: Store, filters: Filters, workload: str, clock: datetime) -> list[Wait]:
+    """One for each of its allocations that waits now, whatever the page's period and filters are."""
+    now = moment(store, clock)
+    if now is None:
+        return []
+    whole = _narrowed(filters)
+    found = []
+    for row in waiting(store, whole, workload, now.at + timedelta(milliseconds=1)):
+        at_queue = {"cluster": row["cluster"], "queue": row["queue"]}
+        pools = filters.rows_now(store, __file__, "pools", at=now.at, **at_queue)
+        names = tuple(pool["pool"] for pool in pools)
+        narrowed = _narrowed(filters, pool=names, cluster=(row["cluster"],))
+        holders = held(store, narrowed, now.at, MOST)[0] if names else []
+        found.append(Wait(row, now.at, pools, holders))
+    return found
+
+
+def _narrowed(filters: Filters, **chosen: tuple[str, ...]) -> Filters:
+    return replace(filters, address=replace(filters.address, chosen=chosen))
+
+
+def wait_cards(wait: Wait, filters: Filters, words: Language) -> list[Component]:
+    return [
+        _headline(wait, filters, words),
+        parts.split(_reason_card(wait, filters, words), _pools_card(wait, words), class_name="gl-even"),
+        _holders_card(wait, filters, words),
+    ]
+
+
+def _headline(wait: Wait, filters: Filters, words: Language) -> Component:
+    row = wait.row
+    asked = UNKNOWN if row["gpus"] is None else f"{row['gpus']:,.4g}"
+    since = words.moment(filters.local(row["since"]))
+    return parts.headline(
+        [
+            Figure(words("wait.state"), words("wait.waiting"), "",
+                   words("wait.as_of", at=_said(wait.at, filters, words))),
+            Figure(words("queues.waited"), duration(row["waited_seconds"]), "", words("wait.since", at=since)),
+            Figure(words("queues.asked"), asked, words("unit.gpus"), row["queue"] or words("no_name")),
+            Figure(words("queues.rank"), words("queues.rank_of", n=row["rank"], all=f"{row['queued']:,}"), "",
+                   words("wait.rank_is")),
+            Figure(words("queues.expected"), expected(row, filters, words) or UNKNOWN, "",
+                   "" if expected(row, filters, words) else words("wait.not_expected")),
+        ]
+    )  # fmt: skip
+
+
+def _said(at: datetime, filters: Filters, words: Language) -> str:
+    return words.moment(filters.local(at))
+
+
+def _reason_card(wait: Wait, filters: Filters, words: Language) -> Component:
+    row, text = wait.row, told(wait.row).text
+    if not row["reason"] and not text:
+        content = [states.nothing_here(words("wait.no_reason"))]
+    else:
+        content = [
+            html.P(html.Strong(row["reason"])) if row["reason"] else None,
+            html.P(text, className="gl-reason-text") if text else None,
+            html.P(words("wait.told", at=_said(row["told_at"], filters, words)), className="gl-note"),
+        ]
+    return parts.card(words("wait.why"), words("wait.why_is"), *content)
+
+
+def _pools_card(wait: Wait, words: Language) -> Component:
+    if not wait.pools:
+        return parts.card(words("wait.pools"), words("wait.pools_is"), states.nothing_here(words("wait.no_pools")))
+    heads = [words("filter.pool"), words("wait.devices"), words("wait.free")]
+    cells = [
+        [
+            pool["pool"] or words("no_name"),
+            *[UNKNOWN if pool[n] is None else f"{pool[n]:,}" for n in ("devices", "free")],
+        ]
+        for pool in wait.pools
+    ]
+    hidden = any(pool["free"] is None for pool in wait.pools)
+    return parts.card(
+        words("wait.pools"),
+        words("wait.pools_is"),
+        parts.table(heads, cells),
+        html.P(words("wait.not_yours"), className="gl-note") if hidden else None,
+    )
+
+
+def _holders_card(wait: Wait, filters: Filters, words: Language) -> Component | None:
+    if not wait.pools:
+        return None
+    columns = [
+        grids.link("name", words("workload.name"), minimum=140, flex=1.6),
+        grids.text("tenant", words("filter.tenant"), minimum=88),
+        grids.sorted_by(grids.number("gpus", words("unit.gpus"), words("now.gpus_is"), ",.4~g", minimum=70)),
+        grids.percent("used", words("now.used_60"), words("now.used_is"), minimum=100),
+        grids.moment("since", words("now.since"), words("now.since_is"), minimum=116),
+        grids.text("queue", words("waits.queue"), minimum=84),
+    ]
+    rows = [
+        {
+            "key": f"{row['cluster']}/{row['allocation_id']}",
+            "name": row["workload_id"] or row["allocation_id"],
+            "href": filters.href("/workload", workload=row["workload_id"]) if row["workload_id"] else "",
+            **{name: row[name] for name in ("tenant", "gpus", "queue")},
+            "used": row["used_60"],
+            "since": filters.local(row["since"]),
+        }
+        for row in wait.holders
+    ]
+    pools = [pool["pool"] for pool in wait.pools]
+    all_now = dcc.Link(
+        words("wait.to_now"), href=filters.href("/now", pool=pools, tenant=None, project=None, queue=None)
+    )
+    return parts.card(
+        words("wait.holders"),
+        words("wait.holders_is"),
+        grids.grid(columns, rows, words, "wait-holders", empty=words("now.nothing"), key="key"),
+        tool=parts.tools(all_now, exports.of_grid("wait-holders", "holders", filters, words)),
+        class_name="gl-table-card",
+    )
+
+
+def clock() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,95 @@
+"""`gpuledger backup` and `gpuledger restore`: copies of an embedded store, and stores made of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuledger import options, remote
+from gpuledger.output import instant, print_rows, say
+from warehouse.errors import LedgerError
+from warehouse.store import embedded_path, migrate, open_store
+
+if TYPE_CHECKING:
+    from gpuledger import documents
+    from warehouse.backup import Backup
+
+COLUMNS = ("name", "made_at", "bytes", "whole", "whole_bytes", "migration", "software")
+
+
+def register(app: typer.Typer) -> None:
+    app.command("backup")(backup)
+    app.command("restore")(restore)
+
+
+def backup(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Where backups go; of a server: its --backups.", file_okay=False, resolve_path=True),
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Copy everything, not only what changed.")] = False,
+    keep: Annotated[int, typer.Option("--keep", min=0, help="Remove all but the newest so many; 0: none.")] = 0,
+    listed: Annotated[bool, typer.Option("--list", help="List the backups that are there; make none.")] = False,
+    store: options.Store = "",
+    fmt: options.OutputFormat = options.Format.table,
+) -> None:
+    """Copy an embedded store into a folder: everything once, then what changed since."""
+    server = remote.address(store)
+    if server and (folder is not None or keep):
+        raise LedgerError("FOLDER, --keep", "a server keeps its backups in its own folder", "Leave them out")
+    if not server and folder is None:
+        raise LedgerError("FOLDER", "is missing", "Say where backups go: gpuledger backup /backups/gpuledger")
+    if listed:
+        print_rows([{name: getattr(one, name) for name in COLUMNS} for one in _listed(server, folder)], COLUMNS, fmt)
+        return
+    made = _made(server, store, folder, whole)
+    if fmt is not options.Format.table:
+        print_rows([{name: getattr(made, name) for name in COLUMNS}], COLUMNS, fmt)
+    else:
+        say(f"backup {made.name}: {made.bytes:,} bytes, on {made.whole} of {made.whole_bytes:,} bytes")
+    if keep and folder is not None:
+        from warehouse.backup import forget
+
+        for old in forget(folder, keep):
+            say(f"removed {old.name} of {instant(old.made_at)}")
+
+
+def restore(
+    folder: Annotated[Path, typer.Argument(help="Where the backups are.", file_okay=False, resolve_path=True)],
+    name: Annotated[str, typer.Option("--name", help="Of the backup.", show_default="the newest")] = "",
+    store: options.Store = "",
+) -> None:
+    """Make an embedded store of a backup, where nothing is yet."""
+    from warehouse.backup import restore as restored
+
+    made = restored(folder, name, embedded_path(store))
+    say(f"restored {made.name}, as of {instant(made.made_at)}. Next: gpuledger verify --store {store}")
+
+
+def _listed(server: str, folder: Path | None) -> list[documents.Backup] | list[Backup]:
+    if server:
+        with remote.client(server) as client:
+            return client.backups()
+    from warehouse.backup import backups
+
+    assert folder is not None
+    return backups(folder)
+
+
+def _made(server: str, store: str, folder: Path | None, whole: bool) -> documents.Backup | Backup:
+    if server:
+        with remote.client(server) as client:
+            return client.back_up(whole)
+    from billing.writers import nobody_writing
+    from warehouse.backup import back_up
+
+    if store.startswith("chdb://") or not store:
+        path = embedded_path(store)
+        if not (path / "engine").is_dir():
+            raise LedgerError(f"store {path}", "is not there", "Name the store that is to be copied with --store")
+    with open_store(store, folder) as opened:
+        migrate(opened)
+        return back_up(opened, datetime.now(UTC), nobody_writing, whole)

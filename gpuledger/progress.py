@@ -1,0 +1,35 @@
+"""How far long work is: a bar on a terminal, nothing in a pipe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuledger.output import console
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+def bar(unit: str) -> Progress:
+    """To be entered; a task of it counts things of that unit, such as rows."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    drawn = console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=drawn,
+        transient=True,
+        disable=not drawn.is_terminal,
+    )

@@ -1,0 +1,81 @@
+"""The page of what is now, as a browser shows it by the clock, and with nothing to show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from access.current import set_current
+from access.principal import ANYBODY
+from access.settings import AccessSettings
+from dashboards.frame import show
+from dashboards.pages import now as page
+from dashboards.pages.now.known import moment
+from tests.dashboards import site
+from tests.dashboards.browser import MARKS, browser, picture, tab
+from tests.stores import fresh_store
+from warehouse.store import Store
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+
+
+@pytest.fixture(autouse=True)
+def somebody() -> Iterator[None]:
+    set_current(ANYBODY)
+    yield
+    set_current(None)
+
+
+def test_nothing_told_is_nobody_knows(tmp_path: Path) -> None:
+    with fresh_store(tmp_path / "store") as store:
+        assert moment(store, datetime.now(UTC)) is None
+        assert "No data has arrived yet" in str(show(store, ANYBODY, "/now", "").page)
+
+
+def test_an_open_page_is_drawn_again_at_every_look() -> None:
+    assert page.PAGE.live
+
+
+class TestInTheBrowser:
+    pytestmark = MARKS
+
+    def test_who_holds_what_now_in_both_languages_and_on_a_phone(self, tmp_path: Path) -> None:
+        from playwright.sync_api import expect
+
+        with fresh_store(tmp_path / "store") as store:
+            lately(store)
+            with site.serving(store, AccessSettings()) as url, browser() as opened:
+                with tab(opened) as (shown, wrong):
+                    shown.goto(f"{url}/now")
+                    expect(shown.locator("#now-grid")).to_contain_text("w-live")
+                    expect(shown.locator("#now-grid")).to_contain_text("Unmetered")
+                    assert shown.locator(".gl-nav li a").nth(1).get_attribute("href") == "/now"
+                    assert shown.locator(".gl-stopped").count() == 0
+                    picture(shown, "now")
+                    shown.goto(f"{url}/now?lang=zh")
+                    expect(shown.locator("h1")).to_have_text("当前")
+                    assert wrong == []
+                with tab(opened, "dark", {"width": 390, "height": 844}) as (shown, wrong):
+                    shown.goto(f"{url}/now")
+                    expect(shown.locator("#now-grid")).to_contain_text("w-live")
+                    assert shown.evaluate("document.documentElement.scrollWidth") <= 390
+                    picture(shown, "now-phone")
+                    assert wrong == []
+
+
+def lately(store: Store) -> None:
+    """One device, held since an hour ago by the clock; its events came, no samples yet."""
+    now = datetime.now(UTC)
+    store.command(
+        "INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, pool, state) VALUES "
+        f"('{now - HOUR:%F %T}', 'c', 'n1', 'GPU-a', 'NVIDIA', 'H100', 1, 'p', 'available')"
+    )
+    store.command(
+        f"INSERT INTO events (ts, cluster, source, allocation_id, workload_id, event, tenant, project, queue, gpus, "
+        f"node, device_id) VALUES ('{now - HOUR:%F %T}', 'c', 's', 'live', 'w-live', 'started', 'vision', "
+        f"'p', 'main', 1, 'n1', 'GPU-a'), ('{now - MINUTE:%F %T}', 'c', 's', 'next', 'w-next', "
+        "'submitted', 'vision', 'p', 'main', 1, '', '')"
+    )

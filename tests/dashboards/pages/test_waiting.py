@@ -1,0 +1,222 @@
+"""Who waits and why: every job, by rank, with what its scheduler says; on the page of queues and on the job's own."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from access.current import set_current
+from access.principal import ANYBODY, Principal
+from access.roles import Role
+from access.scope import Stores
+from dashboards.filters import filters_of
+from dashboards.frame import show
+from dashboards.languages import language
+from dashboards.pages import queues
+from dashboards.pages.queues.waiters import expected, told, waiting
+from dashboards.pages.workload.waits import wait_cards, waits_of
+from tests.dashboards.browser import MARKS, picture, tab
+from tests.draws import keep_seed, seldom
+from warehouse.store import Store
+
+EN = language("en")
+TENANT = Principal("v", frozenset({Role.tenant}), frozenset({"vision"}))
+AT = datetime(2026, 10, 2, 12, tzinfo=UTC)
+DAY = "period=2026-10-02"
+ENDS = ("started", "finished", "failed", "cancelled", "rejected")
+PENDING = "0/4 nodes are available: 3 Insufficient nvidia.com/gpu, 1 node was unschedulable."
+INTERVAL = {
+    "sequence": 7,
+    "text": "8 GPUs, 3 free",
+    "expected_interval": ["2026-10-03T01:00:00Z", "2026-10-03T04:30:00Z"],
+}
+
+
+@pytest.fixture(autouse=True)
+def somebody() -> Iterator[None]:
+    set_current(ANYBODY)
+    yield
+    set_current(None)
+
+
+@pytest.fixture(scope="module")
+def jobs() -> list[dict[str, Any]]:
+    """Drawn: some wait, some started or gave up, some were told again with a reason."""
+    draw = random.Random(keep_seed())
+    ends = [None, *ENDS, *(draw.choice((None, None, *ENDS)) for _ in range(34))]
+    return [
+        {
+            "name": f"d{number}",
+            "queue": draw.choice(("train", "batch")),
+            "tenant": draw.choice(("vision", "speech")),
+            "priority": draw.choice((None, 0, 5, -3)),
+            "since": AT - timedelta(minutes=draw.randint(1, 3000)),
+            "end": end,
+            "again": number == 0 or draw.random() < 0.5,
+        }
+        for number, end in enumerate(ends)
+    ]
+
+
+@pytest.fixture(scope="module")
+def house(house: Store, jobs: Sequence[dict[str, Any]]) -> Store:
+    rows = []
+
+    def add(job: dict[str, Any], event: str, at: datetime, reason: str = "", message: str = "") -> None:
+        priority = "NULL" if job["priority"] is None else job["priority"]
+        rows.append(f"('{at:%F %T}', 'q', 's', '{job['name']}', 'w-{job['name']}', '{event}', '{job['tenant']}', 'p', "
+                    f"'{job['queue']}', {priority}, 8, '{reason}', '{message}')")  # fmt: skip
+
+    for job in jobs:
+        add(job, "submitted", job["since"])
+        if job["again"]:
+            add(job, "submitted", job["since"] + timedelta(seconds=30), "Unschedulable", PENDING)
+        if job["end"]:
+            add(job, job["end"], job["since"] + timedelta(seconds=50))
+    one = {"name": "told", "queue": "alone", "tenant": "vision", "priority": 1, "since": AT}
+    add(one, "submitted", AT)
+    add(one, "submitted", AT + timedelta(minutes=1), "InsufficientCapacity", json.dumps(INTERVAL))
+    columns = (
+        "ts, cluster, source, allocation_id, workload_id, event, tenant, project, queue, priority, gpus, reason, "
+        "message"
+    )
+    house.command(f"INSERT INTO events ({columns}) VALUES {', '.join(rows)}")
+    return house
+
+
+def test_every_job_that_waits_is_listed_by_rank(house: Store, jobs: Sequence[dict[str, Any]]) -> None:
+    rows = waiting(house, filters_of(house, f"?{DAY}&cluster=q"))
+    line = sorted(
+        (job for job in jobs if not job["end"]),
+        key=lambda job: (job["queue"], -(job["priority"] or 0), job["since"], job["name"]),
+    )
+    drawn = [row for row in rows if row["queue"] != "alone"]
+    assert [row["allocation_id"] for row in drawn] == [job["name"] for job in line]
+    for queue in ("train", "batch"):
+        places = [(row["rank"], row["queued"]) for row in drawn if row["queue"] == queue]
+        assert places == [(number, len(places)) for number in range(1, len(places) + 1)]
+    for row, job in zip(drawn, line, strict=True):
+        assert row["since"] == job["since"]
+        assert (row["reason"], row["message"]) == (("Unschedulable", PENDING) if job["again"] else ("", ""))
+    text = str(show(house, ANYBODY, "/queues", f"?{DAY}&cluster=q").page)
+    assert all(f"w-{job['name']}'" in text for job in line)
+
+
+@pytest.mark.parametrize("search", ["", "&tenant=vision", "&queue=train", "&tenant=speech&queue=batch&queue=train"])
+def test_the_list_has_as_many_as_the_queues_count(house: Store, search: str) -> None:
+    filters = filters_of(house, f"?{DAY}{search}")
+    counted = {
+        row["queue"]: row["waiting"] for row in filters.rows(house, queues.__file__, "by_queue") if row["waiting"]
+    }
+    listed: dict[str, int] = {}
+    for row in waiting(house, filters):
+        listed[row["queue"]] = listed.get(row["queue"], 0) + 1
+    assert listed == counted
+
+
+def test_a_filter_does_not_move_anybody_up(house: Store) -> None:
+    ranks = {row["allocation_id"]: row["rank"] for row in waiting(house, filters_of(house, f"?{DAY}"))}
+    mine = waiting(house, filters_of(house, f"?{DAY}&tenant=vision"))
+    assert mine
+    assert all(row["rank"] == ranks[row["allocation_id"]] for row in mine)
+
+
+def test_a_tenant_sees_its_own_and_its_place_among_them(house: Store) -> None:
+    set_current(TENANT)
+    with Stores(house).lend(TENANT) as store:
+        rows = waiting(store, filters_of(store, f"?{DAY}&queue=train"))
+        text = str(show(store, TENANT, "/queues", f"?{DAY}").page)
+    assert {row["tenant"] for row in rows} <= {"vision"}
+    assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
+    assert "speech" not in text
+
+
+def test_what_a_scheduler_expects_is_an_interval(house: Store) -> None:
+    filters = filters_of(house, f"?{DAY}")
+    (row,) = waiting(house, filters, workload="w-told")
+    assert told(row).text == "8 GPUs, 3 free"
+    assert expected(row, filters, EN) == "3 Oct, 01:00 – 04:30"
+    for message in ("", "{", "[]", '{"expected_interval": null}', '{"expected_interval": ["a", "b"]}',
+                    '{"expected_interval": ["2026-10-03T01:00:00", "2026-10-03T02:00:00"]}'):  # fmt: skip
+        assert expected({**row, "message": message}, filters, EN) == ""
+
+
+def test_a_workload_that_waits_says_why_and_who_has_what_it_waits_for(house: Store) -> None:
+    """Jobs of `main` were placed on GPU-a and GPU-b of pool `train`, and on GPU-m of `research`."""
+    at = datetime(2026, 10, 2, 12, 30, tzinfo=UTC)
+    filters = filters_of(house, f"?{DAY}")
+    (wait,) = waits_of(house, filters, "w2-vision", at)
+    assert (wait.row["waited_seconds"], wait.row["gpus"]) == (pytest.approx(1800, abs=0.01), 8)
+    assert {pool["pool"]: (pool["devices"], pool["free"]) for pool in wait.pools} == {
+        "train": (3, 1),
+        "research": (1, 0),
+    }
+    assert {row["workload_id"] for row in wait.holders} == {"w-vision", "w-speech", "w-mig-vision", "w-mig-speech"}
+    text = str(wait_cards(wait, filters, EN))
+    assert "Unknown: its scheduler reported no reason." in text
+    assert "/workload?period=2026-10-02&workload=w-speech" in text
+    (wait,) = waits_of(house, filters_of(house, f"?{DAY}&tenant=speech"), "w-told", at)
+    assert wait.pools == wait.holders == []
+    text = str(wait_cards(wait, filters, EN))
+    for said in ("InsufficientCapacity", "8 GPUs, 3 free", "3 Oct, 01:00 – 04:30", "1 of 1", "no job of this queue"):
+        assert said in text
+    assert waits_of(house, filters, "w-vision", at) == [], "it runs"
+
+
+def test_a_tenant_is_told_nothing_of_others_that_hold_what_it_waits_for(house: Store) -> None:
+    set_current(TENANT)
+    at = datetime(2026, 10, 2, 12, 30, tzinfo=UTC)
+    with Stores(house).lend(TENANT) as store:
+        filters = filters_of(store, f"?{DAY}")
+        (wait,) = waits_of(store, filters, "w2-vision", at)
+        assert waits_of(store, filters, "w2-speech", at) == []
+        text = str(wait_cards(wait, filters, EN))
+    assert {(pool["devices"], pool["free"]) for pool in wait.pools} == {(None, None)}
+    assert "speech" not in text
+    assert "w-vision" in text
+
+
+def test_the_page_of_a_job_that_waits_is_its_wait_with_all_reasons(
+    house: Store, jobs: Sequence[dict[str, Any]]
+) -> None:
+    """By the clock, weeks later: what is known is what was told last."""
+    job = next(job for job in jobs if job["again"] and not job["end"])
+    text = str(show(house, ANYBODY, "/workload", f"?{DAY}&workload=w-{job['name']}").page)
+    assert "Why it waits" in text
+    assert "no allocation" not in text
+    assert "workload-timeline" not in text, "it has nothing to draw"
+    assert text.count("3 Insufficient nvidia.com/gpu") == 2, "as it stands, and among the events"
+    job = next(job for job in jobs if job["end"] in ("cancelled", "failed", "rejected", "finished"))
+    text = str(show(house, ANYBODY, "/workload", f"?{DAY}&workload=w-{job['name']}").page)
+    assert "It was never allocated a GPU" in text
+    assert "Why it waits" not in text
+    job = next(job for job in jobs if job["end"] == "started")
+    text = str(show(house, ANYBODY, "/workload", f"?{DAY}&workload=w-{job['name']}").page)
+    assert "its hours are not closed yet" in text
+
+
+class TestInTheBrowser:
+    pytestmark = MARKS
+
+    @seldom(4, "from a queue to why a job waits")
+    def test_from_a_queue_to_why_a_job_waits_on_a_phone(self, url: str, opened: Any) -> None:
+        from playwright.sync_api import expect
+
+        with tab(opened, "dark", {"width": 390, "height": 844}) as (page, wrong):
+            page.goto(f"{url}/queues?{DAY}&queue=alone")
+            expect(page.locator("#queues-waiters")).to_contain_text("w-told")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            picture(page, "queues-phone")
+            page.locator("#queues-waiters").get_by_role("link", name="w-told").click()
+            expect(page.locator("h1")).to_have_text("w-told")
+            expect(page.locator("#page")).to_contain_text("Why it waits")
+            expect(page.locator("#page")).to_contain_text("8 GPUs, 3 free")
+            expect(page.locator("#page")).to_contain_text("3 Oct, 01:00 – 04:30")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            picture(page, "waiting-phone")
+            assert wrong == []

@@ -1,0 +1,198 @@
+"""Many mutants of billing/ in one process: `python -m tests.mutants.quick --kept FOLDER --out LOG -n 300 --seed 1`.
+
+A run of pytest costs seconds before its first test, and books cost more: here both are made once. A fault of Python
+takes the place of the code of the functions that it is in, one of a statement that of its file in a copy of the tree;
+then those tests run that reach it (`reach`), what is quick first, until one fails. What an import runs is not tried,
+and books that tests read are not made again: what is caught is caught, and what survives is a hint where to look.
+First come the files without a store, then, of what they let pass (`--only`), one file with a store at a time: its books
+stay open.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Annotated, Any
+
+import pytest
+import typer
+from _pytest.runner import runtestprotocol
+
+from tests.draws import SEED
+from tests.mutants.draw import draw, faults_in
+from tests.mutants.fault import Fault
+from tests.mutants.reach import Kept, LifeKept
+from tests.mutants.trial import copies
+
+ROOT = Path(__file__).resolve().parents[2]
+GOLDEN = [f"tests/billing/test_golden_{name}.py" for name in ("advice", "rules", "queries", "files", "pages")]
+"""Those without a store."""
+
+
+def functions_of(file: str) -> dict[str, list[FunctionType]]:
+    """Those that live of a source, by their qualified names."""
+    found: dict[str, list[FunctionType]] = {}
+    for one in gc.get_objects():
+        if type(one) is FunctionType and one.__code__.co_filename == file:
+            found.setdefault(one.__code__.co_qualname, []).append(one)
+    return found
+
+
+def codes_of(code: CodeType) -> Iterator[CodeType]:
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield one
+            yield from codes_of(one)
+
+
+class Swapped:
+    """The code of a module's functions, that of another text of it."""
+
+    def __init__(self, file: Path, text: str) -> None:
+        living = functions_of(str(file))
+        self._were: list[tuple[FunctionType, CodeType]] = []
+        for code in codes_of(compile(text, str(file), "exec", dont_inherit=True)):
+            for one in living.get(code.co_qualname, ()):
+                if code.co_freevars == one.__code__.co_freevars and code != one.__code__:
+                    self._were.append((one, one.__code__))
+                    one.__code__ = code
+        self.functions = [one.__qualname__ for one, _ in self._were]
+
+    def back(self) -> None:
+        for one, code in self._were:
+            one.__code__ = code
+
+
+def forget() -> None:
+    """What functions have cached: it was computed with another code."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("billing"):
+            for one in list(vars(module).values()):
+                if hasattr(one, "cache_clear"):
+                    one.cache_clear()
+
+
+class Quick:
+    """Of one mutant after the other, in place of pytest's loop over tests."""
+
+    def __init__(self, root: Path, sample: Sequence[Fault], kept: Kept, out: Path, seconds: float) -> None:
+        self._root, self._sample, self._kept, self._out, self._seconds = root, sample, kept, out, seconds
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        gc.unfreeze()  # what is frozen is not among the objects that live
+        items = {item.nodeid: item for item in session.items}
+        costs = self._kept.reach.seconds
+        done = set(self._out.read_text(encoding="utf-8").splitlines()) if self._out.exists() else set()
+        tried = {line.partition("\t")[2].partition("\t")[0] for line in done}
+        with self._out.open("a", encoding="utf-8") as log:
+            for fault in self._sample:
+                if str(fault) in tried:
+                    continue
+                contexts = self._kept.reach.contexts(self._root, fault)
+                asked = [items[test] for test in contexts or () if test in items]
+                asked.sort(key=lambda item: costs[item.nodeid])
+                began = time.process_time()
+                said = "import" if contexts is None else self._try(fault, asked) if asked else "unreached"
+                spent = time.process_time() - began
+                print(
+                    said,
+                    fault,
+                    f"{spent:.1f} of {sum(costs[one.nodeid] for one in asked):.0f}",
+                    sep="\t",
+                    file=log,
+                    flush=True,
+                )
+                if said.startswith("caught") and (error := self._control(asked, said)):
+                    print("spoiled", said, "", sep="\t", file=log, flush=True)
+                    print(error, file=sys.stderr)
+                    os._exit(3)
+        return True
+
+    def _control(self, asked: list[pytest.Item], said: str) -> str | None:
+        """What the test that caught a mutant says without it."""
+        (item,) = [one for one in asked if f"caught by {one.nodeid}" == said]
+        return self._failed(item)
+
+    def _try(self, fault: Fault, asked: list[pytest.Item]) -> str:
+        path = self._root / fault.path
+        text = path.read_text(encoding="utf-8")
+        swapped = None
+        if path.suffix == ".py":
+            importlib.import_module(fault.path.removesuffix(".py").replace("/", "."))
+            swapped = Swapped(path, fault.mutate())
+            if not swapped.functions:
+                return "not swapped"
+        else:
+            path.write_text(fault.mutate(), encoding="utf-8")
+        try:
+            until = time.process_time() + self._seconds
+            for item in asked:
+                forget()
+                if self._failed(item):
+                    return f"caught by {item.nodeid}"
+                if time.process_time() > until:
+                    return "undecided"
+            return "survived"
+        finally:
+            if swapped:
+                swapped.back()
+            else:
+                path.write_text(text, encoding="utf-8")
+            forget()
+
+    def _failed(self, item: pytest.Item) -> str | None:
+        """Its module's fixtures stay, if another test of it comes next."""
+        others = [one for one in item.session.items if one is not item]
+        other = next((one for one in others if one.path == item.path), others[0])
+        assert isinstance(item, pytest.Function)
+        item._initrequest()  # else the fixtures of the run before are given again
+        for report in runtestprotocol(item, log=False, nextitem=other):
+            if report.failed:
+                return str(report.longrepr)
+        return None
+
+
+def main(
+    tests: Annotated[list[str] | None, typer.Argument(help="Else those of GOLDEN.")] = None,
+    kept: Annotated[Path, typer.Option(help="The map and the books of the tests; made if it is not there.")] = Path(
+        "build/reach"
+    ),
+    out: Annotated[Path, typer.Option(help="A line a mutant; what is in it is not tried again.")] = Path(
+        "build/quick.tsv"
+    ),
+    paths: Annotated[list[str] | None, typer.Option("--path")] = None,
+    number: Annotated[int, typer.Option("-n", "--number")] = 300,
+    seed: int = 1,
+    only: Annotated[Path | None, typer.Option(help="Of the sample what stands in this file, a line each.")] = None,
+    seconds: Annotated[float, typer.Option(help="CPU seconds for a mutant; then it is undecided.")] = 60,
+) -> None:
+    """Tries many mutants of billing/ by golden tests alone, in one process. Exit 3: a mutant spoiled the books; begin
+    again, and it goes on after that one."""
+    tests, known = tests or GOLDEN, Kept(kept.resolve())
+    with copies(ROOT, 1) as (copy,):
+        os.chdir(copy.root)
+        sys.path.insert(0, str(copy.root))
+        scratch = copy.root.parent / "scratch"
+        scratch.mkdir()
+        os.environ |= {"TMPDIR": str(scratch), SEED: "0"}
+        if not known.is_made:
+            known.make(tests)
+        os.environ |= known.environment()
+        sample = draw(faults_in(copy.root, paths or ["billing"]), number, seed)
+        if only:
+            wanted = set(only.read_text(encoding="utf-8").splitlines())
+            sample = [one for one in sample if str(one) in wanted]
+        plugins: list[Any] = [Quick(copy.root, sample, known, out.resolve(), seconds)]
+        if any("golden_life" in test for test in tests):
+            plugins.append(LifeKept(known.folder / "life"))
+        sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", *tests], plugins))
+
+
+if __name__ == "__main__":
+    typer.run(main)

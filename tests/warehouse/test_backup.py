@@ -1,0 +1,230 @@
+"""Backups, and what is made of them: the same books, whatever is written, and whenever it is killed."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from access.opening import open_access
+from access.people import Kind, add_person, list_people
+from billing.close import close
+from billing.verify import verify
+from billing.writers import nobody_writing
+from gpuledger.cli import build
+from tests.billing.facts import put, samples
+from tests.billing.hand_ledger import at
+from tests.billing.rich_books import rich_books
+from tests.stores import fresh_store
+from warehouse.backup import MANIFEST, UNFINISHED, WHOLE, Backup, BackupError, back_up, backups, forget, restore
+from warehouse.errors import LedgerError
+from warehouse.sql import identifier
+from warehouse.store import Store, StoreError, migrate, open_store
+
+NOW = at("2026-11-01 00:00")
+LATER = timedelta(seconds=1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "it's here"
+
+
+def opened(path: Path, folder: Path | None = None) -> Store:
+    return open_store(f"chdb://{path}", folder)
+
+
+def content(store: Store) -> dict[str, tuple[int, int]]:
+    """Of each table how many rows there are, and what they say."""
+    names = "SELECT name FROM system.tables WHERE database = currentDatabase() AND endsWith(engine, 'MergeTree')"
+    statement = "SELECT count() AS rows, sum(cityHash64(*)) AS said FROM {}"
+    found = {row["name"]: store.rows(statement.format(identifier(row["name"])))[0] for row in store.rows(names)}
+    return {name: (row["rows"], row["said"]) for name, row in found.items()}
+
+
+def test_books_and_people_come_back_as_they_were_and_go_on(tmp_path: Path, folder: Path) -> None:
+    rich_books(tmp_path / "books").close()
+    with opened(tmp_path / "books", folder) as store:
+        with open_access(store) as access:
+            add_person(access, "ann", NOW, "ada", "a password of hers", ["analyst"], (), Kind.local)
+        first = back_up(store, NOW, nobody_writing)
+        put(store, "samples", samples("gpu-0", "2026-03-02 00:01", range(5)))
+        second = back_up(store, NOW + LATER, nobody_writing)
+        before = content(store)
+        proof = verify(store)
+    assert [first, second] == backups(folder)
+    assert second.whole == first.whole
+    assert second.bytes < first.whole_bytes
+    assert restore(folder, "", tmp_path / "again") == second
+    assert restore(folder, first.name, tmp_path / "earlier") == first
+    with opened(tmp_path / "earlier") as store:
+        assert content(store)["samples"][0] < before["samples"][0]
+    with opened(tmp_path / "again") as store:
+        assert content(store) == before
+        assert migrate(store) == []
+        assert verify(store) == proof
+        with open_access(store) as access:
+            assert [one.name for one in list_people(access)] == ["ada"]
+        assert close(store, now=NOW).run
+        put(store, "samples", samples("gpu-0", "2026-03-03 00:01", range(5)))
+        assert content(store)["samples"][0] > before["samples"][0]
+
+
+def test_what_was_acknowledged_before_a_backup_is_in_it_whole(tmp_path: Path, folder: Path) -> None:
+    """While somebody pushes: of each batch that the restored store acknowledges every row is there."""
+    fresh_store(tmp_path / "busy").close()
+    ended = threading.Event()
+    with opened(tmp_path / "busy", folder) as store, store.another() as own:
+        pushed: list[int] = []
+
+        def push() -> None:
+            while not ended.is_set():
+                with own.turn(together=True):
+                    rows = samples("gpu-0", f"2026-03-02 {len(pushed) % 24:02}:01", range(5))
+                    put(own, "samples", [{**row, "cluster": f"c{len(pushed)}"} for row in rows])
+                    pushed.append(len(pushed))
+
+        pusher = threading.Thread(target=push)
+        pusher.start()
+        try:
+            seen = []
+            for number in range(4):
+                seen.append(len(pushed))
+                back_up(store, NOW + number * LATER, nobody_writing)
+        finally:
+            ended.set()
+            pusher.join()
+    assert len(pushed) > seen[-1] > seen[0]
+    for number, (backup, least) in enumerate(zip(backups(folder), seen, strict=True)):
+        restore(folder, backup.name, tmp_path / f"restored-{number}")
+        with opened(tmp_path / f"restored-{number}") as restored:
+            told = restored.value("SELECT sum(rows_written) AS rows FROM ingest_batches FINAL")
+            there = restored.value(
+                "SELECT count() AS rows FROM samples FINAL WHERE batch IN (SELECT batch FROM ingest_batches)"
+            )
+            assert there == told >= 5 * least
+
+
+def test_a_backup_that_is_killed_anywhere_harms_none_and_hinders_none(tmp_path: Path, folder: Path) -> None:
+    fresh_store(tmp_path / "store").close()
+    seed = random.SystemRandom().randrange(10**6)
+    print(f"seed {seed}")
+    dice, finished, killed = random.Random(seed), 0, 0
+    store = f"chdb://{tmp_path / 'store'}"
+    command = (sys.executable, "-m", "gpuledger", "backup", str(folder), "--whole", "--store", store)
+    for _ in range(3):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        while process.poll() is None and not any(folder.glob(f"*{UNFINISHED}")):
+            time.sleep(0.005)
+        time.sleep(dice.random() * 0.6)
+        process.send_signal(signal.SIGKILL)
+        _, complaint = process.communicate()
+        killed += process.returncode == -signal.SIGKILL
+        finished += process.returncode == 0
+        assert process.returncode in (0, -signal.SIGKILL), complaint
+        assert len(backups(folder)) >= finished
+        time.sleep(1)  # a backup has the second as its name
+    assert killed
+    with opened(tmp_path / "store", folder) as store:
+        put(store, "samples", samples("gpu-0", "2026-03-02 00:01", range(5)))
+        last, before = back_up(store, NOW + timedelta(days=1000), nobody_writing), content(store)
+    assert not any(folder.glob(f"*{UNFINISHED}"))
+    assert backups(folder)[-1] == last
+    (tmp_path / f"again{UNFINISHED}").mkdir()  # of a restore that was killed
+    restore(folder, last.name, tmp_path / "again")
+    with opened(tmp_path / "again") as store:
+        assert content(store) == before
+
+
+def test_old_backups_go_with_what_only_they_rest_on(tmp_path: Path, folder: Path) -> None:
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        made = [back_up(store, NOW + n * LATER, nobody_writing, whole=n == 1) for n in range(3)]
+        put(store, "samples", samples("gpu-0", "2026-03-02 00:01", range(1000)))
+        made.append(back_up(store, NOW + 3 * LATER, nobody_writing))
+    assert made[2].whole == made[1].whole != made[0].whole
+    assert forget(folder, 2) == made[:2]
+    assert backups(folder) == made[2:]
+    assert [path.name for path in folder.glob(f"{WHOLE}*")] == [made[1].whole]
+    restore(folder, made[2].name, tmp_path / "again")
+    with opened(tmp_path / "again") as store:
+        assert content(store)["samples"][0] == 0
+
+
+def test_a_backup_that_grew_too_large_is_the_last_on_its_whole_one(tmp_path: Path, folder: Path) -> None:
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        dice = random.Random(0)
+        made = [back_up(store, NOW, nobody_writing)]
+        while made[-1].bytes <= made[0].whole_bytes / 2:
+            count = content(store)["samples"][0]
+            rows = samples("gpu-0", "2026-03-02 00:00", range(20_000))
+            noise = [{**row, "cluster": f"c{count}", "utilization": dice.random()} for row in rows]
+            put(store, "samples", noise)
+            made.append(back_up(store, NOW + len(made) * LATER, nobody_writing))
+        made.append(back_up(store, NOW + len(made) * LATER, nobody_writing))
+    assert len({one.whole for one in made[:-1]}) == 1
+    assert made[-1].whole == f"{WHOLE}{made[-1].name}"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "name", "says"),
+    [
+        (lambda folder, made: shutil.rmtree(folder), "", "holds no backup"),
+        (lambda folder, made: None, "2020-01-01T00-00-00Z", "is not there. Choose from 2026-11-01T00-00-00Z"),
+        (lambda folder, made: shutil.rmtree(folder / made.whole), "", "is gone, and the backup rests on it"),
+        (lambda folder, made: (folder / made.name / MANIFEST).write_text("{"), "", "cannot be read"),
+        (lambda folder, made: (folder / made.name / MANIFEST).write_text("{}"), "", "cannot be read"),
+        (lambda folder, made: (folder.parent / "again").mkdir() or (folder.parent / "again/x").touch(), "", "already"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_restored_is_refused_in_a_line(
+    tmp_path: Path, folder: Path, spoil: Any, name: str, says: str
+) -> None:
+    folder.mkdir()
+    (folder / "whole-x").mkdir()
+    made = Backup("2026-11-01T00-00-00Z", NOW, "whole-x", 1, 1, 1, 30, "gpuledger")
+    (folder / made.name).mkdir()
+    (folder / made.name / MANIFEST).write_text(json.dumps(asdict(made), default=str))
+    spoil(folder, made)
+    with pytest.raises(BackupError, match=re.escape(says)):
+        restore(folder, name, tmp_path / "again")
+    assert not (tmp_path / f"again{UNFINISHED}").exists()
+
+
+def test_a_damaged_backup_is_refused_and_leaves_no_store(tmp_path: Path, folder: Path) -> None:
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        put(store, "samples", samples("gpu-0", "2026-03-02 00:01", range(1000)))
+        made = back_up(store, NOW, nobody_writing)
+    data = max((folder / made.whole).rglob("*.bin"), key=lambda path: path.stat().st_size)
+    data.write_bytes(data.read_bytes()[:-1])
+    with pytest.raises(StoreError):
+        restore(folder, "", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def test_a_folder_that_the_engine_cannot_write_down_is_refused(tmp_path: Path) -> None:
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", tmp_path / "a&b") as store, pytest.raises(BackupError, match="has a < or & in it"):
+        back_up(store, NOW, nobody_writing)
+
+
+def test_no_store_is_made_by_backing_it_up(tmp_path: Path, folder: Path) -> None:
+    found = CliRunner().invoke(build(), ["backup", str(folder), "--store", f"chdb://{tmp_path / 'typo'}"])
+    assert isinstance(found.exception, LedgerError)
+    assert "is not there" in str(found.exception)
+    assert not (tmp_path / "typo").exists()

@@ -1,0 +1,210 @@
+"""Copies of an embedded store in another folder, and stores made of them, by the engine's own BACKUP and RESTORE.
+
+    FOLDER/whole-2026-11-23T22-31-05Z/             every table; made while others write
+    FOLDER/2026-11-23T22-31-09Z/engine/            what is not in that whole one, made while nobody writes
+    FOLDER/2026-11-23T22-31-09Z/access.sqlite      people, tokens and sessions, where they lie in the store's folder
+    FOLDER/2026-11-23T22-31-09Z/manifest.json      written last: what it rests on, and what made it
+
+A backup is one of the latter: it is restored with the whole one that it rests on. Writers wait only while it is made,
+which takes as long as what changed since then. What was not finished ends in `.unfinished`, and the next backup
+removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from warehouse.errors import LedgerError
+from warehouse.private_files import HeldError, hold
+from warehouse.sql import identifier
+from warehouse.store import EmbeddedStore, Store, open_store, read_sql
+
+WHOLE, UNFINISHED = "whole-", ".unfinished"
+ENGINE, ACCESS, MANIFEST = "engine", "access.sqlite", "manifest.json"
+MOST_CHANGED = 0.5
+"""A backup that is larger than this part of the whole one that it rests on is the last one to rest on it."""
+
+
+class BackupError(LedgerError):
+    """A backup that cannot be made or restored."""
+
+
+@dataclass(frozen=True)
+class Backup:
+    """name: its folder.   whole: that of what it rests on.   bytes: of its own.   migration: the schema's number."""
+
+    name: str
+    made_at: datetime
+    whole: str
+    bytes: int
+    whole_bytes: int
+    tables: int
+    migration: int
+    software: str
+
+
+Quiet = Callable[[Store], contextlib.AbstractContextManager[None]]
+"""While it is entered, nobody changes the store."""
+
+
+def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> Backup:
+    """Makes a backup, and before it a whole copy if there is none, if much has changed since, or if that is asked for.
+
+    store: opened with a folder for its backups.   Errors: BackupError, StoreError.
+    """
+    if not isinstance(store, EmbeddedStore) or store.path is None:
+        raise BackupError(store.url, "no embedded store", "Use ClickHouse's own BACKUP (docs/storage.md)")
+    folder = folder_of(store)
+    if set("<>&") & set(str(folder)):
+        raise BackupError(str(folder), "has a < or & in it, which the engine cannot note", "Name another folder")
+    with _held(folder):
+        for left in folder.glob(f"*{UNFINISHED}"):
+            shutil.rmtree(left)
+        made = backups(folder)
+        name = f"{now.astimezone(UTC):%Y-%m-%dT%H-%M-%SZ}"
+        if (folder / name).exists():
+            raise BackupError(str(folder / name), "is there already", "Wait a second")
+        base = made[-1].whole if made and not whole and not _is_outgrown(made[-1]) else ""
+        if not base:
+            base = f"{WHOLE}{name}"
+            _copy(store, folder / base, "")
+        with quiet(store):
+            unfinished = folder / f"{name}{UNFINISHED}"
+            tables = _copy(store, unfinished / ENGINE, f" SETTINGS base_backup = {_file(folder / base)}")
+            if (store.path / ACCESS).exists():
+                _copy_sqlite(store.path / ACCESS, unfinished / ACCESS)
+        found = Backup(
+            name=name,
+            made_at=now.astimezone(UTC).replace(microsecond=0),
+            whole=base,
+            bytes=_bytes(unfinished),
+            whole_bytes=_bytes(folder / base),
+            tables=tables,
+            migration=int(store.value("SELECT max(number) AS last FROM schema_migrations")),
+            software=f"gpuledger {importlib.metadata.version('gpuledger')}",
+        )
+        (unfinished / MANIFEST).write_text(json.dumps(asdict(found), indent=2, default=str) + "\n", encoding="utf-8")
+        unfinished.rename(folder / name)
+        return found
+
+
+def folder_of(store: Store) -> Path:
+    """Where a store's backups are.   Errors: BackupError if it was opened without such a folder."""
+    if not isinstance(store, EmbeddedStore) or store.backups is None:
+        raise BackupError("backups", "this server was started without a folder for them", "Start it with --backups")
+    return store.backups
+
+
+def backups(folder: Path) -> list[Backup]:
+    """Those that are finished, the oldest first.   Errors: BackupError for a manifest that is none."""
+    found = []
+    for path in sorted(folder.glob(f"*/{MANIFEST}")):
+        if path.parent.name.endswith(UNFINISHED):
+            continue
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+            found.append(Backup(**{**told, "made_at": datetime.fromisoformat(told["made_at"])}))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise BackupError(str(path), f"cannot be read ({error})", "Move that folder away") from error
+    return found
+
+
+def restore(folder: Path, name: str, target: Path) -> Backup:
+    """Makes a store at a path where nothing is. A kill leaves PATH.unfinished there, which the next one removes.
+
+    name: of the backup; empty: the newest.   Errors: BackupError, StoreError.
+    """
+    made = {one.name: one for one in backups(folder)}
+    if not made:
+        raise BackupError(str(folder), "holds no backup", "Make one: gpuledger backup FOLDER")
+    if name and name not in made:
+        raise BackupError(f"backup {name}", "is not there", f"Choose from {', '.join(sorted(made)[-5:])}")
+    backup = made[name or max(made)]
+    if not (folder / backup.whole).is_dir():
+        raise BackupError(str(folder / backup.whole), "is gone, and the backup rests on it", "Choose another one")
+    if target.exists() and any(target.iterdir()):
+        raise BackupError(str(target), "something is there already", "Name a folder that is empty or not there")
+    unfinished = target.with_name(f"{target.name}{UNFINISHED}")
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
+    with open_store(f"chdb://{unfinished}", backups=folder) as store:
+        store.command(
+            f"RESTORE ALL FROM {_file(folder / backup.name / ENGINE)} "
+            f"SETTINGS base_backup = {_file(folder / backup.whole)}"
+        )
+    access = folder / backup.name / ACCESS
+    if access.exists():
+        shutil.copyfile(access, unfinished / ACCESS)
+    with contextlib.suppress(FileNotFoundError):
+        target.rmdir()
+    unfinished.rename(target)
+    return backup
+
+
+def forget(folder: Path, keep: int) -> Sequence[Backup]:
+    """Removes all but the newest, and whole copies on which none of those rests. Answers which."""
+    with _held(folder):
+        made = backups(folder)
+        old, kept = made[:-keep], made[-keep:]
+        for one in old:
+            # The manifest first: without it the rest is no backup any more.
+            (folder / one.name / MANIFEST).unlink()
+            shutil.rmtree(folder / one.name)
+        wholes = {one.whole for one in kept}
+        for path in folder.glob(f"{WHOLE}*"):
+            if path.name not in wholes:
+                shutil.rmtree(path)
+        return old
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """One backup at a time in a folder, of whatever process."""
+    try:
+        file = hold(folder)
+    except HeldError as error:
+        raise BackupError(str(folder), f"held by {error.holder}", "Wait until its backup is done") from error
+    except OSError as error:
+        raise BackupError(str(folder), f"cannot be written ({error.strerror})", "Name another folder") from error
+    with file:
+        yield
+
+
+def _copy(store: Store, path: Path, settings: str) -> int:
+    """Copies the tables that last; answers how many they are."""
+    database = identifier(store.database)
+    tables = [row["name"] for row in store.rows(read_sql(__file__, "lasting_tables"))]
+    named = ", ".join(f"TABLE {database}.{identifier(name)}" for name in tables)
+    unfinished = path if UNFINISHED in str(path) else path.with_name(f"{path.name}{UNFINISHED}")
+    unfinished.parent.mkdir(mode=0o700, exist_ok=True)
+    store.command(f"BACKUP {named} TO {_file(unfinished)}{settings}")
+    if unfinished != path:
+        unfinished.rename(path)
+    return len(tables)
+
+
+def _file(path: Path) -> str:
+    text = str(path).replace("\\", "\\\\").replace("'", "\\'")
+    return f"File('{text}')"
+
+
+def _copy_sqlite(source: Path, target: Path) -> None:
+    """As of one instant, whoever writes meanwhile."""
+    with contextlib.closing(sqlite3.connect(source)) as one, contextlib.closing(sqlite3.connect(target)) as other:
+        one.backup(other)
+
+
+def _is_outgrown(last: Backup) -> bool:
+    return last.bytes > MOST_CHANGED * last.whole_bytes
+
+
+def _bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

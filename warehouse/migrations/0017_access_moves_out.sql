@@ -1,4 +1,0 @@
--- Users, tokens and saved queries leave the analytics engine for a store of their own (access/store.py), which
--- copies access_users, access_tokens and saved_queries when it is first opened and then drops them. `migrate` drops
--- those that hold nothing, so that a new store never ends with them. There is no statement: the number says that a
--- version which knows of this has been here, so that none before it opens the store again.
