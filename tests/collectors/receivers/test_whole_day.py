@@ -61,7 +61,7 @@ SEED = int(os.environ.get("GPULEDGER_SEED") or random.Random(keep_seed()).randra
 SPEED = 60.0
 PERIOD = 30.0
 """Between two scrapes, by the clock that Prometheus has."""
-EARLY, LATE = 2.0, 25.0
+EARLY, LATE = 2.0, 120.0
 """Seconds of that clock by which a page may seem older, or be newer, than the instant that Prometheus gives it."""
 QUIET_SECONDS = 5.0
 """Of ours, without a push, after which Prometheus has sent what it had."""
@@ -435,7 +435,7 @@ class Scrapes:
         for (node, at), series in said.items():
             served = exporters.served[node]
             place = bisect_left(served, at - EARLY, key=lambda one: one[0])
-            about = [one for one in served[place : place + 5] if one[0] <= at + LATE]
+            about = [one for one in served[place : place + 9] if one[0] <= at + LATE]
             found.pages[node, at] = next((one for one in about if says(one[1], series)), (0.0, {}))
             assert found.pages[node, at][1], f"Prometheus pushed what {node} did not serve: {series} of {at}"
         return found
