@@ -206,7 +206,7 @@ SUGGESTED = (
 SETTINGS = ("rate_cards", "tenant_mappings", "energy_settings", "budgets", "parties")
 FACTS = ("ledger", "energy", "allocations", "refused_claims", "ledger_days", "stream_hours")
 TABLES = (*FACTS, *SETTINGS, "closed_hours", "invoices", "voided_invoices", "credits", "grants", "audit")
-DRAWN = {"run", "document", "previous", "digest", "batch", "inputs", "checked_by", "content", "seal"}
+DRAWN = {"run", "document", "previous", "digest", "batch", "inputs", "checked_by", "content", "seal", "ingested_on"}
 """Columns of them that are others each time that the books are made."""
 ASKED_TO_FAIL = {"tenants check {mapping}": 1}
 
