@@ -126,7 +126,7 @@ def test_a_day_that_is_pushed_makes_the_books_of_a_day_that_is_scraped(tmp_path:
                 pushed.assemble()
         close(store, until=DAY + timedelta(hours=HOURS), now=DAY + timedelta(hours=HOURS + 1))
         books = {cluster: ledger(store, cluster) for cluster in ("scraped", "pushed")}
-        # A shard that was behind tells of a device for a time before that of its first row, which says nothing new then.
+        # A shard that was behind tells of a device for an earlier time: its first row says nothing new then.
         devices = (
             "SELECT min(ts), device_id, node, model, vendor, units, toString(state) FROM devices WHERE cluster = '{}'"
             " GROUP BY ALL ORDER BY ALL"
