@@ -29,7 +29,8 @@ UNTOLD_SECONDS = 3600.0
 
 UNTOLD = (
     "only labels of pods say of which partition its series are, which their users can write: they are left out."
-    " Switch the exporter's pod labels off, or let it show the whole device too (docs/exporters.md, Labels of pods)"
+    " Switch the exporter's pod labels off, or let it show the whole device too"
+    " (docs/exporters.md, Attribution to workloads)"
 )
 
 POWER_FACTOR = 30.0

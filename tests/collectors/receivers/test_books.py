@@ -126,8 +126,12 @@ def test_a_day_that_is_pushed_makes_the_books_of_a_day_that_is_scraped(tmp_path:
                 pushed.assemble()
         close(store, until=DAY + timedelta(hours=HOURS), now=DAY + timedelta(hours=HOURS + 1))
         books = {cluster: ledger(store, cluster) for cluster in ("scraped", "pushed")}
-        devices = "SELECT ts, device_id, node, model, vendor, units, toString(state) FROM devices WHERE cluster = '{}'"
-        told = {cluster: store.rows(f"{devices.format(cluster)} ORDER BY ALL") for cluster in books}
+        # A shard that was behind tells of a device for an earlier time: its first row says nothing new then.
+        devices = (
+            "SELECT min(ts), device_id, node, model, vendor, units, toString(state) FROM devices WHERE cluster = '{}'"
+            " GROUP BY ALL ORDER BY ALL"
+        )
+        told = {cluster: store.rows(devices.format(cluster)) for cluster in books}
         assert told["pushed"] == told["scraped"] and len(told["pushed"]) == DEVICE_COUNT
         assert books["pushed"] == books["scraped"] and len(books["pushed"]) >= HOURS * DEVICE_COUNT
         kinds = {name: sum(row[name] for row in books["pushed"]) for name in QUANTITIES}
