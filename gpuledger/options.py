@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from warehouse.errors import LedgerError
+
 
 class Format(StrEnum):
     table = "table"
     json = "json"
     csv = "csv"
+
+
+def parse_instant(option: str, text: str) -> datetime:
+    """An instant as people type it; UTC where it names no zone. Errors: LedgerError naming the option."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise LedgerError(option, f"{text!r} is not an instant", "Write it like 2026-10-05T12:00Z") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 Store = Annotated[

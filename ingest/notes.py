@@ -93,7 +93,7 @@ class Notes:
         if not ends:
             return []
         names = sorted({name for _, name in ends})[:ASKED_AT_ONCE]
-        told = self._store.rows(read_sql(__file__, "told_by"), {"allocations": names})
+        told = self._store.rows(read_sql(__file__, "reported_by"), {"allocations": names})
         return [
             f"{row['cluster']}/{row['allocation_id']}"[:300]
             for row in told

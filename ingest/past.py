@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from ingest.columns import one_array
 from ingest.place import ISSUED_MONTH, Doubt, distinct
+from warehouse.instants import epoch_ms
 from warehouse.records import PLACING_EVENTS, RecordType
 from warehouse.store import Store, read_sql
 
@@ -64,7 +65,7 @@ def books_version(store: Store) -> BooksVersion:
 def issued_months(store: Store) -> tuple[Span, ...]:
     """Those for which invoices stand, in order."""
     rows = store.rows(read_sql(__file__, "issued_months"))
-    return tuple((_ms(row["period_start"]), _ms(row["period_end"])) for row in rows)
+    return tuple((epoch_ms(row["period_start"]), epoch_ms(row["period_end"])) for row in rows)
 
 
 @dataclass
@@ -134,7 +135,7 @@ class Past:
             starts = ends - np.ceil(one_array(table["interval_seconds"]).to_numpy() * 1000).astype(np.int64)
         # Of a month that is not over nothing can be issued, wherever its midnight is.
         over = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0) - timedelta(hours=14)
-        issued = self.issued(fresh or int(starts.min()) < _ms(over))
+        issued = self.issued(fresh or int(starts.min()) < epoch_ms(over))
         if not issued.months:
             return Looked({}, issued.version)
         within = _within(record, starts, ends, issued)
@@ -381,7 +382,7 @@ class Past:
             for index, row in rows
             if index not in doubts
             and (about := places.get((row["cluster"], row["allocation_id"]), set()))
-            and issued.matters(_ms(row["ts"]), row["cluster"], about)
+            and issued.matters(epoch_ms(row["ts"]), row["cluster"], about)
         ]
         if not late:
             return doubts
@@ -398,7 +399,7 @@ class Past:
                 if (
                     other["cluster"] == row["cluster"]
                     and (other["node"] in nodes or other["device_id"] in held)
-                    and other["last_ms"] >= _ms(row["ts"]) + same
+                    and other["last_ms"] >= epoch_ms(row["ts"]) + same
                 ):
                     what = (
                         f"comes after {other['allocation_id']} on {other['device_id']}, where a claim of a month issued"
@@ -499,8 +500,8 @@ class Past:
             is_there = past is not None and set(past["units"]) == {has}
             if is_there and past is not None:
                 # A device that comes back is there from then on, as a new one is.
-                is_there = node in stood if state == "removed" else _place_at(past["told"], _ms(ts)) == node
-            if not is_there and issued.matters(_ms(ts), cluster, {(one, device) for one in {node, *stood}}):
+                is_there = node in stood if state == "removed" else _place_at(past["told"], epoch_ms(ts)) == node
+            if not is_there and issued.matters(epoch_ms(ts), cluster, {(one, device) for one in {node, *stood}}):
                 doubts[index] = _doubt(f"{device} could be given to what began on {node} in a month issued")
         return doubts
 
@@ -553,7 +554,3 @@ def _month(issued: Issued, at: int) -> str:
     """The issued month that an instant lies in, or the next one."""
     start, end = min((span for span in issued.months if span[1] > at), default=issued.months[-1])
     return f"{datetime.fromtimestamp((start + end) / 2000, UTC):%Y-%m}"
-
-
-def _ms(at: datetime) -> int:
-    return (at.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

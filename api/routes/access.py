@@ -12,7 +12,7 @@ from access import people, tokens
 from access.people import Kind, Person
 from access.roles import Action, Role, Scope
 from api.caller import ManageAccess, OwnTokens, See, SeeAccess
-from api.paging import Limit, Offset, Page, next_page, part
+from api.paging import Limit, Offset, Page, page_of
 from api.strict import Body, StrictRoute
 from gpuledger import documents
 
@@ -76,8 +76,7 @@ def me(caller: See) -> documents.Me:
 def list_tokens(request: Request, caller: See, limit: Limit = 100, offset: Offset = 0) -> Page[documents.TokenDocument]:
     """Your API tokens; an admin sees everybody's."""
     found = tokens.list_tokens(caller.access, caller.principal)
-    rows = [documents.TokenDocument(**_token(one)) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, lambda one: documents.TokenDocument(**_token(one)), limit, offset)
 
 
 @router.post("/tokens", status_code=201)
@@ -104,8 +103,7 @@ def list_users(
 ) -> Page[documents.UserDocument]:
     """People: local users, those of single sign-on, service accounts."""
     found = people.list_people(caller.access)
-    rows = [documents.UserDocument(**_shown(one)) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, lambda one: documents.UserDocument(**_shown(one)), limit, offset)
 
 
 @router.post("/users", status_code=201)

@@ -13,7 +13,7 @@ from alerts import reading
 from alerts.routing import Silence
 from alerts.silences import add_silence, end_silence, silences
 from api.caller import Caller, See, SeeFleet, SilenceAlerts
-from api.paging import Limit, Offset, Page, next_page, part
+from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.strict import Body, StrictRoute
 from api.values import aware
@@ -49,8 +49,7 @@ def alerts_(
 ) -> Page[documents.Alert]:
     """Alerts as they are, the worst first, each with its evidence; a tenant sees those of its own workloads."""
     found = _alerts(caller, state, rule)
-    rows = [documents.Alert.model_validate(row) for row in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.Alert.model_validate, limit, offset)
 
 
 @router.get("/alerts/history")
@@ -64,8 +63,7 @@ def alert_history(
 ) -> Page[documents.AlertChange]:
     """Changes of state, the newest first, at most ten thousand."""
     found = reading.history(caller.store, rule, fingerprint, MOST_CHANGES)
-    rows = [documents.AlertChange.model_validate(row) for row in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.AlertChange.model_validate, limit, offset)
 
 
 @router.get("/alerts/deliveries")
@@ -79,8 +77,7 @@ def alert_deliveries(
 ) -> Page[documents.AlertDelivery]:
     """Attempts to tell a target, the newest first, at most ten thousand."""
     found = reading.attempts(caller.store, rule, fingerprint, MOST_CHANGES)
-    rows = [documents.AlertDelivery.model_validate(row) for row in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.AlertDelivery.model_validate, limit, offset)
 
 
 @router.get("/alerts/silences")

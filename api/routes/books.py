@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from starlette.background import BackgroundTask
@@ -13,20 +14,20 @@ from starlette.responses import FileResponse
 
 from access.principal import ForbiddenError
 from api.caller import Close, MonthText, See, SeeAudit, SeeFleet, Tenant
-from api.paging import Limit, Offset, Page, next_page, part
+from api.paging import Limit, Offset, Page, page_of
 from api.strict import StrictRoute
 from billing import audit
 from billing.close import close
 from billing.closed import closed_period
 from billing.exports.focus import FocusOptions, export_focus
+from billing.refused import refused_claims
 from billing.verify import verify
 from gpuledger import documents
+from ingest.quarantine import quarantined
 from warehouse.records import RECORD_TYPES
-from warehouse.store import identifier, read_sql
+from warehouse.store import identifier
 
 router = APIRouter(tags=["books"], route_class=StrictRoute)
-EXAMPLES = 3
-"""Newest rows shown of each reason."""
 FILES = {"csv": "text/csv", "csv.gz": "application/gzip", "parquet": "application/vnd.apache.parquet"}
 
 
@@ -34,20 +35,11 @@ FILES = {"csv": "text/csv", "csv.gz": "application/gzip", "parquet": "applicatio
 def health(caller: SeeFleet) -> documents.Health:
     """What the store holds, what it kept out and why, and how far the books are closed."""
     closed, store = closed_period(caller.store), caller.store
-    groups = store.rows(read_sql(__file__, "quarantine"), {"examples": EXAMPLES})
     (last,) = store.rows("SELECT maxOrNull(finished_at) AS at FROM close_runs")
     return documents.Health(
         rows={name: int(store.value(f"SELECT count() AS n FROM {identifier(name)}")) for name in RECORD_TYPES},
-        quarantine=[
-            documents.QuarantineGroup(
-                record_type=group["record_type"],
-                reason=group["reason"],
-                rows=group["rows"],
-                newest=[dict(zip(("source", "row", "detail", "raw"), one[1:], strict=True)) for one in group["newest"]],
-            )
-            for group in groups
-        ],
-        refused_claims=[documents.RefusedClaims(**row) for row in store.rows(read_sql(__file__, "refused_claims"))],
+        quarantine=[documents.QuarantineGroup(**group) for group in quarantined(store)],
+        refused_claims=[documents.RefusedClaims(**row) for row in refused_claims(store)],
         closed=documents.Span(start=closed and closed.start, end=closed and closed.end),
         last_close_at=last["at"],
     )
@@ -79,11 +71,7 @@ def audit_(
 ) -> Page[documents.AuditEntry]:
     """Who did what to prices, tenants, credits, invoices and access, the newest first."""
     found = audit.history(caller.store, action, object)[::-1]
-    rows = [
-        documents.AuditEntry(**{**row, "inputs": json.loads(row["inputs"] or "{}")})
-        for row in part(found, limit, offset)
-    ]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, _entry, limit, offset)
 
 
 @router.get(
@@ -120,3 +108,7 @@ def focus(
         folder.cleanup()
         raise
     return FileResponse(path, media_type=FILES[format], filename=path.name, background=BackgroundTask(folder.cleanup))
+
+
+def _entry(row: Mapping[str, Any]) -> documents.AuditEntry:
+    return documents.AuditEntry(**{**row, "inputs": json.loads(row["inputs"] or "{}")})

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from api.caller import DecideHeld, SeeHeld
-from api.paging import Limit, Offset, Page, next_page, part
+from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.strict import Body, StrictRoute
 from billing import held as deciding
@@ -38,8 +38,7 @@ def list_held(
 ) -> Page[documents.HeldPushDocument]:
     """Pushed rows that wait for a person, or what was decided; the oldest first."""
     found = held_pushes(caller.store, "" if state == "all" else state)
-    rows = [documents.HeldPushDocument.model_validate(one) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.HeldPushDocument.model_validate, limit, offset)
 
 
 @router.get("/held/{id}")
@@ -79,8 +78,7 @@ def senders(
 ) -> Page[documents.SenderDay]:
     """What each sender pushed on a day and what became of it, the newest day first."""
     found = sender_days(caller.store, caller.now, days)
-    rows = [documents.SenderDay.model_validate(row) for row in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.SenderDay.model_validate, limit, offset)
 
 
 def _one(store: Store, id: str) -> HeldPush:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from api.caller import Caller, Issue, MonthText, See, SeeFleet, Tenant
-from api.paging import Limit, Offset, Page, next_page, part
+from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.strict import Body, StrictRoute
 from api.values import plain
@@ -53,8 +53,7 @@ def list_invoices(
 ) -> Page[documents.InvoiceHead]:
     """Issued invoices and credit notes, in the order of their numbers."""
     found = invoices.issued(caller.store, caller.month(month) if month else None, caller.check_tenant(tenant))
-    rows = [_head(one) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, _head, limit, offset)
 
 
 @router.get("/drafts")
@@ -66,8 +65,7 @@ def drafts(
     # From the whole store: what a pool's idle time costs one depends on what the others held.
     with caller.whole_store() as store:
         found = [one for one in draft_all(store, caller.month(month), tenant) if caller.principal.sees(one.tenant)]
-    rows = [documents.InvoiceDocument(**one.document) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, lambda one: documents.InvoiceDocument(**one.document), limit, offset)
 
 
 @router.get("/invoices/{number}")

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
-from alerts.interference.episodes import episodes
+from alerts.interference.episodes import Episode, episodes
 from alerts.slo.status import SeriesStatus, slo_status
 from api.caller import Caller, PeriodText, See, Tenant
-from api.paging import Limit, Offset, Page, next_page, part
+from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.strict import StrictRoute
 from billing.periods import PeriodError
@@ -59,11 +59,7 @@ def interference(
     asked = caller.period(period)
     since, until = (asked.start, asked.end) if asked else (caller.now - LOOKED, caller.now)
     found = [one for one in episodes(caller.store, since, until) if tenant in (None, one.tenant)]
-    rows = [
-        documents.Episode.model_validate({**vars(one), "neighbours": [name or None for name in one.neighbours]})
-        for one in part(found, limit, offset)
-    ]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, _episode, limit, offset)
 
 
 def _status(caller: Caller, at: datetime | None, tenant: str | None) -> list[SeriesStatus]:
@@ -76,5 +72,9 @@ def _status(caller: Caller, at: datetime | None, tenant: str | None) -> list[Ser
 
 
 def _page(request: Request, found: list[SeriesStatus], limit: int, offset: int) -> Page[documents.ObjectiveStatus]:
-    rows = [documents.ObjectiveStatus.model_validate(one) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.ObjectiveStatus.model_validate, limit, offset)
+
+
+def _episode(one: Episode) -> documents.Episode:
+    """A neighbour that is not theirs to know is null."""
+    return documents.Episode.model_validate({**vars(one), "neighbours": [name or None for name in one.neighbours]})

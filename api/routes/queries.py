@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 
 from api.caller import AskSql, SaveQueries
-from api.paging import Limit, Offset, Page, next_page, part
+from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.sql import saved
 from api.sql.limits import Limits
@@ -37,8 +37,7 @@ def queries(
 ) -> Page[documents.SavedQueryDocument]:
     """Your saved queries and those that are shared, by name; an admin sees everybody's."""
     found = saved.saved_queries(caller.access, caller.principal)
-    rows = [documents.SavedQueryDocument.model_validate(one) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.SavedQueryDocument.model_validate, limit, offset)
 
 
 @router.get("/{name}")

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from api.caller import Issue, See, SeeFleet, Tenant
-from api.paging import Limit, Offset, Page, next_page, part
+from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.strict import Body, StrictRoute
 from api.values import aware
@@ -83,8 +83,7 @@ def rates(caller: See) -> list[documents.Rate]:
 def cards(request: Request, caller: SeeFleet, limit: Limit = 100, offset: Offset = 0) -> Page[documents.AppliedVersion]:
     """Every rate card that was applied."""
     found = history(caller.store)
-    rows = [documents.AppliedVersion(**row) for row in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.AppliedVersion.model_validate, limit, offset)
 
 
 @router.get("/rates/cards/{version}", tags=["rates"])
@@ -103,8 +102,7 @@ def card(caller: SeeFleet, version: str) -> documents.RateCardDocument:
 def tenants(request: Request, caller: See, limit: Limit = 1000, offset: Offset = 0) -> Page[documents.TenantDocument]:
     """The tenants that held something in the closed hours."""
     found = caller.store.rows(read_sql(__file__, "tenants"))
-    rows = [documents.TenantDocument(**row) for row in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.TenantDocument.model_validate, limit, offset)
 
 
 @router.get("/tenants/mapping", tags=["tenants"])
@@ -145,8 +143,7 @@ def credits_(
 ) -> Page[documents.Credit]:
     """Amounts in tenants' favour on drafts: by hand, or for a broken promise."""
     found = list_credits(caller.store, month, caller.check_tenant(tenant))
-    rows = [_credit(one) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, _credit, limit, offset)
 
 
 @router.post("/credits", tags=["credits"], status_code=201)
@@ -184,8 +181,7 @@ def grants(
 ) -> Page[documents.Grant]:
     """What was paid, or given, in advance."""
     found = grants_of(caller.store, caller.check_tenant(tenant))
-    rows = [documents.Grant.model_validate(one) for one in part(found, limit, offset)]
-    return Page(rows=rows, total=len(found), next=next_page(request, len(found), limit, offset))
+    return page_of(request, found, documents.Grant.model_validate, limit, offset)
 
 
 @router.post("/grants", tags=["credits"], status_code=201)

@@ -117,7 +117,7 @@ def _decided(kept: Sequence[Claim]) -> pa.Table:
 
     return pa.table(
         {
-            "told_as": pa.array([claim.told_as for claim in kept], pa.uint64()),
+            "source_claim": pa.array([claim.source_claim for claim in kept], pa.uint64()),
             "claim": pa.array([claim.claim for claim in kept], pa.uint64()),
             "device_id": [claim.device_id for claim in kept],
             "units": pa.array([claim.units for claim in kept], pa.uint32()),

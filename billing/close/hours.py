@@ -22,6 +22,7 @@ from billing.energy import attribution
 from billing.rates import AppliedCard, cut_instants
 from billing.rates.staging import stage_prices, subject_params
 from billing.tenants import AppliedMapping
+from warehouse.instants import epoch_ms
 from warehouse.store import Params, Store, read_sql
 
 PORTION_WEIGHT = 16_000_000
@@ -59,7 +60,7 @@ def hours_before(store: Store, stage: Stage, limit: datetime, card: AppliedCard 
         read_sql(__file__, "inputs"),
         {
             **stage.names("batches", "settled", "states", "prices"),
-            "until_ms": to_ms(limit),
+            "until_ms": epoch_ms(limit),
             "zone_hash": _fingerprint(zone),
         },
     )
@@ -200,11 +201,11 @@ def _cuts(card: AppliedCard | None, first: int, last: int) -> tuple[list[int], l
     stop = datetime.fromtimestamp((last + 1) * 3600, zone).date()
     midnights = [
         at
-        for at in (to_ms(_midnight(start + timedelta(days=n), zone)) for n in range((stop - start).days + 1))
+        for at in (epoch_ms(_midnight(start + timedelta(days=n), zone)) for n in range((stop - start).days + 1))
         if at % HOUR_MS
     ]
     begin, end = (datetime.fromtimestamp(hour * 3600, UTC) for hour in (first, last + 1))
-    prices = [to_ms(instant) for instant in cut_instants(card.card, begin, end)]
+    prices = [epoch_ms(instant) for instant in cut_instants(card.card, begin, end)]
     return sorted({*midnights, *(at for at in prices if at % HOUR_MS)}), midnights
 
 
@@ -216,7 +217,3 @@ def drop_stage(store: Store, stage: Stage) -> None:
     """Drops this run's working tables, and those that a killed run left behind (none works for a day)."""
     for row in store.rows(read_sql(__file__, "working_tables"), {"prefix": stage("")}):
         store.command("DROP TABLE IF EXISTS {table:Identifier}", {"table": row["name"]})
-
-
-def to_ms(instant: datetime) -> int:
-    return (instant.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

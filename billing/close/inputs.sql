@@ -9,9 +9,9 @@ WITH
     facts AS
     (
         SELECT payer, start_ms, least(end_ms, until) AS end_ms,
-            cityHash64('claim', told_claim, cluster, device_id, partition_id, partition_profile, workload_id, allocation_id, tenant, project, queue, preemptible, units, estimated)
+            cityHash64('claim', source_claim, cluster, device_id, partition_id, partition_profile, workload_id, allocation_id, tenant, project, queue, preemptible, units, estimated)
                 + if(reported_tenant = tenant AND reported_project = project AND cost_center = '' AND NOT unmapped AND isNull(priority), 0,
-                    cityHash64('payer', told_claim, reported_tenant, reported_project, cost_center, unmapped, ifNull(toString(priority), ''))) AS what
+                    cityHash64('payer', source_claim, reported_tenant, reported_project, cost_center, unmapped, ifNull(toString(priority), ''))) AS what
         FROM {settled:Identifier}
         WHERE start_ms < least(end_ms, until)
         UNION ALL

@@ -1,5 +1,5 @@
 -- The settled claims as they are paid for: each cut where the tenants' mapping changes whose it is.
--- Shape:   told_claim = the claim that it is a piece of; the first piece keeps its name, so that nothing changes where
+-- Shape:   source_claim = the claim that it is a piece of; the first piece keeps its name, so that nothing changes where
 --          nothing is cut. reported_tenant, reported_project = as the source told. payer = hash of what prices tell claims
 --          apart by besides the device (as in billing/rates/stage_prices.sql).
 -- Params:  workload_patterns as in combinations.sql; by_queue, by_preemptible, priority_bounds as in subjects.sql.
@@ -9,7 +9,7 @@ WITH
     (
         SELECT
             settled.* EXCEPT (claim, tenant, project, start_ms, end_ms),
-            claim AS told_claim, tenant AS reported_tenant, project AS reported_project, start_ms AS told_start_ms, end_ms AS told_end_ms,
+            claim AS source_claim, tenant AS reported_tenant, project AS reported_project, start_ms AS source_start_ms, end_ms AS source_end_ms,
             cityHash64(
                 toString(tenant), toString(project), toString(queue), toString(cluster), toString(source),
                 arrayStringConcat(arrayMap(pattern -> toString(match(workload_id, pattern)), {workload_patterns:Array(String)}))) AS combination
@@ -22,10 +22,10 @@ WITH
         GROUP BY combination
     )
 SELECT
-    told.* EXCEPT (told_start_ms, told_end_ms, combination),
-    greatest(told_start_ms, piece.1) AS start_ms,
-    least(told_end_ms, piece.2) AS end_ms,
-    if(start_ms = told_start_ms, told_claim, cityHash64(told_claim, start_ms)) AS claim,
+    told.* EXCEPT (source_start_ms, source_end_ms, combination),
+    greatest(source_start_ms, piece.1) AS start_ms,
+    least(source_end_ms, piece.2) AS end_ms,
+    if(start_ms = source_start_ms, source_claim, cityHash64(source_claim, start_ms)) AS claim,
     toLowCardinality(piece.3) AS tenant,
     toLowCardinality(piece.4) AS project,
     toLowCardinality(piece.5) AS cost_center,
@@ -42,4 +42,4 @@ ARRAY JOIN if(
     empty(pieces),
     [(toInt64(0), {forever:Int64}, toString(reported_tenant), toString(reported_project), '', toUInt8(0))],
     pieces) AS piece
-WHERE greatest(told_start_ms, piece.1) < least(told_end_ms, piece.2) OR (told_start_ms >= told_end_ms AND piece.1 <= told_start_ms AND told_start_ms < piece.2)
+WHERE greatest(source_start_ms, piece.1) < least(source_end_ms, piece.2) OR (source_start_ms >= source_end_ms AND piece.1 <= source_start_ms AND source_start_ms < piece.2)

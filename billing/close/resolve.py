@@ -47,7 +47,7 @@ class Claim:
     part: int = 0
 
     @property
-    def told_as(self) -> int:
+    def source_claim(self) -> int:
         """The claim that was told; one on a node becomes a `part` for each device it got."""
         return (self.claim - self.part) % (1 << 64)
 

@@ -26,7 +26,6 @@ from billing.close.hours import (
     hours_before,
     portions,
     stage_claims_and_prices,
-    to_ms,
 )
 from billing.close.issued import Fence
 from billing.close.resolve import Refusal
@@ -35,6 +34,7 @@ from billing.rates import AppliedCard, current_rate_card
 from billing.tenants import AppliedMapping, current_mapping
 from warehouse.chain import append_anyway
 from warehouse.errors import LedgerError
+from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 
 GRACE = timedelta(minutes=15)
@@ -206,7 +206,7 @@ def _dirty(store: Store, hours: Sequence[Hour], limit: datetime) -> list[Hour]:
     dirty = [hour for hour in hours if known.get(hour.hour) != hour.inputs]
     # An hour that has lost everything it was computed from (a device row corrected away) must be emptied.
     gone = set(known) - {hour.hour for hour in hours}
-    dirty += [Hour(hour, 0, 0) for hour in gone if hour * HOUR_MS < to_ms(limit) and known[hour] != 0]
+    dirty += [Hour(hour, 0, 0) for hour in gone if hour * HOUR_MS < epoch_ms(limit) and known[hour] != 0]
     return sorted(dirty)
 
 

@@ -11,7 +11,7 @@ WITH
     ),
     believed AS
     (
-        SELECT claim AS told_as, claim, claims.device_id AS device_id,
+        SELECT claim AS source_claim, claim, claims.device_id AS device_id,
             multiIf(claims.units > 0, claims.units, at_start.units > 0, at_start.units, first.units) AS units,
             claims.start_ms AS start_ms, claims.end_ms AS end_ms, estimated
         FROM {claims:Identifier} AS claims
@@ -21,7 +21,7 @@ WITH
         WHERE NOT ends_before_it_starts
             AND (claims.cluster, claims.device_id) NOT IN (SELECT cluster, device_id FROM {disputed:Identifier})
         UNION ALL
-        SELECT told_as, claim, device_id, units, start_ms, end_ms, estimated FROM {decided:Identifier}
+        SELECT source_claim, claim, device_id, units, start_ms, end_ms, estimated FROM {decided:Identifier}
     )
 SELECT
     believed.claim AS claim,
@@ -48,4 +48,4 @@ SELECT
     cityHash64(cluster, believed.device_id, '', workload_id) AS stream_3,
     cityHash64(cluster, believed.device_id, '', '') AS stream_4
 FROM {claims:Identifier} AS claims
-INNER JOIN believed ON claims.claim = believed.told_as
+INNER JOIN believed ON claims.claim = believed.source_claim

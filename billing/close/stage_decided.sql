@@ -1,8 +1,8 @@
--- The disputed claims as decided; told_as = the claim in the staged claims, which several may share
+-- The disputed claims as decided; source_claim = the claim in the staged claims, which several may share
 -- that one on a node became, each with a device and a time of its own.
 CREATE TABLE {decided:Identifier}
 (
-    told_as   UInt64,
+    source_claim   UInt64,
     claim     UInt64,
     device_id LowCardinality(String),
     units     UInt32,

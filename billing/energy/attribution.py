@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from billing.energy.settings import EnergySettings, current_energy_settings
+from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 
 TABLES = ("measured", "readings", "idle_power", "powers", "shares", "energy")
@@ -77,7 +78,7 @@ def _stage_idle_power(store: Store, table: Callable[[str], str], names: Mapping[
 
 def _idle_power(settings: EnergySettings, models: Sequence[str]) -> Iterable[tuple[str, int, int, int]]:
     """(model, from, to in ms, microwatts) without overlap: at each time the first rule that fits."""
-    edges = {_ms(at) for rule in settings.idle_power for at in (rule.effective_from, rule.effective_to) if at}
+    edges = {epoch_ms(at) for rule in settings.idle_power for at in (rule.effective_from, rule.effective_to) if at}
     starts = sorted({0, *edges})
     for model in models:
         rules = [rule for rule in settings.idle_power if fnmatchcase(model, rule.model)]
@@ -85,7 +86,3 @@ def _idle_power(settings: EnergySettings, models: Sequence[str]) -> Iterable[tup
             at = datetime.fromtimestamp(start / 1000, UTC)
             if rule := next((rule for rule in rules if rule.covers(at)), None):
                 yield model, start, end, int(rule.watts * 1_000_000)
-
-
-def _ms(instant: datetime) -> int:
-    return round(instant.timestamp() * 1000)

@@ -17,6 +17,7 @@ from billing.opencost.query import AllocationQuery
 from billing.opencost.words import IDLE, LABELS, PROPERTIES, UNALLOCATED, UNAVAILABLE
 from billing.periods import Period
 from billing.sums import KINDS, LedgerSum, one_currency
+from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 
 DESCRIBED = (*PROPERTIES, *LABELS)
@@ -78,7 +79,7 @@ def _params(query: AllocationQuery) -> dict[str, Any]:
     if query.include_idle or query.share_idle:
         apart = ["cluster", "node"] if query.idle_by_node or "node" in by else ["cluster"]
     return {
-        "edges": [_ms(edge) for edge in query.edges],
+        "edges": [epoch_ms(edge) for edge in query.edges],
         "by": [name.removeprefix("label:") for name in by],
         "apart": apart,
         **{f"wanted_{name}": list(query.wanted.get(name, ())) for name in DESCRIBED},
@@ -176,8 +177,8 @@ def _joined(parts: Sequence[str]) -> str:
 
 def _warnings(store: Store, query: AllocationQuery, rows: Sequence[Row]) -> Iterable[str]:
     window = query.window
-    first = _ms(window.start) // 3_600_000
-    asked = -(-_ms(window.end) // 3_600_000) - first
+    first = epoch_ms(window.start) // 3_600_000
+    asked = -(-epoch_ms(window.end) // 3_600_000) - first
     params = {"start": window.start, "end": window.end}
     closed = store.value(read_sql(__file__, "closed_hours_of"), params)
     if closed < asked:
@@ -190,10 +191,6 @@ def _warnings(store: Store, query: AllocationQuery, rows: Sequence[Row]) -> Iter
         yield "some GPU-hours have no price; they are in no cost (gpuledger.unpricedGpuHours)"
     if query.ignored:
         yield f"not known and without effect: {', '.join(query.ignored)}"
-
-
-def _ms(at: datetime) -> int:
-    return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _at(ms: int) -> datetime:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from billing.rates.prices import PriceBook, Subject
 from billing.rates.rate_card import RateCard
+from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 
 OPTIONAL_KEYS = ("queue", "preemptible", "priority")
@@ -90,8 +91,8 @@ def stage_prices(
             {
                 "schedule": pa.array([number for number, _, _ in periods], pa.uint32()),
                 "position": pa.array([position for _, position, _ in periods], pa.uint32()),
-                "from_ms": pa.array([_ms(period.start) for _, _, period in periods], pa.int64()),
-                "to_ms": pa.array([_ms(period.end) for _, _, period in periods], pa.int64()),
+                "from_ms": pa.array([epoch_ms(period.start) for _, _, period in periods], pa.int64()),
+                "to_ms": pa.array([epoch_ms(period.end) for _, _, period in periods], pa.int64()),
                 "sku": [period.price.sku for _, _, period in periods],
                 "list_unit_price": pa.array([_text(p.price.list_unit_price) for _, _, p in periods], pa.string()),
                 "contracted_unit_price": pa.array(
@@ -108,10 +109,3 @@ def stage_prices(
 
 def _text(price: object) -> str:
     return format(price, "f")
-
-
-def _ms(instant: datetime) -> int:
-    return (instant.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
-
-
-_MILLISECOND = timedelta(milliseconds=1)

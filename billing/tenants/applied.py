@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from billing import audit
 from billing.tenants.mapping import TenantError, TenantMapping
 from billing.tenants.owners import Combination, Owner, OwnerBook
 from warehouse.chain import append, head
+from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 
 
@@ -100,7 +101,7 @@ def _refuse_changed_invoices(store: Store, old: TenantMapping | None, new: Tenan
     for row in store.rows(read_sql(__file__, "invoiced_combinations"), {"workload_patterns": expressions}):
         digits = row.pop("workloads")
         told = Combination(*(row[name] for name in ("tenant", "project", "queue", "cluster", "source")))
-        span = _ms(row["first"]), _ms(row["last"])
+        span = epoch_ms(row["first"]), epoch_ms(row["last"])
         was = before.periods(told._replace(workloads=digits[:of_old]))
         becomes = after.periods(told._replace(workloads=digits[of_old:]))
         for at in sorted({span[0], *(p.start_ms for p in (*was, *becomes) if span[0] < p.start_ms < span[1])}):
@@ -126,10 +127,6 @@ def _told(told: Combination) -> str:
 def _shown(owner: Owner) -> str:
     parts = (("project", owner.project), ("cost center", owner.cost_center))
     return f"{owner.tenant!r}" + "".join(f", {name} {value!r}" for name, value in parts if value)
-
-
-def _ms(instant: datetime) -> int:
-    return (instant.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def _instant(ms: int) -> str:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
 from billing.rates.matching import Matcher, numbers
 from billing.tenants.mapping import MATCH_KEYS, TenantMapping
+from warehouse.instants import epoch_ms
 
 EVER_MS = 1 << 62
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Combination(NamedTuple):
@@ -95,7 +94,7 @@ class OwnerBook:
     def _span(self, number: int) -> tuple[int, int]:
         rule = self._rules[number]
         start, end = rule.effective_from, rule.effective_to
-        return max(0, _ms(start)) if start else 0, max(0, _ms(end)) if end else EVER_MS
+        return max(0, epoch_ms(start)) if start else 0, max(0, epoch_ms(end)) if end else EVER_MS
 
     def _owner(self, number: int | None, told: Combination) -> Owner:
         fallback = self.mapping.unmapped_owner if self.mapping else ""
@@ -107,7 +106,3 @@ class OwnerBook:
             told.project if rule.project is None else rule.project,
             rule.cost_center,
         )
-
-
-def _ms(instant: datetime) -> int:
-    return (instant.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from billing.exact import Scale
 from billing.tenants.mapping import TenantMapping
 from billing.tenants.owners import Combination, OwnerBook
+from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 
 TOLD = ("reported_tenant", "reported_project", "queue", "cluster")
@@ -57,7 +57,7 @@ class Preview:
 
 def preview(store: Store, mapping: TenantMapping) -> Preview:
     """Applies the mapping to what the books say now, without changing anything."""
-    bounds = sorted({_ms(at) for rule in mapping.rules for at in (rule.effective_from, rule.effective_to) if at})
+    bounds = sorted({epoch_ms(at) for rule in mapping.rules for at in (rule.effective_from, rule.effective_to) if at})
     params = {"workload_patterns": list(mapping.workload_expressions), "bounds": bounds}
     rows = store.rows(read_sql(__file__, "held_combinations"), params)
     book, scale = OwnerBook(mapping), Scale.of(row["device_units"] for row in rows)
@@ -100,7 +100,3 @@ def _shown(tenant: str, project: str, cost_center: str) -> str:
     return " / ".join(
         part for part in (tenant or "(nobody)", project, cost_center and f"cost center {cost_center}") if part
     )
-
-
-def _ms(instant: datetime) -> int:
-    return (instant.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

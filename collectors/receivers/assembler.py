@@ -394,7 +394,7 @@ class _Batch:
         found = {record: some for record, some in rows.items() if record == "samples" or sender.place.may_send(record)}
         if found.get("devices"):
             since = datetime.now(UTC) - AGENT_GONE
-            others = self._reading.told_by_others((row["device_id"] for row in found["devices"]), since)
+            others = self._reading.reported_by_others((row["device_id"] for row in found["devices"]), since)
             own = []
             for row in found["devices"]:
                 device = row.get("cluster", ""), row["device_id"]

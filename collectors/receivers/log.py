@@ -213,7 +213,7 @@ class Reading:
         found: datetime | None = self._store.value(read_sql(__file__, "heard_at"), {"sender": sender, "target": target})
         return found
 
-    def told_by_others(self, devices: Iterable[str], since: datetime) -> set[tuple[str, str]]:
+    def reported_by_others(self, devices: Iterable[str], since: datetime) -> set[tuple[str, str]]:
         """Cluster and id of those of these devices that another source than pushed metrics tells of.
 
         since: an agent that has measured nothing since is gone."""
@@ -221,7 +221,7 @@ class Reading:
         found: set[tuple[str, str]] = set()
         for first in range(0, len(names), ASKED_AT_ONCE):
             part = {"devices": names[first : first + ASKED_AT_ONCE], "since": since}
-            rows = self._store.rows(read_sql(__file__, "told_by_others"), part)
+            rows = self._store.rows(read_sql(__file__, "reported_by_others"), part)
             found |= {(row["cluster"], row["device_id"]) for row in rows}
         return found
 

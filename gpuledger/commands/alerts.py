@@ -72,7 +72,7 @@ def check(
     if remote.address(store):
         what = "a server holds this store, and evaluates its rules by itself"
         raise LedgerError(f"--store {store}", what, "alerts list shows what fires there")
-    now = _instant("--at", at) if at else datetime.now(UTC)
+    now = options.parse_instant("--at", at) if at else datetime.now(UTC)
     loaded = load_rules(rules)
     route = load_routing(routing) if routing else None
     with open_store(store) as opened:
@@ -194,10 +194,10 @@ def silence_add(
     from billing.audit import whoever
 
     now = datetime.now(UTC)
-    starts_at = _instant("--from", start) if start else now
+    starts_at = options.parse_instant("--from", start) if start else now
     if bool(for_) == bool(until):
         raise LedgerError("--for, --until", "give one of them", "A silence has an end")
-    ends_at = _instant("--until", until) if until else starts_at + _duration("--for", for_)
+    ends_at = options.parse_instant("--until", until) if until else starts_at + _duration("--for", for_)
     named: dict[str, str] = {}
     for text in matchers:
         label, equals, glob = text.partition("=")
@@ -253,14 +253,6 @@ def silence_end(
         migrate(opened)
         ended = end_silence(opened, identifier, whoever(author), datetime.now(UTC))
     say(f"silence {ended.id} is over: {_matchers(ended)}")
-
-
-def _instant(option: str, text: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise LedgerError(option, f"{text!r} is not an instant", "Write it like 2026-10-05T12:00Z") from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _duration(option: str, text: str) -> timedelta:

@@ -40,7 +40,7 @@ def close(
     """Compute the ledger of every hour whose facts or prices changed; a second run changes nothing."""
     from billing import close as billing_close
 
-    limit = _instant(until) if until else None
+    limit = options.parse_instant("--until", until) if until else None
     if server := remote.address(store):
         if until or grace_minutes != GRACE_MINUTES:
             raise LedgerError("--until, --grace-minutes", "a server closes what can be closed now", "Leave them out")
@@ -122,11 +122,3 @@ def _proof(store: str) -> dict[str, Any]:
         report = prove(opened)
     failures = [vars(failure) for failure in report.failures]
     return {**vars(report), "failures": failures, "balanced": report.balanced}
-
-
-def _instant(text: str) -> datetime:
-    try:
-        value = datetime.fromisoformat(text)
-    except ValueError:
-        raise LedgerError("--until", f"{text!r} is not an instant", "Write it like 2026-11-01T00:00Z") from None
-    return value if value.tzinfo else value.replace(tzinfo=UTC)

@@ -12,8 +12,6 @@ from gpuledger.output import Lines, print_json, print_lines, print_rows
 from warehouse.records import RECORD_TYPES
 from warehouse.store import EmbeddedStore, Store, identifier, migrations, open_store, read_sql
 
-EXAMPLES = 3
-"""Newest rows shown of each reason."""
 OUTCOMES = ("stored", "held", "out_of_place", "quarantined", "refused", "not_taken", "denied")
 SENDERS = ("sender", "last_push", *OUTCOMES, "reasons")
 HELD = ("sender", "record_type", "reason", "rows", "since")
@@ -41,10 +39,12 @@ def examine(store: Store) -> dict[str, Any]:
     exists = {row["name"] for row in store.rows("SELECT name FROM system.tables WHERE database = currentDatabase()")}
     newest = max(number for number, _, _ in migrations())
 
-    def found(table: str, name: str, **params: Any) -> list[dict[str, Any]]:
-        return store.rows(read_sql(__file__, name), params) if table in exists else []
+    def found(table: str, name: str) -> list[dict[str, Any]]:
+        return store.rows(read_sql(__file__, name)) if table in exists else []
 
     from api.sql.sandbox import isolation
+    from billing.refused import refused_claims
+    from ingest.quarantine import quarantined
 
     version = found("schema_migrations", "schema_version")
     last_close = found("close_runs", "last_close")
@@ -55,10 +55,8 @@ def examine(store: Store) -> dict[str, Any]:
         "sql_isolation": isolation().text() if isinstance(store, EmbeddedStore) else None,
         "schema": {"version": version[0]["version"] if version else 0, "newest": newest},
         "rows": {name: _count(store, name) if name in exists else 0 for name in RECORD_TYPES},
-        "quarantine": [
-            _with_examples(row) for row in found("quarantine", "quarantined_with_examples", examples=EXAMPLES)
-        ],
-        "refused_claims": found("refused_claims", "refused_claims_by_reason"),
+        "quarantine": [_with_examples(row) for row in quarantined(store)] if "quarantine" in exists else [],
+        "refused_claims": refused_claims(store) if "refused_claims" in exists else [],
         "senders": found("sender_days", "pushes_by_sender"),
         "held": found("held_rows", "waiting_by_reason"),
         "last_close": last_close[0] if last_close else None,
@@ -66,8 +64,7 @@ def examine(store: Store) -> dict[str, Any]:
 
 
 def _with_examples(row: Mapping[str, Any]) -> dict[str, Any]:
-    examples = [dict(zip(("source", "row", "detail", "raw"), newest[1:], strict=True)) for newest in row["newest"]]
-    return {"record_type": row["record_type"], "reason": row["reason"], "rows": row["rows"], "examples": examples}
+    return {"record_type": row["record_type"], "reason": row["reason"], "rows": row["rows"], "examples": row["newest"]}
 
 
 def _count(store: Store, table: str) -> int:

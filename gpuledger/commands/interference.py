@@ -10,7 +10,6 @@ import typer
 
 from gpuledger import options
 from gpuledger.output import print_rows, say
-from warehouse.errors import LedgerError
 from warehouse.store import ServedStore, Store, migrate, open_store
 
 interference = typer.Typer(no_args_is_help=True)
@@ -52,7 +51,7 @@ def status(
     """Measure interference and list episodes, ongoing ones first."""
     from alerts.interference.episodes import episodes
 
-    moment = _instant(at)
+    moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
     with open_store(store) as opened:
         _measured(opened, moment)
         found = episodes(opened, moment - timedelta(days=days), moment)
@@ -68,7 +67,7 @@ def victims(
     """Victims: how much slower they ran, through which channels, and the GPU time lost."""
     from alerts.interference.ranking import victims as ranked
 
-    moment = _instant(at)
+    moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
     with open_store(store) as opened:
         _measured(opened, moment)
         found = ranked(opened, moment - timedelta(days=days), moment)
@@ -82,7 +81,7 @@ def aggressors(
     """Aggressors: workloads whose start slowed others down at least three times."""
     from alerts.interference.ranking import aggressors as ranked
 
-    moment = _instant(at)
+    moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
     with open_store(store) as opened:
         _measured(opened, moment)
         found = ranked(opened, moment - timedelta(days=days), moment)
@@ -100,7 +99,7 @@ def speeds(
     """Speed of each class beside another (1: as alone), as input of the scheduler's anti-interference score."""
     from alerts.interference.factors import colocation_factors
 
-    moment = _instant(at)
+    moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
     with open_store(store) as opened:
         _measured(opened, moment)
         found = colocation_factors(opened, moment - timedelta(days=days), moment, model)
@@ -142,7 +141,7 @@ def version(
     from alerts.interference.versions import declare_version
     from billing.audit import whoever
 
-    moment = _instant(since, "--since")
+    moment = options.parse_instant("--since", since) if since else datetime.now(UTC)
     with open_store(store) as opened:
         migrate(opened)
         declare_version(opened, identity, name, moment, whoever(author), cluster)
@@ -172,13 +171,3 @@ def _shown(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 4)
     return " ".join(value) if isinstance(value, list | tuple) else value
-
-
-def _instant(text: str, name: str = "--at") -> datetime:
-    if not text:
-        return datetime.now(UTC)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise LedgerError(name, f"{text!r} is no instant", "Write it like 2026-10-06T12:00Z") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

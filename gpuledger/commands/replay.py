@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,6 @@ import typer
 from gpuledger import options
 from gpuledger.output import say
 from gpuledger.progress import bar
-from warehouse.errors import LedgerError
 from warehouse.private_files import users_file, users_folder
 
 if TYPE_CHECKING:
@@ -80,15 +78,12 @@ def openb(
     """Alibaba's openb, 2023: Kubernetes pods with fractions of GPUs, at the times at which they ran."""
     from collectors.traces.openb import read
 
-    _replay(read(pods, nodes, _instant(origin)), _telemetry(telemetry, "pai", interval, seed), out, store)
-
-
-def _instant(text: str) -> datetime:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise LedgerError(f"--origin {text}", "not a time", "2023-01-01T00:00:00Z fits") from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    _replay(
+        read(pods, nodes, options.parse_instant("--origin", origin)),
+        _telemetry(telemetry, "pai", interval, seed),
+        out,
+        store,
+    )
 
 
 def _telemetry(cdfs: Path | None, utilization_of: str, interval: int, seed: int) -> Telemetry | None:

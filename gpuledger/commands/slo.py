@@ -11,7 +11,6 @@ import typer
 
 from gpuledger import options, remote
 from gpuledger.output import instant, print_csv, print_json, print_rows, say
-from warehouse.errors import LedgerError
 from warehouse.store import ServedStore, migrate, open_store
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def status(
     from alerts.slo.measure import measure
     from alerts.slo.status import COLUMNS, by_tenant, slo_status
 
-    moment = _instant(at)
+    moment = options.parse_instant("--at", at) if at else datetime.now(UTC)
     with open_store(store) as opened:
         migrate(opened)
         if not isinstance(opened, ServedStore):  # its server measures every minute
@@ -143,16 +142,6 @@ def credits(
 def _say_not_judged(found: Offers) -> None:
     for one in found.not_judged:
         say(f"not judged: {one.objective} {one.tenant} {one.subject}: {one.why}")
-
-
-def _instant(text: str) -> datetime:
-    if not text:
-        return datetime.now(UTC)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise LedgerError("--at", f"{text!r} is no instant", "Write it like 2026-10-06T12:00Z") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _print_table(series: list[SeriesStatus]) -> None:

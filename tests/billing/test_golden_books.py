@@ -17,7 +17,8 @@ import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -28,6 +29,7 @@ import yaml
 from pyarrow import parquet
 from typer.testing import CliRunner
 
+from billing.accounts.costs import Span, Target, cost_of_spans, reached
 from billing.documents.csv import as_csv
 from billing.documents.page import page_of
 from billing.exports import focus
@@ -37,6 +39,7 @@ from billing.invoicing.documents import Invoice
 from billing.invoicing.drafts import books_of, drafts_of
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import draft_all, issued
+from billing.invoicing.month_states import month_states
 from billing.opencost.suggestions import suggestions
 from billing.opencost.words import QueryError
 from billing.rates import parse_rate_card
@@ -44,7 +47,7 @@ from gpuledger import commands
 from tests.billing.golden import FOLDER, compare, digest
 from tests.billing.test_golden_life import DRAWN as DRAWN_IN_DOCUMENTS
 from tests.billing.test_golden_life import without_drawn
-from tests.billing.whole_books import CARD, MAPPING, OCTOBER, drawn_policies, fill_whole_books
+from tests.billing.whole_books import CARD, MAPPING, OCTOBER, SEPTEMBER, drawn_policies, fill_whole_books
 from tests.stores import engine_that_stays, fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import identifier, open_store
@@ -116,6 +119,8 @@ COMMANDS = (
     "export focus --period 2026-09 --grain day --out {out}/new/september.csv",
     "export focus --period 2026-09 --grain month --version 1.2 --check --out {out}/september.csv.gz",
     "export focus --period 2026-09 --grain month --tenant chem --check --out {out}/chem.parquet",
+    "export focus --period 2026-10 --grain month --draft --skip-unpriced --out {out}/by-device.csv",
+    "export focus --period 2026-10 --grain month --draft --skip-unpriced --version 1.2 --out {out}/of-all-devices.csv",
 )  # fmt: skip
 REFUSED = (
     "invoice issue --period 2026-10",
@@ -349,7 +354,11 @@ def test_every_cell_of_the_books_is_that_of_the_golden_file(books: tuple[str, di
         sql = "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
         names = [row["name"] for row in store.rows(sql, {"table": table}) if row["name"] not in DRAWN]
         chosen = ", ".join(f"toString({identifier(name)}) AS {identifier(name)}" for name in names)
-        rows = store.rows(f"SELECT {chosen} FROM {identifier(table)} ORDER BY {', '.join(map(identifier, names))}")
+        asked = "SELECT engine FROM system.tables WHERE database = currentDatabase() AND name = {table:String}"
+        engine = store.value(asked, {"table": table})
+        merged = "FINAL" if engine.endswith("MergeTree") and engine != "MergeTree" else ""
+        ordered = ", ".join(map(identifier, names))
+        rows = store.rows(f"SELECT {chosen} FROM {identifier(table)} {merged} ORDER BY {ordered}")
     compare("books", f"table {table}", condensed(rows))
 
 
@@ -438,9 +447,44 @@ def test_what_a_filter_may_name_is_that_of_the_golden_file(books: tuple[str, dic
     compare("books", "suggestions", condensed(found))
 
 
+def test_when_months_end_and_costs_are_reached_is_that_of_the_golden_file(
+    books: tuple[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the very instants, and a millisecond beside: a month's end and that of its grace, and a cost that is reached
+    with an hour's last millisecond."""
+    beside = [timedelta(milliseconds=n) for n in (-1, 0, 1)]
+    found: dict[str, Any] = {}
+    with open_store(books[0]) as store:
+        now = books_of(store)
+        assert now.current is not None
+        for grace in (0, 3):
+            card = now.current.card.model_copy(update={"grace_days": grace})
+            changed = replace(now, current=replace(now.current, card=card))
+            monkeypatch.setattr("billing.invoicing.month_states.books_of", lambda store, changed=changed: changed)
+            for end in (SEPTEMBER.end, OCTOBER.end, OCTOBER.end + timedelta(days=grace)):
+                for at in (end + one for one in beside):
+                    states = [f"{one.name} {one.state} {one.invoices}" for one in month_states(store, at)]
+                    found.setdefault(f"grace of {grace}: {', '.join(states)}", []).append(str(at))
+        start = OCTOBER.start
+        for tenant, project in (("chem", None), ("phys", "a"), ("bio", None)):
+            ends = [start + timedelta(hours=hours) for hours in (7, 30, 200, 500)]
+            costs = [one.known for one in cost_of_spans(store, [Span(tenant, start, end, project) for end in ends])]
+            levels = [cost + more for cost in costs for more in (Fraction(0), Fraction(1, 10**9))]
+            whole = Span(tenant, start, OCTOBER.end, project)
+            told = reached(store, [Target(whole, one) for one in levels])
+            found[f"{tenant} {project}"] = [f"{one}: {at}" for one, at in zip(levels, told, strict=True)]
+    compare("books", "instants", found)
+
+
 def test_the_golden_file_has_nothing_else() -> None:
     known = json.loads((FOLDER / "books.json").read_text(encoding="utf-8"))
-    others = {"suggestions", "explained", "savings of workloads", *(f"refused: {command}" for command in REFUSED)}
+    others = {
+        "instants",
+        "suggestions",
+        "explained",
+        "savings of workloads",
+        *(f"refused: {command}" for command in REFUSED),
+    }
     others |= {f"policies {number}" for number in range(POLICIES)}
     assert set(known) == {*COMMANDS, *others, *(f"table {table}" for table in TABLES)}
 

@@ -143,7 +143,7 @@ def claims(dice: random.Random, number: int) -> Any:
     named = {("c", "w"): dice.sample(("d0", "d1", "d2"), dice.randrange(3))}
 
     def last_seen(claim: Claim, before: int) -> int | None:
-        known = seen[claim.told_as]
+        known = seen[claim.source_claim]
         return known if known is not None and known <= before else None
 
     found = resolve(told, states, last_seen, named)

@@ -12,10 +12,13 @@ import pytest
 
 from access.opening import open_access
 from access.settings import AccessSettings
+from docs.reference import commands
+from tests.conftest import REPO
 from tests.dashboards.site import BUDGETS, CARD, fill, serving, token_of
-from tests.draws import seldom
+from tests.draws import drawn, seldom
 from tests.gpuledger.running import listed, refused, run
 from tests.stores import fresh_store
+from warehouse.errors import LedgerError
 from warehouse.store import open_store
 
 pytestmark = pytest.mark.usefixtures("engine_stays")
@@ -74,7 +77,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_files_are_compared_and_applied_by_the_server_as_the_token_s_owner(url: str, tmp_path: Path) -> None:
     files = {
         "rates": CARD + '  - {sku: b200, match: {model: B200}, price_per_gpu_hour: "9.00"}\n',
-        "tenants": "rules: [{match: {tenant: speech}, cost_center: '4711'}, {match: {tenant: x}, tenant: y}]",
+        "tenants": "rules: [{match: {tenant: speech}, cost_center: 'K-4711'}, {match: {tenant: x}, tenant: y}]",
         "budget": BUDGETS.replace('"100.00"', '"110.00"'),
         "slo": 'objectives: [{name: waits, kind: queue_wait, target: "0.9", within: 30m}]',
         "energy intensity": 'intensity: [{region: DE, grams_per_kwh: "380", source: "a table"}]',
@@ -162,3 +165,94 @@ def test_what_a_server_does_not_take_is_refused_in_one_line(url: str, monkeypatc
         monkeypatch.setenv("GPULEDGER_TOKEN", token)
         assert said in refused("ledger", "--store", url)
     assert "cannot be reached" in refused("ledger", "--store", "http://127.0.0.1:9")
+
+
+OF_A_STORE = "a server holds this store, and it takes no such thing from here"
+HELD_ALREADY = "a server holds it already"
+REFUSED = {
+    "alerts check": "a server holds this store, and evaluates its rules by itself",
+    "interference version": OF_A_STORE,
+    "ingest": OF_A_STORE,
+    "watch slurm": OF_A_STORE,
+    "report send": "mails by itself",
+    "restore": "not an embedded store with a folder",
+    "up": HELD_ALREADY,
+    "server": HELD_ALREADY,
+}
+"""What a server does not do for a command, and what the command says."""
+ELSEWHERE = {
+    "watch kubernetes": "needs a cluster first; writes as `watch slurm` does",
+    "replay philly": "needs a trace first; writes as `ingest` does",
+    "replay openb": "needs a trace first; writes as `ingest` does",
+    "simulate trace": "needs a trace first; writes as `ingest` does",
+    "scheduler": "goes on until it is stopped; `--events store` writes as `ingest` does",
+}
+WITH = {
+    "alerts silence add": "tenant=vis* --for 1h --reason demo",
+    "alerts silence end": "nothing",
+    "backup": "--list",
+    "credits add": "--tenant vision --amount 1 --month 2026-11 --reason why",
+    "credits import": "{folder}/credits.csv",
+    "credits grant": "--tenant vision --amount 1 --expires 2099-01-01 --reason why",
+    "credits reverse": "nothing --reason why",
+    "credits revoke": "nothing --reason why",
+    "export focus": "--period 2026-10 --no-check --out {folder}/focus.csv",
+    "held accept": "nothing",
+    "held refuse": "nothing",
+    "held show": "nothing",
+    "ingest": "events docs/tutorial/events.csv",
+    "interference version": "x y",
+    "invoice credit": "nothing --amount 1 --reason why",
+    "invoice draft": "--period 2026-10",
+    "invoice explain": "1 --number GL-2026-00001",
+    "invoice issue": "--period 2099-12",
+    "invoice platform": "--period 2026-10",
+    "invoice show": "GL-2026-00001",
+    "invoice statement": "--period 2026-10",
+    "invoice verify": "GL-2026-00001",
+    "invoice void": "nothing --reason why",
+    "queries delete": "nothing",
+    "queries save": "one --shared -",
+    "queries show": "nothing",
+    "rates diff": "docs/tutorial/rates.yaml",
+    "report preview": "--tenant vision --period 2026-10",
+    "report send": "--reports {folder}/reports.yaml",
+    "restore": "{folder}",
+    "server": "--tokens {folder}/file.yaml",
+    "slo credits": "--month 2026-10",
+    "sql": "-",
+    "tenants check": "{folder}/tenants.yaml",
+    "tokens create": "another --role analyst --scope read",
+    "tokens revoke": "nothing",
+    "users add": "eve --role analyst",
+    "users set": "nobody --disable",
+    "watch slurm": "--cluster c1",
+}
+"""Arguments with which a command gets as far as the store."""
+
+
+def test_every_command_asks_the_server_or_says_in_one_line_why_it_does_not(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(REPO)
+    (tmp_path / "credits.csv").write_text("tenant,month,amount,reason\nvision,2026-11,1.50,why\n")
+    (tmp_path / "tenants.yaml").write_text("rules: [{match: {tenant: speech}, cost_center: 'K-4711'}]\n")
+    (tmp_path / "file.yaml").write_text("a: 1\n")
+    (tmp_path / "reports.yaml").write_text(
+        "smtp: {host: h, from: a@example.org}\nreports: [{tenant: vision, every: week, to: [b@example.org]}]\n"
+    )
+    of_a_store = [words for words, command in commands() if any("--store" in one.opts for one in command.params)]
+    assert (set(REFUSED) | set(ELSEWHERE) | set(WITH)) - set(of_a_store) == set()
+    asked = [words for words in of_a_store if words not in ELSEWHERE]
+    for words in drawn(asked, 1 / 3):
+        more = WITH.get(words, str(tmp_path / "file.yaml") if words.endswith(" apply") else "")
+        typed = "SELECT 1" if more.endswith("-") else "Long-Enough-Pass-1\n" * 2
+        done = run(words, *more.format(folder=tmp_path).split(), "--store", url, typed=typed)
+        error = done.exception
+        if words in REFUSED:
+            assert isinstance(error, LedgerError) and REFUSED[words] in str(error), (words, done.output, error)
+        elif isinstance(error, LedgerError):
+            assert str(error).startswith(f"{url}: "), (words, error)
+        else:
+            assert isinstance(error, SystemExit | None) and done.exit_code in (0, 1), (words, done.output, error)
+        assert "\n" not in str(error or "")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -51,6 +52,10 @@ def codes_of(code: CodeType) -> Iterator[CodeType]:
             yield from codes_of(one)
 
 
+HANGS_SECONDS = 20
+"""Of CPU, in which a test comes to its end."""
+
+
 class Swapped:
     """The code of a module's functions, that of another text of it."""
 
@@ -85,6 +90,7 @@ class Quick:
         self._root, self._sample, self._kept, self._out, self._seconds = root, sample, kept, out, seconds
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        signal.signal(signal.SIGVTALRM, hangs)
         gc.unfreeze()  # what is frozen is not among the objects that live
         items = {item.nodeid: item for item in session.items}
         costs = self._kept.reach.seconds
@@ -152,10 +158,18 @@ class Quick:
         other = next((one for one in others if one.path == item.path), others[0])
         assert isinstance(item, pytest.Function)
         item._initrequest()  # else the fixtures of the run before are given again
-        for report in runtestprotocol(item, log=False, nextitem=other):
-            if report.failed:
-                return str(report.longrepr)
-        return None
+        signal.setitimer(signal.ITIMER_VIRTUAL, HANGS_SECONDS)
+        try:
+            for report in runtestprotocol(item, log=False, nextitem=other):
+                if report.failed:
+                    return str(report.longrepr)
+            return None
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def hangs(*_: object) -> None:
+    raise TimeoutError("the test does not come to an end")
 
 
 def main(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -22,6 +23,26 @@ NASTY = 'o\'brien \\ "研发" \t\n -- ; DROP TABLE samples {x:String} %s'
 def test_migrations_are_numbered_without_gaps() -> None:
     """From 101: those up to 30 are of before the first release (warehouse/upgrades)."""
     assert [number for number, _, _ in migrations()] == list(range(101, 101 + len(migrations())))
+
+
+OPAQUE = re.compile(r"(^|_)(told|tells?|said|says?|kept|stated|quiet|lately|news|lent|together|sightings?)(_|$)")
+"""Words that name nothing (docs/glossary.md). told_otherwise stands in sorting keys, which cannot be renamed."""
+
+
+def test_names_of_tables_views_and_columns_are_words_of_the_field(store: Store) -> None:
+    rows = store.rows("SELECT table, name FROM system.columns WHERE database = currentDatabase()")
+    names = {name for row in rows for name in row.values()} - {"told_otherwise"}
+    assert [name for name in sorted(names) if OPAQUE.search(name)] == []
+
+
+def test_every_table_says_what_a_row_is_and_where_it_comes_from(store: Store) -> None:
+    sql = (
+        "SELECT name, comment FROM system.tables "
+        "WHERE database = currentDatabase() AND engine LIKE '%MergeTree' AND name != 'schema_migrations'"
+    )
+    for row in store.rows(sql):
+        assert row["comment"].startswith("One row: "), row["name"]
+        assert "Source: " in row["comment"], row["name"]
 
 
 def test_migrating_again_applies_nothing(store: Store) -> None:

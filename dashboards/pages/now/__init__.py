@@ -117,7 +117,7 @@ def _card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, wor
     columns = [
         grids.link("name", words("workload.name"), minimum=140, flex=1.5),
         grids.text("tenant", words("filter.tenant"), minimum=88),
-        grids.sorted_by(_money("waste", words("now.waste"), currency, _until(filters, now, words), 118)),
+        grids.sorted_by(_money("waste", words("now.waste"), currency, _until(filters, now, words), 128)),
         _money("list_hour", words("now.hour"), currency, words("now.hour_is"), 88),
         _used("used_5", words("now.used_5"), words("now.used_is"), words),
         _used("used_60", words("now.used_60"), words("now.used_is"), words),

@@ -47,11 +47,7 @@ WITH
                     s.partition_id = '' AND own, 3,
                     s.partition_id = '' AND s.workload_id = '' AND o.holders = 1 AND (all_seen OR o.is_whole), 4,
                     9) AS rank
-            FROM
-            (
-                SELECT *, uniqExact(allocation_id) OVER (PARTITION BY cluster, device_id) AS holders
-                FROM ({places})
-            ) AS o
+            FROM ({places}) AS o
             LEFT JOIN streams AS s ON o.cluster = s.cluster AND o.device_id = s.device_id AND o.device_id != ''
         )
         GROUP BY ALL

@@ -102,7 +102,7 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
         )
     trail = _trail(lifecycle, filters, above)
     waits = [card for wait in waits_of(store, filters, workload, clock()) for card in wait_cards(wait, filters, words)]
-    if lifecycle.window is None:
+    if lifecycle.window is None or not lifecycle.claims:
         return parts.page(
             parts.titles(filters, words, workload, trail=trail),
             *(waits or [_not_then(lifecycle, filters, words)]),
@@ -285,7 +285,10 @@ def _plain(message: str) -> str:
         told = json.loads(message) if message.startswith("{") else None
     except ValueError:
         return message
-    return ", ".join(f"{name}: {value}" for name, value in told.items()) if isinstance(told, dict) else message
+    if not isinstance(told, dict):
+        return message
+    said = {name: " – ".join(map(str, value)) if isinstance(value, list) else value for name, value in told.items()}
+    return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in said.items())
 
 
 def _hours_card(rows: Rows, filters: Filters, words: Language) -> Component:

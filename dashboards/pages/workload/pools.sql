@@ -1,10 +1,11 @@
 -- One row: a pool whose devices the jobs of a queue were placed on within 30 days before an instant.
--- devices: available in it.   free: of those, allocated to nobody; NULL: to whoever sees some tenants only.
+-- devices: available in it.   free: of those, allocated to nobody.   Both NULL to whoever sees some tenants only.
 -- Parameters: at; cluster, queue String
 SELECT
     d.pool AS pool,
-    uniqExact(d.device_id) AS devices,
-    if((SELECT yes FROM sees_all), toNullable(uniqExactIf(d.device_id, h.device_id = '')), NULL) AS free
+    (SELECT yes FROM sees_all) AS all_seen,
+    if(all_seen, toNullable(uniqExact(d.device_id)), NULL) AS devices,
+    if(all_seen, toNullable(uniqExactIf(d.device_id, h.device_id = '')), NULL) AS free
 FROM devices_at(at = {at:DateTime64(3,'UTC')}) AS d
 LEFT JOIN
 (

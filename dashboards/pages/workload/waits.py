@@ -106,8 +106,7 @@ def _pools_card(wait: Wait, words: Language) -> Component:
     cells = [
         [
             pool["pool"] or words("no_name"),
-            f"{pool['devices']:,}",
-            UNKNOWN if pool["free"] is None else f"{pool['free']:,}",
+            *[UNKNOWN if pool[n] is None else f"{pool[n]:,}" for n in ("devices", "free")],
         ]
         for pool in wait.pools
     ]

@@ -49,5 +49,5 @@ def test_episodes_victims_and_speeds_are_printed(tmp_path: Path) -> None:
     assert [(one["class"], one["beside"], round(one["speed"], 6)) for one in asked("speeds", *AT)] == [("a", "b", 0.4)]
     assert [one["value"] for one in asked("baselines") if one["metric"]] == [10.0]
     assert "a runs v2 since 2026-10-06 11:30Z" in run("version", "a", "v2", "--since", "2026-10-06T11:30Z", *store)[2]
-    with pytest.raises(LedgerError, match="--since: 'soon' is no instant"):
+    with pytest.raises(LedgerError, match="--since: 'soon' is not an instant"):
         run("version", "a", "v2", "--since", "soon", *store)

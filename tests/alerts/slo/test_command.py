@@ -68,5 +68,5 @@ def test_objectives_are_applied_listed_and_measured(app: typer.Typer, tmp_path: 
 def test_a_file_that_is_not_there_and_an_instant_that_is_none(app: typer.Typer, tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="cannot be read: No such file"):
         run(app, "apply", str(tmp_path / "none.yaml"))
-    with pytest.raises(LedgerError, match="--at: 'noon' is no instant"):
+    with pytest.raises(LedgerError, match="--at: 'noon' is not an instant"):
         run(app, "status", "--at", "noon")

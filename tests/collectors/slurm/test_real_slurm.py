@@ -231,6 +231,8 @@ def accounted(cluster: Cluster, lives: Lives) -> Accounted:
 
     columns = ("jobidraw", "jobid", "submit", "start", "end", "alloctres", "account", "state", "nodelist", "suspended")
     told = [column(name) for name in columns]
+    counted = cluster.text("squeue", "-h", "-a", "-r", "-t", "all", "-O", "JobID:20,RestartCnt:20").splitlines()
+    restarted = {job for job, count in map(str.split, counted) if int(count)}
     held: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
     on_nodes: dict[tuple[str, int], list[tuple[tuple[str, str], Fraction]]] = defaultdict(list)
     doubtful, resized = set(), set[str]()
@@ -250,6 +252,7 @@ def accounted(cluster: Cluster, lives: Lives) -> Accounted:
             # It was over when it was requeued, and its end is the requeue's; or it was resized and then preempted, and
             # its record goes on until it was cancelled in the queue.
             doubtful.add(raw)
+        doubtful |= {raw} & resized & restarted  # the same, where it was cancelled before it would have ended
         gpus = Fraction(counts.get("gres/gpu", 0)) + Fraction(counts.get("gres/shard", 0)) / 4
         held[raw, account] += seconds * lives.instances.get(submitted, gpus)
         began = int(datetime.fromisoformat(end).timestamp()) - seconds

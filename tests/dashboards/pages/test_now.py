@@ -271,6 +271,20 @@ def test_waste_is_the_ledger_s_idle_cost_since_it_began_without_a_break(house: S
     assert seen > 2
 
 
+def test_a_filter_leaves_out_rows_and_changes_none(house: Store) -> None:
+    """A share of a device is no less shared because the filter hides who has the other one."""
+    whole = rows_at(house)
+    assert {row["tenant"] for row in whole.values()} >= {"vision", "speech"}
+    for name in ("tenant", "project", "cluster"):
+        for value in {row[name] for row in whole.values()}:
+            kept = {key: row for key, row in whole.items() if row[name] == value}
+            found = rows_at(house, f"?{name}={value}")
+            assert found.keys() == kept.keys(), (name, value)
+            for key, row in kept.items():
+                own = {field: figure for field, figure in row.items() if not field.startswith("all_")}
+                assert {field: found[key][field] for field in own} == own, (name, value, key)
+
+
 def test_the_greatest_waste_comes_first_and_what_is_unknown_last(house: Store) -> None:
     wastes = [row["waste"] for row in held(house, filters_of(house, ""), AT, 500)[0]]
     known = [waste for waste in wastes if waste is not None]

@@ -20,7 +20,8 @@ from dashboards.languages import language
 from dashboards.pages import queues
 from dashboards.pages.queues.waiters import expected, told, waiting
 from dashboards.pages.workload.waits import wait_cards, waits_of
-from tests.draws import keep_seed
+from tests.dashboards.browser import MARKS, picture, tab
+from tests.draws import keep_seed, seldom
 from warehouse.store import Store
 
 EN = language("en")
@@ -47,6 +48,7 @@ def somebody() -> Iterator[None]:
 def jobs() -> list[dict[str, Any]]:
     """Drawn: some wait, some started or gave up, some were told again with a reason."""
     draw = random.Random(keep_seed())
+    ends = [None, *ENDS, *(draw.choice((None, None, *ENDS)) for _ in range(34))]
     return [
         {
             "name": f"d{number}",
@@ -54,10 +56,10 @@ def jobs() -> list[dict[str, Any]]:
             "tenant": draw.choice(("vision", "speech")),
             "priority": draw.choice((None, 0, 5, -3)),
             "since": AT - timedelta(minutes=draw.randint(1, 3000)),
-            "end": draw.choice((None, None, *ENDS)),
-            "again": draw.random() < 0.5,
+            "end": end,
+            "again": number == 0 or draw.random() < 0.5,
         }
-        for number in range(40)
+        for number, end in enumerate(ends)
     ]
 
 
@@ -174,7 +176,7 @@ def test_a_tenant_is_told_nothing_of_others_that_hold_what_it_waits_for(house: S
         (wait,) = waits_of(store, filters, "w2-vision", at)
         assert waits_of(store, filters, "w2-speech", at) == []
         text = str(wait_cards(wait, filters, EN))
-    assert {pool["free"] for pool in wait.pools} == {None}
+    assert {(pool["devices"], pool["free"]) for pool in wait.pools} == {(None, None)}
     assert "speech" not in text
     assert "w-vision" in text
 
@@ -187,6 +189,7 @@ def test_the_page_of_a_job_that_waits_is_its_wait_with_all_reasons(
     text = str(show(house, ANYBODY, "/workload", f"?{DAY}&workload=w-{job['name']}").page)
     assert "Why it waits" in text
     assert "no allocation" not in text
+    assert "workload-timeline" not in text, "it has nothing to draw"
     assert text.count("3 Insufficient nvidia.com/gpu") == 2, "as it stands, and among the events"
     job = next(job for job in jobs if job["end"] in ("cancelled", "failed", "rejected", "finished"))
     text = str(show(house, ANYBODY, "/workload", f"?{DAY}&workload=w-{job['name']}").page)
@@ -195,3 +198,25 @@ def test_the_page_of_a_job_that_waits_is_its_wait_with_all_reasons(
     job = next(job for job in jobs if job["end"] == "started")
     text = str(show(house, ANYBODY, "/workload", f"?{DAY}&workload=w-{job['name']}").page)
     assert "its hours are not closed yet" in text
+
+
+class TestInTheBrowser:
+    pytestmark = MARKS
+
+    @seldom(4, "from a queue to why a job waits")
+    def test_from_a_queue_to_why_a_job_waits_on_a_phone(self, url: str, opened: Any) -> None:
+        from playwright.sync_api import expect
+
+        with tab(opened, "dark", {"width": 390, "height": 844}) as (page, wrong):
+            page.goto(f"{url}/queues?{DAY}&queue=alone")
+            expect(page.locator("#queues-waiters")).to_contain_text("w-told")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            picture(page, "queues-phone")
+            page.locator("#queues-waiters").get_by_role("link", name="w-told").click()
+            expect(page.locator("h1")).to_have_text("w-told")
+            expect(page.locator("#page")).to_contain_text("Why it waits")
+            expect(page.locator("#page")).to_contain_text("8 GPUs, 3 free")
+            expect(page.locator("#page")).to_contain_text("3 Oct, 01:00 – 04:30")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            picture(page, "waiting-phone")
+            assert wrong == []
