@@ -633,12 +633,6 @@ class Closed(Document):
     held: int = 0
 
 
-class BackupAsked(Document):
-    """whole: a whole copy, also where what changed since the last one is little."""
-
-    whole: bool = False
-
-
 class Backup(Document):
     """whole: the whole copy that it rests on.   bytes: of its own; whole_bytes: of that.   migration: of its schema."""
 

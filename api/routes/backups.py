@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.caller import BackUp
-from api.strict import StrictRoute
+from api.caller import BackUp, SeeFleet
+from api.strict import Body, StrictRoute
 from billing import audit
 from billing.writers import nobody_writing
 from gpuledger import documents
@@ -14,16 +14,22 @@ from warehouse.backup import back_up, backups, folder_of
 router = APIRouter(tags=["backups"], route_class=StrictRoute)
 
 
+class WantedBackup(Body):
+    """whole: a whole copy, also where little changed since the last one."""
+
+    whole: bool = False
+
+
 @router.get("/backups")
-def backups_(caller: BackUp) -> list[documents.Backup]:
-    """The backups that are there, the oldest first."""
+def backups_(caller: SeeFleet) -> list[documents.Backup]:
+    """The backups in the server's folder, the oldest first."""
     return [documents.Backup.model_validate(one) for one in backups(folder_of(caller.store))]
 
 
 @router.post("/backups")
-def make(caller: BackUp, asked: documents.BackupAsked) -> documents.Backup:
+def make(caller: BackUp, wanted: WantedBackup) -> documents.Backup:
     """Makes one now; pushes and the close wait while what changed since the last whole one is copied."""
     with caller.writing() as store:
-        made = back_up(store, caller.now, nobody_writing, asked.whole)
+        made = back_up(store, caller.now, nobody_writing, wanted.whole)
     audit.record(caller.store, caller.now, caller.principal.actor, "backup.make", made.name)
     return documents.Backup.model_validate(made)
