@@ -22,7 +22,7 @@ from ingest.held import held_pushes, hold
 from ingest.place import ISSUED_MONTH, Doubt
 from ingest.tally import Tally
 from tests.dashboards.browser import MARKS, picture, speaks, tab, taken
-from tests.dashboards.pages.test_stating import page
+from tests.dashboards.pages.test_apply_form import page
 from tests.draws import seldom
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
