@@ -56,7 +56,7 @@ class Somebody:
 
 @dataclass
 class Credential:
-    """A session has all roles of its owner; a token its own and no more than its owner's."""
+    """A session has all roles of its owner; a token its own and no more rights than its owner's."""
 
     text: str
     owner: tuple[str, str]
@@ -228,7 +228,7 @@ def histories(opened: Callable[[], AccessStore]) -> type[RuleBasedStateMachine]:
             ) and all(may(one.roles, one.tenants, Action.see, tenant) for tenant in tenants)
             ask = (self.servers[at].access, ROOT, self.now, "t", lasts, who[1], roles, tenants, scopes, who[0])
             if not fits or one.disabled:
-                with pytest.raises(AccessError, match=r"more than its owner|owner is disabled"):
+                with pytest.raises(AccessError, match=r"more rights than its owner|owner is disabled"):
                     create_token(*ask)
             else:
                 token, text = create_token(*ask)

@@ -211,7 +211,7 @@ def test_what_does_not_fit_is_not_believed(served_site: Site, idp: Idp, caplog: 
             spoil(idp)
             answer = back(client, state=state)
             assert answer.status_code == 403, what
-            assert "did not work" in answer.text
+            assert "organisation failed" in answer.text
             assert re.search(says, caplog.records[-1].getMessage()), (what, caplog.records[-1].getMessage())
             assert client.get(f"{PREFIX}/me").status_code == 401, what
 

@@ -162,7 +162,7 @@ def test_settings_name_addresses_and_networks_and_nothing_else(tmp_path: Path) -
     assert believing(load_access(path), ["192.0.2.1"]).trusted_proxies == ("10.0.0.0/8", "::1", "192.0.2.1")
     for wrong in ("*", "proxy.example.org", "10.0.0.1/8", ""):
         path.write_text(f"trusted_proxies: ['{wrong}']\n")
-        with pytest.raises(AccessError, match="no address and no network"):
+        with pytest.raises(AccessError, match="neither an address nor a network"):
             load_access(path)
-        with pytest.raises(AccessError, match="no address and no network"):
+        with pytest.raises(AccessError, match="neither an address nor a network"):
             believing(AccessSettings(), [wrong])

@@ -99,7 +99,7 @@ def test_taking_back_in_an_open_month_leaves_nothing(accounts: Store) -> None:
     lines = credit_lines(accounts, "2026-10")
     assert sum((line.cost or Fraction(0) for line in lines), Fraction(0)) == 0
     assert (lines[1].description, lines[1].charge_class) == ("Credit c taken back: wrong tenant (by me)", None)
-    with pytest.raises(CreditError, match="takes c back"):
+    with pytest.raises(CreditError, match="reverses c"):
         reverse_credit(accounts, "c-reversed", "me", "no", NOW)
     with pytest.raises(CreditError, match="no such credit"):
         reverse_credit(accounts, "d", "me", "no", NOW)

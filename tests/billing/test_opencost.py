@@ -207,7 +207,7 @@ def test_filters_are_equality(books: Store) -> None:
         ({"window": "2026-10-02T00:00:00Z,2026-10-01T00:00:00Z"}, "ends before it starts"),
         ({"window": "2000-01-01T00:00:00Z,2026-10-01T00:00:00Z"}, "is longer than"),
         ({"aggregate": "colour"}, "invalid allocation property: 'colour'"),
-        ({"step": "often"}, "no duration"),
+        ({"step": "often"}, "not a duration"),
         ({"window": "365d", "step": "1s"}, "more than 10,000 sets"),
         ({"filter": 'namespace!:"a"'}, "filter: not understood"),
         ({"filter": 'namespace:"a"|pod:"b"'}, "not understood from '|pod"),

@@ -167,7 +167,7 @@ def test_what_a_server_does_not_take_is_refused_in_one_line(url: str, monkeypatc
     assert "cannot be reached" in refused("ledger", "--store", "http://127.0.0.1:9")
 
 
-OF_A_STORE = "a server holds this store, and it takes no such thing from here"
+OF_A_STORE = "a server has this store open, and does not offer this"
 HELD_ALREADY = "a server holds it already"
 REFUSED = {
     "alerts check": "a server holds this store, and evaluates its rules by itself",

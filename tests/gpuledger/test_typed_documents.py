@@ -31,7 +31,7 @@ CLUSTER = "asks a Kubernetes or a Slurm: test_watch_command.py"
 SCHEDULER = "asks a scheduler that runs: test_scheduler_command.py"
 SERVER = "asks a server that runs: test_served_commands.py, test_access_commands.py"
 CLICKHOUSE = "asks a ClickHouse server: test_init_accounts.py"
-STORE = "copies a store with a folder: tests/warehouse/test_backup.py, tests/api/test_backups.py"
+STORE = "copies a store, or asks the copy: tests/warehouse/test_backup.py, tests/api/test_backups.py"
 MAIL = "sends mail: tests/dashboards/reports"
 HELD = "needs a push that is held: test_served_held.py"
 TRACE = "needs a public trace: tests/collectors/test_philly.py, test_openb.py, tests/scheduler"
@@ -46,7 +46,7 @@ NOT_HERE: tuple[tuple[str, str], ...] = (
     ("report send", MAIL),
     ("held (show|accept|refuse)", HELD),
     ("replay |simulate fragmentation", TRACE),
-    ("backup|restore", STORE),
+    ("backup|restore|verify --store chdb:///var", STORE),
     ("acceptance", LOADS),
 )
 """Beginnings of command lines that are not typed here."""

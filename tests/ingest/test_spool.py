@@ -235,7 +235,7 @@ def test_a_full_disk_is_said_and_collection_and_delivery_go_on(
         on_disk = [spool.append([batch(number, padding=5000)], NOW) for number in range(60)]
         assert on_disk[0] and not on_disk[-1]
         assert spool.state().disk_error
-        assert "takes nothing" in caplog.text
+        assert "cannot be written" in caplog.text
         assert spool.state().batches == 60
 
         found = []

@@ -30,7 +30,7 @@ MANY = f"SELECT number AS n, toString(number % 7) AS s FROM numbers({ROWS})"
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     with fresh_store(tmp_path_factory.mktemp("store")) as store:
         store.command("INSERT INTO audit (at, actor, action) VALUES (now64(3), 'secret-actor', 'x')")
-        yield Engine(store, Limits(rows=300_000, memory_bytes=300_000_000))
+        yield Engine(store, Limits(seconds=10, rows=300_000, memory_bytes=300_000_000))
 
 
 def ask(engine: Engine, text: str, format: str = "TSV", who: Principal = ANALYST, **settings: str) -> bytes:

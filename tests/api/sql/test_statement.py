@@ -484,7 +484,7 @@ def test_whoever_may_do_all_may_still_not_read_secrets(ground: Ground) -> None:
         ("SELECT 1; SELECT 2", "is not expected|expected the end"),
         ("", "an empty statement"),
         (" ; ", "an empty statement"),
-        ("SELECT '\ud800'", "no UTF-8"),
+        ("SELECT '\ud800'", "not UTF-8"),
     ],
 )
 def test_a_refusal_says_why_in_one_line(ground: Ground, text: str, said: str) -> None:

@@ -63,9 +63,7 @@ def test_what_waits_is_listed_with_its_reason_and_senders_with_what_they_pushed(
         assert said in text, said
     assert "admin-held-effect" not in text, "nothing is computed until one is chosen"
     assert "admin-held-effect" in page(waits, FINANCE, f"/admin?part=held&push={held_pushes(waits)[0].id}")
-    assert "There is none" in page(waits, FINANCE, "/admin?part=held&push=nonsense").replace(
-        "there is none", "There is none"
-    )
+    assert "does not exist" in page(waits, FINANCE, "/admin?part=held&push=nonsense")
 
 
 def test_only_those_who_may_are_asked_for_a_decision(waits: Store) -> None:

@@ -502,7 +502,7 @@ BAD = [
     (COMMAND | {"env": {"A=B": "c"}}, "payload.env"), (COMMAND | {"env": {"A": 1}}, "payload.env"),
     (COMMAND | {"directory": "etc"}, "payload.directory"), (COMMAND | {"resize": "maybe"}, "payload.resize"),
     (COMMAND | {"retries": True}, "payload.retries"), (COMMAND | {"retries": 101}, "payload.retries"),
-    (COMMAND | {"commands": []}, "no such field"),
+    (COMMAND | {"commands": []}, "unknown field"),
 ]  # fmt: skip
 
 

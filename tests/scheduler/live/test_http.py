@@ -118,7 +118,7 @@ def test_who_does_not_answer_as_a_scheduler_is_named_with_the_next_step() -> Non
 
 def test_a_token_that_is_no_secret_is_refused(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("short\n")
-    with pytest.raises(LedgerError, match="is no token"):
+    with pytest.raises(LedgerError, match="is not a token"):
         read_token(tmp_path / "token")
     assert read_token(None) == ""
 

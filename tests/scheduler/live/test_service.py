@@ -188,7 +188,7 @@ def test_the_same_submission_again_is_the_same_job(tmp_path: Path) -> None:
     living.submit("a")
     living.now = 1001.0
     assert living.submit("a")["job_id"] == "a"
-    with pytest.raises(RefusedError, match="another of that name") as refused:
+    with pytest.raises(RefusedError, match="another job with that id") as refused:
         living.submit("a", gpus=1)
     assert refused.value.status == 409
     living.settle()
