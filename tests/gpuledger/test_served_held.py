@@ -71,7 +71,7 @@ def test_held_pushes_are_listed_shown_and_decided_over_a_store_and_its_server(
         same = json.loads(run(f"held show {waits['c1/GPU-a']['id']}", "--store", url, "--format", "json").stdout)
         assert [one["difference"] for one in same["changes"]] == [one["difference"] for one in shown["changes"]]
         assert "accepted by finance" in run(f"held accept {waits['c1/GPU-a']['id']} --why seen", "--store", url).stderr
-        assert "there is none" in refused("held accept nothing", "--store", url)
+        assert "does not exist" in refused("held accept nothing", "--store", url)
         assert "a server knows who you are" in refused("held accept x --author bob", "--store", url)
         (entry,) = listed("audit --action held", url)
         assert (entry["actor"], entry["action"], entry["reason"]) == ("finance", "held.accept", "seen")

@@ -122,7 +122,7 @@ def test_tenants_and_strangers_get_no_sql(served_site: Site) -> None:
 @pytest.mark.parametrize(
     ("params", "said"),
     [({"compress": "1"}, "not supported"), ({"database": "system"}, "is not served"),
-     ({"max_memory_usage": "99999999999999", "readonly": "0"}, None), ({"log_queries": "1"}, "not yours"),
+     ({"max_memory_usage": "99999999999999", "readonly": "0"}, None), ({"log_queries": "1"}, "cannot be changed here"),
      ({"max_execution_time": "0"}, None)],
 )  # fmt: skip
 def test_parameters_of_the_url_lift_nothing(served_site: Site, params: dict[str, str], said: str | None) -> None:
