@@ -61,7 +61,7 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
     store: opened with a folder for its backups.   Errors: BackupError, StoreError.
     """
     if not isinstance(store, EmbeddedStore) or store.path is None:
-        raise BackupError(store.url, "no embedded store", "Use ClickHouse's own BACKUP (docs/storage.md)")
+        raise BackupError(store.url, "no embedded store", "Use ClickHouse's own BACKUP (docs/backups.md)")
     folder = folder_of(store)
     if set("<>&") & set(str(folder)):
         raise BackupError(str(folder), "has a < or & in it, which the engine cannot note", "Name another folder")
@@ -75,7 +75,8 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False) -> B
         base = made[-1].whole if made and not whole and not _is_outgrown(made[-1]) else ""
         if not base:
             base = f"{WHOLE}{name}"
-            _copy(store, folder / base, "")
+            _copy(store, folder / f"{base}{UNFINISHED}")
+            (folder / f"{base}{UNFINISHED}").rename(folder / base)
         with quiet(store):
             unfinished = folder / f"{name}{UNFINISHED}"
             tables = _copy(store, unfinished / ENGINE, f" SETTINGS base_backup = {_file(folder / base)}")
@@ -178,16 +179,13 @@ def _held(folder: Path) -> Iterator[None]:
         yield
 
 
-def _copy(store: Store, path: Path, settings: str) -> int:
+def _copy(store: Store, path: Path, settings: str = "") -> int:
     """Copies the tables that last; answers how many they are."""
     database = identifier(store.database)
     tables = [row["name"] for row in store.rows(read_sql(__file__, "lasting_tables"))]
     named = ", ".join(f"TABLE {database}.{identifier(name)}" for name in tables)
-    unfinished = path if UNFINISHED in str(path) else path.with_name(f"{path.name}{UNFINISHED}")
-    unfinished.parent.mkdir(mode=0o700, exist_ok=True)
-    store.command(f"BACKUP {named} TO {_file(unfinished)}{settings}")
-    if unfinished != path:
-        unfinished.rename(path)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    store.command(f"BACKUP {named} TO {_file(path)}{settings}")
     return len(tables)
 
 

@@ -65,8 +65,9 @@ def restore(
     """Make an embedded store of a backup, where nothing is yet."""
     from warehouse.backup import restore as restored
 
-    made = restored(folder, name, embedded_path(store))
-    say(f"restored {made.name}, as of {instant(made.made_at)}. Next: gpuledger verify --store {store}")
+    path = embedded_path(store)
+    made = restored(folder, name, path)
+    say(f"restored {made.name}, as of {instant(made.made_at)}. Next: gpuledger verify --store chdb://{path}")
 
 
 def _listed(server: str, folder: Path | None) -> list[documents.Backup] | list[Backup]:
