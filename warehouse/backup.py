@@ -24,7 +24,7 @@ from pathlib import Path
 
 from warehouse.errors import LedgerError
 from warehouse.private_files import HeldError, hold
-from warehouse.sql import identifier
+from warehouse.sql import identifier, text_literal
 from warehouse.store import EmbeddedStore, Store, open_store, read_sql
 
 WHOLE, UNFINISHED = "whole-", ".unfinished"
@@ -190,8 +190,7 @@ def _copy(store: Store, path: Path, settings: str = "") -> int:
 
 
 def _file(path: Path) -> str:
-    text = str(path).replace("\\", "\\\\").replace("'", "\\'")
-    return f"File('{text}')"
+    return f"File({text_literal(str(path))})"
 
 
 def _copy_sqlite(source: Path, target: Path) -> None:

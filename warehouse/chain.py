@@ -20,7 +20,7 @@ from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
 from warehouse.errors import LedgerError
-from warehouse.sql import identifier, read_sql
+from warehouse.sql import identifier, read_sql, text_literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -157,7 +157,7 @@ def _contents(store: Store, batch: pa.Table, columns: Mapping[str, str]) -> list
 
     given = {name: kind for name, kind in columns.items() if name in batch.column_names}
     typed = ", ".join(
-        f"CAST({identifier(name)}, {_quoted(kind)}) AS {identifier(name)}" for name, kind in given.items()
+        f"CAST({identifier(name)}, {text_literal(kind)}) AS {identifier(name)}" for name, kind in given.items()
     )
     numbered = batch.append_column("chain_place", pa.array(range(len(batch)), pa.uint64()))
     with store.staged(numbered) as staged:
@@ -175,11 +175,6 @@ def _content(columns: Mapping[str, str]) -> str:
         value = f"ifNull(toString({column}), '')"
         parts.append(f"if({is_empty}, '', concat('{column} ', toString(length({value})), ' ', {value}, '\\n'))")
     return f"concat('', {', '.join(parts)})"
-
-
-def _quoted(kind: str) -> str:
-    """A type's name, from the engine's own catalogue, as a literal."""
-    return "'" + kind.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _add_heads(store: Store, heads: Sequence[tuple[str, bool, int, str]]) -> None:

@@ -1,4 +1,4 @@
-"""Text of statements: read from .sql files, and the one kind of name that may be put into it."""
+"""Text of statements: read from .sql files, and what may be put into it: plain names, and texts as literals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ def read_sql(beside: str, name: str) -> str:
 
 
 def identifier(name: str) -> str:
-    """The name, if it is a plain identifier; the only text ever put into SQL."""
+    """The name, if it is a plain identifier."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(f"not an identifier: {name!r}")
     return name
+
+
+def text_literal(text: str) -> str:
+    """A text as SQL, where a statement takes no parameter: in DDL, settings, and the names of files."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

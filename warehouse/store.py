@@ -29,6 +29,7 @@ from warehouse.leftovers import drop_leftovers
 from warehouse.private_files import HeldError, hold
 from warehouse.sql import identifier as identifier
 from warehouse.sql import read_sql as read_sql
+from warehouse.sql import text_literal
 from warehouse.turns import Turns, TurnsBetween
 
 if TYPE_CHECKING:
@@ -613,7 +614,7 @@ def _settings_clause(sql: str, settings: Params | None) -> str:
 def _literal(value: Any) -> str:
     if isinstance(value, bool | int):
         return str(int(value))
-    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return text_literal(str(value))
 
 
 def _clickhouse_type(field: pa.Field) -> str:

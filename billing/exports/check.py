@@ -21,6 +21,7 @@ from billing.exports.errors import ExportError
 from billing.exports.files import SUFFIXES
 from billing.exports.focus import FocusReport
 from billing.exports.lines import QUANTITY_DIGITS
+from warehouse.sql import text_literal
 from warehouse.store import Store, identifier, read_sql
 
 
@@ -106,13 +107,13 @@ def _open(path: Path) -> IO[str]:
 def _view(engine: Store, path: Path, columns: Sequence[str]) -> Iterator[dict[str, str]]:
     """The file as texts, whatever its format: Parquet as a view, CSV read once into a table that is gone afterwards."""
     focus = {"focus": f"focus_{uuid.uuid4().hex}"}
-    source = str(path).replace("\\", "\\\\").replace("'", "\\'")
+    source = text_literal(str(path))
     if path.suffix == ".parquet":
         texts = ", ".join(_text_of(name, kind) for name, kind in _parquet_types(path).items())
-        kind, text = "VIEW", f"AS SELECT {texts} FROM file('{source}', 'Parquet')"
+        kind, text = "VIEW", f"AS SELECT {texts} FROM file({source}, 'Parquet')"
     else:
         structure = ", ".join(f"{name} Nullable(String)" for name in columns)
-        kind, text = "TABLE", f"ENGINE = Log AS SELECT * FROM file('{source}', 'CSVWithNames', '{structure}')"
+        kind, text = "TABLE", f"ENGINE = Log AS SELECT * FROM file({source}, 'CSVWithNames', '{structure}')"
         text += f" SETTINGS {_SMALL_BLOCKS}"
     try:
         engine.command(f"CREATE {kind} {focus['focus']} {text}")

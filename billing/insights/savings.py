@@ -41,6 +41,7 @@ from billing.periods import Period
 from billing.rates import RateCard, current_rate_card
 from billing.rates.prices import Subject, price_intervals
 from warehouse.errors import LedgerError
+from warehouse.sql import text_literal
 from warehouse.store import Store, read_sql
 
 NO_RULES = Rules()
@@ -429,8 +430,8 @@ def _evidence(holders: Sequence[Holder]) -> dict[str, Any]:
 def _statement(holders: Sequence[Holder], rules: Rules, period: Period) -> str:
     """The statement in reproduce.sql with its values in it, to be pasted; we never run it in this form."""
     values = {
-        "{cluster:String}": _quoted(holders[0].cluster),
-        "{allocations:Array(String)}": f"[{', '.join(sorted({_quoted(h.allocation_id) for h in holders}))}]",
+        "{cluster:String}": text_literal(holders[0].cluster),
+        "{allocations:Array(String)}": f"[{', '.join(sorted({text_literal(h.allocation_id) for h in holders}))}]",
         "{start:DateTime64(3, 'UTC')}": f"toDateTime64('{period.start:%Y-%m-%d %H:%M:%S}', 3, 'UTC')",
         "{end:DateTime64(3, 'UTC')}": f"toDateTime64('{period.end:%Y-%m-%d %H:%M:%S}', 3, 'UTC')",
         "{idle_below:UInt32}": str(int(rules.idle_below * MICRO)),
@@ -446,10 +447,6 @@ def _statement(holders: Sequence[Holder], rules: Rules, period: Period) -> str:
 
 def _percent(part: Decimal) -> str:
     return f"{(part * 100).normalize():f} %"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _amount(value: Fraction | None, currency: str | None) -> Decimal | None:

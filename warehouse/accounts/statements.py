@@ -22,6 +22,7 @@ from warehouse.accounts.declaration import (
     tenant_views,
     tenants_database,
 )
+from warehouse.sql import text_literal
 from warehouse.store import identifier
 
 
@@ -87,12 +88,12 @@ def _role(account: Account, on: str) -> Iterator[str]:
 
 
 def _setting(one: Setting) -> str:
-    value = str(one.value) if isinstance(one.value, int) else text(one.value)
+    value = str(one.value) if isinstance(one.value, int) else text_literal(one.value)
     return f"{one.name} = {value}" + (" CONST" if one.fixed else f" MIN {one.least} MAX {one.most}")
 
 
 def _user(user: str, password: Password, on: str) -> Iterator[str]:
-    identified = f"IDENTIFIED WITH sha256_hash BY {text(password.digest)} SALT {text(password.salt)}"
+    identified = f"IDENTIFIED WITH sha256_hash BY {text_literal(password.digest)} SALT {text_literal(password.salt)}"
     yield f"CREATE USER IF NOT EXISTS {user}{on} {identified}"
     yield f"ALTER USER {user}{on} {identified}"
 
@@ -124,11 +125,6 @@ def _tenants(database: str, tenants: Sequence[TenantUser], passwords: Mapping[st
                 f"ALTER ROW POLICY {one.policy}{on} ON {theirs}.{view} AS PERMISSIVE FOR SELECT "
                 f"USING {one.condition()} TO {one.user}"
             )
-
-
-def text(value: str) -> str:
-    """A literal of SQL."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def without_secrets(statement: str) -> str:

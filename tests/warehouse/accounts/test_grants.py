@@ -28,8 +28,8 @@ from warehouse.accounts.declaration import (
     Account,
     accounts,
 )
-from warehouse.accounts.statements import text
 from warehouse.records import RECORD_TYPES
+from warehouse.sql import text_literal
 
 ACCESS_DENIED, READONLY, CONSTRAINT, PROHIBITED, QUOTA_EXCEEDED = 497, 164, 452, 392, 201
 READERS = {
@@ -253,7 +253,7 @@ def _of_lines(insert: str, lines: str) -> str:
         insert = insert.replace("{" + name + "}", value)
     head, form = insert.rsplit("FORMAT ", 1)
     head = re.sub(
-        r"input\(('.*')\)", lambda found: f"format({form.strip()}, {found[1]}, {text(lines)})", head, flags=re.S
+        r"input\(('.*')\)", lambda found: f"format({form.strip()}, {found[1]}, {text_literal(lines)})", head, flags=re.S
     )
     return head + "SETTINGS date_time_input_format = 'best_effort', input_format_skip_unknown_fields = 1"
 

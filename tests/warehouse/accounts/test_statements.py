@@ -13,9 +13,10 @@ import pytest
 
 from tests.warehouse.accounts.as_account import asked_as, copied
 from warehouse.accounts.declaration import TENANT_VIEWS, TenantUser, accounts
-from warehouse.accounts.statements import Password, statements, text, without_secrets
+from warehouse.accounts.statements import Password, statements, without_secrets
 from warehouse.accounts.users_d import users_d
 from warehouse.errors import LedgerError
+from warehouse.sql import text_literal
 
 ODD = "o'brien \\ ` \n {x:String} 中"
 KINDS = ("CREATE DATABASE", "CREATE OR REPLACE VIEW", "ALTER TABLE", "CREATE ROLE", "CREATE SETTINGS PROFILE",
@@ -55,7 +56,7 @@ def parsed(engine: chdb.Connection, quoted: str) -> list[str]:
 
 def test_a_statement_with_a_slip_is_none(engine: chdb.Connection) -> None:
     with pytest.raises(RuntimeError, match="SYNTAX_ERROR"):
-        parsed(engine, text("ALTER QUOTA q KEYED BY user_name FOR INTERVAL 3600 second MOST queries = 1 TO r"))
+        parsed(engine, text_literal("ALTER QUOTA q KEYED BY user_name FOR INTERVAL 3600 second MOST queries = 1 TO r"))
 
 
 def test_names_that_are_no_names_are_refused() -> None:
