@@ -189,14 +189,19 @@ def _day(at: datetime, timezone: str) -> date:
     return at.astimezone(ZoneInfo(timezone)).date()
 
 
+def check_language(code: str) -> None:
+    """Errors: ReportError if there is no such language; an empty code asks for none."""
+    if code and code not in NAMES:
+        raise ReportError(f"--language {code}", "not supported", f"Available: {', '.join(NAMES)}")
+
+
 def wanted_by(schedule: Schedule, tenant: str, to: tuple[str, ...] = (), code: str = "") -> list[Wanted]:
     """Who gets a tenant's report when somebody sends it by hand: `to`, else all whom the file names for it, once; a
     mail for each language. code: of the language for all of them.
 
     Errors: ReportError if that is nobody, or there is no such language.
     """
-    if code and code not in NAMES:
-        raise ReportError(f"--language {code}", "not supported", f"Available: {', '.join(NAMES)}")
+    check_language(code)
     spoken = dict.fromkeys(to, code or schedule.language)
     if not to:
         for one in schedule.reports:

@@ -47,11 +47,9 @@ def preview(
     store: options.Store = "",
 ) -> None:
     """Show a report without sending it."""
-    from dashboards.languages import NAMES
-    from dashboards.reports.report import ReportError
+    from dashboards.reports.schedule import check_language
 
-    if code and code not in NAMES:
-        raise ReportError(f"--language {code}", "not spoken here", f"There are: {', '.join(NAMES)}")
+    check_language(code)
     if server := remote.address(store):
         with remote.client(server) as asked:
             page = asked.report(tenant, period, "html" if out else "text", code or "en")

@@ -710,7 +710,7 @@ def _by_the_minute(samples: list[Told], hour: int) -> tuple[int, int]:
         ),
         ('intensity: [{hourly: ["1"], source: x}]', "hourly stands with effective_from"),
         ('idle_power: [{watts: "70", modle: H}]', "modle"),
-        ("timezone: Mars", "found 'Mars'; an IANA time zone"),
+        ("timezone: Mars", "found 'Mars'; expected an IANA time zone"),
         ("- 1", "not energy settings"),
         ("intensity: [", "not YAML: "),
     ],

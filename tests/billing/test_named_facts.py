@@ -157,7 +157,7 @@ def test_what_is_written_while_a_close_runs_is_read_whole_or_not_at_all(
     try:
         issued = issue_all(store, OCTOBER, ISSUED_AT)
     except InvoiceError as refused:
-        assert "came after the last close" in str(refused)
+        assert "arrived after the last close" in str(refused)
         close(store, OCTOBER.end, ISSUED_AT)
         issued = issue_all(store, OCTOBER, ISSUED_AT)
     assert rederive(store, dice.choice(issued).number or "").differences == (), f"seed {seed}"

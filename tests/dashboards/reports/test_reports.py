@@ -349,7 +349,7 @@ def test_the_command_previews_and_sends(folder: Path, tmp_path: Path) -> None:
     assert "2026-10-01..2026-11-01 to me@site.org: was not sent: me@site.org answered 550" in failed.stderr
     for arguments, says in (
         ((*october[:2], *given), "go together"),
-        (("--tenant", "speech", "--period", "2026-10", *given), "names nobody"),
+        (("--tenant", "speech", "--period", "2026-10", *given), "the file has no recipient"),
         ((*october, *where, "--reports", "/nowhere.yaml"), "cannot be read"),
     ):
         refused = run("send", *arguments)
