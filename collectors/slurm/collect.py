@@ -47,7 +47,7 @@ PROFILE_UNKNOWN = (
     " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
 )
 RECORD_MISSING = "accounting has no record of it: start and end are billed as the controller reported them"
-END_CHANGED = "accounting reported its end as {}, and reports {} now: the earlier one is billed"
+END_CHANGED = "Slurm reported its end as {}, and reports {} now: the earlier one is billed"
 REQUEUED_AT_ONCE = timedelta(seconds=10)
 """How long a start may wait for the controller's lock behind a requeue that was asked for before it."""
 BEGUN_LATELY = timedelta(hours=2)
@@ -140,8 +140,8 @@ class SlurmCollector:
             missing = _not_accounted(accounted.records, jobs, begin)
             lives += missing
             collected += self._new(_missing_rows(missing, self._site, now))
-            collected += self._new(self._changed_ends(accounted.records, now))
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
+        collected += self._new(self._changed_ends(lives, now))
         told = lifecycle_rows(lives, self._site, now)
         told += placement_rows(jobs, self._site, self._inventory, now)
         self._remember(told.rows.get("events", ()), now)
@@ -210,12 +210,13 @@ class SlurmCollector:
         ]:
             del self._begun[job_id]
 
-    def _changed_ends(self, accounted: Iterable[Job], now: datetime) -> Collected:
-        """Slurm overwrites the record of a run that was over when its job is requeued, as of a cancelled component of a
-        heterogeneous job: its end is the requeue's then."""
+    def _changed_ends(self, jobs: Iterable[Job], now: datetime) -> Collected:
+        """Accounting's record of a run that was over is overwritten when its job is requeued, as of a cancelled
+        component of a heterogeneous job: its end is the requeue's then. What it was, accounting had said, or the
+        controller before accounting had a record."""
         collected = Collected()
         self._next_ends = {}
-        for job in accounted:
+        for job in jobs:
             if job.ended_at is None or job.started_at is None or not job.holds or not_ours(job, self._site):
                 continue
             run = job.job_id, job.submitted_at, job.started_at

@@ -176,14 +176,18 @@ def test_a_run_that_accounting_makes_none_of_has_an_end(tmp_path: Path) -> None:
         assert collector.collect(now + timedelta(seconds=5)).rows == {}
 
 
+@pytest.mark.parametrize("who", ["accounting", "controller"])
 @pytest.mark.parametrize("acknowledged", [True, False])
-def test_a_run_whose_end_accounting_changes_keeps_the_earlier_one_and_is_a_finding(
-    tmp_path: Path, acknowledged: bool
+def test_a_run_whose_end_slurm_changes_keeps_the_earlier_one_and_is_a_finding(
+    tmp_path: Path, acknowledged: bool, who: str
 ) -> None:
     """As recorded on Slurm 22.05: component 7+1 of a heterogeneous job was cancelled in the second of its start; two
     seconds later the whole job was requeued, and sacct's record of the component became one of two seconds."""
     now = datetime(2026, 10, 5, 10, 0, 2, tzinfo=UTC)
-    told = Told([record("CANCELLED by 0", "10:00:00", "2026-10-05T10:00:00", job=8)])
+    if who == "accounting":
+        told = Told([record("CANCELLED by 0", "10:00:00", "2026-10-05T10:00:00")])
+    else:
+        told = Told([], [JOB | {"job_state": "CANCELLED", "end_time": TEN + DAYS, "gres_detail": []}])
     collector = SlurmCollector(told, PLAIN, INVENTORY, tmp_path / "slurm.json")
     ends = [row for row in collector.collect(now).rows["events"] if row["event"] not in ("submitted", "started")]
     # Twice: one in the instant of a start may be the end of what was before.
@@ -193,16 +197,17 @@ def test_a_run_whose_end_accounting_changes_keeps_the_earlier_one_and_is_a_findi
     ]
     if acknowledged:
         collector.acknowledge()
-    told.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:02", job=8)]
+    told.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:02")]
+    told.jobs = []
     rows = collector.collect(now + timedelta(seconds=1)).rows
     assert rows["events"][-1]["ts"] == now
     found = [(row["finding"], row["workload_id"], row["message"]) for row in rows.get("findings", ())]
     changed = (
-        "accounting reported its end as 2026-10-05 10:00:00Z, and reports 2026-10-05 10:00:02Z now: the earlier one is"
+        "Slurm reported its end as 2026-10-05 10:00:00Z, and reports 2026-10-05 10:00:02Z now: the earlier one is"
         " billed"
     )
     # An end that was not kept is in no ledger: the later one is the only one.
-    assert found == ([("end_changed", "8", changed)] if acknowledged else [])
+    assert found == ([("end_changed", "7", changed)] if acknowledged else [])
     collector.acknowledge()
     assert collector.collect(now + timedelta(minutes=1)).rows == {}
 
