@@ -176,6 +176,9 @@ class _Engine:
         """Evaluates rules at an instant."""
         newest = _newest_facts(self.store, at) if any(rule.needs for rule in due) else {}
         never = _never(self.store, newest, at)
+        for rule in due:
+            if not never.isdisjoint(rule.needs):
+                self.step_own(FAILED, {"rule": rule.name}, False, at, {"problem": "over"})
         due = [rule for rule in due if never.isdisjoint(rule.needs)]
         blind = {rule.name: problem for rule in due if (problem := _no_data(rule, newest, at))}
         asked = _questions([rule for rule in due if rule.name not in blind], at)

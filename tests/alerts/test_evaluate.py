@@ -213,6 +213,15 @@ def test_a_kind_of_fact_that_this_site_never_had_is_no_failure(facts: Store, kin
 FINDING = {"ts": ago(3), "finding": "xid", "severity": "info", "message": "x"}
 
 
+def test_a_failure_is_over_once_its_rule_waits_for_a_fact_that_never_came(facts: Store) -> None:
+    put(facts, [alive(9)])
+    look(facts, 9, rule(sql="SELECT nothing"), *own_rules())
+    assert [row["rule"] for row in alerts(facts, NOON)] == ["alert-evaluation-failed"]
+    put(facts, [alive(8)])
+    look(facts, 8, rule(needs={"metrics": "5m"}), *own_rules())
+    assert alerts(facts, NOON) == []
+
+
 def test_a_fact_that_a_site_had_long_ago_and_has_no_more_is_a_failure(facts: Store) -> None:
     put(facts, [("events", alive(60 * 24 * 40)[1]), ("findings", FINDING)])
     assert look(facts, 3, rule(needs={"events": "5m"})).problems == {"too-high": "no events in 35 days"}
