@@ -36,9 +36,10 @@ from billing.exports import focus
 from billing.exports.lines import statement_of, usage_row
 from billing.insights.savings import savings
 from billing.invoicing.documents import Invoice
-from billing.invoicing.drafts import books_of, drafts_of
+from billing.invoicing.drafts import drafts_of
 from billing.invoicing.explain import explain
 from billing.invoicing.invoices import draft_all, issued
+from billing.invoicing.month import books_of
 from billing.invoicing.month_states import month_states
 from billing.opencost.suggestions import suggestions
 from billing.opencost.words import QueryError
