@@ -499,13 +499,13 @@ class Client:
 
     def _refused(self, answer: httpx.Response) -> ApiError:
         try:
-            told = answer.json()
+            reported = answer.json()
         except ValueError:
-            told = {}
-        if not isinstance(told, dict):
-            told = {}
-        detail = told.get("detail") or f"answers {answer.status_code}"
-        return ApiError(self.url, detail, told.get("next_step") or "", answer.status_code)
+            reported = {}
+        if not isinstance(reported, dict):
+            reported = {}
+        detail = reported.get("detail") or f"answers {answer.status_code}"
+        return ApiError(self.url, detail, reported.get("next_step") or "", answer.status_code)
 
 
 def _given(asked: dict[str, Any]) -> dict[str, Any]:

@@ -496,7 +496,7 @@ class AlertChange(Document):
 
 
 class Alert(AlertChange):
-    """held_back: why nobody is told of it (a silence, inhibition, hours); empty: somebody is."""
+    """held_back: why nobody is notified of it (a silence, inhibition, hours); empty: somebody is."""
 
     held_back: str
 

@@ -20,8 +20,9 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a message says of a wait. text: for people.   earliest, latest: of the expected start; None: not told."""
+class Reported:
+    """What a message says of a wait. text: for people.   earliest, latest: of the expected start; None: not
+    reported."""
 
     text: str
     earliest: datetime | None = None
@@ -34,7 +35,7 @@ def waiting(store: Store, filters: Filters, workload: str = "", at: datetime | N
     return filters.rows(store, __file__, "waiting", workload=workload, most=MOST, **instant)
 
 
-def told(row: Row) -> Told:
+def reported(row: Row) -> Reported:
     """A message is a text, or the JSON object of a scheduler that keeps docs/scheduler-live.md."""
     message = row["message"]
     try:
@@ -42,8 +43,8 @@ def told(row: Row) -> Told:
     except ValueError:
         facts = None
     if not isinstance(facts, dict):
-        return Told(message)
-    return Told(str(facts.get("text", "")), *_interval(facts.get("expected_interval")))
+        return Reported(message)
+    return Reported(str(facts.get("text", "")), *_interval(facts.get("expected_interval")))
 
 
 def _interval(given: Any) -> tuple[datetime | None, datetime | None]:
@@ -57,7 +58,7 @@ def _interval(given: Any) -> tuple[datetime | None, datetime | None]:
 
 def expected(row: Row, filters: Filters, words: Language) -> str:
     """The interval, as people read it; '' where nobody tells one."""
-    found = told(row)
+    found = reported(row)
     if found.earliest is None or found.latest is None:
         return ""
     first, last = (filters.local(at) for at in (found.earliest, found.latest))
@@ -106,7 +107,7 @@ def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:
         "queue": row["queue"] or words("no_name"),
         "rank": words("queues.rank_of", n=row["rank"], all=f"{row['queued']:,}"),
         "reason": row["reason"] or words("queues.no_reason"),
-        "details": told(row).text,
+        "details": reported(row).text,
         "waited": row["waited_seconds"],
         "expected": expected(row, filters, words),
         **{name: row[name] for name in ("gpus", "tenant", "project", "priority")},

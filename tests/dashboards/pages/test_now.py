@@ -109,12 +109,12 @@ def written(store: Store, fleet: Fleet) -> None:
     )
     rows = []
     for job in fleet.jobs:
-        told = [("started", job.before[0] if job.before else job.since)]
+        reported = [("started", job.before[0] if job.before else job.since)]
         if job.before:
-            told += [("suspended", job.before[1]), ("resumed", job.since)]
+            reported += [("suspended", job.before[1]), ("resumed", job.since)]
         if job.until:
-            told.append(("finished", job.until))
-        for event, at in told:
+            reported.append(("finished", job.until))
+        for event, at in reported:
             for device, units in job.devices.items() if event in ("started", "resumed") else [("", 0)]:
                 place = f"'n1', '{device}', {units}" if device else "'', '', NULL"
                 rows.append(f"('{at:%F %T}', '{fleet.cluster}', 's', '{job.name}', 'w-{job.name}', '{event}', "
@@ -231,14 +231,14 @@ def test_what_holds_is_what_is_reckoned_by_hand(house: Store, fleets: Sequence[F
         rows = rows_at(house, f"?cluster={fleet.cluster}")
         expected = reckoned(fleet)
         assert rows.keys() == expected.keys()
-        for name, told in expected.items():
+        for name, reported in expected.items():
             row = rows[name]
-            assert row["since"] == told["since"]
-            assert row["gpus"] == pytest.approx(told["gpus"])
-            assert row["idle_gpus"] == pytest.approx(told["idle"]), name
-            assert row["used_5"] == (None if told["used_5"] is None else pytest.approx(told["used_5"])), name
-            assert row["used_60"] == (None if told["used_60"] is None else pytest.approx(told["used_60"])), name
-            assert row["list_hour"] == told["list_hour"], name
+            assert row["since"] == reported["since"]
+            assert row["gpus"] == pytest.approx(reported["gpus"])
+            assert row["idle_gpus"] == pytest.approx(reported["idle"]), name
+            assert row["used_5"] == (None if reported["used_5"] is None else pytest.approx(reported["used_5"])), name
+            assert row["used_60"] == (None if reported["used_60"] is None else pytest.approx(reported["used_60"])), name
+            assert row["list_hour"] == reported["list_hour"], name
         if rows:
             first = next(iter(rows.values()))
             assert first["all_gpus"] == pytest.approx(sum(row["gpus"] for row in expected.values()))

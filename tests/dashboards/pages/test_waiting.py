@@ -18,7 +18,7 @@ from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import queues
-from dashboards.pages.queues.waiters import expected, told, waiting
+from dashboards.pages.queues.waiters import expected, reported, waiting
 from dashboards.pages.workload.waits import wait_cards, waits_of
 from tests.dashboards.browser import MARKS, picture, tab
 from tests.draws import keep_seed, seldom
@@ -78,7 +78,7 @@ def house(house: Store, jobs: Sequence[dict[str, Any]]) -> Store:
             add(job, "submitted", job["since"] + timedelta(seconds=30), "Unschedulable", PENDING)
         if job["end"]:
             add(job, job["end"], job["since"] + timedelta(seconds=50))
-    one = {"name": "told", "queue": "alone", "tenant": "vision", "priority": 1, "since": AT}
+    one = {"name": "reported", "queue": "alone", "tenant": "vision", "priority": 1, "since": AT}
     add(one, "submitted", AT)
     add(one, "submitted", AT + timedelta(minutes=1), "InsufficientCapacity", json.dumps(INTERVAL))
     columns = (
@@ -139,7 +139,7 @@ def test_a_tenant_sees_its_own_and_its_place_among_them(house: Store) -> None:
 def test_what_a_scheduler_expects_is_an_interval(house: Store) -> None:
     filters = filters_of(house, f"?{DAY}")
     (row,) = waiting(house, filters, workload="w-told")
-    assert told(row).text == "8 GPUs, 3 free"
+    assert reported(row).text == "8 GPUs, 3 free"
     assert expected(row, filters, EN) == "3 Oct, 01:00 – 04:30"
     for message in ("", "{", "[]", '{"expected_interval": null}', '{"expected_interval": ["a", "b"]}',
                     '{"expected_interval": ["2026-10-03T01:00:00", "2026-10-03T02:00:00"]}'):  # fmt: skip
