@@ -134,6 +134,9 @@ CHECKED_BY = {"gpu_utilization": "graphics_active"}
 OF_PODS = frozenset({"pod_template_hash", "batch_kubernetes_io_controller_uid", "statefulset_kubernetes_io_pod_name"})
 """Labels that Kubernetes writes at pods of Deployments, Jobs and StatefulSets: who has them has all labels of pods."""
 
+UID_MISSING_SECONDS = 3600.0
+"""For how long UIDs are not believed after a pod's series came without one: an exporter tells all pods' or none."""
+
 AHEAD = 10.0
 """Seconds that a timestamp may be in the future: clocks differ a little."""
 
@@ -150,6 +153,7 @@ class Reader:
         self._rules: dict[str, list[Ranked]] = defaultdict(list)
         self._units = [profile.units_of(rule) for rule in profile.metrics]
         self._repeats_pods = False
+        self._uid_missing_at = -math.inf
         self._divided: dict[str, bool] = {}
         for place, rule in enumerate(profile.metrics):
             for nth, name in enumerate((*rule.names, *rule.node_names)):
@@ -210,6 +214,7 @@ class Reader:
                 found.dropped["other labels than the profile's"] += 1
                 continue
             picked.append((place, one, subject, rules))
+        picked = self._without_users_uids(picked, at)
         if self._repeats_pods:
             picked = self._not_by_users(picked, found)
         has_parts = {*divided, *(subject.device_id for _, _, subject, _ in picked if subject.partition)}
@@ -236,6 +241,28 @@ class Reader:
         for place in {candidate.place for candidate in candidates} - used:
             found.dropped[reasons.get(place, "another series says it")] += 1
         return found
+
+    def _without_users_uids(self, picked: list[Picked], at: float) -> list[Picked]:
+        """Where a Prometheus has sorted the labels, a pod's user may have written its UID. An exporter tells the UIDs
+        of all pods or of none: where one pod has none, the others' users wrote theirs."""
+        own = self.profile.own_labels
+        if own is None:
+            return picked
+        of_pods = {
+            place: subject.holder
+            for place, one, subject, _ in picked
+            if subject.holder is not None and subject.holder.pod and not own.unsorted(one.labels)
+        }
+        if not all(holder.uid for holder in of_pods.values()):
+            self._uid_missing_at = max(self._uid_missing_at, at)
+        if at - self._uid_missing_at > UID_MISSING_SECONDS:
+            return picked
+        return [
+            (place, one, replace(subject, holder=replace(of_pods[place], uid="")), rules)
+            if place in of_pods and of_pods[place].uid
+            else (place, one, subject, rules)
+            for place, one, subject, rules in picked
+        ]
 
     def _not_by_users(self, picked: list[Picked], found: Observations) -> list[Picked]:
         """Where labels of pods stand among the exporter's, and a Prometheus has sorted them, a pod's user may have

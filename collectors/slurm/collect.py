@@ -21,6 +21,7 @@ from collectors.readings import Collected, Row, Severity
 from collectors.slurm import rest, sacct, scontrol
 from collectors.slurm.inventory import Inventory
 from collectors.slurm.jobs import (
+    ENDINGS,
     HOLDING,
     SOURCE,
     WAITING,
@@ -39,11 +40,14 @@ from collectors.slurm.sources import Source
 from warehouse.json_text import parse_json
 
 Reported = TypeVar("Reported", Job, Node)
+Run = tuple[str, datetime | None, datetime]
+"""A job's id, its submission, its start."""
 PROFILE_UNKNOWN = (
     "the MIG profile of its GPUs is unknown, the node's smallest was assumed: name the types in"
     " AccountingStorageTRES, such as gres/gpu:a100_3g.20gb"
 )
 RECORD_MISSING = "accounting has no record of it: start and end are billed as the controller reported them"
+END_CHANGED = "Slurm reported its end as {}, and reports {} now: the earlier one is billed"
 REQUEUED_AT_ONCE = timedelta(seconds=10)
 """How long a start may wait for the controller's lock behind a requeue that was asked for before it."""
 BEGUN_LATELY = timedelta(hours=2)
@@ -110,6 +114,8 @@ class SlurmCollector:
         self._next_reasons: dict[str, str] = {}
         self._deep = False
         self._begun: dict[str, dict[tuple[str, datetime], Row]] = defaultdict(dict)
+        self._ends: dict[Run, datetime] = {}
+        self._next_ends: dict[Run, datetime] = {}
         self._returned = Returned()
 
     def collect(self, now: datetime) -> Collected:
@@ -135,6 +141,7 @@ class SlurmCollector:
             lives += missing
             collected += self._new(_missing_rows(missing, self._site, now))
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
+        collected += self._new(self._changed_ends(lives, now))
         reported = lifecycle_rows(lives, self._site, now)
         reported += placement_rows(jobs, self._site, self._inventory, now)
         self._remember(reported.rows.get("events", ()), now)
@@ -150,6 +157,7 @@ class SlurmCollector:
         """What the last `collect` handed on is on disk."""
         self._sent = self._seen if self._deep else self._sent | self._seen
         self._reasons = self._next_reasons
+        self._ends = self._next_ends if self._deep else self._ends | self._next_ends
         if self._next != self._kept:
             _write_state(self._state_file, self._next)
             self._kept = self._next
@@ -202,6 +210,22 @@ class SlurmCollector:
         ]:
             del self._begun[job_id]
 
+    def _changed_ends(self, jobs: Iterable[Job], now: datetime) -> Collected:
+        """Accounting's record of a run that was over is overwritten when its job is requeued, as of a cancelled
+        component of a heterogeneous job: its end is the requeue's then. What it was, accounting had said, or the
+        controller before accounting had a record."""
+        collected = Collected()
+        self._next_ends = {}
+        for job in jobs:
+            if job.ended_at is None or job.started_at is None or not job.holds or not_ours(job, self._site):
+                continue
+            run = job.job_id, job.submitted_at, job.started_at
+            first = self._next_ends[run] = self._ends.get(run, job.ended_at)
+            if first != job.ended_at:
+                message = END_CHANGED.format(*(f"{at:%Y-%m-%d %H:%M:%SZ}" for at in (first, job.ended_at)))
+                collected.add("findings", finding(self._site, now, "end_changed", message, job.job_id, "warning"))
+        return collected
+
     def _never_began(self, accounted: Iterable[Job], controlled: Iterable[Job]) -> Collected:
         """Ends of runs that accounting makes none of, reported once the controller says that the job holds nothing:
         what is requeued in the second of its start has a record without a length, from before the start that was
@@ -232,7 +256,9 @@ class SlurmCollector:
                 else:
                     continue
                 end = {name: row[name] for name in row if name not in ("node", "gpus", "units", "priority")}
-                collected.add("events", end | {"ts": ended, "event": "cancelled", "reason": "REQUEUED"})
+                at_once = (job.state for job in some if job.started_at == began == job.ended_at)
+                state = next((state for state in at_once if state in ENDINGS), "REQUEUED")
+                collected.add("events", end | {"ts": ended, "event": ENDINGS[state], "reason": state})
         return collected
 
     def _node_rows(self, nodes: Parsed[Node], now: datetime, jobs: Iterable[Job]) -> Collected:

@@ -383,6 +383,30 @@ def test_where_prometheus_sorts_all_labels_of_pods_none_of_them_is_a_pods_identi
     assert holders(forged) == [Holder("ml", "b")]  # another exporter of the same Prometheus
 
 
+def test_where_some_pods_have_no_uid_those_of_others_are_their_users() -> None:
+    """As found: in a cluster without controllers, a pod's label `pod_uid` was believed behind a Prometheus. Labels that
+    stand as the exporter wrote them cannot be forged: there each pod's own counts."""
+    profile = profile_of("dcgm")
+    reader = Reader(profile)
+    of_user = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-b",gpu="1",namespace="ml",pod="b",pod_uid="victim"} 30\n'
+    plain = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-a",gpu="0",namespace="ml",pod="a"} 30\n'
+    free = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-c",gpu="2"} 30\n'
+
+    def uids(body: str, after: float) -> list[str]:
+        devices = reader.read(parse(body, own=profile.own).series, NOW + after).devices
+        return [holder.uid for one in devices for holder in one.holders]
+
+    assert uids(of_user + free, 0) == ["victim"]  # every pod has one: it may be the exporter's
+    assert uids(of_user + plain, 30) == ["", ""]
+    assert uids(of_user, 60) == [""]  # another node's exporter
+    assert uids(of_user, 3630) == [""]
+    assert uids(of_user, 3631) == ["victim"]  # it tells them since
+    own = f'DCGM_FI_DEV_GPU_TEMP{{{OWN},Hostname="n1",container="c",namespace="ml",pod="%s"%s}} 30\n'
+    page = own % ("a", "") + own.replace("GPU-1", "GPU-2") % ("b", ',pod_uid="u"')
+    assert uids(page, 3700) == ["", "u"]
+    assert uids(of_user, 3730) == ["victim"]
+
+
 SEES_PODS = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-x",gpu="9",namespace="ml",pod="x",pod_template_hash="5"} 30\n'
 
 

@@ -176,6 +176,42 @@ def test_a_run_that_accounting_makes_none_of_has_an_end(tmp_path: Path) -> None:
         assert collector.collect(now + timedelta(seconds=5)).rows == {}
 
 
+@pytest.mark.parametrize("who", ["accounting", "controller"])
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_a_run_whose_end_slurm_changes_keeps_the_earlier_one_and_is_a_finding(
+    tmp_path: Path, acknowledged: bool, who: str
+) -> None:
+    """As recorded on Slurm 22.05: component 7+1 of a heterogeneous job was cancelled in the second of its start; two
+    seconds later the whole job was requeued, and sacct's record of the component became one of two seconds."""
+    now = datetime(2026, 10, 5, 10, 0, 2, tzinfo=UTC)
+    if who == "accounting":
+        reported = Reported([record("CANCELLED by 0", "10:00:00", "2026-10-05T10:00:00")])
+    else:
+        reported = Reported([], [JOB | {"job_state": "CANCELLED", "end_time": TEN + DAYS, "gres_detail": []}])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    ends = [row for row in collector.collect(now).rows["events"] if row["event"] not in ("submitted", "started")]
+    # Twice: one in the instant of a start may be the end of what was before.
+    assert [(row["event"], row["reason"], row["ts"].microsecond) for row in ends] == [
+        ("cancelled", "CANCELLED", 0),
+        ("cancelled", "CANCELLED", 1000),
+    ]
+    if acknowledged:
+        collector.acknowledge()
+    reported.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:02")]
+    reported.jobs = []
+    rows = collector.collect(now + timedelta(seconds=1)).rows
+    assert rows["events"][-1]["ts"] == now
+    found = [(row["finding"], row["workload_id"], row["message"]) for row in rows.get("findings", ())]
+    changed = (
+        "Slurm reported its end as 2026-10-05 10:00:00Z, and reports 2026-10-05 10:00:02Z now: the earlier one is"
+        " billed"
+    )
+    # An end that was not kept is in no ledger: the later one is the only one.
+    assert found == ([("end_changed", "7", changed)] if acknowledged else [])
+    collector.acknowledge()
+    assert collector.collect(now + timedelta(minutes=1)).rows == {}
+
+
 def test_a_task_that_waits_again_has_ended_though_accounting_has_no_record_of_it(tmp_path: Path) -> None:
     """As found on a real Slurm: it held its device until it was cancelled in the queue; the next job was refused."""
     reported = Reported([], [JOB | {"gres_detail": []}])

@@ -338,11 +338,13 @@ def test_every_job_is_billed_to_its_account_to_the_second(cluster: Cluster, stor
     print(float(sum(accounting.contested.values())), "of them in seconds stamped on more GPUs than there are")
     assert len(reported) > LEAST_JOBS / 4
     for out in outs:
+        # sacct was read with an earlier end, and has overwritten it since: the job that it names is billed until then.
+        changed = {row["workload_id"] for row in lines_of(out) if row.get("finding") == "end_changed"}
         books = billed(emptied(store), out, begun)
         wrong = {
             key: (float(reported.get(key, 0)), float(books.get(key, 0)))
             for key in reported | books
-            if key[0] not in accounting.doubtful
+            if key[0] not in accounting.doubtful | changed
             and abs(reported.get(key, Fraction()) - books.get(key, Fraction()))
             > Fraction(1, 20) + accounting.contested.get(key, 0)
         }
