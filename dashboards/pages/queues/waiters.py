@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from dash.development.base_component import Component
 
+from billing.insights.now import ASKED, reported
+from billing.insights.now import waiting as waiting_at
 from dashboards import exports, grids, parts
 from dashboards.filters import Filters
 from dashboards.languages import Language
@@ -19,41 +20,9 @@ MOST = 500
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Reported:
-    """What a message says of a wait. text: for people.   earliest, latest: of the expected start; None: not
-    reported."""
-
-    text: str
-    earliest: datetime | None = None
-    latest: datetime | None = None
-
-
 def waiting(store: Store, filters: Filters, workload: str = "", at: datetime | None = None) -> Sequence[Row]:
     """The rows of waiting.sql at the period's end, or at an instant."""
-    instant = {} if at is None else {"start": at, "end": at}
-    return filters.rows(store, __file__, "waiting", workload=workload, most=MOST, **instant)
-
-
-def reported(row: Row) -> Reported:
-    """A message is a text, or the JSON object of a scheduler that keeps docs/scheduler-live.md."""
-    message = row["message"]
-    try:
-        facts = json.loads(message) if message.startswith("{") else None
-    except ValueError:
-        facts = None
-    if not isinstance(facts, dict):
-        return Reported(message)
-    return Reported(str(facts.get("text", "")), *_interval(facts.get("expected_interval")))
-
-
-def _interval(given: Any) -> tuple[datetime | None, datetime | None]:
-    """Of two instants with an offset; anything else is no interval."""
-    try:
-        first, last = (datetime.fromisoformat(one) for one in given)
-    except (TypeError, ValueError):
-        return None, None
-    return (first, last) if first.tzinfo and last.tzinfo and first <= last else (None, None)
+    return waiting_at(partial(filters.rows, store, ASKED), workload, MOST, at)
 
 
 def expected(row: Row, filters: Filters, words: Language) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from billing.insights.now import moment, reported
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
 from dashboards.languages import Language
-from dashboards.pages.now.known import held, moment
-from dashboards.pages.queues.waiters import expected, reported, waiting
+from dashboards.pages.now.known import held
+from dashboards.pages.queues.waiters import expected, waiting
 from dashboards.parts import Figure
 from warehouse.store import Store
 

@@ -17,12 +17,17 @@ from access.current import set_current
 from access.principal import ANYBODY, Principal
 from access.roles import Role
 from access.scope import Stores
+from access.settings import AccessSettings
 from billing.close import close
+from billing.insights.now import moment
 from billing.rates import apply_rate_card, parse_rate_card
 from dashboards.filters import filters_of
 from dashboards.languages import language
 from dashboards.pages import now as page
-from dashboards.pages.now.known import held, moment
+from dashboards.pages.now.known import held
+from gpuledger.client import Client
+from gpuledger.documents import NowAllocation
+from tests.dashboards.site import serving
 from tests.draws import keep_seed
 from tests.stores import fresh_store
 from warehouse.store import Store
@@ -377,3 +382,17 @@ def test_old_figures_are_not_shown_as_new(house: Store) -> None:
         assert rows["whole"]["idle_gpus"] == 0
     finally:
         house.command("DELETE FROM events WHERE allocation_id = 'later'")
+
+
+def test_the_api_answers_what_the_page_shows(house: Store) -> None:
+    rows, currency = held(house, filters_of(house, ""), AT, 500)
+    with serving(house, AccessSettings()) as url, Client(url) as client:
+        found, theirs = client.now(), client.now(tenant="vision")
+    assert (found.at, found.stopped, found.currency, found.rows_in_all) == (AT, True, currency, len(rows))
+    assert [vars(one) | {"devices": len(one.devices)} for one in found.allocations] == [
+        {name: row[name] for name in NowAllocation.model_fields} | {"devices": len(row["devices"])} for row in rows
+    ]
+    assert found.total.waste == rows[0]["all_waste"]
+    assert [one.allocation_id for one in theirs.allocations] == [
+        row["allocation_id"] for row in rows if row["tenant"] == "vision"
+    ]
