@@ -10,6 +10,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx._config
 import httpx._transports.default
@@ -24,6 +25,9 @@ from tests.draws import ALL, SEED, keep_seed
 from tests.patience import PATIENCE_SECONDS
 from tests.stores import Reused, engine_that_stays, fresh_store, keep_stores
 from warehouse.store import Store
+
+if TYPE_CHECKING:
+    from tests.dashboards.site import Site
 
 # Tables are as wide as they need to be: a pipe has no width, whatever the terminal has that the tests run in.
 os.environ.pop("COLUMNS", None)
@@ -126,3 +130,12 @@ def engine_stays() -> Iterator[None]:
     """For tests that run many commands in this process (tests/stores.py)."""
     with engine_that_stays():
         yield
+
+
+@pytest.fixture(scope="module")
+def served_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server that asks for sign-in, for all tests of a module; a store with two days of books."""
+    from tests.dashboards.site import site  # Dash and the pages: 1 CPU second of a run that needs none
+
+    with site(tmp_path_factory.mktemp("site")) as served:
+        yield served

@@ -100,7 +100,7 @@ class Deciding(Protocol):
 
     def decide(self, now: int) -> Sequence[Decided]: ...
 
-    def told(self) -> Sequence[Row]:
+    def reported(self) -> Sequence[Row]:
         """Rows of service_levels: what it says of itself, such as why jobs wait."""
         ...
 
@@ -361,10 +361,10 @@ class _Cluster:
     def again(self, allocation: Allocation, now: int, message: str, actor: str = "") -> None:
         job = allocation.job
         if job.duration_ms is not None and job.kind.name != "notebook":
-            told = {"reason": "Requeued", "message": message, "actor": actor or job.actor}
+            reported = {"reason": "Requeued", "message": message, "actor": actor or job.actor}
             left = max(MINUTE, job.duration_ms - (now - allocation.began_ms))
             rest = replace(job, submit_ms=now, duration_ms=left, patience_ms=None)
-            self.at(now, lambda at: self.submit(rest, at, told))
+            self.at(now, lambda at: self.submit(rest, at, reported))
 
     # Incidents
 

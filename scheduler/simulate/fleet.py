@@ -56,8 +56,8 @@ class FleetScheduler:
         self._closed: set[Slot] = set()
         self._sequence = 0
         self._cluster = plan.cluster
-        self._told: list[Row] = []
-        self._told_until, self._end = plan.start_ms, plan.end_ms
+        self._reported: list[Row] = []
+        self._reported_until, self._end = plan.start_ms, plan.end_ms
         self.usable(list(self._where), False, plan.start_ms)
 
     def decides(self, kind: str) -> bool:
@@ -128,26 +128,26 @@ class FleetScheduler:
             facts = {"sequence": self._sequence, "decision": action.decision_id}
             if isinstance(action, Start):
                 facts["entitlement"] = action.entitlement
-                told = Decided(action.job_id, self._slots_of(action.grants), message=message(facts))
+                decided = Decided(action.job_id, self._slots_of(action.grants), message=message(facts))
             elif isinstance(action, Preempt):
                 facts["text"] = action.text
-                told = Decided(action.job_id, reason=action.authority, message=message(facts), by=action.by_job)
+                decided = Decided(action.job_id, reason=action.authority, message=message(facts), by=action.by_job)
             else:
                 raise AssertionError("no job of the fleet is elastic")
             self.core.apply(action, now / 1000)
-            found.append(told)
+            found.append(decided)
         return found
 
-    def told(self) -> Sequence[Row]:
+    def reported(self) -> Sequence[Row]:
         self._tell(self._end)
-        return self._told
+        return self._reported
 
     def _tell(self, now: int) -> None:
         """What has held since the last decision, at each instant at which it is told until now."""
-        waiting = self._waiting() if now - self._told_until >= TELLS_EVERY_MS else []
-        while now - self._told_until >= TELLS_EVERY_MS:
-            self._told_until += TELLS_EVERY_MS
-            self._told += rows(waiting, self._cluster, self._told_until / 1000, TELLS_EVERY_MS / 1000)
+        waiting = self._waiting() if now - self._reported_until >= TELLS_EVERY_MS else []
+        while now - self._reported_until >= TELLS_EVERY_MS:
+            self._reported_until += TELLS_EVERY_MS
+            self._reported += rows(waiting, self._cluster, self._reported_until / 1000, TELLS_EVERY_MS / 1000)
 
     def _waiting(self) -> list[Series]:
         """How many jobs of each queue wait for which first reason, as the scheduler's own metrics tell it."""
