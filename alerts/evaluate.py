@@ -37,6 +37,8 @@ CHUNK = 60
 """Instants that are written together."""
 MOST_INSTANCES = 10_000
 """Of one rule; more is a mistake in its query."""
+READ_ONLY = {"readonly": 2}
+"""A rule's statement changes nothing, whatever it is. 1 would refuse the client's own settings."""
 MOST_TOGETHER = 100
 """Values of a rule's own parameter that one query is asked for."""
 FACT_DAYS = 35
@@ -89,6 +91,7 @@ def evaluate(
     report = Report(until=watermark)
     with ExitStack() as stack:
         engine = _Engine(store, rules, now, report, _Queries(store, stack))
+        engine.reworded = last is not None and last[2] != engine.version
         engine.alerts = journal.active_alerts(store)
         engine.number = last[0] if last else 0
         if until is not None:
@@ -140,6 +143,7 @@ class _Engine:
         self.zone = billing_timezone(store)
         self.alerts: dict[str, dict[str, Alert]] = {}
         self.number = 0
+        self.reworded = False
         self.changed: list[Transition] = []
         self.going: dict[tuple[str, str], tuple[Instance, datetime]] = {}
         self.counts = Counter({"evaluations": 0, "failed": 0, "instances": 0})
@@ -267,23 +271,30 @@ class _Engine:
             rules=self.version,
             **counts,
         )
-        journal.write(self.store, run, self.changed, self.renewed())
+        journal.write(self.store, run, self.changed, self.renewed(until))
         self.report.transitions += self.changed
         self.report.until = until
         self.changed, self.reported = [], Counter(self.counts)
 
-    def renewed(self) -> list[Transition]:
-        """What goes on firing and has other evidence now; a firing alert tells what is, not what was when it began."""
+    def renewed(self, until: datetime) -> list[Transition]:
+        """What goes on firing and has other evidence now, or other texts since the rules have changed: a firing alert
+        shows what is, not what was when it began."""
         found = []
+        if self.reworded:
+            for name, of_rule in self.alerts.items():
+                for key, alert in of_rule.items():
+                    if alert.state is State.firing and alert.at < until and (name, key) not in self.going:
+                        found.append(_transition(self.rules[name], replace(alert, at=until), self.zone))
         for (name, key), (seen, at) in self.going.items():
             before = self.alerts.get(name, {}).get(key)
             if before is None or before.state is not State.firing or before.at >= at:
                 continue
             now = replace(before, value=seen.value, evidence=seen.evidence)
-            if not journal.same_evidence(before, now):
+            if self.reworded or not journal.same_evidence(before, now):
                 self.alerts[name][key] = now
                 found.append(_transition(self.rules[name], replace(now, at=at), self.zone))
         self.going.clear()
+        self.reworded = False
         return found
 
 
@@ -349,9 +360,9 @@ class _Question:
             return {"": SOURCES[rule.source](store, self.at, bound)}
         params = {**bound, "at": self.at, "previous_at": self.at - span(rule.interval)}
         if not rule.own:
-            return {"": store.rows(rule.sql, params)}
+            return {"": store.rows(rule.sql, params, READ_ONLY)}
         found: dict[str, Rows] = {value: [] for value in self.values}
-        for row in store.rows(rule.sql, {**params, rule.own: list(self.values)}):
+        for row in store.rows(rule.sql, {**params, rule.own: list(self.values)}, READ_ONLY):
             if row.get(rule.own) not in found:
                 raise LookupError(f"the query's column {rule.own} says {row.get(rule.own)!r}, which was not asked for")
             found[row.pop(rule.own)].append(row)

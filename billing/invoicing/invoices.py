@@ -83,7 +83,7 @@ def void(store: Store, number: str, now: datetime, actor: str, reason: str) -> I
     invoice = _one(store, number)
     if invoice.is_void:
         return invoice
-    if not reason:
+    if not reason.strip():
         raise InvoiceError(f"invoice {number}", "needs a reason to be voided", "Add --reason")
     for later in standing(store, None, invoice.tenant):
         if any((line.get("reference") or {}).get("invoice") == number for line in later.lines):
@@ -108,11 +108,13 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
         raise InvoiceError(f"credit note {number}", "is not an invoice", "To cancel a credit note: invoice void")
     if invoice.is_void:
         raise InvoiceError(f"invoice {number}", "is void; nothing is owed on it")
-    if not reason:
+    if not reason.strip():
         raise InvoiceError(f"invoice {number}", "needs a reason to be credited", "Add --reason")
     digits = minor_digits(invoice.currency)
-    if amount <= 0 or amount != round(amount, digits):
+    if amount <= 0:
         raise InvoiceError("--amount", f"found {amount}", f"Give an amount in {invoice.currency} above zero")
+    if amount != round(amount, digits):
+        raise InvoiceError("--amount", f"found {amount}", f"{invoice.currency} has {digits} digits")
     amount = rounded(Fraction(amount), digits)  # 20 is 20.00
     left = creditable(invoice, standing(store, None, invoice.tenant))
     if amount > left.net:

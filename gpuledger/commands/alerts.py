@@ -203,6 +203,8 @@ def silence_add(
         label, equals, glob = text.partition("=")
         if not equals or not label:
             raise LedgerError(text, "not a matcher", "Write LABEL=GLOB, like tenant=physics or node='n1*'")
+        if label in named:
+            raise LedgerError(text, f"is the second matcher of {label}", "Add a silence for each value")
         named[label] = glob
     if server := remote.address(store, author):
         with remote.client(server) as client:

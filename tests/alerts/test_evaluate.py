@@ -53,6 +53,29 @@ def test_an_alert_that_fires_says_what_is_now_and_its_history_what_was(facts: St
     assert (row["value"], row["annotations"]["summary"]) == (13.0, "g0 is at 13"), "nothing of the occurrence before"
 
 
+def test_an_alert_that_fires_is_worded_as_its_rule_is_now(facts: Store) -> None:
+    """As found: a text that was corrected was not seen until the evidence changed. The rule is due once an hour."""
+    tell(facts, 120, 11.0)
+    look(facts, 120, rule(interval="1h"))
+    put(facts, [alive(119)])
+    look(facts, 119, rule(interval="1h", summary="{{ labels.gpu }}: {{ value | number }}"))
+    (row,) = alerts(facts, NOON)
+    assert (row["at"], row["annotations"]["summary"]) == (ago(120), "g0: 11")
+    tell(facts, 60, 11.0)
+    look(facts, 60, rule(interval="1h", summary="{{ labels.gpu }} has {{ value | number }}"))
+    (row,) = alerts(facts, NOON)
+    assert row["annotations"]["summary"] == "g0 has 11"
+    assert len(history(facts)) == 1
+
+
+def test_a_rules_query_changes_nothing(facts: Store) -> None:
+    tell(facts, 9, 11.0)
+    for minutes, sql in ((9, "DROP TABLE service_levels"), (8, "INSERT INTO service_levels (service) VALUES ('x')")):
+        put(facts, [alive(minutes)])
+        assert "READONLY" in look(facts, minutes, rule(sql=sql)).problems["too-high"]
+    assert facts.value("SELECT count() FROM service_levels") == 1
+
+
 def test_a_run_that_was_missed_is_made_up_for_minute_by_minute(facts: Store) -> None:
     for minutes, value in ((9, 5.0), (8, 11.0), (7, 12.0), (6, 2.0), (5, 2.0)):
         tell(facts, minutes, value)

@@ -134,6 +134,7 @@ REFUSED = (
     "invoice credit GL-2026-00007 --amount 1 --reason note",
     "invoice credit GL-2026-00005 --amount 1 --reason void",
     "invoice credit GL-2026-00002 --amount 1 --reason ''",
+    "invoice credit GL-2026-00002 --amount 1 --reason ' '",
     "invoice credit GL-2026-00002 --amount 0 --reason zero",
     "invoice credit GL-2026-00002 --amount -1 --reason less",
     "invoice credit GL-2026-00002 --amount 0.001 --reason digits",

@@ -3,7 +3,7 @@
 -- start_at: since when without a break.   tenant, project: who pays, say the books where they know the allocation, else its
 -- source.   units of device_units (0: the device is not in the inventory); is_whole: all of them.
 -- holders: allocations on the device, whichever the filters show.
--- An allocation that the books ended since it began, because its source never reported an end, is not here.
+-- An allocation that the books ended since it began, because its source never reported of an end, is not here.
 -- Params:  at; tenants, projects, queues, pools, models, clusters Array(String), empty: all.
 SELECT *
 FROM

@@ -34,7 +34,7 @@ from collectors.slurm import times
 from collectors.slurm.hostlists import hosts
 from ingest import ingest_tables
 from tests.collectors.slurm import hostile
-from tests.collectors.slurm.real_cluster import ACCOUNTS, USERS, Cluster, missing, running
+from tests.collectors.slurm.real_cluster import ACCOUNTS, PATIENCE_SECONDS, USERS, Cluster, missing, running
 from tests.stores import emptied
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
@@ -146,13 +146,17 @@ class Lives:
 
     def end(self) -> None:
         """Everybody goes home."""
+        self.cluster.until(self._gone, "the last jobs", 2 * PATIENCE_SECONDS)
+
+    def _gone(self) -> bool:
+        """Whether nobody is left; who has come back meanwhile, being put into the queue again, is sent home, too."""
         for node in ("node1", "node2", "node3", "node4"):
             self.cluster.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
         for job in self._jobs("SUSPENDED", "%A"):
             self.cluster.run("scontrol", "resume", job, check=False)
         self.cluster.run("scancel", "--state=PENDING", "--full", check=False)
         self.cluster.run("scancel", *{f"--user={user}" for user in USERS}, "--state=PENDING", check=False)
-        self.cluster.until(lambda: not self._jobs("", "%A"), "the last jobs")
+        return not self._jobs("", "%A")
 
     def _sbatch(self, *options: str, seconds: float) -> int | None:
         account = self.draw.choice(ACCOUNTS)

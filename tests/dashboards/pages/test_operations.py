@@ -23,6 +23,7 @@ from tests.dashboards.browser import MARKS, tab
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
 from tests.draws import seldom
+from warehouse.errors import LedgerError
 from warehouse.store import Store
 
 EN = language("en")
@@ -177,6 +178,8 @@ def test_a_silence_is_added_and_ended_by_those_who_may(house: Store) -> None:
 def test_what_a_silence_of_an_alert_begins_with_fits_that_alert_alone() -> None:
     text = silencing.matchers_text({"alertname": "gpu-lost", "node": "n[1]", "severity": "critical"})
     assert silencing.parsed(text) == {"alertname": ("gpu-lost",), "node": ("n[[]1]",)}
+    with pytest.raises(LedgerError, match="second matcher of its label"):
+        silencing.parsed("node=n1, node=n2")
 
 
 def test_a_tenant_sees_its_own_alerts_and_no_silences(house: Store) -> None:
