@@ -22,6 +22,7 @@ import warehouse.store
 from access import secrets
 from gpuledger.serve import collect_seldom
 from tests.draws import ALL, SEED, keep_seed
+from tests.exhaustive import is_exhaustive
 from tests.patience import PATIENCE_SECONDS
 from tests.stores import Reused, engine_that_stays, fresh_store, keep_stores
 from warehouse.store import Store
@@ -87,6 +88,13 @@ def pytest_collection_finish() -> None:
 
 
 REUSED = Reused()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_exhaustive(item.nodeid):
+            item.add_marker("exhaustive")
 
 
 @pytest.hookimpl(tryfirst=True)
