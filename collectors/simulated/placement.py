@@ -72,13 +72,16 @@ class Placed:
 
 @dataclass(frozen=True)
 class Decided:
-    """An allocation starts on these slots; without slots, it gives way.   by: for which allocation."""
+    """An allocation starts on these slots; without slots, it gives way.   by: for which allocation.
+    waits: it goes on waiting, and why has changed.
+    """
 
     allocation_id: str
     slots: tuple[Slot, ...] = ()
     reason: str = ""
     message: str = ""
     by: str = ""
+    waits: bool = False
 
 
 class Deciding(Protocol):
@@ -99,6 +102,10 @@ class Deciding(Protocol):
         """Free slots come, or go; one that is held goes when it is free."""
 
     def decide(self, now: int) -> Sequence[Decided]: ...
+
+    def explain(self, now: int) -> Sequence[Decided]:
+        """Why each allocation that waits does, in full."""
+        ...
 
     def reported(self) -> Sequence[Row]:
         """Rows of service_levels: what it says of itself, such as why jobs wait."""
@@ -172,6 +179,8 @@ class _Cluster:
         while self.agenda and self.agenda[0][0] < self.plan.end_ms:
             now, _, act = heapq.heappop(self.agenda)
             act(now)
+        if self.deciding is not None:
+            self.carry_out(self.deciding.explain(self.plan.end_ms - 2), self.plan.end_ms - 2)
         for allocation in [a for running in self.running.values() for a in running]:
             self.close(allocation, self.plan.end_ms)
         if not self.plan.clean:
@@ -258,6 +267,9 @@ class _Cluster:
     def carry_out(self, decided: Sequence[Decided], now: int) -> None:
         for one in decided:
             allocation = self.known[one.allocation_id]
+            if one.waits:  # after its submission: rows of one instant would be one
+                self.tell(now + 1, allocation, "submitted", reason=one.reason, message=one.message, actor="scheduler")
+                continue
             if one.slots:
                 self.waiting[allocation.job.kind.slot].remove(allocation)
                 self.start(allocation, now, one.slots, one.message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 from collectors.readings import Row
 from collectors.simulated.fleet import Fleet, FleetPlan, Slot, slots
@@ -19,7 +20,7 @@ from scheduler.cycle.policies import Policies
 from scheduler.cycle.reasons import LiveWaiting
 from scheduler.exposition import Series, rows
 from scheduler.model import Device, Grant, Job, Node, Preempt, Queue, Request, Resize, Start, Tenant
-from scheduler.records.events import message
+from scheduler.records.events import message, written
 from scheduler.setup import Setup
 
 TELLS_EVERY_MS = 600_000
@@ -55,6 +56,7 @@ class FleetScheduler:
         self.core: Core = Setup("fleet", nodes, tenants, queues, policies).core([], plan.start_ms / 1000, explain=False)
         self._closed: set[Slot] = set()
         self._sequence = 0
+        self._codes: dict[str, str] = {}
         self._cluster = plan.cluster
         self._reported: list[Row] = []
         self._reported_until, self._end = plan.start_ms, plan.end_ms
@@ -136,6 +138,29 @@ class FleetScheduler:
                 raise AssertionError("no job of the fleet is elastic")
             self.core.apply(action, now / 1000)
             found.append(decided)
+        return [*found, *self._changed(now)]
+
+    def _changed(self, now: int) -> list[Decided]:
+        """What waits for another reason than before: its code. A text each time would take longer than all else."""
+        codes = {job_id: why[0].code for job_id, why in LiveWaiting(self.core).items()}
+        changed = [job_id for job_id, code in codes.items() if self._codes.get(job_id) != code]
+        self._codes = codes
+        facts = {"sequence": self._sequence}
+        return [Decided(job_id, reason=codes[job_id], message=message(facts), waits=True) for job_id in changed]
+
+    def explain(self, now: int) -> Sequence[Decided]:
+        """One cycle that explains, and is not carried out."""
+        self.core.explain = True
+        plan = self.core.plan(now / 1000)
+        found = []
+        for job_id in self.core.pending:
+            why = plan.waiting.get(job_id)
+            if why:
+                facts: dict[str, Any] = {"sequence": self._sequence, "text": why[0].text}
+                expected = self.core.expectations.first_interval(job_id)
+                if expected is not None:
+                    facts["expected_interval"] = [written(expected.low), written(expected.high)]
+                found.append(Decided(job_id, reason=why[0].code, message=message(facts), waits=True))
         return found
 
     def reported(self) -> Sequence[Row]:
