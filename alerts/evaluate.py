@@ -42,8 +42,6 @@ READ_ONLY = {"readonly": 2}
 MOST_TOGETHER = 100
 """Values of a rule's own parameter that one query is asked for."""
 FACT_DAYS = 35
-NOT_EVERYWHERE = ("service_levels", "metrics", "findings", "ledger")
-"""Facts that not every site has: none ever is no alert, none any more is."""
 FAILED, STOPPED = "alert-evaluation-failed", "alert-data-stopped"
 """The rules whose instances are the engine's own: a rule that could not be evaluated, and data that stopped."""
 
@@ -177,6 +175,11 @@ class _Engine:
     def at(self, at: datetime, due: Sequence[Rule]) -> None:
         """Evaluates rules at an instant."""
         newest = _newest_facts(self.store, at) if any(rule.needs for rule in due) else {}
+        never = _never(self.store, newest, at)
+        for rule in due:
+            if not never.isdisjoint(rule.needs):
+                self.step_own(FAILED, {"rule": rule.name}, False, at, {"problem": "over"})
+        due = [rule for rule in due if never.isdisjoint(rule.needs)]
         blind = {rule.name: problem for rule in due if (problem := _no_data(rule, newest, at))}
         asked = _questions([rule for rule in due if rule.name not in blind], at)
         answers = self.queries.all(asked.values())
@@ -450,13 +453,20 @@ def _newest_facts(store: Store, at: datetime) -> dict[str, datetime | None]:
     return row
 
 
+def _never(store: Store, newest: Mapping[str, datetime | None], at: datetime) -> frozenset[str]:
+    """Facts that this site never had: what needs them is not asked yet, and that is no failure."""
+    missing = [table for table, found in newest.items() if found is None]
+    if not missing:
+        return frozenset()
+    (ever,) = store.rows(read_sql(__file__, "facts_ever"), {"at": at})
+    return frozenset(table for table in missing if not ever[table])
+
+
 def _no_data(rule: Rule, newest: Mapping[str, datetime | None], at: datetime) -> str:
     """Which facts that the rule needs are missing or too old."""
     for table, oldest in rule.needs.items():
         found = newest[table]
         if found is None:
-            if table in NOT_EVERYWHERE:
-                continue
             return f"no {table} in {FACT_DAYS} days"
         if at - found > span(oldest):
             return f"no {table} since {found:%F %T}Z, {say_duration((at - found).total_seconds())} ago"

@@ -48,6 +48,7 @@ PROFILE_UNKNOWN = (
 )
 RECORD_MISSING = "accounting has no record of it: start and end are billed as the controller reported them"
 END_CHANGED = "Slurm reported its end as {}, and reports {} now: the earlier one is billed"
+ONLY_AT_START = {"node", "gpus", "units", "priority", "device_id", "partition_id", "partition_profile"}
 REQUEUED_AT_ONCE = timedelta(seconds=10)
 """How long a start may wait for the controller's lock behind a requeue that was asked for before it."""
 BEGUN_LATELY = timedelta(hours=2)
@@ -201,10 +202,12 @@ class SlurmCollector:
         return collected
 
     def _remember(self, events: Iterable[Row], now: datetime) -> None:
-        """Which runs were told to have begun lately."""
+        """Which runs were reported to have begun lately, perhaps by the controller alone."""
         for row in events:
-            if row["event"] == "started" and now - row["ts"] < BEGUN_LATELY:
-                self._begun[row["workload_id"]][row["allocation_id"], row["ts"]] = row
+            if row["event"] in ("started", "resized") and now - row["ts"] < BEGUN_LATELY:
+                runs, run = self._begun[row["workload_id"]], (row["allocation_id"], row["ts"].replace(microsecond=0))
+                if run not in runs or runs[run]["ts"] < row["ts"]:
+                    runs[run] = row
         for job_id in [
             job_id for job_id, runs in self._begun.items() if now - max(at for _, at in runs) > BEGUN_LATELY
         ]:
@@ -246,16 +249,16 @@ class SlurmCollector:
                 some = records.get(job_id, [])
                 if any(job.started_at == began != job.ended_at for job in some):
                     continue
+                least = row["ts"] + timedelta(milliseconds=1)
                 if any(job.state == "REQUEUED" and _ends_what_began(job, began) for job in some):
-                    ended = began + timedelta(milliseconds=1)
+                    ended = least
                 elif again is not None and began < again:
                     ended = again
                 elif some and all(job.ended_at is not None for job in some) and (now is None or now.ended_at):
-                    least = began + timedelta(milliseconds=1)
                     ended = max(least, now.ended_at) if now is not None and now.ended_at else least
                 else:
                     continue
-                end = {name: row[name] for name in row if name not in ("node", "gpus", "units", "priority")}
+                end = {name: row[name] for name in row if name not in ONLY_AT_START}
                 at_once = (job.state for job in some if job.started_at == began == job.ended_at)
                 state = next((state for state in at_once if state in ENDINGS), "REQUEUED")
                 collected.add("events", end | {"ts": ended, "event": ENDINGS[state], "reason": state})

@@ -12,6 +12,7 @@ from alerts import journal
 from alerts.evaluate import instants
 from alerts.reading import alerts, history
 from alerts.rule import Rule
+from alerts.rule_files import load_rules
 from alerts.state import State
 from tests.alerts.facts import NOON, ago, put, served
 from tests.alerts.rules import NEWEST, alive, look, own_rules, rule, states, tell
@@ -201,11 +202,37 @@ def test_facts_that_stopped_are_an_alert_of_each_rule_that_needs_them(facts: Sto
     assert {row["rule"] for row in alerts(facts, NOON)} == {"too-high", "alert-evaluation-failed"}
 
 
-def test_a_fact_that_this_site_never_had_is_no_failure_and_one_that_every_site_has_is(facts: Store) -> None:
-    put(facts, [alive(3)])
-    assert look(facts, 3, rule(needs={"metrics": "5m"})).problems == {}
-    put(facts, [alive(2)])
-    assert look(facts, 2, rule(needs={"samples": "5m"})).problems == {"too-high": "no samples in 35 days"}
+@pytest.mark.parametrize("kind", ["samples", "events", "devices", "service_levels", "metrics", "findings", "ledger"])
+def test_a_kind_of_fact_that_this_site_never_had_is_no_failure(facts: Store, kind: str) -> None:
+    """As found: a site with exporters alone got twelve critical alerts, `no events in 35 days`, with its first push."""
+    put(facts, [("findings" if kind == "events" else "events", alive(3)[1] if kind != "events" else FINDING)])
+    report = look(facts, 3, rule(needs={kind: "5m"}))
+    assert (report.instants, report.problems) == (1, {})
+
+
+FINDING = {"ts": ago(3), "finding": "xid", "severity": "info", "message": "x"}
+
+
+def test_a_failure_is_over_once_its_rule_waits_for_a_fact_that_never_came(facts: Store) -> None:
+    put(facts, [alive(9)])
+    look(facts, 9, rule(sql="SELECT nothing"), *own_rules())
+    assert [row["rule"] for row in alerts(facts, NOON)] == ["alert-evaluation-failed"]
+    put(facts, [alive(8)])
+    look(facts, 8, rule(needs={"metrics": "5m"}), *own_rules())
+    assert alerts(facts, NOON) == []
+
+
+def test_a_fact_that_a_site_had_long_ago_and_has_no_more_is_a_failure(facts: Store) -> None:
+    put(facts, [("events", alive(60 * 24 * 40)[1]), ("findings", FINDING)])
+    assert look(facts, 3, rule(needs={"events": "5m"})).problems == {"too-high": "no events in 35 days"}
+
+
+def test_a_site_with_devices_alone_has_no_alert_of_the_engine(facts: Store) -> None:
+    device = {"ts": ago(3), "cluster": "c", "node": "n", "device_id": "GPU-0", "model": "H100", "state": "available"}
+    put(facts, [("devices", device)])
+    report = look(facts, 0, *load_rules())
+    assert report.problems == {}
+    assert [row["rule"] for row in alerts(facts, NOON)] == []
 
 
 def test_a_store_to_which_nothing_comes_any_more_says_so_by_the_clock_and_is_well_again_after(facts: Store) -> None:

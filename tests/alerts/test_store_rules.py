@@ -191,6 +191,13 @@ def test_a_ledger_that_was_never_closed_is_late_once_there_are_facts_for_it(fact
     assert fires(facts, "ledger-late") == {("ledger",): 10_860.0}
 
 
+def test_a_ledger_of_devices_alone_is_late_too(facts: Store) -> None:
+    """At a site without events, where exporters report the devices."""
+    put(facts, [*device("gpu-0", since=240), *device("gpu-0", since=0, state="unavailable")])
+    report = evaluate(facts, [shipped()["ledger-late"]], NOON, delay=timedelta(0), live=False)
+    assert [(one.alert.state, one.alert.value) for one in report.transitions] == [("firing", 14_400.0)]
+
+
 def test_books_that_do_not_balance_alert_and_those_that_do_not_fail_do_not(facts: Store) -> None:
     put(facts, device("gpu-0", since=600))
     close_books(facts, ago(180), NOON)

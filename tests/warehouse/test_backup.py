@@ -226,6 +226,16 @@ def test_a_folder_that_the_engine_cannot_write_down_is_refused(tmp_path: Path) -
         back_up(store, NOW, nobody_writing)
 
 
+@pytest.mark.parametrize("inside", ["", "backups/daily"])
+def test_a_folder_of_the_store_itself_is_refused(tmp_path: Path, inside: str) -> None:
+    fresh_store(tmp_path / "store").close()
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    for path in (tmp_path / "store" / inside, tmp_path / "link" / inside):
+        with opened(tmp_path / "store", path) as store, pytest.raises(BackupError, match="lost with it"):
+            back_up(store, NOW, nobody_writing)
+    assert not (tmp_path / "store" / "backups").exists()
+
+
 def test_no_store_is_made_by_backing_it_up(tmp_path: Path, folder: Path) -> None:
     found = CliRunner().invoke(build(), ["backup", str(folder), "--store", f"chdb://{tmp_path / 'typo'}"])
     assert isinstance(found.exception, LedgerError)

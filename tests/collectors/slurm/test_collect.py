@@ -176,6 +176,40 @@ def test_a_run_that_accounting_makes_none_of_has_an_end(tmp_path: Path) -> None:
         assert collector.collect(now + timedelta(seconds=5)).rows == {}
 
 
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_run_that_the_controller_alone_saw_has_an_end(tmp_path: Path, restarts: int) -> None:
+    """As recorded on Slurm 22.05: accounting still said PENDING when the controller told of the devices; the
+    job was requeued in that second, its record had no length, and it held three instances for good."""
+    reported = Reported(
+        [record("PENDING", "Unknown").replace("2026-10-05TUnknown", "Unknown")], [JOB | {"restart_cnt": restarts}]
+    )
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    now = datetime(2026, 10, 5, 10, 0, 1, tzinfo=UTC)
+    rows = collector.collect(now).rows["events"]
+    assert [(row["event"], row.get("device_id")) for row in rows] == [("submitted", None), ("resized", "GPU-0")]
+    collector.acknowledge()
+    reported.lines = [record("REQUEUED", "10:00:00", "2026-10-05T10:00:00")]
+    reported.jobs = [JOB | {"job_state": "PENDING", "start_time": 0, "nodes": "", "gres_detail": []}]
+    (end,) = collector.collect(now + timedelta(seconds=2)).rows["events"]
+    assert (end["event"], end["allocation_id"], end["reason"]) == ("cancelled", "7", "REQUEUED")
+    assert end["ts"] == rows[-1]["ts"] + timedelta(milliseconds=1)
+    assert "device_id" not in end
+    collector.acknowledge()
+    assert collector.collect(now + timedelta(minutes=1)).rows == {}
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_run_that_the_controller_saw_first_ends_once(tmp_path: Path, restarts: int) -> None:
+    reported = Reported([], [JOB | {"restart_cnt": restarts}])
+    collector = SlurmCollector(reported, PLAIN, INVENTORY, tmp_path / "slurm.json")
+    now = datetime(2026, 10, 5, 10, 0, 1, tzinfo=UTC)
+    collector.collect(now)
+    collector.acknowledge()
+    reported.lines = [record("COMPLETED", "10:00:00", "2026-10-05T10:00:40")]
+    reported.jobs = [JOB | {"job_state": "COMPLETED", "end_time": TEN + DAYS + 40, "gres_detail": []}]
+    assert events(collector.collect(now + timedelta(minutes=1)).rows) == [("finished", "")]
+
+
 @pytest.mark.parametrize("who", ["accounting", "controller"])
 @pytest.mark.parametrize("acknowledged", [True, False])
 def test_a_run_whose_end_slurm_changes_keeps_the_earlier_one_and_is_a_finding(
