@@ -25,7 +25,7 @@ OTHERS = {
         "tenant", "label:", "controller", "service,device", "",
     ),
     "step": ("1h", "24h", "1d", "2d", "1w", "90m", "0h", "1", "d", "1h30m", "10000h", "window", "1m", "13h"),
-    "accumulate": ("true", "false", "hour", "day", "week", "month", "quarter", "year", "1d", ""),
+    "accumulate": ("true", "false", "none", "hour", "day", "week", "month", "quarter", "year", "1d", ""),
     "accumulateBy": ("day", "true"),
     "includeIdle": ("true", "false", "1", "maybe"),
     "idleByNode": ("true", "T"),
