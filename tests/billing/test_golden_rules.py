@@ -301,12 +301,14 @@ def test_what_documents_say_of_both_parties_is_that_of_the_golden_file() -> None
         buyer = {"tenant": "chem", "name": "Chemistry", "address": ["Ulm"], "effective_to": "2026-11-01", **days[1]}
         other = {**buyer, "name": "New", "effective_from": "2026-11-01"}
         del other["effective_to"]
-        parties = parse_parties({"seller": [before, seller], "buyers": [buyer, other]})
-        for day in (date(2026, 10, 1), date(2026, 10, 2), date(2026, 10, 31), date(2026, 11, 1)):
-            for tenant, to_pay in (("chem", True), ("chem", False), ("phys", True)):
-                told = parties.on_document(tenant, day, to_pay)
-                names = [one and one["name"] for one in (told["seller"], told["buyer"])]
-                found[f"{own} {theirs} {day} {tenant} {to_pay}"] = [*names, told["payment_days"], told["due_date"]]
+        for sellers in ([before, seller], [seller]):  # of the second nobody sends at first
+            parties = parse_parties({"seller": sellers, "buyers": [buyer, other]})
+            for day in (date(2026, 10, 1), date(2026, 10, 2), date(2026, 10, 31), date(2026, 11, 1)):
+                for tenant, to_pay in (("chem", True), ("chem", False), ("phys", True)):
+                    told = parties.on_document(tenant, day, to_pay)
+                    names = [one and one["name"] for one in (told["seller"], told["buyer"])]
+                    case = f"{own} {theirs} {day} {tenant} {to_pay} of {len(sellers)}"
+                    found[case] = [*names, told["payment_days"], told["due_date"]]
     compare("rules", "parties", found)
 
 
