@@ -359,14 +359,13 @@ def _past_amounts(advised: Sequence[Advised], currency: str | None) -> list[Deci
     found: list[Decimal | None] = [None] * len(advised)
     if currency is None:
         return found
-    of_tenant: dict[str, list[int]] = defaultdict(list)
+    of_tenant: dict[str, dict[int, Fraction]] = defaultdict(dict)
     for number, one in enumerate(advised):
         if one.past is not None:
-            of_tenant[one.holders[0].tenant].append(number)
-    for numbers in of_tenant.values():
-        exact = [advised[number].past or Fraction(0) for number in numbers]
-        amounts, _ = largest_remainder(exact, minor_digits(currency))
-        for number, amount in zip(numbers, amounts, strict=True):
+            of_tenant[one.holders[0].tenant][number] = one.past
+    for exact in of_tenant.values():
+        amounts, _ = largest_remainder(list(exact.values()), minor_digits(currency))
+        for number, amount in zip(exact, amounts, strict=True):
             found[number] = amount
     return found
 

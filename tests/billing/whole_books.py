@@ -257,8 +257,8 @@ def fill_whole_books(store: Store) -> None:
     dice = random.Random(20261123)
     _put_devices(store)
     late = _put_jobs(store, dice)
-    _put_spacious(store)
-    _put_contradictions(store)
+    put_spacious(store)
+    put_contradictions(store)
     close(store, SEPTEMBER.end + timedelta(hours=3), at("2026-10-02 00:00"))
     first = issue_all(store, SEPTEMBER, at("2026-10-02 00:00"), actor="ann")
     void(store, str(first[-1].number), at("2026-10-02 01:00"), "ann", "wrong address")
@@ -451,7 +451,7 @@ ENDED = {
 """The same, until the morning of the month's last day: what is advised comes too late."""
 
 
-def _put_spacious(store: Store) -> None:
+def put_spacious(store: Store) -> None:
     """Jobs that would do with less: fewer devices or replicas, a smaller instance, a shared device.
 
     Two have no price, and one costs nothing any more.
@@ -492,7 +492,7 @@ def _put_spacious(store: Store) -> None:
     put(store, "samples", samples)
 
 
-def _put_contradictions(store: Store) -> None:
+def put_contradictions(store: Store) -> None:
     """Three days of a node whose claims cannot all be true: of a node alone, of more than is there, of one partition
     twice, of what nobody knows, without an end, ended before they start, suspended for ever, told twice at one instant.
     """
