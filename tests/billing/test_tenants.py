@@ -373,7 +373,7 @@ def test_a_mapping_that_an_issued_invoice_used_is_only_ended_and_followed(store:
         issue_all(store, parse_period("2026-10", "UTC"), NOW)
     apply_mapping(store, mapping(chem), "", "", NOW)
     assert [invoice.tenant for invoice in issue_all(store, parse_period("2026-10", "UTC"), NOW)] == ["chem"]
-    said = r"what was told as tenant 'k8s', project 'chem-dev' at 2026-10-01 01:00Z: would go from 'chem', project "
+    said = r"what was reported as tenant 'k8s', project 'chem-dev' at 2026-10-01 01:00Z: would go from 'chem', project "
     with pytest.raises(TenantError, match=said + r"'chem-dev' to 'bio'.* invoice GL-2026-00001 was computed from it"):
         apply_mapping(store, mapping({**chem, "tenant": "bio"}), "", "", NOW)
     with pytest.raises(TenantError, match="2026-10-01 04:00Z"):
