@@ -145,7 +145,7 @@ class _Engine:
         self.changed: list[Transition] = []
         self.going: dict[tuple[str, str], tuple[Instance, datetime]] = {}
         self.counts = Counter({"evaluations": 0, "failed": 0, "instances": 0})
-        self.told: Counter[str] = Counter()
+        self.reported: Counter[str] = Counter()
 
     def run(self, watermark: datetime | None, until: datetime, stop: threading.Event | None) -> None:
         self.drop_removed_rules(until)
@@ -257,15 +257,15 @@ class _Engine:
         rule = self.rules.get(STOPPED)
         if rule is not None and newest is not None:  # what never began has not stopped
             age = (self.now - newest).total_seconds()
-            told = {"newest": newest, "age_seconds": age}
-            self.step_own(STOPPED, {"store": "facts"}, bool(rule.holds(age, {})), self.now, told)
+            reported = {"newest": newest, "age_seconds": age}
+            self.step_own(STOPPED, {"store": "facts"}, bool(rule.holds(age, {})), self.now, reported)
         self.step_own(FAILED, {"rule": "(rule files)"}, bool(broken), self.now, {"problem": broken or "over"})
         if len(self.changed) > before:
             self.commit(self.report.until or journal.NOTHING_YET)
 
     def commit(self, until: datetime) -> None:
         self.number = max(self.number + 1, int(self.now.timestamp() * 1_000_000))
-        counts = {name: count - self.told[name] for name, count in self.counts.items()}
+        counts = {name: count - self.reported[name] for name, count in self.counts.items()}
         run = Run(
             run=self.number,
             started_at=self.now,
@@ -277,7 +277,7 @@ class _Engine:
         journal.write(self.store, run, self.changed, self.renewed(until))
         self.report.transitions += self.changed
         self.report.until = until
-        self.changed, self.told = [], Counter(self.counts)
+        self.changed, self.reported = [], Counter(self.counts)
 
     def renewed(self, until: datetime) -> list[Transition]:
         """What goes on firing and has other evidence now, or other texts since the rules have changed: a firing alert
@@ -430,8 +430,8 @@ def _seen(rule: Rule, rows: Rows, before: Mapping[str, Alert]) -> tuple[_Seen, s
         value = None if row["value"] is None else float(row["value"])
         key = fingerprint(rule.name, identity)
         if key in seen.all:
-            told = ", ".join(f"{name}={text}" for name, text in identity)
-            return seen, f"two rows of one identity ({told}): the query must answer one"
+            reported = ", ".join(f"{name}={text}" for name, text in identity)
+            return seen, f"two rows of one identity ({reported}): the query must answer one"
         seen.all.add(key)
         holds = rule.holds(value, labels)
         if not goes_on(before.get(key), holds):

@@ -88,7 +88,7 @@ def list_silences(caller: SeeFleet, past: bool = False) -> list[documents.Silenc
 
 @router.post("/alerts/silences", status_code=201)
 def silence_alerts(caller: SilenceAlerts, new: NewSilence) -> documents.Silence:
-    """Keeps alerts quiet whose labels fit; they go on firing, and nobody is told."""
+    """Keeps alerts quiet whose labels fit; they go on firing, and nobody is notified."""
     with caller.writing() as store:
         added = add_silence(
             store, new.matchers, aware(new.ends_at), caller.principal.actor, new.reason, caller.now,

@@ -17,8 +17,9 @@ from billing.accounts.credits import parse_amount
 from billing.documents.invoice_files import RENDER, file_stem
 from billing.invoicing import invoices
 from billing.invoicing.documents import Invoice
-from billing.invoicing.drafts import draft_all, platform_costs
+from billing.invoicing.drafts import draft_all
 from billing.invoicing.explain import explain
+from billing.invoicing.month import platform_costs
 from billing.invoicing.month_states import month_states
 from billing.invoicing.rederive import rederive
 from gpuledger import documents

@@ -219,5 +219,7 @@ def balances_(caller: See, tenant: Tenant = None) -> list[documents.Balance]:
 
 
 def _credit(kept: StoredCredit) -> documents.Credit:
-    told = {name: getattr(kept.credit, name) for name in documents.Credit.model_fields if hasattr(kept.credit, name)}
-    return documents.Credit(**told, at=kept.at, invoice=kept.invoice)
+    reported = {
+        name: getattr(kept.credit, name) for name in documents.Credit.model_fields if hasattr(kept.credit, name)
+    }
+    return documents.Credit(**reported, at=kept.at, invoice=kept.invoice)

@@ -24,7 +24,7 @@ NO_NODES = ("localhost", "localhost.localdomain")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a device, as the exporter's labels say.   uid: the pod's, empty if not told.   job: Slurm's."""
+    """Who holds a device, as the exporter's labels say.   uid: the pod's, empty if not reported.   job: Slurm's."""
 
     namespace: str = ""
     pod: str = ""
@@ -82,7 +82,7 @@ class Observations:
     devices: list[Observation] = field(default_factory=list)
     used: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
-    untold: dict[str, str] = field(default_factory=dict)
+    unreported: dict[str, str] = field(default_factory=dict)
     at: float = 0.0
 
 
@@ -266,7 +266,7 @@ class Reader:
 
     def _not_by_users(self, picked: list[Picked], found: Observations) -> list[Picked]:
         """Where labels of pods stand among the exporter's, and a Prometheus has sorted them, a pod's user may have
-        written on which partition it is. Whether a device is divided is told by its series without a pod, now or when
+        written on which partition it is. Whether a device is divided shows in its series without a pod, now or when
         there last were any, or by several partitions at once: a pod can write but one. Else nobody knows."""
         at_once: dict[str, set[str]] = defaultdict(set)
         free: dict[str, bool] = {}
@@ -283,8 +283,8 @@ class Reader:
             divided = self._divided.get(subject.device_id)
             if subject.holder is not None and subject.holder.pod and subject.partition and not divided:
                 if divided is None:
-                    found.dropped["partition told by a pod's labels alone"] += 1
-                    found.untold[subject.device_id] = subject.node
+                    found.dropped["partition reported by a pod's labels alone"] += 1
+                    found.unreported[subject.device_id] = subject.node
                     continue
                 subject = replace(subject, partition="", partition_id="", partition_profile="")
             believed.append((place, one, subject, rules))
@@ -390,12 +390,12 @@ class Reader:
     def _version(self, labels: Mapping[str, str]) -> str:
         """What of the labels changes with the exporter's version: their spelling, and what they say of the driver."""
         identity = {name.lower() for name in (*self.profile.identity.device_id, *self.profile.identity.node)}
-        told = [
+        reported = [
             f"{name}={text}"
             for name, text in labels.items()
             if any(fnmatchcase(name, glob) for glob in self.profile.version)
         ]
-        return ",".join(sorted([*(name for name in labels if name.lower() in identity), *told]))
+        return ",".join(sorted([*(name for name in labels if name.lower() in identity), *reported]))
 
     def _blank(self, value: int | float) -> bool:
         return math.isnan(value) or any(start <= value <= end for start, end in self.profile.blanks)

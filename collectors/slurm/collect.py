@@ -39,7 +39,7 @@ from collectors.slurm.parsed import Parsed, Problem
 from collectors.slurm.sources import Source
 from warehouse.json_text import parse_json
 
-Told = TypeVar("Told", Job, Node)
+Reported = TypeVar("Reported", Job, Node)
 Run = tuple[str, datetime | None, datetime]
 """A job's id, its submission, its start."""
 PROFILE_UNKNOWN = (
@@ -143,13 +143,13 @@ class SlurmCollector:
             collected += self._new(_missing_rows(missing, self._site, now))
             self._next = replace(self._next, until=now, deep_until=now if self._deep else self._kept.deep_until)
         collected += self._new(self._changed_ends(lives, now))
-        told = lifecycle_rows(lives, self._site, now)
-        told += placement_rows(jobs, self._site, self._inventory, now)
-        self._remember(told.rows.get("events", ()), now)
+        reported = lifecycle_rows(lives, self._site, now)
+        reported += placement_rows(jobs, self._site, self._inventory, now)
+        self._remember(reported.rows.get("events", ()), now)
         if accounted is not None and controlled is not None:
-            told += self._never_began(lives, jobs)
-        told += self._reason_rows(jobs, now)
-        collected += self._new(told)
+            reported += self._never_began(lives, jobs)
+        reported += self._reason_rows(jobs, now)
+        collected += self._new(reported)
         if nodes is not None:
             collected += self._node_rows(nodes, now, [*jobs, *(job for job in lives if job.ended_at)])
         return collected
@@ -167,8 +167,8 @@ class SlurmCollector:
         """Nothing stays open between cycles."""
 
     def _ask(
-        self, what: str, ask: Callable[[], Parsed[Told]], now: datetime, collected: Collected
-    ) -> Parsed[Told] | None:
+        self, what: str, ask: Callable[[], Parsed[Reported]], now: datetime, collected: Collected
+    ) -> Parsed[Reported] | None:
         try:
             parsed = ask()
         except CollectorError as mistake:
@@ -190,7 +190,7 @@ class SlurmCollector:
         self._site = replace(self._site, shares_per_gpu=shares, gres=has)
 
     def _reason_rows(self, jobs: Iterable[Job], now: datetime) -> Collected:
-        """Jobs whose reason for waiting has changed are told again; the first comes with the submission."""
+        """Jobs whose reason for waiting has changed are reported again; the first comes with the submission."""
         collected = Collected()
         self._next_reasons = {}
         for job in jobs:
@@ -230,18 +230,18 @@ class SlurmCollector:
         return collected
 
     def _never_began(self, accounted: Iterable[Job], controlled: Iterable[Job]) -> Collected:
-        """Ends of runs that accounting makes none of, told once the controller says that the job holds nothing: what is
-        requeued in the second of its start has a record without a length, from before the start that was told; a
-        requeue was seen to be told as a start in the instant in which the run ends; of some array's tasks there is no
-        record at all, but they wait again since their requeue, which is their submission then; and where a task ended
-        before its second run was written, the record of the first one is the last."""
-        told = {job.job_id: job for job in controlled}
+        """Ends of runs that accounting makes none of, reported once the controller says that the job holds nothing:
+        what is requeued in the second of its start has a record without a length, from before the start that was
+        reported; a requeue was seen to be told as a start in the instant in which the run ends; of some array's
+        tasks there is no record at all, but they wait again since their requeue, which is their submission then; and
+        where a task ended before its second run was written, the record of the first one is the last."""
+        reported = {job.job_id: job for job in controlled}
         records: dict[str, list[Job]] = defaultdict(list)
         for job in accounted:
             records[job.job_id].append(job)
         collected = Collected()
         for job_id, runs in self._begun.items():
-            now = told.get(job_id)
+            now = reported.get(job_id)
             if now is not None and now.state in HOLDING:
                 continue
             again = now.submitted_at if now is not None and now.state in WAITING else None
@@ -286,7 +286,8 @@ class SlurmCollector:
 
 
 def _ends_what_began(job: Job, began: datetime) -> bool:
-    """Whether a record that ends at a start that was told, or has no length and lies just before it, is that run's."""
+    """Whether a record that ends at a start that was reported, or has no length and lies just before it, is that
+    run's."""
     if job.ended_at is None:
         return False
     return job.ended_at == began or (
@@ -450,12 +451,14 @@ def finding(site: Site, now: datetime, name: str, message: str, job: str = "", s
 def _read_state(path: Path) -> ReadState:
     """Errors: CollectorError if there is a file that cannot be read: guessing would lose or repeat a week."""
     try:
-        told = parse_json(path.read_text(encoding="utf-8"))
+        reported = parse_json(path.read_text(encoding="utf-8"))
         return ReadState(
-            until=_time(told, "until"),
-            deep_until=_time(told, "deep_until"),
-            nodes_at=_time(told, "nodes_at"),
-            unavailable={name: at for name in told.get("unavailable", {}) if (at := _time(told["unavailable"], name))},
+            until=_time(reported, "until"),
+            deep_until=_time(reported, "deep_until"),
+            nodes_at=_time(reported, "nodes_at"),
+            unavailable={
+                name: at for name in reported.get("unavailable", {}) if (at := _time(reported["unavailable"], name))
+            },
         )
     except FileNotFoundError:
         return ReadState()
@@ -463,8 +466,8 @@ def _read_state(path: Path) -> ReadState:
         raise CollectorError(str(path), f"cannot be read: {mistake}", "Remove it to read from a week ago") from mistake
 
 
-def _time(told: Mapping[str, object], name: str) -> datetime | None:
-    value = told.get(name)
+def _time(reported: Mapping[str, object], name: str) -> datetime | None:
+    value = reported.get(name)
     if value is None:
         return None
     at = datetime.fromisoformat(str(value))

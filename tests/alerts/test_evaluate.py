@@ -24,8 +24,8 @@ def test_an_alert_is_pending_then_fires_then_resolves_each_as_a_row(facts: Store
     for minutes, value in ((9, 5.0), (8, 11.0), (7, 12.0), (6, 13.0), (5, 2.0)):
         tell(facts, minutes, value)
         look(facts, minutes, rule(**{"for": "2m"}))
-    told = [(row["state"], row["at"], row["value"]) for row in reversed(history(facts))]
-    assert told == [("pending", ago(8), 11.0), ("firing", ago(6), 13.0), ("resolved", ago(5), 13.0)]
+    reported = [(row["state"], row["at"], row["value"]) for row in reversed(history(facts))]
+    assert reported == [("pending", ago(8), 11.0), ("firing", ago(6), 13.0), ("resolved", ago(5), 13.0)]
     (row,) = alerts(facts, NOON, states=("resolved",))
     assert row["labels"] == {
         "alertname": "too-high",
@@ -263,8 +263,8 @@ def test_what_lies_too_far_back_is_skipped_and_said(facts: Store) -> None:
     tell(facts, 9, 1.0)
     report = look(facts, 9, rule(interval="1h"), *own_rules())
     assert "not evaluated from" in report.problems["*"]
-    told = [row["state"] for row in history(facts, "alert-evaluation-failed")]
-    assert told == ["resolved", "firing"]
+    reported = [row["state"] for row in history(facts, "alert-evaluation-failed")]
+    assert reported == ["resolved", "firing"]
 
 
 def test_the_alerts_of_a_rule_that_was_removed_are_over(facts: Store) -> None:
@@ -344,8 +344,8 @@ def test_rules_that_differ_in_one_text_share_a_query_and_each_gets_its_own_rows(
     questions = engine._questions([*rules, *of_metrics("a")], NOON)
     assert sorted(one.values for one in set(questions.values())) == [("a", "b"), ("c", "1h")]
     report = look(facts, 9, *rules)
-    told = [(one.alert.rule, one.alert.labels["gpu"], one.alert.value) for one in report.transitions]
-    assert sorted(told) == [("of-1h", "chat", 13.0), ("of-a", "chat", 11.0), ("of-b", "talk", 12.0)]
+    reported = [(one.alert.rule, one.alert.labels["gpu"], one.alert.value) for one in report.transitions]
+    assert sorted(reported) == [("of-1h", "chat", 13.0), ("of-a", "chat", 11.0), ("of-b", "talk", 12.0)]
     assert {tuple(one.alert.evidence) for one in report.transitions} == {("readings",)}
     put(facts, served(8, "a", 14.0))
     ended = look(facts, 8, *rules).transitions
@@ -359,8 +359,8 @@ def test_rules_of_different_intervals_share_a_query_unless_it_looks_back_an_inte
     for rules in ((minute, hour), (hour, minute)):
         asked = set(engine._questions(rules, NOON).values())
         assert sorted(one.rule.name for one in asked) == ["hour", "minute"]
-    told = [(one.alert.rule, one.alert.value) for one in look(facts, 0, minute, hour).transitions]
-    assert told == [("hour", 12.0)]
+    reported = [(one.alert.rule, one.alert.value) for one in look(facts, 0, minute, hour).transitions]
+    assert reported == [("hour", 12.0)]
     same = MOST.replace("{previous_at:DateTime64(3, 'UTC')}", "toDateTime64(0, 3, 'UTC')")
     alike = [rule(name=one.name, interval=one.interval, sql=same) for one in (minute, hour)]
     assert len(set(engine._questions(alike, NOON).values())) == 1
@@ -369,7 +369,7 @@ def test_rules_of_different_intervals_share_a_query_unless_it_looks_back_an_inte
 def test_a_shared_query_that_fails_or_does_not_say_of_what_its_rows_are_fails_each_of_its_rules(facts: Store) -> None:
     put(facts, [*served(9, "a", 11.0), *served(9, "b", 12.0)])
     silent = look(facts, 9, *of_metrics("a", "b", sql=TOGETHER.replace("SELECT metric,", "SELECT")))
-    assert {name: "column metric says None" in told for name, told in silent.problems.items()} == {
+    assert {name: "column metric says None" in reported for name, reported in silent.problems.items()} == {
         "of-a": True, "of-b": True,
     }  # fmt: skip
     put(facts, served(8, "a", 11.0))

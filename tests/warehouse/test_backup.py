@@ -111,11 +111,11 @@ def test_what_was_acknowledged_before_a_backup_is_in_it_whole(tmp_path: Path, fo
     for number, (backup, least) in enumerate(zip(backups(folder), seen, strict=True)):
         restore(folder, backup.name, tmp_path / f"restored-{number}")
         with opened(tmp_path / f"restored-{number}") as restored:
-            told = restored.value("SELECT sum(rows_written) AS rows FROM ingest_batches FINAL")
+            reported = restored.value("SELECT sum(rows_written) AS rows FROM ingest_batches FINAL")
             there = restored.value(
                 "SELECT count() AS rows FROM samples FINAL WHERE batch IN (SELECT batch FROM ingest_batches)"
             )
-            assert there == told >= 5 * least
+            assert there == reported >= 5 * least
 
 
 def test_a_backup_that_is_killed_anywhere_harms_none_and_hinders_none(tmp_path: Path, folder: Path) -> None:
