@@ -575,7 +575,8 @@ class _Cycle:
 
     def _estimate(self) -> None:
         """As if so many were promised something, in the order of their turns; what was told before stands as long as it
-        would come out the same, or nearly so: nothing was freed, and not much time has passed."""
+        would come out the same, or nearly so: nothing was freed, and not much time has passed. What is too old is
+        made again one in a cycle, since each costs as much as a promise."""
         state, old = self.state, self.state.estimated
         behind = tuple((job_id, promise.start) for job_id, promise in self.promises.items())
         holds = old.freed == state.freed and old.behind == behind
@@ -586,6 +587,7 @@ class _Cycle:
             return
         vain = {id(kind): kind for kind in (old.vain if old.freed == state.freed else ())}
         places: list[Promise] = []
+        renewed = False
         lines = Lines(self.trial, lambda kind: kind.verdict in WAITS_FOR_ROOM and id(kind) not in vain)
         for line, kind, job_id in lines:
             if len(self.promises) >= state.policies.expected:
@@ -594,9 +596,10 @@ class _Cycle:
                 line.next()
                 continue
             place = next(known, None)
-            if place is None or place.job_id != job_id or self._is_stale(place):
-                known = iter(())
-                place = self.trial.promise(job_id, kind, state.pending[job_id][0].time_limit)
+            if place is None or place.job_id != job_id or place.start <= self.now:
+                place, known = None, iter(())
+            if place is None or (not renewed and self.now - place.made_at >= EXPLAINED_SECONDS):
+                place, renewed = self.trial.promise(job_id, kind, state.pending[job_id][0].time_limit), True
             if place is None:
                 vain[id(kind)] = kind
                 line.blocked()
@@ -605,10 +608,6 @@ class _Cycle:
             self._is_promised(place.copy())
             line.next()
         state.estimated = Estimated(state.version, state.freed, behind, tuple(places), tuple(vain.values()))
-
-    def _is_stale(self, place: Promise) -> bool:
-        """Whether it was told too long ago, or has passed."""
-        return self.now - place.made_at >= EXPLAINED_SECONDS or place.start <= self.now
 
     def _plan(self) -> CyclePlan:
         if not self.state.explain:
