@@ -155,7 +155,7 @@ class Quick:
     def _failed(self, item: pytest.Item) -> str | None:
         """Its module's fixtures stay, if another test of it comes next."""
         others = [one for one in item.session.items if one is not item]
-        other = next((one for one in others if one.path == item.path), others[0])
+        other = next((one for one in others if one.path == item.path), others[0] if others else None)
         assert isinstance(item, pytest.Function)
         item._initrequest()  # else the fixtures of the run before are given again
         signal.setitimer(signal.ITIMER_VIRTUAL, HANGS_SECONDS)
