@@ -223,9 +223,9 @@ def savings(
             judged.append(allocation)
     advised, over = outlook(_proposals(judged, rules, price_of), period)
     proposals = chain((proposal for one in advised for proposal in one.proposals), (late.proposal for late in over))
-    told = {_allocation(holder) for proposal in proposals for holder in proposal.holders}
+    reported = {_allocation(holder) for proposal in proposals for holder in proposal.holders}
     for allocation in judged:
-        unknown = _half_known(allocation, rules) if _allocation(allocation[0]) not in told else None
+        unknown = _half_known(allocation, rules) if _allocation(allocation[0]) not in reported else None
         if unknown:
             not_judged.append((allocation, unknown))
     recommendations = tuple(

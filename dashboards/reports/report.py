@@ -64,7 +64,8 @@ class Report:
 def tenant_report(store: Store, tenant: str, period: Period, now: datetime) -> Report:
     """The report; asked over the tenant's own scope, so that nothing of another's can be in it.
 
-    Errors: ReportError if nothing of the period is closed.
+    Errors: ReportError if nothing of the period is closed, or there is no such tenant: the books have no allocation
+    of it, and it has no budget.
     """
     owner = Principal(f"report of {tenant}", frozenset({Role.tenant}), frozenset({tenant}))
     zone = billing_timezone(store)
@@ -83,6 +84,8 @@ def tenant_report(store: Store, tenant: str, period: Period, now: datetime) -> R
         advice = savings(scoped, period)
         month = month_name(period, zone)
         budgets = [one for one in budget_states(scoped, month, now) if one.tenant == tenant]
+        if not budgets and not scoped.rows("SELECT 1 FROM ledger WHERE tenant != '' LIMIT 1"):
+            raise ReportError(f"tenant {tenant!r}", "has no allocations and no budget", "See: gpuledger ledger")
     return Report(
         tenant=tenant,
         period=period,

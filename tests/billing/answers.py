@@ -46,7 +46,7 @@ class Answers:
         with self._lock:
             self._found[name].append(digest(texts))
 
-    def told(self) -> dict[str, str]:
+    def reported(self) -> dict[str, str]:
         """Of each statement how often it was asked, and a digest of its answers in any order."""
         return {name: f"{len(one)} {digest(sorted(one))}" for name, one in sorted(self._found.items())}
 

@@ -58,15 +58,15 @@ def put_doubtful(store: Store) -> None:
             seconds, step = dice.choice(((600.0, 600), (600.0, 300), (1200.0, 600), (60.0, 60), (3600.0, 600)))
             about = {"device_id": device, "partition_id": part, "node": "n3" if device == "s8" else "n5"}
             about["workload_id"] = dice.choice(("", "", f"c{dice.randrange(60)}", "moved"))
-            told = dice.choice((("power_watts",), ("memory_used_bytes",), ("power_watts", "memory_used_bytes"), ()))
+            reported = dice.choice((("power_watts",), ("memory_used_bytes",), ("power_watts", "memory_used_bytes"), ()))
             apart = timedelta(milliseconds=dice.choice((0, 0, 0, 1, 500)))
             for n in range(dice.choice((1, 2, 7))):
                 row = {**about, "ts": start + apart + timedelta(seconds=n * step), "interval_seconds": seconds}
                 row |= {"state": "ok", "utilization": dice.choice((0.0, 0.25, 1.0))}
                 if dice.random() < 0.15:
                     row |= {"state": "unsupported", "utilization": None}
-                row |= {name: dice.choice((0.0, 41.5, 300.0)) for name in told if name == "power_watts"}
-                row |= {name: dice.choice((0, 2**31, 2**34)) for name in told if name != "power_watts"}
+                row |= {name: dice.choice((0.0, 41.5, 300.0)) for name in reported if name == "power_watts"}
+                row |= {name: dice.choice((0, 2**31, 2**34)) for name in reported if name != "power_watts"}
                 rows.append(row)
         rows += [{**one, "utilization": 0.5} for one in rows if dice.random() < 0.1]
         put(store, "samples", rows, "", f"doubtful {batch}")
@@ -97,7 +97,7 @@ def what_reports_ask(store: Store) -> dict[str, str]:
             allocations(store, parse_query({**asked, "aggregate": by, "step": "1d"}, "Europe/Berlin", NOW))
         price_effect(store, parse_rate_card(CARD), other)
         unmapped(store)
-    return answers.told()
+    return answers.reported()
 
 
 def test_what_a_close_of_contradictory_facts_answers_is_that_of_the_golden_file(tmp_path: Path) -> None:
@@ -114,6 +114,6 @@ def test_what_a_close_of_contradictory_facts_answers_is_that_of_the_golden_file(
         for number, until in enumerate((UNTIL, UNTIL + timedelta(days=3)), 1):
             with heard() as answers:
                 close(store, until, NOW)
-            compare("answers", f"contradictions {number}", answers.told())
+            compare("answers", f"contradictions {number}", answers.reported())
         compare("answers", "contradictions, reports", what_reports_ask(store))
         compare("answers", "contradictions, tables", json.loads(json.dumps(dict(tables(store)))))

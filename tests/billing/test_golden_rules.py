@@ -95,7 +95,7 @@ def two_cards(dice: random.Random, number: int) -> Any:
         except LedgerError:
             continue
         break
-    told = [f"{one.what} {one.of}: {one.words}" for one in card_changes(old, new)]
+    reported = [f"{one.what} {one.of}: {one.words}" for one in card_changes(old, new)]
     frozen = {}
     for month in ("2026-08", "2026-09", "2026-10"):
         for tenant in ("chem", "phys", "bio", "nobody"):
@@ -109,7 +109,7 @@ def two_cards(dice: random.Random, number: int) -> Any:
         for one in SUBJECTS
     }
     prices = [[list(map(str, period)) for period in books[0].schedule(one)] for one in SUBJECTS]
-    return [told, frozen, digest(moved), digest(prices), digest([str(one) for one in books[0].cut_instants()])]
+    return [reported, frozen, digest(moved), digest(prices), digest([str(one) for one in books[0].cut_instants()])]
 
 
 def test_what_is_said_of_two_cards_is_that_of_the_golden_file() -> None:
@@ -126,7 +126,7 @@ def claims(dice: random.Random, number: int) -> Any:
         states.append(DeviceState(*about, units, dice.choice((0, 0, 10_000)), moved or dice.choice((90_000, FOREVER))))
         if moved:
             states.append(DeviceState(*about, less, moved, dice.choice((90_000, FOREVER))))
-    told = []
+    reported = []
     for claim in range(dice.randrange(2, 9)):
         start = dice.choice((0, 1, 10_000, 20_000, 20_500, 40_000, 50_000))
         end = start + dice.choice((1, 500, 1000, 1001, 20_000, 60_000))
@@ -134,20 +134,20 @@ def claims(dice: random.Random, number: int) -> Any:
         part = dice.choice(("", "p0", "p1")) if device == "d2" else ""
         units = dice.choice((0, 1, 1, 2, 4)) if device else 0
         name = f"a{claim}"
-        told.append(Claim(
+        reported.append(Claim(
             claim=claim, cluster="c", allocation_id=name, workload_id=dice.choice(("w", name)), tenant="t",
             node=dice.choice(("n", "n", "n", "m")), device_id=device, partition_id=part, units=units,
             gpus=dice.choice((0.5, 1.0, 2.0, 5.0)), start_ms=start, end_ms=dice.choice((end, end, end, FOREVER)),
             estimated=dice.choice(("", "", "clock")),
         ))  # fmt: skip
-    seen = {claim.claim: dice.choice((None, claim.start_ms, claim.start_ms + 700, 35_000)) for claim in told}
+    seen = {claim.claim: dice.choice((None, claim.start_ms, claim.start_ms + 700, 35_000)) for claim in reported}
     named = {("c", "w"): dice.sample(("d0", "d1", "d2"), dice.randrange(3))}
 
     def last_seen(claim: Claim, before: int) -> int | None:
         known = seen[claim.source_claim]
         return known if known is not None and known <= before else None
 
-    found = resolve(told, states, last_seen, named)
+    found = resolve(reported, states, last_seen, named)
     kept = [
         f"{one.claim} as {one.part} of {one.device_id} {one.partition_id}: {one.units}, {one.start_ms} to "
         f"{'ever' if one.end_ms == FOREVER else one.end_ms} {one.estimated}"
@@ -229,12 +229,12 @@ def grants(dice: random.Random, number: int) -> Any:
         given.append(Grant(f"g{dice.randrange(9)}{n}", "t", Decimal(dice.randrange(50)), "EUR", starts, ends))
     ordered = in_order(given)
     left = {one.id: Fraction(one.amount) for one in ordered}
-    told: list[Any] = [[one.id for one in ordered]]
+    reported: list[Any] = [[one.id for one in ordered]]
     spans = pieces(ordered, hours[1], hours[-2])
     costs = [Fraction(dice.choice((0, 0, 3, 7))) for _ in spans]
     for (start, end), due in zip(spans, accrued(Fraction(60), costs, spans), strict=True):
-        told.append([start, end, due, left_at(ordered, left, start), draw(ordered, left, start, due)])
-    return told
+        reported.append([start, end, due, left_at(ordered, left, start), draw(ordered, left, start, due)])
+    return reported
 
 
 def test_what_is_drawn_from_grants_is_that_of_the_golden_file() -> None:
@@ -282,11 +282,11 @@ def test_how_accounts_stand_is_that_of_the_golden_file(monkeypatch: pytest.Monke
         monkeypatch.setattr(prepaid, "reached", reached)
         now = dice.choice(bounds) + timedelta(milliseconds=dice.choice((-1, 0, 1)))
         low = {"chem": Decimal(dice.choice(("0.50", "10", "100")))}
-        told = [str(vars(one)) for one in prepaid.balances(None, now, None, low)]  # type: ignore[arg-type]
+        reported = [str(vars(one)) for one in prepaid.balances(None, now, None, low)]  # type: ignore[arg-type]
         due = Decimal(dice.choice(("0", "-1", "5", "10.50", "60.005")))
         end = dice.choice(months).end
         drawn = prepaid.draw_down(None, "chem", end, due, "EUR")  # type: ignore[arg-type]
-        return [told, [str(one) for one in drawn]]
+        return [reported, [str(one) for one in drawn]]
 
     compare("rules", "accounts", answers(200, accounts))
 
@@ -305,10 +305,10 @@ def test_what_documents_say_of_both_parties_is_that_of_the_golden_file() -> None
             parties = parse_parties({"seller": sellers, "buyers": [buyer, other]})
             for day in (date(2026, 10, 1), date(2026, 10, 2), date(2026, 10, 31), date(2026, 11, 1)):
                 for tenant, to_pay in (("chem", True), ("chem", False), ("phys", True)):
-                    told = parties.on_document(tenant, day, to_pay)
-                    names = [one and one["name"] for one in (told["seller"], told["buyer"])]
+                    reported = parties.on_document(tenant, day, to_pay)
+                    names = [one and one["name"] for one in (reported["seller"], reported["buyer"])]
                     case = f"{own} {theirs} {day} {tenant} {to_pay} of {len(sellers)}"
-                    found[case] = [*names, told["payment_days"], told["due_date"]]
+                    found[case] = [*names, reported["payment_days"], reported["due_date"]]
     compare("rules", "parties", found)
 
 

@@ -31,6 +31,8 @@ from warehouse.store import Store, identifier, migrate, migrations, open_store
 RELEASES = sorted(Path(__file__).parent.glob("*.tar.xz"))
 RENAMED = {"0.1.0-schema30": {"told_tenant": "reported_tenant", "told_project": "reported_project"}}
 """By release, keys of what commands printed that have other names now: all of them are in the CHANGELOG."""
+REWORDED = {"sample told the power": "sample reported the power"}
+"""Texts that say the same in other words now."""
 STATEMENTS = 150
 """Of an upgrade, at most."""
 Rows = dict[str, list[tuple[Any, ...]]]
@@ -114,6 +116,8 @@ def renamed(answer: Any, names: Mapping[str, str]) -> Any:
         return [renamed(one, names) for one in answer]
     if isinstance(answer, dict):
         return {names.get(name, name): renamed(one, names) for name, one in answer.items()}
+    for before, after in REWORDED.items() if isinstance(answer, str) else ():
+        answer = answer.replace(before, after)
     return answer
 
 

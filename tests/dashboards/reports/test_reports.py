@@ -357,6 +357,11 @@ def test_the_command_previews_and_sends(folder: Path, tmp_path: Path) -> None:
         assert says in str(refused.exception)
 
 
+def test_a_tenant_that_nobody_knows_has_no_report(folder: Path) -> None:
+    preview = run("preview", "--tenant", "vison", "--period", "2026-10", "--store", f"chdb://{folder}")
+    assert "tenant 'vison': has no allocations and no budget" in str(preview.exception)
+
+
 def test_the_command_sends_what_is_due_and_says_whether_all_of_it_went_out(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "store", symlinks=True)
     with open_store(f"chdb://{tmp_path / 'store'}") as store:
