@@ -275,7 +275,7 @@ def expected(state: State, promise: Promise, blockers: tuple[str, ...], now: flo
     if interval is not None:
         text += (
             f"; with {CONFIDENCE:.0%} confidence between {_instant(interval.low)} and {_instant(interval.high)},"
-            f" as {interval.known} starts were that were told"
+            f" judging by {interval.known} earlier estimates"
         )
     elif len(errors := state.expectations.errors) > 1:
         tenths = quantiles(errors, n=10)
