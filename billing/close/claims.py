@@ -23,6 +23,8 @@ class Stage:
 
     run: int
     portion: str = ""
+    of_alive: bool = False
+    """Whether only the allocations in the working table `alive` are looked at (billing.close.carried)."""
 
     def __call__(self, name: str) -> str:
         return f"close_{self.run}_{self.portion}{name}"
@@ -37,9 +39,10 @@ class Stage:
 
 def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
     """Fills the working tables `states` and `settled`. Answers what was refused, with reasons."""
-    params = {**stage.names("batches", "claims", "states", "settled", "disputed", "decided"), "forever": FOREVER}
+    names = stage.names("batches", "claims", "states", "settled", "disputed", "decided", "alive")
+    params = {**names, "forever": FOREVER}
     for name in ("stage_claims", "claims", "states", "disputed", "stage_decided"):
-        store.command(read_sql(__file__, name), params)
+        store.command(read_sql(__file__, name).replace("{which}", WHICH if stage.of_alive else "true"), params)
     doubts: dict[str, list[Claim]] = defaultdict(list)
     for row in store.rows(read_sql(__file__, "doubtful"), params):
         doubts[row.pop("doubt")].append(Claim(**row))
@@ -59,6 +62,10 @@ def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
     ]
 
 
+WHICH = "cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}"
+"""The allocations that are looked at, where not all are."""
+
+
 class Published(NamedTuple):
     """Fingerprints of what a close publishes besides entries."""
 
@@ -71,8 +78,11 @@ def prepare_claims(store: Store, stage: Stage, refused: Sequence[Refusal]) -> Pu
     new = _new(stage)
     for table in Published._fields:
         store.create_like(new[table], table)
-    names = {"new": new["allocations"], **stage.names("settled"), "forever": FOREVER}
-    store.command(read_sql(__file__, "publish_allocations"), names)
+    names = {"new": new["allocations"], **stage.names("settled", "alive"), "forever": FOREVER}
+    which = WHICH if stage.of_alive else "true"
+    store.command(read_sql(__file__, "publish_allocations").replace("{which}", which), names)
+    if stage.of_alive:
+        store.command(read_sql(__file__, "keep_allocations"), names)
     if refused:
         store.insert(new["refused_claims"], _refusals(refused))
     return Published(**store.rows(read_sql(__file__, "published"), new)[0])

@@ -30,7 +30,7 @@ def stage_facts_without(store: Store, stage: Stage, whole: Stage, without: Colle
 
 def name_facts(store: Store, stage: Stage) -> None:
     """Names what this close reads, for whoever computes it again."""
-    follows = _last(store, stage)
+    follows = close_before(store, stage)
     store.command(read_sql(__file__, "name_batches"), {"run": stage.run, "follows": follows, **stage.names("fresh")})
 
 
@@ -39,14 +39,14 @@ def present_facts(store: Store, stage: Stage) -> None:
     _stage(store, stage, "SELECT batch FROM ingest_batches UNION DISTINCT SELECT toUInt64(0) AS batch", None)
 
 
-def _last(store: Store, stage: Stage) -> int:
+def close_before(store: Store, stage: Stage) -> int:
     """The close that this one follows; 0: none."""
     return int(store.value("SELECT max(run) AS last FROM close_batches WHERE run < {run:UInt64}", {"run": stage.run}))
 
 
 def _read_before(store: Store, stage: Stage) -> Params:
     """Parameters of READ_BY for the close that this one follows; of none for the first."""
-    return batches_read(store, _last(store, stage)) or {"last": 0, "others": []}
+    return batches_read(store, close_before(store, stage)) or {"last": 0, "others": []}
 
 
 READ_BY = "run <= {last:UInt64} AND run NOT IN {others:Array(UInt64)}"
