@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -43,13 +43,18 @@ def make_year(folder: str, devices: int, days: int) -> dict[str, Any]:
         store.command(read_sql(__file__, "year_touches"), {**params, "from_minute": 0, "minutes": sampled * 1440})
         for day in range(sampled, days):
             store.command(read_sql(__file__, "year_samples"), {**params, "from_minute": day * 1440, "minutes": 1440})
-        store.command(read_sql(__file__, "year_acknowledged"), {"after": START - timedelta(days=1)})
+        store.command(read_sql(__file__, "year_acknowledged"), {"after": START - timedelta(days=1), "at": START})
         for table in ("events", "touched_hours", "ingest_batches"):
             store.command(f"OPTIMIZE TABLE {table} FINAL")
         reset_peak()
         began = time.process_time()
         close(store, until=end, now=end)
         cpu = time.process_time() - began
+        store.command(
+            "ALTER TABLE close_named UPDATE named_at = {at:DateTime64(3, 'UTC')} WHERE true "
+            "SETTINGS mutations_sync = 2",
+            {"at": START},
+        )
         for table in ("ledger_entries", "energy_entries"):
             store.command(f"OPTIMIZE TABLE {table} FINAL")
         (size,) = store.rows(
@@ -70,7 +75,7 @@ def close_hours(folder: str, devices: int, days: int, hours: int) -> dict[str, A
             store.command(read_sql(__file__, "year_events"), {**params, "after": since, "until": until})
             minutes = {"from_minute": days * 1440 + (hour - 1) * 60, "minutes": 60}
             store.command(read_sql(__file__, "year_samples"), {**params, **minutes})
-            store.command(read_sql(__file__, "year_acknowledged"), {"after": since})
+            store.command(read_sql(__file__, "year_acknowledged"), {"after": since, "at": datetime.now(UTC)})
             closes[f"new hour {hour}"] = _measured(store, lambda until=until: close(store, until, until))
         closes["nothing new"] = _measured(store, lambda: close(store, until, until))
     return {"closes": closes}

@@ -27,9 +27,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from billing.close.claims import Published, Stage
-from billing.close.facts import close_before
+from billing.close.claims import OF_RECENT, SILENCE_MS, WHICH, Published
+from billing.close.facts import close_before, read_too
 from billing.close.resolve import FOREVER
+from billing.close.stage import Stage
 from billing.energy import attribution
 from billing.rates.staging import subject_params
 from warehouse.instants import epoch_ms
@@ -50,6 +51,7 @@ class Carried:
 
     run: int
     closed_until: datetime
+    read_at: datetime
     horizon: datetime
     rules: str
     prices: str
@@ -74,6 +76,13 @@ class Looked:
 
 
 EVERY_HOUR = Looked((0,), (1 << 31,))
+TOUCHING = (
+    "touched_hours.hour IN (SELECT toDateTime(arrayJoin(arrayFlatten(arrayMap((first, next) -> range(first, next + 1), "
+    "{firsts:Array(UInt32)}, {nexts:Array(UInt32)}))) * 3600, 'UTC'))"
+)
+"""The hours that are looked at, and those after them, whose samples may reach into them."""
+OF_ALIVE = f"SELECT batch FROM devices UNION ALL SELECT batch FROM events WHERE {WHICH}"
+"""Batches of all that claims and states of a close are made from."""
 
 
 def rules_of(mapping: AppliedMapping | None) -> str:
@@ -112,6 +121,7 @@ def stage_alive(store: Store, stage: Stage, carried: Carried) -> None:
     }
     for name in ("stage_alive", "alive", "reached", "alive_on"):
         store.command(read_sql(__file__, name), params)
+    read_too(store, stage, f"{OF_ALIVE} UNION ALL {OF_RECENT}", {**params, "silence_ms": SILENCE_MS})
 
 
 def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card: AppliedCard | None) -> Looked:
@@ -129,6 +139,8 @@ def look_at(store: Store, stage: Stage, carried: Carried, limit: datetime, card:
             (min(hour, until), until) for hour in (epoch_ms(carried.closed_until) // HOUR_MS, told) if hour is not None
         ]
         looked = _looked(runs, until)
+    touching = "true" if looked == EVERY_HOUR else TOUCHING
+    read_too(store, stage, f"SELECT batch FROM touched_hours WHERE {touching}", looked.params)
     kept = subject_params(card.card if card else None)
     store.command(read_sql(__file__, "held_then"), {**names, **kept, **looked.params, "forever": FOREVER})
     return looked
@@ -141,6 +153,7 @@ def carry(
     card: AppliedCard | None,
     mapping: AppliedMapping | None,
     published: Published,
+    read_at: datetime,
 ) -> None:
     """Leaves what this close found to the next one; to be called when all of it is published."""
     store.command(
@@ -149,6 +162,7 @@ def carry(
             **stage.names("claims", "disputed", "states"),
             "run": stage.run,
             "closed_until": limit,
+            "read_at": read_at,
             "horizon_ms": epoch_ms(limit - HORIZON),
             "rules": rules_of(mapping),
             "prices": prices_of(store, card),

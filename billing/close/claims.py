@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from billing.close.facts import read_too
 from billing.close.resolve import FOREVER, Claim, DeviceState, LastSeen, Refusal, Resolution, resolve
+from billing.close.stage import Stage
 from warehouse.store import Store, read_sql
 
 if TYPE_CHECKING:
@@ -15,26 +16,6 @@ if TYPE_CHECKING:
 
 SILENCE_MS = 24 * 3_600_000
 """An open claim whose own samples stopped this long before its device's did has lost its end event."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Names of the working tables of one close, or of one portion of it; they exist only while it runs."""
-
-    run: int
-    portion: str = ""
-    of_alive: bool = False
-    """Whether only the allocations in the working table `alive` are looked at (billing.close.carried)."""
-
-    def __call__(self, name: str) -> str:
-        return f"close_{self.run}_{self.portion}{name}"
-
-    def of_portion(self, hour: int) -> Stage:
-        """Names apart from those of other portions, which begin with other hours."""
-        return replace(self, portion=f"{self.portion}{hour}_")
-
-    def names(self, *names: str) -> dict[str, str]:
-        return {name: self(name) for name in names}
 
 
 def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
@@ -48,6 +29,9 @@ def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
         doubts[row.pop("doubt")].append(Claim(**row))
     resolution = Resolution()
     if disputed := doubts["disputed"]:
+        workloads = sorted({claim.workload_id for claim in disputed if not claim.device_id or claim.end_ms >= FOREVER})
+        if workloads:
+            read_too(store, stage, OF_WORKLOADS, {"workloads": workloads})
         states = [DeviceState(**row) for row in store.rows(read_sql(__file__, "disputed_states"), params)]
         resolution = resolve(disputed, states, _last_seen(store, stage), _named(store, stage, disputed))
     if resolution.kept:
@@ -64,6 +48,18 @@ def stage_claims(store: Store, stage: Stage) -> list[Refusal]:
 
 WHICH = "cityHash64(toString(cluster), allocation_id) IN {alive:Identifier}"
 """The allocations that are looked at, where not all are."""
+
+
+OF_WORKLOADS = "SELECT batch FROM samples WHERE workload_id IN {workloads:Array(String)}"
+OF_RECENT = (
+    "SELECT batch FROM touched_hours WHERE hour >= (SELECT toStartOfHour(max(ts)) - INTERVAL 1 HOUR FROM samples)"
+    " - toIntervalSecond(intDiv({silence_ms:Int64}, 1000))"
+)
+OF_SILENT = (
+    "SELECT batch FROM samples WHERE (cluster, device_id) IN (SELECT cluster, device_id FROM {silent:Identifier})"
+    " AND ts > (SELECT fromUnixTimestamp64Milli(min(start_ms), 'UTC') FROM {silent:Identifier})"
+)
+"""Batches of samples that say when somebody was last alive, and where: disputed claims, all lately, silent ones."""
 
 
 class Published(NamedTuple):
@@ -144,6 +140,7 @@ def _end_lost(store: Store, stage: Stage) -> None:
     store.command(read_sql(__file__, "silent"), params)
     if not store.value("SELECT count() AS claims FROM {silent:Identifier}", params):
         return
+    read_too(store, stage, OF_SILENT, params)
     lost = store.rows(read_sql(__file__, "lost_ends"), params)
     if not lost:
         return

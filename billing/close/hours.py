@@ -15,10 +15,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from billing.close.carried import EVERY_HOUR, Carried, Looked, look_at
-from billing.close.claims import Stage, stage_claims
+from billing.close.carried import EVERY_HOUR, TOUCHING, Carried, Looked, look_at
+from billing.close.claims import stage_claims
 from billing.close.payers import stage_payers
 from billing.close.resolve import Refusal
+from billing.close.stage import Stage
 from billing.energy import attribution
 from billing.rates import AppliedCard, cut_instants
 from billing.rates.staging import stage_prices, subject_params
@@ -91,13 +92,6 @@ def hours_before(
         )
         for row in inputs
     ]
-
-
-TOUCHING = (
-    "touched_hours.hour IN (SELECT toDateTime(arrayJoin(arrayFlatten(arrayMap((first, next) -> range(first, next + 1), "
-    "{firsts:Array(UInt32)}, {nexts:Array(UInt32)}))) * 3600, 'UTC'))"
-)
-"""The hours that are looked at, and those after them, whose samples may reach into them."""
 
 
 def _fingerprints_of_cuts(card: AppliedCard | None, hours: Sequence[int]) -> Mapping[int, int]:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
 
-from billing.close.claims import WHICH, Stage
+from billing.close.claims import WHICH
 from billing.close.facts import stage_facts_without
 from billing.close.hours import (
     HOUR_MS,
@@ -30,6 +30,7 @@ from billing.close.hours import (
     stage_claims_and_prices,
 )
 from billing.close.resolve import FOREVER
+from billing.close.stage import Stage
 from billing.rates import AppliedCard
 from billing.tenants import AppliedMapping
 from ingest import held

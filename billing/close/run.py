@@ -16,8 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from billing.close.carried import EVERY_HOUR, Carried, Looked, carried_over, carry, stage_alive
-from billing.close.claims import Stage, prepare_claims, publish_claims
-from billing.close.facts import name_facts, present_facts, stage_facts
+from billing.close.claims import prepare_claims, publish_claims
+from billing.close.facts import fresh_since, name_facts, present_facts, stage_facts, stage_fresh_facts
 from billing.close.hours import (
     HOUR_MS,
     PORTIONS_AT_ONCE,
@@ -30,6 +30,7 @@ from billing.close.hours import (
 )
 from billing.close.issued import Fence
 from billing.close.resolve import Refusal
+from billing.close.stage import Stage
 from billing.energy import attribution
 from billing.rates import AppliedCard, current_rate_card
 from billing.tenants import AppliedMapping, current_mapping
@@ -112,11 +113,11 @@ def _close(
         progress("claims", 0, 0)
         carried = None if whole else carried_over(store, stage, mapping)
         if carried is not None:
-            stage = replace(stage, of_alive=True)
+            stage = replace(stage, of_alive=True, fresh_ms=fresh_since(store, carried.read_at))
             refused, dirty, cutoff = _staged(store, stage, limit, card, mapping, carried)
             if takes_back and not fence.is_open(stage, {hour.hour for hour in dirty}, limit):
                 drop_stage(store, stage)
-                stage = replace(stage, of_alive=False)
+                stage = Stage(stage.run)
         if not stage.of_alive:
             refused, dirty, cutoff = _staged(store, stage, limit, card, mapping)
         while takes_back and not stage.of_alive:
@@ -138,7 +139,7 @@ def _close(
             _record_run(store, stage.run, cutoff, limit, outcome, len(dirty), changed)
         # Last: killed before it, the tables are as the close before recorded them, and the next close replaces them.
         publish_claims(store, stage)
-        carry(store, stage, limit, card, mapping, published)
+        carry(store, stage, limit, card, mapping, published, cutoff)
     finally:
         drop_stage(store, stage)
     version = card.version if card else ""
@@ -172,7 +173,10 @@ def _staged(
     carried: what the close before left, if no more is to be read than what is new since.
     """
     cutoff = datetime.now(UTC)
-    stage_facts(store, stage)
+    if stage.fresh_ms:
+        stage_fresh_facts(store, stage)
+    else:
+        stage_facts(store, stage)
     if carried is not None:
         stage_alive(store, stage, carried)
     refused, looked = stage_claims_and_prices(store, stage, limit, card, mapping, carried)

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from billing.close import close
+from billing.close import close, facts
 from billing.close.carried import carried_over
-from billing.close.claims import Stage
 from billing.close.run import _next_run
+from billing.close.stage import Stage
 from billing.rates import apply_rate_card, parse_rate_card
 from billing.tenants import apply_mapping, current_mapping, parse_mapping
 from tests.billing.dying import dying
@@ -228,6 +228,43 @@ def test_a_late_event_and_a_late_sample_are_two_hours_to_compute(empty: Store) -
     assert held(store) == [("late", 1.25), ("new", 3.0), ("old", 3.0)]
 
 
+@pytest.mark.parametrize("margin", [facts.MARGIN, timedelta(0)])
+def test_a_batch_is_read_once_it_is_acknowledged_and_not_before(
+    empty: Store, margin: timedelta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside samples of the same hour that closes have read, of days ago by the clock of the margin."""
+    monkeypatch.setattr(facts, "MARGIN", margin)
+    store = without_the_dead(empty)
+    sample = {"cluster": "c", "device_id": "d0", "workload_id": "old", "state": "ok", "utilization": 1.0}
+    long = {**sample, "interval_seconds": 1800.0}
+    put(store, "samples", [{**long, "ts": instant(2.5)}])
+    quiet(store)
+    batch = 4711
+    rows = {
+        "ts": instant(3),
+        "cluster": "c",
+        "device_id": "d0",
+        "workload_id": "old",
+        "interval": 1800.0,
+        "batch": batch,
+    }
+    store.command(
+        "INSERT INTO samples (ts, interval_seconds, cluster, device_id, workload_id, state, utilization, batch) "
+        "SELECT {ts:DateTime64(3, 'UTC')}, {interval:Float64}, {cluster:String}, {device_id:String}, "
+        "{workload_id:String}, 'ok', 1, {batch:UInt64}",
+        rows,
+    )
+    put(store, "samples", [{**long, "ts": instant(4)}])
+    for acknowledged in (False, True):
+        if acknowledged:
+            store.command("INSERT INTO ingest_batches (batch, record_type) SELECT 4711, 'samples'")
+        assert not reads_everything(store)
+        close(store, END, AFTER)
+        check_as_whole(store)
+        used = store.value("SELECT toFloat64(sum(used_unit_ms)) / 3600000 AS hours FROM ledger")
+        assert used == (1.5 if acknowledged else 1.0)
+
+
 def test_events_that_somebody_deleted_are_missed_though_nothing_new_was_told(empty: Store) -> None:
     store = quiet(without_the_dead(empty))
     store.command("ALTER TABLE events DELETE WHERE allocation_id = 'old' SETTINGS mutations_sync = 2")
@@ -284,10 +321,13 @@ def test_everything_is_read_again_where_the_books_are_not_as_a_close_left_them(e
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_facts_that_come_bit_by_bit_are_carried_from_close_to_close(empty: Store, seed: int | None) -> None:
+def test_facts_that_come_bit_by_bit_are_carried_from_close_to_close(
+    empty: Store, seed: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     dice = random.Random(seed)
     print(f"seed {seed}")
+    monkeypatch.setattr(facts, "MARGIN", dice.choice((facts.MARGIN, timedelta(0))))
     store = without_the_dead(empty)
     closings = sorted(dice.uniform(6, DAYS * 24) for _ in range(dice.randrange(5, 10)))
     closings += [DAYS * 24.0] * 2

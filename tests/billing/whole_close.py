@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from billing.close.claims import Published, Stage, prepare_claims
+from billing.close.claims import Published, prepare_claims
 from billing.close.facts import present_facts
 from billing.close.hours import drop_stage, hours_before, stage_claims_and_prices
 from billing.close.run import _dirty, _next_run
+from billing.close.stage import Stage
 from billing.rates import current_rate_card
 from billing.tenants import current_mapping
 from warehouse.store import Store, read_sql

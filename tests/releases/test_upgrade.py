@@ -31,7 +31,7 @@ from warehouse.store import Store, identifier, migrate, migrations, open_store
 RELEASES = sorted(Path(__file__).parent.glob("*.tar.xz"))
 RENAMED = {"0.1.0-schema30": {"told_tenant": "reported_tenant", "told_project": "reported_project"}}
 """By release, keys of what commands printed that have other names now: all of them are in the CHANGELOG."""
-NEW_TABLES = ("close_carried",)
+NEW_TABLES = ("close_carried", "close_named")
 """Since the earliest release; an upgrade leaves them empty."""
 STATEMENTS = 150
 """Of an upgrade, at most."""
